@@ -1,0 +1,1 @@
+"""Publishes Delta tables into Microsoft Fabric open mirroring, exactly once in effect."""

@@ -1,0 +1,13 @@
+"""Where files live: one small port, and one module for each kind of place."""
+
+from mirrorfeed.stores.base import (
+    AlreadyThere,
+    Entry,
+    NotThere,
+    PathOutside,
+    Store,
+    StoreUnavailable,
+)
+from mirrorfeed.stores.folder import FolderStore
+
+__all__ = ["AlreadyThere", "Entry", "FolderStore", "NotThere", "PathOutside", "Store", "StoreUnavailable"]

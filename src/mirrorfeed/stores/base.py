@@ -1,0 +1,124 @@
+"""The port to where files live. The text of each verb is the contract that every store is tested against."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import BinaryIO, Protocol
+
+from mirrorfeed.errors import Terminal, Transient
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder in a listing."""
+
+    name: str
+    """The last part of its path."""
+    is_folder: bool
+    size: int
+    modified: datetime
+    """With its zone. A folder's is not to be relied on."""
+    etag: str
+    """Differs between a thing and another that was made under its name after it was deleted."""
+
+
+class Store(Protocol):
+    """Files below one root, addressed by relative paths with `/`; the root itself is the empty path.
+
+    Stores are values that can be pickled: executors receive them and open their own connections. Folders come into
+    being with the first file in them. Every verb raises `StoreUnavailable` when it cannot tell what happened.
+    """
+
+    def list(self, folder: str) -> list[Entry]:
+        """The direct children, sorted by name. A folder that is not there has none."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole content, or `NotThere`."""
+        ...
+
+    def open_read(self, path: str) -> BinaryIO:
+        """A seekable reader, or `NotThere`."""
+        ...
+
+    def create(self, path: str, data: bytes) -> None:
+        """Makes the file with this content, whole or not at all, or `AlreadyThere`, then without any change."""
+        ...
+
+    def open_write(self, path: str) -> BinaryIO:
+        """A writer in bounded memory for a name that nobody else uses; the file is whole once it is closed."""
+        ...
+
+    def rename(self, path: str, new_path: str) -> None:
+        """Moves a file in one step. `NotThere` without a source, `AlreadyThere` if the new name is taken."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Deletes a file; one that is not there is as good as deleted."""
+        ...
+
+    def remove_folder(self, folder: str) -> None:
+        """Deletes a folder with all that is in it; one that is not there is as good as deleted."""
+        ...
+
+    def address(self, path: str) -> str:
+        """The full address, for people."""
+        ...
+
+
+class NotThere(Terminal):
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def what(self) -> str:
+        return f"{self.address} is not there."
+
+    def next(self) -> str:
+        return "Check the address, and whether another process removed it."
+
+
+class AlreadyThere(Terminal):
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def what(self) -> str:
+        return f"{self.address} is there already and is not overwritten."
+
+    def next(self) -> str:
+        return "Find out who wrote it."
+
+
+class StoreUnavailable(Transient):
+    """The store did not answer, or answered that it cannot: whether the call took effect is not known."""
+
+    def __init__(self, action: str, address: str, reason: str) -> None:
+        self.action, self.address, self.reason = action, address, reason
+
+    def what(self) -> str:
+        return f"Cannot {self.action} {self.address}: {self.reason}."
+
+    def next(self) -> str:
+        return "Check that the place exists, is reachable and writable, then run the same command again."
+
+
+class PathOutside(Terminal):
+    def __init__(self, path: str, address: str) -> None:
+        self.path, self.address = path, address
+
+    def what(self) -> str:
+        return f"The path {self.path!r} does not name anything below {self.address}."
+
+    def next(self) -> str:
+        return "Use relative paths without empty parts, '.', '..' or backslashes."
+
+
+_ODD = re.compile(r"[\\\x00]")
+
+
+def is_inside(path: str) -> bool:
+    """Whether a relative path stays below its root; the empty path is the root."""
+    if not path:
+        return True
+    return not _ODD.search(path) and all(part not in ("", ".", "..") for part in path.split("/"))

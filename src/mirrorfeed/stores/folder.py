@@ -1,0 +1,141 @@
+"""A folder on a file system: for development, tests and the demo, and for Databricks volumes with one publisher."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from mirrorfeed.stores.base import AlreadyThere, Entry, NotThere, PathOutside, StoreUnavailable, is_inside
+
+_UNFINISHED = ".unfinished-"
+"""Files of `create` that did not get their name; listings leave them out."""
+
+
+@dataclass(frozen=True)
+class FolderStore:
+    root: str
+
+    def list(self, folder: str) -> list[Entry]:
+        with self._faults("list", folder):
+            try:
+                found = list(os.scandir(self._at(folder)))
+            except FileNotFoundError:
+                return []
+        entries = [self._entry(item) for item in found if not item.name.startswith(_UNFINISHED)]
+        return sorted((entry for entry in entries if entry), key=lambda entry: entry.name)
+
+    def read(self, path: str) -> bytes:
+        with self._faults("read", path):
+            return self._at(path).read_bytes()
+
+    def open_read(self, path: str) -> BinaryIO:
+        with self._faults("read", path):
+            return self._at(path).open("rb")
+
+    def create(self, path: str, data: bytes) -> None:
+        target = self._at(path)
+        unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
+        with self._faults("create", path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with unfinished.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                _take_name(unfinished, target)
+            finally:
+                with suppress(FileNotFoundError):
+                    unfinished.unlink()
+
+    def open_write(self, path: str) -> BinaryIO:
+        target = self._at(path)
+        with self._faults("write", path):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            return target.open("wb")
+
+    def rename(self, path: str, new_path: str) -> None:
+        source, target = self._at(path), self._at(new_path)
+        with self._faults("rename", path):
+            # A link and an unlink would refuse a taken name for certain, but for a moment the file would have two
+            # names, and a reader that consumed the new one in that moment would be given it twice.
+            if target.exists():
+                raise AlreadyThere(self.address(new_path))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        with self._faults("remove", path), suppress(FileNotFoundError):
+            self._at(path).unlink()
+
+    def remove_folder(self, folder: str) -> None:
+        with self._faults("remove", folder), suppress(FileNotFoundError):
+            shutil.rmtree(self._at(folder))
+
+    def address(self, path: str) -> str:
+        return str(Path(self.root, path))
+
+    def _at(self, path: str) -> Path:
+        if not is_inside(path):
+            raise PathOutside(path, self.root)
+        return Path(self.root, path)
+
+    @contextmanager
+    def _faults(self, action: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise NotThere(self.address(path)) from error
+        except FileExistsError as error:
+            raise AlreadyThere(self.address(path)) from error
+        except OSError as error:
+            raise StoreUnavailable(action, self.address(path), error.strerror or str(error)) from error
+
+    @staticmethod
+    def _entry(item: os.DirEntry[str]) -> Entry | None:
+        try:
+            stat = item.stat()
+            is_folder = item.is_dir()
+            born = _birth(item.path)
+        except FileNotFoundError:  # gone since the listing began
+            return None
+        modified = datetime.fromtimestamp(stat.st_mtime, UTC)
+        return Entry(item.name, is_folder, 0 if is_folder else stat.st_size, modified, f"{stat.st_ino}-{born}")
+
+
+def _take_name(unfinished: Path, target: Path) -> None:
+    """Gives a finished file its name if nothing has it, in one step where the file system can."""
+    try:
+        os.link(unfinished, target)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        if target.exists():  # no hard links here (a Databricks volume): good for one publisher
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
+        os.rename(unfinished, target)
+
+
+_AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def _birth(path: str) -> int:
+    """When the thing was made, in nanoseconds; inode numbers alone are given out again at once. 0 if not known."""
+    if _libc is None:
+        return int(getattr(os.stat(path), "st_birthtime", 0) * 1e9)
+    buffer = ctypes.create_string_buffer(256)
+    if not hasattr(_libc, "statx") or _libc.statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, buffer):
+        return 0
+    raw = buffer.raw
+    seconds = int.from_bytes(raw[_BTIME_OFFSET : _BTIME_OFFSET + 8], sys.byteorder, signed=True)
+    nanoseconds = int.from_bytes(raw[_BTIME_OFFSET + 8 : _BTIME_OFFSET + 12], sys.byteorder)
+    return seconds * 1_000_000_000 + nanoseconds
