@@ -1,0 +1,418 @@
+"""The user's file, `mirrorfeed.yml`, read into frozen, checked values: all of it is right, or nothing is used."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import reprlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from yaml.constructor import SafeConstructor
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.source import BadSource, Source
+from mirrorfeed.landing.names import BadTarget, Target, fold
+from mirrorfeed.landing.schema import reserved_names
+
+FILE = "mirrorfeed.yml"
+
+EXAMPLE = files("mirrorfeed").joinpath("example.yml").read_text(encoding="utf-8")
+"""A commented file to start from."""
+
+Place = tuple[str | int, ...]
+"""Where something stands in the file: names of fields and positions in lists."""
+
+_UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
+_SIZE = re.compile(r"([0-9]{1,12}) *(KiB|MiB|GiB)", re.IGNORECASE)
+_SMALLEST, _LARGEST = 2**10, 4 * 2**30
+_PLACES = "this version publishes to folders and to volumes (/Volumes/…)"
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def _size(value: object) -> int:
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+        size = int(match[1]) * _UNITS[match[2].lower()]
+    elif isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    else:
+        raise ValueError(f"{value!r} is not a size: write a whole number and KiB, MiB or GiB, as in 128 MiB")
+    if not _SMALLEST <= size <= _LARGEST:
+        raise ValueError(f"{value!r} is not between 1 KiB and 4 GiB: write a number with its unit, as in 128 MiB")
+    return size
+
+
+def _source(value: object) -> Source:
+    if isinstance(value, Source):
+        return value
+    try:
+        return Source.parse(_text(value))
+    except BadSource as error:
+        raise ValueError(f"{error.text!r} {error.reason}") from error
+
+
+def _target(value: object) -> Target:
+    if isinstance(value, Target):
+        return value
+    try:
+        return Target.parse(_text(value))
+    except BadTarget as error:
+        raise ValueError(f"{error.text!r} {error.reason}") from error
+
+
+def _keys(value: object) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"must be a list of column names, as in [order_id], not {_short(value)}")
+    names = [name for name in value if isinstance(name, str)]
+    faults = [f"{_short(name)} is not text: put it in quotes" for name in value if not isinstance(name, str)]
+    faults += [f"{name!r} is not the name of a column" for name in names if not name.strip()]
+    faults += [f"{name!r} is reserved for the feed and the landing zone" for name in reserved_names(names)]
+    faults += [f"{name!r} is there {n} times" for name, n in Counter(map(fold, names)).items() if n > 1]
+    if faults:
+        raise ValueError("; ".join(faults))
+    return tuple(names)
+
+
+def _landing_zone(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty: name a folder")
+    if value.startswith("onelake://"):
+        raise ValueError(f"{value!r} cannot be used yet: {_PLACES}")
+    if _URI.match(value):
+        raise ValueError(f"{value!r} is not a folder: {_PLACES}")
+    if value.startswith("~"):
+        raise ValueError(f"{value!r} is not expanded: write the folder in full")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {_short(value)}: put it in quotes")
+    return value
+
+
+class Options(BaseModel):
+    """What may be said for all tables and for each."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    changes: Literal["net", "full"] = "net"
+    check_keys: bool = True
+    # Files travel and are stored more than once: zstd makes them smaller than snappy does, for little more time.
+    compression: Literal["none", "snappy", "gzip", "zstd"] = "zstd"
+    file_size: Annotated[int, PlainValidator(_size)] = 128 * 2**20
+    """The bytes that a data file aims at."""
+    versions_per_range: Annotated[int, Field(ge=1, le=100_000)] = 500
+    keep_records: Annotated[int, Field(ge=1)] = 10
+
+
+class Table(Options):
+    source: Annotated[Source, PlainValidator(_source)]
+    target: Annotated[Target, PlainValidator(_target)]
+    keys: Annotated[tuple[str, ...] | None, PlainValidator(_keys)] = None
+    """None: the primary key constraint decides. Empty: the table has no key."""
+
+
+class _Top(Options):
+    landing_zone: Annotated[str, AfterValidator(_landing_zone)]
+    tables: Annotated[list[Any], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Config:
+    landing_zone: str
+    tables: tuple[Table, ...]
+    path: str = FILE
+    """The file it came from; relative paths start at its folder."""
+
+    def select(self, names: Sequence[str] = ()) -> tuple[Table, ...]:
+        """The tables with these targets or sources, in the order of the file; without names, all. Or `UnknownTable`."""
+        chosen = {name: self._named(name) for name in names}
+        if unknown := tuple(name for name, tables in chosen.items() if not tables):
+            raise UnknownTable(unknown, tuple(str(table.target) for table in self.tables), self.path)
+        wanted = {table.target for tables in chosen.values() for table in tables}
+        return tuple(table for table in self.tables if not names or table.target in wanted)
+
+    def _named(self, name: str) -> list[Table]:
+        try:
+            target = Target.parse(name).fold()
+        except BadTarget:
+            target = None
+        if tables := [table for table in self.tables if table.target.fold() == target]:
+            return tables
+        try:
+            source = _located(Source.parse(name), self.path).fold()
+        except BadSource:
+            return []
+        return [table for table in self.tables if table.source.fold() == source]
+
+
+@dataclass(frozen=True, order=True)
+class Mistake:
+    line: int
+    field: str
+    reason: str
+
+
+def load(path: str | Path = FILE) -> Config:
+    """The file as values; or `ConfigMissing`, `ConfigUnreadable`, or `ConfigInvalid` with every mistake in it."""
+    shown = str(path)
+    document = _read(shown)
+    faults: dict[Place, str] = {}
+    top = _check(_Top, document.data, (), faults)
+    tables = [_check(Table, table, ("tables", i), faults) for i, table in enumerate(document.tables)]
+    mistakes = [document.mistake(place, words) for place, words in faults.items() if place not in document.unusable]
+    mistakes += document.mistakes
+    mistakes += _shared_targets(document)
+    if mistakes or top is None:
+        raise ConfigInvalid(shown, tuple(sorted(mistakes)))
+    resolved = tuple(_resolved(table, top, shown) for table in tables if table is not None)
+    return Config(_absolute(top.landing_zone, shown), resolved, shown)
+
+
+def _resolved(table: Table, top: _Top, file: str) -> Table:
+    """The table with the options that it takes from the top level, and its path made absolute."""
+    inherited = (Options.model_fields.keys() & top.model_fields_set) - table.model_fields_set
+    update = {name: getattr(top, name) for name in inherited}
+    return table.model_copy(update={**update, "source": _located(table.source, file)})
+
+
+def _located(source: Source, file: str) -> Source:
+    if source.path is None or _URI.match(source.path):
+        return source
+    return replace(source, path=_absolute(source.path, file))
+
+
+def _absolute(path: str, file: str) -> str:
+    return os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(file)), path))
+
+
+def _shared_targets(document: _Document) -> Iterable[Mistake]:
+    first: dict[tuple[str, str], tuple[int, Target]] = {}
+    for i, table in enumerate(document.tables):
+        place: Place = ("tables", i, "target")
+        try:
+            target = Target.parse(table["target"])
+        except (BadTarget, TypeError, KeyError):
+            continue  # a mistake of its own
+        if target.fold() not in first:
+            first[target.fold()] = document.line(place), target
+            continue
+        line, other = first[target.fold()]
+        differs = "" if other == target else f" as '{other}', and names that differ only in case are one table"
+        yield document.mistake(place, f"'{target}' is the target of another table too, on line {line}{differs}")
+
+
+# Reading YAML, with lines
+
+
+@dataclass
+class _Document:
+    """The plain data of a file, the line of each thing in it, and what was wrong before fields were looked at."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    lines: dict[Place, int] = field(default_factory=dict)
+    mistakes: list[Mistake] = field(default_factory=list)
+    unusable: set[Place] = field(default_factory=set)
+    """Places whose value was refused already."""
+    _seen: set[int] = field(default_factory=set)
+
+    @property
+    def tables(self) -> list[Any]:
+        tables = self.data.get("tables")
+        return tables if isinstance(tables, list) else []
+
+    def line(self, place: Place) -> int:
+        """Where it stands, or where that stands in which it is missing."""
+        while place not in self.lines:
+            place = place[:-1]
+        return self.lines[place]
+
+    def mistake(self, place: Place, reason: str) -> Mistake:
+        name = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
+        return Mistake(self.line(place), name, reason)
+
+    def refuse(self, place: Place, reason: str) -> None:
+        self.mistakes.append(self.mistake(place, reason))
+        self.unusable.add(place)
+
+    def take(self, node: Node, place: Place) -> Any:
+        """The plain value of a node. What is refused is noted, and None stands in for it."""
+        self.lines.setdefault(place, node.start_mark.line + 1)
+        if id(node) in self._seen:
+            self.refuse(place, "is an alias (*name): write the value out; options for all tables go at the top level")
+            return None
+        self._seen.add(id(node))
+        if isinstance(node, MappingNode):
+            return self._mapping(node, place)
+        if isinstance(node, SequenceNode):
+            return [self.take(item, (*place, i)) for i, item in enumerate(node.value)]
+        try:
+            return SafeConstructor().construct_object(node)
+        except yaml.YAMLError:
+            self.refuse(place, f"has the tag {node.tag}, which is not known here")
+            return None
+        except ValueError:  # looks like a date or a number, and is none
+            return node.value
+
+    def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, ScalarNode):
+                self.mistakes.append(Mistake(line, "", "the name of a field must be text"))
+                continue
+            at = (*place, key.value)
+            if at in self.lines:
+                self.mistakes.append(Mistake(line, key.value, f"is there twice, first on line {self.lines[at]}"))
+                continue
+            self.lines[at] = line
+            data[key.value] = self.take(value, at)
+            if data[key.value] is None and at not in self.unusable:
+                self.refuse(at, "has no value: give it one, or leave the field out")
+        return data
+
+
+def _read(path: str) -> _Document:
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except FileNotFoundError as error:
+        raise ConfigMissing(path) from error
+    except OSError as error:
+        raise ConfigUnreadable(path, None, error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigUnreadable(path, error.object[: error.start].count(b"\n") + 1, "it is not UTF-8 text") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        raise ConfigUnreadable(path, line, error.problem or error.context or "it is not YAML") from error
+    except yaml.reader.ReaderError as error:
+        reason = f"the character {chr(error.character)!r} cannot stand in YAML"
+        raise ConfigUnreadable(path, text[: error.position].count("\n") + 1, reason) from error
+    except RecursionError as error:
+        raise ConfigUnreadable(path, None, "it is nested too deeply") from error
+    if not isinstance(root, MappingNode):
+        reason = "it is empty" if root is None else "its top level is not a list of fields and their values"
+        raise ConfigUnreadable(path, None, f"{reason}: landing_zone and tables are expected")
+    document = _Document()
+    document.data = document.take(root, ())
+    return document
+
+
+# Mistakes in words
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+def _check(model: type[_M], data: Any, place: Place, faults: dict[Place, str]) -> _M | None:
+    """The data as a model, or None and what is wrong with it added to the faults."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            faults[(*place, *fault["loc"])] = _words(model, dict(fault))
+        return None
+
+
+def _words(model: type[BaseModel], fault: dict[str, Any]) -> str:
+    value, facts = _short(fault["input"]), fault.get("ctx", {})
+    match fault["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            return _unknown_field(str(fault["loc"][-1]), model)
+        case "value_error":
+            return str(facts["error"])
+        case "literal_error":
+            return f"must be {facts['expected'].replace(chr(39), '')}, not {value}"
+        case "bool_type":
+            return f"must be true or false, not {value}"
+        case "int_type":
+            return f"must be a whole number, not {value}"
+        case "string_type":
+            return f"must be text, not {value}: put it in quotes"
+        case "greater_than_equal":
+            return f"must be at least {facts['ge']}, not {value}"
+        case "less_than_equal":
+            return f"must be at most {facts['le']}, not {value}"
+        case "list_type":
+            return f"must be a list, not {value}"
+        case "too_short":
+            return "is empty: name at least one table"
+        case "model_type":
+            return f"must hold tables with a source and a target, not {value}"
+        case _:
+            return str(fault["msg"])
+
+
+def _unknown_field(name: str, model: type[BaseModel]) -> str:
+    own, other = model.model_fields, (Table if model is _Top else _Top).model_fields
+    if name in other:
+        return "belongs to a table, below tables" if model is _Top else "belongs at the top level, not to a table"
+    if close := difflib.get_close_matches(name, own, 1):
+        return f"is not a known field; did you mean {close[0]}?"
+    return f"is not a known field; known here: {', '.join(own)}"
+
+
+def _short(value: object) -> str:
+    return reprlib.repr(value)
+
+
+class ConfigMissing(Terminal):
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def what(self) -> str:
+        return f"There is no configuration at {self.path}."
+
+    def next(self) -> str:
+        return "Run `mirrorfeed init` to write a commented example, or name the file that you mean."
+
+
+class ConfigUnreadable(Terminal):
+    def __init__(self, path: str, line: int | None, reason: str) -> None:
+        self.path, self.line, self.reason = path, line, reason
+
+    def what(self) -> str:
+        place = self.path if self.line is None else f"{self.path}:{self.line}"
+        return f"Cannot read the configuration {place}: {self.reason}."
+
+    def next(self) -> str:
+        return "Correct the file, or run `mirrorfeed init` in another folder for an example to compare it with."
+
+
+class ConfigInvalid(Terminal):
+    def __init__(self, path: str, mistakes: tuple[Mistake, ...]) -> None:
+        self.path, self.mistakes = path, mistakes
+
+    def what(self) -> str:
+        count = "a mistake" if len(self.mistakes) == 1 else f"{len(self.mistakes)} mistakes"
+        lines = [f"{self.path}:{m.line}: {m.field}: {m.reason}" for m in self.mistakes]
+        return "\n".join([f"The configuration has {count}:", *lines])
+
+    def next(self) -> str:
+        return "Correct the file and run the same command again; nothing was done."
+
+    def __str__(self) -> str:
+        return f"{self.what()}\n{self.next()}"
+
+
+class UnknownTable(Terminal):
+    def __init__(self, names: tuple[str, ...], known: tuple[str, ...], path: str) -> None:
+        self.names, self.known, self.path = names, known, path
+
+    def what(self) -> str:
+        return f"{self.path} has no table {', '.join(map(repr, self.names))}."
+
+    def next(self) -> str:
+        return f"Name one of its targets ({', '.join(self.known)}), or add the table to the file."

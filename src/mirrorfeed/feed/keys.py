@@ -1,0 +1,75 @@
+"""Which columns are a table's key when its user does not say so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import quote as percent_encoded
+
+from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.feed.source import Source
+
+if TYPE_CHECKING:
+    from databricks.sdk.service.catalog import TableInfo
+
+_OTHER_CATALOGS = frozenset({"hive_metastore", "spark_catalog"})
+
+
+class _Tables(Protocol):
+    def get(self, full_name: str) -> TableInfo: ...
+
+
+class Workspace(Protocol):
+    """As much of databricks-sdk's WorkspaceClient as is needed here."""
+
+    @property
+    def tables(self) -> _Tables: ...
+
+
+def in_unity_catalog(source: Source) -> bool:
+    """Whether a source can have a primary key there: only names in full lead to one."""
+    return len(source.parts) == 3 and source.parts[0].casefold() not in _OTHER_CATALOGS
+
+
+def primary_key(client: Workspace, source: Source) -> tuple[str, ...]:
+    """The columns of the primary key constraint in Unity Catalog; none without one, then the table is keyless."""
+    if not in_unity_catalog(source):
+        return ()
+    # Takes seconds to import, and most commands never need it.
+    from databricks.sdk import errors
+    from databricks.sdk.errors.base import DatabricksError
+
+    try:
+        # The client puts the name into an address as it stands: a '#' or '?' in it would ask for another table.
+        table = client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
+    except (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest) as error:
+        raise KeysNotReadable(str(source), str(error)) from error
+    except DatabricksError as error:
+        raise KeysUnavailable(str(source), str(error)) from error
+    for constraint in table.table_constraints or ():
+        if key := constraint.primary_key_constraint:
+            return tuple(key.child_columns)
+    return ()
+
+
+class KeysNotReadable(Terminal):
+    def __init__(self, table: str, reason: str) -> None:
+        self.table, self.reason = table, reason
+
+    def what(self) -> str:
+        return f"Cannot read the primary key of {self.table} from Unity Catalog: {self.reason.rstrip('.')}."
+
+    def next(self) -> str:
+        return "Check the name and the right to SELECT from it, or write the table's `keys:` in the configuration."
+
+
+class KeysUnavailable(Transient):
+    """Unity Catalog did not answer, or answered with a fault of its own."""
+
+    def __init__(self, table: str, reason: str) -> None:
+        self.table, self.reason = table, reason
+
+    def what(self) -> str:
+        return f"Unity Catalog did not give the primary key of {self.table}: {self.reason.rstrip('.')}."
+
+    def next(self) -> str:
+        return "Run the same command again, or write the table's `keys:` in the configuration."

@@ -1,0 +1,102 @@
+"""The log beside the files: one record is one publication. Complete in itself, so the newest is the state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.schema import Column
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    staged: str
+    """Its name in the log's folder until it is renamed."""
+    number: int
+    """Its final name is this number."""
+    rows: Mapping[str, int]
+    """By what they do: insert, update, delete, upsert."""
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    number: int
+    batch: str
+    """Made up anew for every try, so that a publisher knows its own record from another's."""
+    time: str
+    source: str
+    source_id: str
+    from_version_exclusive: int | None
+    """None: a snapshot."""
+    to_version_inclusive: int
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...]
+    next_file_number: int
+    files: tuple[PublishedFile, ...] = ()
+    format: int = field(default=FORMAT)
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self), ensure_ascii=False, indent=1).encode()
+
+    @property
+    def at(self) -> datetime:
+        return datetime.fromisoformat(self.time)
+
+
+class RecordUnreadable(Terminal):
+    def __init__(self, address: str, reason: str) -> None:
+        self.address, self.reason = address, reason
+
+    def what(self) -> str:
+        return f"The publication record {self.address} cannot be read: {self.reason}."
+
+    def next(self) -> str:
+        return (
+            "Nothing is published on a guess. Restore the file if someone changed it; otherwise delete the table's"
+            " folder in the landing zone and publish again from a snapshot."
+        )
+
+
+class RecordTooNew(Terminal):
+    def __init__(self, address: str, found: int) -> None:
+        self.address, self.found = address, found
+
+    def what(self) -> str:
+        return f"The publication record {self.address} has format {self.found}; this version knows format {FORMAT}."
+
+    def next(self) -> str:
+        return "Install a newer mirrorfeed."
+
+
+def parse(data: bytes, address: str) -> Record:
+    """The record in these bytes; `address` is for the errors."""
+    try:
+        spelled = json.loads(data)
+    except ValueError as error:
+        raise RecordUnreadable(address, f"it is not JSON ({error})") from error
+    if not isinstance(spelled, dict) or not isinstance(spelled.get("format"), int):
+        raise RecordUnreadable(address, "it names no format")
+    if spelled["format"] > FORMAT:
+        raise RecordTooNew(address, spelled["format"])
+    try:
+        return _record(spelled)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordUnreadable(address, f"a field is missing or wrong ({error!r})") from error
+
+
+def _record(spelled: dict[str, Any]) -> Record:
+    columns = tuple(Column(**column) for column in spelled.pop("columns"))
+    files = tuple(PublishedFile(**file) for file in spelled.pop("files"))
+    record = Record(**{**spelled, "columns": columns, "files": files, "keys": tuple(spelled["keys"])})
+    last = record.next_file_number - 1
+    if [file.number for file in files] != list(range(last - len(files) + 1, last + 1)):
+        raise ValueError("the numbers of its files do not lead up to next_file_number")
+    return record

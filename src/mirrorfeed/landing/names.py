@@ -1,0 +1,201 @@
+"""Names in the landing zone: table folders, data files, and the log beside them. Each is parsed once into a value."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mirrorfeed.errors import Terminal
+
+METADATA = "_metadata.json"
+LOG = "_mirrorfeed"
+LOG_ID = f"{LOG}/log.json"
+
+LONGEST_PART = 128
+_FORBIDDEN = frozenset('/\\:*?"<>|')
+_NUMBER_LIMIT = 10**20
+
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
+_PLAIN = re.compile(r"[\w-]+")
+_NUMBERED = re.compile(r"([0-9]{20})\.([0-9a-z]+)")
+_STAGED = re.compile(r"([0-9]{20})-[0-9a-f]+-[0-9a-z-]+\.([0-9a-z]+)")
+_WORD = re.compile(r"[0-9a-z-]+")
+_HEX = re.compile(r"[0-9a-f]+")
+_SUFFIX = re.compile(r"[0-9a-z]+")
+
+
+def split_name(text: str) -> tuple[str, ...]:
+    """The raw parts of a dotted name, where a part may stand in backticks; ValueError says why it cannot be split."""
+    parts: list[str] = []
+    position = 0
+    while True:
+        match = _PART.match(text, position)
+        assert match  # the second alternative also matches nothing
+        quoted, bare = match.groups()
+        parts.append(bare if quoted is None else quoted.replace("``", "`"))
+        position = match.end()
+        if position == len(text):
+            return tuple(parts)
+        if text[position] != ".":
+            raise ValueError("has a backtick that does not enclose a whole part (one inside a part is written twice)")
+        position += 1
+
+
+def join_name(parts: Iterable[str]) -> str:
+    """The text that `split_name` splits into these parts, with backticks only where they help."""
+    return ".".join(part if _PLAIN.fullmatch(part) else "`" + part.replace("`", "``") + "`" for part in parts)
+
+
+def part_fault(part: str) -> str | None:
+    """Why no system could take this as a part of a name, or None."""
+    if not part:
+        return "has an empty part"
+    if part != part.strip():
+        return f"has a part that starts or ends with a space: {part!r}"
+    if odd := [c for c in part if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]:
+        return f"has a control character: {odd[0]!r}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A table in the landing zone. One that exists names a folder below the landing zone that the service reads."""
+
+    schema: str | None
+    table: str
+
+    def __post_init__(self) -> None:
+        for part in self._parts():
+            if fault := part_fault(part) or _folder_fault(part):
+                raise BadTarget(join_name(self._parts()), fault)
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """From `table` or `schema.table`, with backticks around a part where wanted; or `BadTarget`."""
+        try:
+            parts = split_name(text)
+        except ValueError as error:
+            raise BadTarget(text, str(error)) from error
+        if len(parts) > 2:
+            raise BadTarget(text, f"has {len(parts)} parts, where a schema and a table are two")
+        try:
+            return cls(parts[0] if len(parts) == 2 else None, parts[-1])
+        except BadTarget as error:
+            raise BadTarget(text, error.reason) from None
+
+    @property
+    def folder(self) -> str:
+        """Its path below the landing zone."""
+        return self.table if self.schema is None else f"{self.schema}.schema/{self.table}"
+
+    def fold(self) -> tuple[str, str]:
+        """Equal for two targets that a system without regard to case could take for one."""
+        return fold(self.schema or ""), fold(self.table)
+
+    def __str__(self) -> str:
+        return join_name(self._parts())
+
+    def _parts(self) -> tuple[str, ...]:
+        return (self.table,) if self.schema is None else (self.schema, self.table)
+
+
+class BadTarget(Terminal):
+    def __init__(self, text: str, reason: str) -> None:
+        self.text, self.reason = text, reason
+
+    def what(self) -> str:
+        return f"The target {self.text!r} {self.reason}."
+
+    def next(self) -> str:
+        return "Write it as schema.table or table, with names that can be folders in the landing zone."
+
+
+def fold(name: str) -> str:
+    """A key under which names that differ only in case, or in how an accent is encoded, are equal."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def _folder_fault(part: str) -> str | None:
+    if part.startswith("_"):
+        return f"has a part that starts with '_', which the service ignores: {part!r}"
+    if part in (".", ".."):
+        return f"has the part {part!r}, which would lead to another folder"
+    if part.casefold().endswith(".schema"):
+        return f"has a part that ends in '.schema', which marks the folder of a schema: {part!r}"
+    if "." in part:
+        return f"has a part with a dot in it, which not every reader keeps apart from schema.table: {part!r}"
+    if found := sorted(_FORBIDDEN.intersection(part)):
+        return f"has {' '.join(found)} in the part {part!r}, which file names cannot hold everywhere"
+    if len(part) > LONGEST_PART:
+        return f"has a part of {len(part)} characters, where {LONGEST_PART} are the most"
+    return None
+
+
+def data_name(number: int, suffix: str = "parquet") -> str:
+    """The published name of a table's data file; numbers start at 1."""
+    return _numbered(number, suffix)
+
+
+def data_number(name: str, suffix: str = "parquet") -> int | None:
+    """The number of a data file's name; None for any other name."""
+    return _number(_NUMBERED, name, suffix)
+
+
+def is_ignored(name: str) -> bool:
+    """Whether the service ignores a file or folder of this name."""
+    return name.startswith("_")
+
+
+def is_log_id(text: str) -> bool:
+    """Whether this can be the id of a log, and so the name of its folder."""
+    return _WORD.fullmatch(text) is not None
+
+
+def log_folder(log_id: str) -> str:
+    """Where the records and staged files of one log are, below the table's folder."""
+    return f"{LOG}/{_checked(_WORD, log_id)}"
+
+
+def record_name(number: int) -> str:
+    return _numbered(number, "json")
+
+
+def record_number(name: str) -> int | None:
+    """The number of a record's name; None for any other name."""
+    return _number(_NUMBERED, name, "json")
+
+
+def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> str:
+    """The name of a file that waits for a record to publish it, in the folder of its log."""
+    name = f"{_digits(record)}-{_checked(_HEX, batch)}-{_checked(_WORD, part)}"
+    return f"{name}.{_checked(_SUFFIX, suffix)}"
+
+
+def staged_record_number(name: str, suffix: str | None = None) -> int | None:
+    """The record that a staged file was written for; None for any other name. Without a suffix, any will do."""
+    return _number(_STAGED, name, suffix)
+
+
+def _numbered(number: int, suffix: str) -> str:
+    return f"{_digits(number)}.{_checked(_SUFFIX, suffix)}"
+
+
+def _digits(number: int) -> str:
+    if not 1 <= number < _NUMBER_LIMIT:
+        raise ValueError(f"{number} is not a number that a file can carry")
+    return f"{number:020d}"
+
+
+def _number(pattern: re.Pattern[str], name: str, suffix: str | None) -> int | None:
+    match = pattern.fullmatch(name)
+    if not match or (suffix is not None and match[2] != suffix):
+        return None
+    return int(match[1]) or None
+
+
+def _checked(pattern: re.Pattern[str], text: str) -> str:
+    if not pattern.fullmatch(text):
+        raise ValueError(f"{text!r} cannot be a part of a file's name here")
+    return text

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import pytest
+from databricks.sdk import WorkspaceClient
+from databricks.sdk import errors as sdk
+from databricks.sdk.service.catalog import (
+    ForeignKeyConstraint,
+    NamedTableConstraint,
+    PrimaryKeyConstraint,
+    TableConstraint,
+    TableInfo,
+)
+
+from fixtures.fakes import RecordingWorkspace
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.feed.keys import KeysNotReadable, KeysUnavailable, Workspace, in_unity_catalog, primary_key
+from mirrorfeed.feed.source import Source
+
+ORDERS = Source.parse("main.sales.orders")
+
+
+def key(*columns: str) -> TableConstraint:
+    return TableConstraint(primary_key_constraint=PrimaryKeyConstraint(name="pk", child_columns=list(columns)))
+
+
+FOREIGN = TableConstraint(
+    foreign_key_constraint=ForeignKeyConstraint(
+        name="fk", child_columns=["customer_id"], parent_table="main.sales.customers", parent_columns=["id"]
+    )
+)
+NAMED = TableConstraint(named_table_constraint=NamedTableConstraint(name="checked"))
+
+
+def the_real_client_fits(client: WorkspaceClient) -> Workspace:
+    """For the type checker."""
+    return client
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        (TableInfo(table_constraints=[key("order_id")]), ("order_id",)),
+        (TableInfo(table_constraints=[key("shop", "order_id")]), ("shop", "order_id")),
+        (TableInfo(table_constraints=[FOREIGN, NAMED, key("order_id")]), ("order_id",)),
+        (TableInfo(table_constraints=[FOREIGN, NAMED]), ()),
+        (TableInfo(table_constraints=[]), ()),
+        (TableInfo(), ()),
+    ],
+)
+def test_the_key_is_that_of_the_primary_key_constraint_if_there_is_one(
+    table: TableInfo, columns: tuple[str, ...]
+) -> None:
+    workspace = RecordingWorkspace({"main.sales.orders": table})
+    assert primary_key(workspace, ORDERS) == columns
+    assert workspace.tables.asked == ["main.sales.orders"]
+
+
+def test_the_answer_of_the_service_is_read_in_the_form_in_which_it_comes() -> None:
+    answer = {
+        "name": "orders",
+        "table_constraints": [
+            {"foreign_key_constraint": {"name": "fk", "child_columns": ["a"], "parent_table": "b"}},
+            {"primary_key_constraint": {"name": "pk", "child_columns": ["shop", "order_id"]}},
+        ],
+    }
+    workspace = RecordingWorkspace({"main.sales.orders": TableInfo.from_dict(answer)})
+    assert primary_key(workspace, ORDERS) == ("shop", "order_id")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "orders",
+        "sales.orders",
+        "/data/orders",
+        "abfss://lake@account.dfs.core.windows.net/orders",
+        "hive_metastore.sales.orders",
+        "spark_catalog.sales.orders",
+    ],
+)
+def test_a_source_outside_of_unity_catalog_has_no_key_there_and_nothing_is_asked(text: str) -> None:
+    workspace = RecordingWorkspace({})
+    assert not in_unity_catalog(Source.parse(text))
+    assert primary_key(workspace, Source.parse(text)) == ()
+    assert workspace.tables.asked == []
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("main.sales.`orders #1?`", "main.sales.orders%20%231%3F"),
+        ("main.sales.`100%`", "main.sales.100%25"),
+        ("main.läger.orders", "main.l%C3%A4ger.orders"),
+        ("main.sales.`a.b`", "main.sales.a.b"),
+    ],
+)
+def test_a_name_cannot_lead_the_request_to_another_address(text: str, asked: str) -> None:
+    workspace = RecordingWorkspace({asked: TableInfo(table_constraints=[key("id")])})
+    assert primary_key(workspace, Source.parse(text)) == ("id",)
+    assert workspace.tables.asked == [asked]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "root"),
+    [
+        (sdk.NotFound("Table 'main.sales.orders' does not exist."), KeysNotReadable, Terminal),
+        (sdk.PermissionDenied("User lacks SELECT"), KeysNotReadable, Terminal),
+        (sdk.Unauthenticated("Token expired"), KeysNotReadable, Terminal),
+        (sdk.InvalidParameterValue("Not a name"), KeysNotReadable, Terminal),
+        (sdk.TooManyRequests("Slow down"), KeysUnavailable, Transient),
+        (sdk.InternalError("Oops"), KeysUnavailable, Transient),
+        (sdk.TemporarilyUnavailable("Later"), KeysUnavailable, Transient),
+    ],
+)
+def test_a_refusal_is_for_a_person_and_a_fault_is_for_another_try(
+    answer: Exception, kind: type[MirrorfeedError], root: type[MirrorfeedError]
+) -> None:
+    with pytest.raises(kind) as caught:
+        primary_key(RecordingWorkspace({"main.sales.orders": answer}), ORDERS)
+    assert isinstance(caught.value, root)
+    assert caught.value.__cause__ is answer
+
+
+def test_a_refusal_names_the_table_and_the_other_way_to_give_keys() -> None:
+    assert str(KeysNotReadable("main.sales.orders", "User lacks SELECT.")) == (
+        "Cannot read the primary key of main.sales.orders from Unity Catalog: User lacks SELECT. Check the name and "
+        "the right to SELECT from it, or write the table's `keys:` in the configuration."
+    )
+
+
+def test_a_fault_names_the_table_and_the_other_way_to_give_keys() -> None:
+    assert str(KeysUnavailable("main.sales.orders", "Slow down")) == (
+        "Unity Catalog did not give the primary key of main.sales.orders: Slow down. Run the same command again, or "
+        "write the table's `keys:` in the configuration."
+    )

@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.landing import names
+from mirrorfeed.landing.names import BadTarget, Target
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "table", "folder"),
+    [
+        ("orders", None, "orders", "orders"),
+        ("sales.orders", "sales", "orders", "sales.schema/orders"),
+        ("my sales.my orders", "my sales", "my orders", "my sales.schema/my orders"),
+        ("`my sales`.orders", "my sales", "orders", "my sales.schema/orders"),
+        ("sales.`it``s`", "sales", "it`s", "sales.schema/it`s"),
+        ("sales.it's", "sales", "it's", "sales.schema/it's"),
+        ("läger.bestände_東京", "läger", "bestände_東京", "läger.schema/bestände_東京"),
+        ("schema.table", "schema", "table", "schema.schema/table"),
+        ("orders_", None, "orders_", "orders_"),
+        ("a" * 128, None, "a" * 128, "a" * 128),
+    ],
+)
+def test_a_target_names_a_folder_of_the_landing_zone(text: str, schema: str | None, table: str, folder: str) -> None:
+    target = Target.parse(text)
+    assert target == Target(schema, table)
+    assert target.folder == folder
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "has an empty part"),
+        ("sales.", "has an empty part"),
+        (".orders", "has an empty part"),
+        ("main.sales.orders", "has 3 parts, where a schema and a table are two"),
+        ("sales.`orders", "has a backtick that does not enclose a whole part"),
+        ("_orders", "has a part that starts with '_', which the service ignores: '_orders'"),
+        ("_sales.orders", "has a part that starts with '_', which the service ignores: '_sales'"),
+        ("`sales.schema`", "has a part that ends in '.schema', which marks the folder of a schema: 'sales.schema'"),
+        ("`Sales.SCHEMA`.orders", "has a part that ends in '.schema'"),
+        ("sales.`a.b`", "has a part with a dot in it, which not every reader keeps apart from schema.table: 'a.b'"),
+        ("`.`", "has the part '.', which would lead to another folder"),
+        ("`..`.orders", "has the part '..', which would lead to another folder"),
+        ("sales/orders", "has / in the part 'sales/orders', which file names cannot hold everywhere"),
+        ("/etc", "has / in the part '/etc'"),
+        ("sales\\orders", "has \\ in the part"),
+        ("C:orders", "has : in the part 'C:orders'"),
+        ("a*b?c", "has * ? in the part"),
+        ('say "so"', 'has " in the part'),
+        ("a<b>c|d", "has < > | in the part"),
+        ("sales. orders", "has a part that starts or ends with a space: ' orders'"),
+        ("orders ", "has a part that starts or ends with a space: 'orders '"),
+        ("or\nders", "has a control character: '\\n'"),
+        ("or\x00ders", "has a control character: '\\x00'"),
+        ("or\x85ders", "has a control character: '\\x85'"),
+        ("or\ud800ders", "has a control character: '\\ud800'"),
+        ("a" * 129, "has a part of 129 characters, where 128 are the most"),
+    ],
+)
+def test_a_target_that_cannot_be_a_folder_is_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(BadTarget) as caught:
+        Target.parse(text)
+    assert caught.value.text == text
+    assert caught.value.reason.startswith(reason)
+
+
+def test_the_refusal_names_the_target_and_says_what_to_write() -> None:
+    with pytest.raises(BadTarget) as caught:
+        Target.parse("_orders")
+    assert isinstance(caught.value, Terminal)
+    assert str(caught.value) == (
+        "The target '_orders' has a part that starts with '_', which the service ignores: '_orders'. Write it as "
+        "schema.table or table, with names that can be folders in the landing zone."
+    )
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize(("schema", "table"), [(None, "../x"), ("", "x"), ("..", "x"), (None, "")])
+def test_a_target_made_by_hand_is_checked_too(schema: str | None, table: str) -> None:
+    with pytest.raises(BadTarget):
+        Target(schema, table)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Sales.Orders", "sales.ORDERS", True),
+        ("STRASSE", "straße", True),
+        ("caf\u00e9", "CAFE\u0301", True),
+        ("orders", "sales.orders", False),
+        ("sales.orders", "sales.order", False),
+    ],
+)
+def test_targets_are_compared_as_a_system_without_case_would(one: str, other: str, same: bool) -> None:
+    assert (Target.parse(one).fold() == Target.parse(other).fold()) is same
+
+
+@given(st.text(), st.none() | st.text())
+def test_whatever_is_accepted_stays_below_the_landing_zone_and_can_be_read_back(table: str, schema: str | None) -> None:
+    try:
+        target = Target(schema, table)
+    except BadTarget:
+        return
+    parts = target.folder.split("/")
+    assert len(parts) == (1 if schema is None else 2)
+    assert all(part not in ("", ".", "..") and not part.startswith("_") and "\\" not in part for part in parts)
+    assert Target.parse(str(target)) == target
+
+
+@pytest.mark.parametrize(
+    ("number", "suffix", "name"),
+    [
+        (1, "parquet", "00000000000000000001.parquet"),
+        (17, "parquet", "00000000000000000017.parquet"),
+        (10**20 - 1, "parquet", "99999999999999999999.parquet"),
+        (17, "csv", "00000000000000000017.csv"),
+    ],
+)
+def test_a_data_file_is_named_by_twenty_digits_and_read_back(number: int, suffix: str, name: str) -> None:
+    assert names.data_name(number, suffix) == name
+    assert names.data_number(name, suffix) == number
+
+
+@pytest.mark.parametrize("number", [0, -1, 10**20])
+def test_a_number_that_no_file_can_carry_makes_no_name(number: int) -> None:
+    with pytest.raises(ValueError, match="is not a number that a file can carry"):
+        names.data_name(number)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "00000000000000000000.parquet",
+        "0000000000000000001.parquet",
+        "000000000000000000001.parquet",
+        "00000000000000000001.csv",
+        "00000000000000000001.parquet.crc",
+        "00000000000000000001.PARQUET",
+        "00000000000000000001parquet",
+        "00000000000000000001",
+        "00000000000000000001.parquet\n",
+        " 00000000000000000001.parquet",
+        "+0000000000000000001.parquet",
+        "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠١.parquet",  # noqa: RUF001 - digits, but not the service's
+        "_00000000000000000001.parquet",
+        "part-00000.parquet",
+    ],
+)
+def test_a_foreign_name_is_no_data_file(name: str) -> None:
+    assert names.data_number(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "ignored"),
+    [
+        ("_metadata.json", True),
+        ("_mirrorfeed", True),
+        ("_ProcessedFiles", True),
+        ("00000000000000000001.parquet", False),
+    ],
+)
+def test_the_service_ignores_names_that_start_with_an_underscore(name: str, ignored: bool) -> None:
+    assert names.is_ignored(name) is ignored
+
+
+def test_everything_that_is_ours_is_ignored_by_the_service() -> None:
+    assert names.METADATA == "_metadata.json"
+    assert names.LOG_ID == "_mirrorfeed/log.json"
+    assert names.is_log_id("5e1f")
+    assert names.log_folder("5e1f") == "_mirrorfeed/5e1f"
+    assert all(map(names.is_ignored, (names.METADATA, names.LOG, names.LOG_ID, names.log_folder("5e1f"))))
+
+
+@pytest.mark.parametrize("log_id", ["", "..", "a/b", "A", "a\n"])
+def test_an_id_that_is_none_leads_to_no_folder(log_id: str) -> None:
+    assert not names.is_log_id(log_id)
+    with pytest.raises(ValueError, match="cannot be a part of a file's name here"):
+        names.log_folder(log_id)
+
+
+def test_a_record_is_named_by_its_number_and_read_back() -> None:
+    assert names.record_name(9) == "00000000000000000009.json"
+    assert names.record_number("00000000000000000009.json") == 9
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["log.json", "9.json", "00000000000000000000.json", "00000000000000000009.parquet", "00000000000000000009.json~"],
+)
+def test_a_foreign_name_is_no_record(name: str) -> None:
+    assert names.record_number(name) is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "part", "suffix", "name"),
+    [
+        ("0a1b", "00001", "parquet", "00000000000000000010-0a1b-00001.parquet"),
+        ("0a1b", "3-00001", "parquet", "00000000000000000010-0a1b-3-00001.parquet"),
+        ("0a1b", "p3-7", "csv", "00000000000000000010-0a1b-p3-7.csv"),
+    ],
+)
+def test_a_staged_file_names_the_record_that_it_waits_for(batch: str, part: str, suffix: str, name: str) -> None:
+    assert names.staged_name(10, batch, part, suffix) == name
+    assert names.staged_record_number(name) == 10
+    assert names.staged_record_number(name, suffix) == 10
+    assert names.staged_record_number(name, "orc") is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "part", "suffix"),
+    [
+        ("", "1", "parquet"),
+        ("xyz", "1", "parquet"),
+        ("0A", "1", "parquet"),
+        ("0a", "", "parquet"),
+        ("0a", "../1", "parquet"),
+        ("0a", "A", "parquet"),
+        ("0a", "1", "par/quet"),
+        ("0a", "1", ""),
+    ],
+)
+def test_a_staged_name_is_made_of_checked_parts_only(batch: str, part: str, suffix: str) -> None:
+    with pytest.raises(ValueError, match="cannot be a part of a file's name here"):
+        names.staged_name(10, batch, part, suffix)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "00000000000000000010.json",
+        "00000000000000000010.parquet",
+        "00000000000000000000-0a-1.parquet",
+        "10-0a-1.parquet",
+        "00000000000000000010-0a.parquet",
+        "00000000000000000010-xy-1.parquet",
+        "00000000000000000010-0a-1",
+        "00000000000000000010-0a-1.parquet.crc",
+        ".00000000000000000010-0a-1.parquet",
+    ],
+)
+def test_a_foreign_name_is_no_staged_file(name: str) -> None:
+    assert names.staged_record_number(name) is None

@@ -1,0 +1,436 @@
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from pydantic import ValidationError
+
+from mirrorfeed import config
+from mirrorfeed.config import Config, ConfigInvalid, ConfigMissing, ConfigUnreadable, Options, Table, UnknownTable
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.names import Target
+
+Load = Callable[[str], Config]
+
+SMALLEST = """\
+landing_zone: /lz
+tables:
+  - source: main.sales.orders
+    target: sales.orders
+"""
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Loads a text as the file mirrorfeed.yml of the working folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def load_text(text: str) -> Config:
+        Path("mirrorfeed.yml").write_text(dedent(text), encoding="utf-8")
+        return config.load("mirrorfeed.yml")
+
+    return load_text
+
+
+def mistakes(load: Load, text: str) -> list[str]:
+    with pytest.raises(ConfigInvalid) as caught:
+        load(text)
+    return [f"{m.line}: {m.field}: {m.reason}" for m in caught.value.mistakes]
+
+
+def with_table(line: str) -> str:
+    return f"{SMALLEST}    {line}\n"
+
+
+def test_the_smallest_file_takes_every_default(load: Load) -> None:
+    read = load(SMALLEST)
+    assert read.landing_zone == "/lz"
+    (table,) = read.tables
+    assert (table.source, table.target) == (Source(("main", "sales", "orders")), Target("sales", "orders"))
+    assert table.keys is None
+    assert (table.changes, table.check_keys, table.compression) == ("net", True, "zstd")
+    assert (table.file_size, table.versions_per_range, table.keep_records) == (128 * 1024 * 1024, 500, 10)
+
+
+def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(load: Load) -> None:
+    first, second, third = load(
+        """\
+        landing_zone: /lz
+        changes: full
+        check_keys: false
+        compression: gzip
+        file_size: 1 KiB
+        versions_per_range: 7
+        keep_records: 3
+        tables:
+          - {source: a, target: a}
+          - {source: b, target: b, changes: net, check_keys: true, file_size: 2 MiB}
+          - {source: c, target: c, compression: zstd, versions_per_range: 500, keep_records: 1}
+        """
+    ).tables
+    assert _options(first) == ("full", False, "gzip", 1024, 7, 3)
+    assert _options(second) == ("net", True, "gzip", 2 * 1024 * 1024, 7, 3)
+    assert _options(third) == ("full", False, "zstd", 1024, 500, 1)
+
+
+def _options(table: Table) -> tuple[object, ...]:
+    return tuple(getattr(table, name) for name in Options.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("1 KiB", 2**10),
+        ("64KiB", 2**16),
+        ("128 mib", 2**27),
+        ("'4 GiB'", 2**32),
+        ("1048576", 2**20),
+    ],
+)
+def test_a_size_is_a_number_with_a_unit(load: Load, written: str, size: int) -> None:
+    assert load(with_table(f"file_size: {written}")).tables[0].file_size == size
+
+
+@pytest.mark.parametrize(
+    ("written", "keys"),
+    [
+        ("[order_id]", ("order_id",)),
+        ("[shop, order id, größe, a.b, 'c`d']", ("shop", "order id", "größe", "a.b", "c`d")),
+        ("[]", ()),
+    ],
+)
+def test_keys_keep_their_order_and_an_empty_list_means_no_key(load: Load, written: str, keys: tuple[str, ...]) -> None:
+    assert load(with_table(f"keys: {written}")).tables[0].keys == keys
+
+
+@pytest.mark.parametrize(
+    ("written", "landing_zone", "source"),
+    [
+        ("lz", "{folder}/lz", "{folder}/lake/orders"),
+        ("./lz/", "{folder}/lz", "{folder}/lake/orders"),
+        ("../lz", "{parent}/lz", "{folder}/lake/orders"),
+        ("/Volumes/main/sales/landing", "/Volumes/main/sales/landing", "{folder}/lake/orders"),
+    ],
+)
+def test_relative_folders_start_at_the_file_not_at_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, landing_zone: str, source: str
+) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    file = folder / "mirrorfeed.yml"
+    file.write_text(f"landing_zone: {written}\ntables: [{{source: lake/orders, target: orders}}]\n", encoding="utf-8")
+    for place, path in ((tmp_path, Path("project/mirrorfeed.yml")), (Path("/"), file)):
+        monkeypatch.chdir(place)
+        read = config.load(path)
+        assert read.landing_zone == landing_zone.format(folder=folder, parent=tmp_path)
+        assert read.tables[0].source == Source(path=source.format(folder=folder))
+
+
+@pytest.mark.parametrize("source", ["/data/orders", "abfss://lake@account.dfs.core.windows.net/orders", "file:/data/x"])
+def test_an_absolute_path_and_an_address_stay_as_they_are(load: Load, source: str) -> None:
+    assert load(SMALLEST.replace("main.sales.orders", source)).tables[0].source == Source(path=source)
+
+
+def test_environment_variables_are_not_put_in(load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLACE", "elsewhere")
+    assert load(SMALLEST.replace("/lz", "$PLACE/${PLACE}")).landing_zone == f"{tmp_path}/$PLACE/${{PLACE}}"
+
+
+def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) -> None:
+    text = """\
+        landing_zone: onelake://workspace/database
+        chanegs: net
+        compression: lz4
+        tables:
+          - source: a.b.c.d
+            target: _orders
+            keys: [order_id, Order_ID]
+          - target: sales.orders
+            file_size: 12 MB
+          - source: main.sales.orders
+            target: Sales.Orders
+            keep_records: 0
+        """
+    with pytest.raises(ConfigInvalid) as caught:
+        load(text)
+    assert isinstance(caught.value, Terminal)
+    assert str(caught.value).splitlines() == [
+        "The configuration has 10 mistakes:",
+        "mirrorfeed.yml:1: landing_zone: 'onelake://workspace/database' cannot be used yet: this version publishes to "
+        "folders and to volumes (/Volumes/…)",
+        "mirrorfeed.yml:2: chanegs: is not a known field; did you mean changes?",
+        "mirrorfeed.yml:3: compression: must be none, snappy, gzip or zstd, not 'lz4'",
+        "mirrorfeed.yml:5: source: 'a.b.c.d' has 4 parts, where catalog, schema and table are 3",
+        "mirrorfeed.yml:6: target: '_orders' has a part that starts with '_', which the service ignores: '_orders'",
+        "mirrorfeed.yml:7: keys: 'order_id' is there 2 times",
+        "mirrorfeed.yml:8: source: is missing",
+        "mirrorfeed.yml:9: file_size: '12 MB' is not a size: write a whole number and KiB, MiB or GiB, as in 128 MiB",
+        "mirrorfeed.yml:11: target: 'Sales.Orders' is the target of another table too, on line 8 as 'sales.orders', "
+        "and names that differ only in case are one table",
+        "mirrorfeed.yml:12: keep_records: must be at least 1, not 0",
+        "Correct the file and run the same command again; nothing was done.",
+    ]
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "mistake"),
+    [
+        ("changes: nett", "changes: must be net or full, not 'nett'"),
+        ("changes: [net]", "changes: must be net or full, not ['net']"),
+        ("check_keys: 1", "check_keys: must be true or false, not 1"),
+        ("check_keys: 'yes'", "check_keys: must be true or false, not 'yes'"),
+        ("compression: snapy", "compression: must be none, snappy, gzip or zstd, not 'snapy'"),
+        ("versions_per_range: 0", "versions_per_range: must be at least 1, not 0"),
+        ("versions_per_range: 100001", "versions_per_range: must be at most 100000, not 100001"),
+        ("versions_per_range: '5'", "versions_per_range: must be a whole number, not '5'"),
+        ("versions_per_range: 2.5", "versions_per_range: must be a whole number, not 2.5"),
+        ("keep_records: true", "keep_records: must be a whole number, not True"),
+        ("keep_records:", "keep_records: has no value: give it one, or leave the field out"),
+        ("keys: order_id", "keys: must be a list of column names, as in [order_id], not 'order_id'"),
+        ("keys:", "keys: has no value: give it one, or leave the field out"),
+        ("keys: [a, '', ' ']", "keys: '' is not the name of a column; ' ' is not the name of a column"),
+        ("keys: [1, 2024-01-01]", "keys: 1 is not text: put it in quotes; datetime.date(2024, 1, 1) is not text: put"),
+        ("keys: [a, b, a]", "keys: 'a' is there 2 times"),
+        ("keys: [_Change_Type]", "keys: '_Change_Type' is reserved for the feed and the landing zone"),
+        ("keys: [_commit_version]", "keys: '_commit_version' is reserved for the feed and the landing zone"),
+        ("keys: [_commit_timestamp]", "keys: '_commit_timestamp' is reserved for the feed and the landing zone"),
+        ("keys: [__rowmarker__]", "keys: '__rowmarker__' is reserved for the feed and the landing zone"),
+        ("file_size: 1.5 GiB", "file_size: '1.5 GiB' is not a size: write a whole number and KiB, MiB or GiB"),
+        ("file_size: 128 MB", "file_size: '128 MB' is not a size: write a whole number and KiB, MiB or GiB"),
+        ("file_size: true", "file_size: True is not a size: write a whole number and KiB, MiB or GiB"),
+        ("file_size: 128", "file_size: 128 is not between 1 KiB and 4 GiB: write a number with its unit"),
+        ("file_size: 0 KiB", "file_size: '0 KiB' is not between 1 KiB and 4 GiB: write a number with its unit"),
+        ("file_size: 5 GiB", "file_size: '5 GiB' is not between 1 KiB and 4 GiB: write a number with its unit"),
+        ("kees: [a]", "kees: is not a known field; did you mean keys?"),
+        ("landing_zone: /lz", "landing_zone: belongs at the top level, not to a table"),
+        ("on: 1", "on: is not a known field; known here: changes, check_keys, compression, file_size"),
+        ("target: orders", "target: is there twice, first on line 4"),
+        ("? [a, b]\n    : 1", ": the name of a field must be text"),
+        ("changes: !env MODE", "changes: has the tag !env, which is not known here"),
+        ("changes: !!python/name:os.system ''", "changes: has the tag tag:yaml.org,2002:python/name:os.system, which"),
+    ],
+)
+def test_a_mistake_in_a_table_is_told_with_its_line_and_in_words(load: Load, line: str, mistake: str) -> None:
+    (told,) = mistakes(load, with_table(line))
+    assert told.startswith(f"5: {mistake}")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("tables: [{source: a, target: b}]", ["1: landing_zone: is missing"]),
+        ("landing_zone: /lz", ["1: tables: is missing"]),
+        ("landing_zone: /lz\ntables: []", ["2: tables: is empty: name at least one table"]),
+        ("landing_zone: /lz\ntables:", ["2: tables: has no value: give it one, or leave the field out"]),
+        ("landing_zone: /lz\ntables: orders", ["2: tables: must be a list, not 'orders'"]),
+        ("landing_zone: /lz\ntables: {source: a}", ["2: tables: must be a list, not {'source': 'a'}"]),
+        (
+            "landing_zone: /lz\ntables:\n- orders\n- {}",
+            [
+                "3: tables: must hold tables with a source and a target, not 'orders'",
+                "4: source: is missing",
+                "4: target: is missing",
+            ],
+        ),
+        (
+            "landing_zone: 5\ntables:\n- source: 1.5\n  target: on",
+            [
+                "1: landing_zone: must be text, not 5: put it in quotes",
+                "3: source: must be text, not 1.5: put it in quotes",
+                "4: target: must be text, not True: put it in quotes",
+            ],
+        ),
+        (
+            "landing_zone: ' '\nkeys: [a]\ntables: [{source: a, target: b}]",
+            ["1: landing_zone: is empty: name a folder", "2: keys: belongs to a table, below tables"],
+        ),
+        (
+            "landing_zone: abfss://c@a.dfs.core.windows.net/x\ntables: [{source: a, target: b}]",
+            [
+                "1: landing_zone: 'abfss://c@a.dfs.core.windows.net/x' is not a folder: this version publishes to "
+                "folders and to volumes (/Volumes/…)"
+            ],
+        ),
+        (
+            "landing_zone: ~/lz\ntables: [{source: a, target: b}]",
+            ["1: landing_zone: '~/lz' is not expanded: write the folder in full"],
+        ),
+        (
+            "landing_zone: /a\nlanding_zone: onelake://b/c\ntables: [{source: a, target: b, target: c}]",
+            ["2: landing_zone: is there twice, first on line 1", "3: target: is there twice, first on line 3"],
+        ),
+        (
+            "landing_zone: /lz\ntables: [{source: a, target: b}, {source: c, target: b}]",
+            ["2: target: 'b' is the target of another table too, on line 2"],
+        ),
+        (
+            "landing_zone: /lz\ntables:\n- {source: a, target: b, kees: 1}\n- {source: c, target: B}",
+            [
+                "3: kees: is not a known field; did you mean keys?",
+                "4: target: 'B' is the target of another table too, on line 3 as 'b', and names that differ only in "
+                "case are one table",
+            ],
+        ),
+        (
+            "landing_zone: /lz\ntables:\n- &t {source: a, target: b}\n- *t",
+            ["3: tables: is an alias (*name): write the value out; options for all tables go at the top level"],
+        ),
+        (
+            "landing_zone: /lz\ntables: &t [*t]",
+            ["2: tables: is an alias (*name): write the value out; options for all tables go at the top level"],
+        ),
+    ],
+)
+def test_a_mistake_in_the_shape_of_the_file_is_told_once(load: Load, text: str, told: list[str]) -> None:
+    assert mistakes(load, text) == told
+
+
+def test_a_mistake_in_an_option_for_all_tables_is_told_where_it_stands(load: Load) -> None:
+    text = "file_size: big\n" + SMALLEST + "  - {source: a, target: b}\n"
+    assert [told.split(": ")[:2] for told in mistakes(load, text)] == [["1", "file_size"]]
+
+
+def test_a_single_mistake_is_not_counted(load: Load) -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        load(with_table("kees: []"))
+    assert caught.value.what() == (
+        "The configuration has a mistake:\nmirrorfeed.yml:5: kees: is not a known field; did you mean keys?"
+    )
+
+
+def test_a_missing_file_points_to_init(tmp_path: Path) -> None:
+    with pytest.raises(ConfigMissing) as caught:
+        config.load(tmp_path / "mirrorfeed.yml")
+    assert str(caught.value) == (
+        f"There is no configuration at {tmp_path}/mirrorfeed.yml. Run `mirrorfeed init` to write a commented example, "
+        "or name the file that you mean."
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "mirrorfeed.yml: it is empty: landing_zone and tables are expected."),
+        (b"# only words\n", "mirrorfeed.yml: it is empty: landing_zone and tables are expected."),
+        (
+            b"- a\n- b\n",
+            "mirrorfeed.yml: its top level is not a list of fields and their values: landing_zone and tables are "
+            "expected.",
+        ),
+        (
+            b"orders",
+            "mirrorfeed.yml: its top level is not a list of fields and their values: landing_zone and tables are "
+            "expected.",
+        ),
+        (b"a: 1\nb: [1, 2\nc: 3\n", "mirrorfeed.yml:3: expected ',' or ']', but got ':'."),
+        (b"a: 1\n\tb: 2\n", "mirrorfeed.yml:2: found character '\\t' that cannot start any token."),
+        (b"a: 1\n---\nb: 2\n", "mirrorfeed.yml:2: but found another document."),
+        (b"a: 1\nb: *c\n", "mirrorfeed.yml:2: found undefined alias 'c'."),
+        (b"a: 1\nb: gr\xf6\xdfe\n", "mirrorfeed.yml:2: it is not UTF-8 text."),
+        (b"a: 1\nb: \x07\n", "mirrorfeed.yml:2: the character '\\x07' cannot stand in YAML."),
+        (b"[" * 5000, "mirrorfeed.yml: it is nested too deeply."),
+    ],
+)
+def test_a_file_that_is_not_yaml_is_refused_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, what: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mirrorfeed.yml").write_bytes(content)
+    with pytest.raises(ConfigUnreadable) as caught:
+        config.load()
+    assert str(caught.value) == (
+        f"Cannot read the configuration {what} Correct the file, or run `mirrorfeed init` in another folder for an "
+        "example to compare it with."
+    )
+
+
+def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigUnreadable, match=re.escape(f"{tmp_path}: Is a directory.")):
+        config.load(tmp_path)
+
+
+def test_a_byte_order_mark_does_no_harm(load: Load) -> None:
+    assert load("\ufeff" + SMALLEST).landing_zone == "/lz"
+
+
+SEVERAL = """\
+landing_zone: /lz
+tables:
+  - {source: main.sales.orders, target: sales.orders}
+  - {source: main.sales.customers, target: customers}
+  - {source: main.sales.orders, target: copies.orders}
+  - {source: lake/items, target: items}
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "targets"),
+    [
+        ([], ["sales.orders", "customers", "copies.orders", "items"]),
+        (["sales.orders"], ["sales.orders"]),
+        (["SALES.Orders"], ["sales.orders"]),
+        (["`sales`.orders"], ["sales.orders"]),
+        (["main.sales.customers"], ["customers"]),
+        (["main.sales.orders"], ["sales.orders", "copies.orders"]),
+        (["lake/items"], ["items"]),
+        (["items", "customers", "items"], ["customers", "items"]),
+    ],
+)
+def test_tables_are_chosen_by_target_or_source_in_the_order_of_the_file(
+    load: Load, names: list[str], targets: list[str]
+) -> None:
+    assert [str(table.target) for table in load(SEVERAL).select(names)] == targets
+
+
+def test_a_path_names_its_table_from_any_working_folder(load: Load, tmp_path: Path) -> None:
+    assert [str(table.target) for table in load(SEVERAL).select([f"{tmp_path}/lake/items"])] == ["items"]
+
+
+@pytest.mark.parametrize("name", ["orders", "sales", "a.b.c.d", "", "`", "lake/other"])
+def test_an_unknown_table_is_refused_with_the_known_ones(load: Load, name: str) -> None:
+    with pytest.raises(UnknownTable) as caught:
+        load(SEVERAL).select(["customers", name])
+    assert str(caught.value) == (
+        f"mirrorfeed.yml has no table {name!r}. Name one of its targets (sales.orders, customers, copies.orders, "
+        "items), or add the table to the file."
+    )
+
+
+def test_all_unknown_tables_are_named_at_once(load: Load) -> None:
+    with pytest.raises(UnknownTable, match=re.escape("mirrorfeed.yml has no table 'x', 'y'.")):
+        load(SEVERAL).select(["x", "customers", "y"])
+
+
+def test_values_are_frozen_and_can_be_sent_to_other_processes(load: Load) -> None:
+    read = load(SEVERAL)
+    with pytest.raises(ValidationError, match="frozen"):
+        read.tables[0].changes = "full"
+    assert pickle.loads(pickle.dumps(read)) == read
+    assert hash(read) == hash(pickle.loads(pickle.dumps(read)))
+
+
+def test_a_table_can_be_made_by_hand_and_is_checked_as_well() -> None:
+    table = Table(source=Source.parse("a"), target=Target.parse("b"), keys=("id",), file_size=2048)
+    assert (table.keys, table.file_size, table.changes) == (("id",), 2048, "net")
+    with pytest.raises(ValidationError, match="is there 2 times"):
+        Table(source=Source.parse("a"), target=Target.parse("b"), keys=("id", "ID"))
+
+
+def test_the_example_is_a_valid_file(load: Load, tmp_path: Path) -> None:
+    read = load(config.EXAMPLE)
+    assert read.landing_zone == f"{tmp_path}/landing"
+    assert [(str(t.source), str(t.target), t.keys) for t in read.tables] == [
+        ("main.sales.orders", "sales.orders", ("order_id",))
+    ]
+
+
+def test_the_options_in_the_examples_comments_are_all_options_with_their_defaults(load: Load) -> None:
+    shown = re.findall(r"(?m)^#(\w+): ", config.EXAMPLE)
+    assert set(shown) == set(Options.model_fields)
+    assert load(re.sub(r"(?m)^#(?=\w)", "", config.EXAMPLE)).tables == load(config.EXAMPLE).tables
