@@ -1,0 +1,155 @@
+"""The change feed for people: from a version or time to another, both included, as a DataFrame and as counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.history import commits, schema_at
+from mirrorfeed.feed.ranges import Commit, Gap, Range
+from mirrorfeed.feed.read import changes, read_faults
+from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.landing.schema import FEED_COLUMNS
+
+PastEnd = Literal["error", "empty"]
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.\d{3})?)?")
+
+
+class BadBound(Terminal):
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def what(self) -> str:
+        return f"{self.text!r} is neither a version nor a time."
+
+    def next(self) -> str:
+        return "Write a whole number, or a time as yyyy-MM-dd or yyyy-MM-dd HH:mm:ss or yyyy-MM-dd HH:mm:ss.SSS."
+
+
+class OutsideHistory(Terminal):
+    def __init__(self, table: str, bound: str, reason: str, first: Commit, last: Commit) -> None:
+        self.table, self.bound, self.reason, self.first, self.last = table, bound, reason, first, last
+
+    def what(self) -> str:
+        return f"{self.bound} is {self.reason} of {self.table}."
+
+    def next(self) -> str:
+        return (
+            f"Its history goes from version {self.first.version} ({self.first.timestamp:%Y-%m-%d %H:%M:%S %Z}) to"
+            f" {self.last.version} ({self.last.timestamp:%Y-%m-%d %H:%M:%S %Z}); past the end,"
+            " `--past-end empty` cuts instead of failing."
+        )
+
+
+class BoundsCrossed(Terminal):
+    def __init__(self, start: str, end: str) -> None:
+        self.start, self.end = start, end
+
+    def what(self) -> str:
+        return f"The start {self.start} is after the end {self.end}."
+
+    def next(self) -> str:
+        return "Give the earlier one first; both ends are included."
+
+
+class NotRecorded(Terminal):
+    def __init__(self, table: str, version: int, reason: str) -> None:
+        self.table, self.version, self.reason = table, version, reason
+
+    def what(self) -> str:
+        return f"The changes of {self.table} at version {self.version} cannot be read: {self.reason}."
+
+    def next(self) -> str:
+        return "Start at a later version; `DESCRIBE HISTORY` shows when the feed was switched on."
+
+
+Bound = int | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The rows of a range of the feed, pinned at both ends; no rows where the range is empty."""
+
+    range: Range
+    rows: DataFrame
+
+    def counts(self) -> dict[str, int]:
+        """Rows by change type."""
+        found = self.rows.groupBy("_change_type").count().collect()
+        return {row["_change_type"]: row["count"] for row in sorted(found)}
+
+
+def changes_between(
+    spark: SparkSession, source: Source, start: str | int, end: str | int | None = None, past_end: PastEnd = "error"
+) -> Changes:
+    """The feed from a version or time to another, both included, in the columns of the range's end. Without an end,
+    to the newest version. Past the newest, an error, or, with `empty`, what there is."""
+    zone = ZoneInfo(spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    known = commits(spark, source)
+    last = None if end is None else parse_bound(end, zone)
+    range_ = resolve(str(source), parse_bound(start, zone), last, known, past_end)
+    if range_.from_version_exclusive >= range_.to_version_inclusive:
+        newest = Range(known[-1].version - 1, known[-1].version)
+        return Changes(range_, changes(spark, source, newest).limit(0))
+    names = [field["name"] for field in schema_at(spark, source, range_.to_version_inclusive)["fields"]]
+    try:
+        with read_faults(str(source), range_):
+            rows = changes(spark, source, range_).select(*(quote(name) for name in names), *FEED_COLUMNS)
+            rows.isEmpty()  # refusals show up when a read is planned: here, and not in the caller's hands
+    except Gap as gap:
+        raise NotRecorded(str(source), gap.version, gap.reason) from gap
+    return Changes(range_, rows)
+
+
+def parse_bound(text: str | int, zone: ZoneInfo) -> Bound:
+    """A version, or a time in this zone."""
+    if isinstance(text, int):
+        return text
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if not _TIME.fullmatch(text):
+        raise BadBound(text)
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=zone)
+    except ValueError as error:
+        raise BadBound(text) from error
+
+
+def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit], past_end: PastEnd) -> Range:
+    """The versions between two bounds, both included: a start at a time is the first commit then or later, an end the
+    last one then or earlier."""
+    first, last = known[0], known[-1]
+    if end is not None and type(start) is type(end) and start > end:  # type: ignore[operator]
+        raise BoundsCrossed(str(start), str(end))
+    if isinstance(start, datetime):
+        from_version = next((c.version for c in known if c.timestamp >= start), last.version + 1)
+    else:
+        from_version = start
+    if from_version < first.version:
+        raise OutsideHistory(table, f"Version {from_version}", "before the kept history", first, last)
+    if from_version > last.version:
+        if past_end == "error":
+            raise OutsideHistory(table, _spell(start), "past the newest version", first, last)
+        return Range(last.version, last.version)
+
+    to_version = last.version
+    if isinstance(end, datetime):
+        if end > last.timestamp and past_end == "error":
+            raise OutsideHistory(table, _spell(end), "past the newest version", first, last)
+        to_version = max((c.version for c in known if c.timestamp <= end), default=from_version - 1)
+    elif end is not None:
+        if end > last.version and past_end == "error":
+            raise OutsideHistory(table, _spell(end), "past the newest version", first, last)
+        to_version = min(end, last.version)
+    return Range(from_version - 1, max(to_version, from_version - 1))
+
+
+def _spell(bound: Bound) -> str:
+    return f"Version {bound}" if isinstance(bound, int) else f"The time {bound:%Y-%m-%d %H:%M:%S}"

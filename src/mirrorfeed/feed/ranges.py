@@ -1,0 +1,185 @@
+"""Which versions to publish next: decisions over what the history says, without Spark.
+
+`decide` returns a decision or a finding. A finding is an error value: nothing can be published until a person acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from mirrorfeed.errors import Terminal
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    version: int
+    timestamp: datetime
+    operation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the history of a table says about the versions after the one that was published last."""
+
+    table_id: str
+    latest: Commit
+    commits: tuple[Commit, ...]
+    """Those after the published version, ascending; a version that is not among them is missing from the log."""
+    feed_off_at: int | None = None
+    """The first of these versions at which the feed is off; before a first publication, the latest version if so."""
+    breaks: tuple[int, ...] = ()
+    """Versions whose schema differs from the one before by more than added columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the newest record says about the source."""
+
+    table_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    from_version_exclusive: int
+    to_version_inclusive: int
+
+    @property
+    def versions(self) -> int:
+        return max(0, self.to_version_inclusive - self.from_version_exclusive)
+
+    def __str__(self) -> str:
+        if self.versions == 1:
+            return f"version {self.to_version_inclusive}"
+        return f"versions {self.from_version_exclusive + 1} to {self.to_version_inclusive}"
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    version: int
+
+    def __str__(self) -> str:
+        return f"snapshot at version {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRanges:
+    """In order, without overlap or hole; each ends before a schema change that a read cannot span."""
+
+    ranges: tuple[Range, ...]
+
+    def __str__(self) -> str:
+        return ", then ".join(str(part) for part in self.ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class NothingNew:
+    version: int
+
+    def __str__(self) -> str:
+        return f"nothing new, version {self.version} is published"
+
+
+class Finding(Terminal):
+    """A reason why the next versions cannot be published."""
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+
+class FeedOff(Finding):
+    """Before the first publication."""
+
+    def __init__(self, table: str, version: int) -> None:
+        super().__init__(table)
+        self.version = version
+
+    def what(self) -> str:
+        return f"The change data feed of {self.table} is off at version {self.version}, so no changes could follow."
+
+    def next(self) -> str:
+        return "Run `mirrorfeed enable`, then publish."
+
+
+_START_AGAIN = (
+    "Only a new snapshot helps: delete the table's folder in the landing zone, wait until the table is gone from the"
+    " mirrored database, then publish."
+)
+
+
+class Gap(Finding):
+    """Changes after the published version that no one can read any more."""
+
+    def __init__(self, table: str, published: int, version: int, reason: str) -> None:
+        super().__init__(table)
+        self.published, self.version, self.reason = published, version, reason
+
+    def what(self) -> str:
+        return (
+            f"The changes of {self.table} after version {self.published} cannot be read:"
+            f" at version {self.version} {self.reason}."
+        )
+
+    def next(self) -> str:
+        return _START_AGAIN
+
+
+class SourceRecreated(Finding):
+    def __init__(self, table: str, published_id: str, found_id: str, published: int, latest: int) -> None:
+        super().__init__(table)
+        self.published_id, self.found_id = published_id, found_id
+        self.published, self.latest = published, latest
+
+    def what(self) -> str:
+        if self.published_id != self.found_id:
+            return (
+                f"{self.table} is another table than the one that was published: its id was {self.published_id}"
+                f" and is {self.found_id}."
+            )
+        return f"{self.table} went back: version {self.published} was published and the newest is {self.latest}."
+
+    def next(self) -> str:
+        return _START_AGAIN
+
+
+Decision = TakeSnapshot | PublishRanges | NothingNew | Finding
+
+
+def decide(table: str, published: Published | None, facts: Facts, versions_per_range: int) -> Decision:
+    """What comes next for a table, given what was published last."""
+    latest = facts.latest.version
+    if published is None:
+        return TakeSnapshot(latest) if facts.feed_off_at is None else FeedOff(table, latest)
+    if published.table_id != facts.table_id or latest < published.version:
+        return SourceRecreated(table, published.table_id, facts.table_id, published.version, latest)
+    if latest == published.version:
+        return NothingNew(published.version)
+
+    missing = first_missing(published.version, latest, [commit.version for commit in facts.commits])
+    obstacle = min((version for version in (missing, facts.feed_off_at) if version is not None), default=None)
+    readable_to = latest if obstacle is None else obstacle - 1
+    if obstacle is not None and readable_to == published.version:
+        reason = "the log has no commit" if obstacle == missing else "the change data feed is off"
+        return Gap(table, published.version, obstacle, reason)
+    return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, versions_per_range)))
+
+
+def first_missing(after: int, to: int, versions: Sequence[int]) -> int | None:
+    """The first of the versions `after + 1` to `to` that is not among these."""
+    there = set(versions)
+    return next((version for version in range(after + 1, to + 1) if version not in there), None)
+
+
+def split(after: int, to: int, breaks: Sequence[int], limit: int) -> list[Range]:
+    """Cuts the versions `after + 1` to `to` before each break, and so that no part has more than `limit` versions."""
+    parts = []
+    ends = [version - 1 for version in sorted(breaks) if after + 1 < version <= to] + [to]
+    start = after
+    for end in ends:
+        while start < end:
+            stop = min(end, start + limit)
+            parts.append(Range(start, stop))
+            start = stop
+    return parts
