@@ -1,0 +1,292 @@
+"""The driver's side of publication: look at a table's log, finish what the newest record says, add a record.
+
+No answer of a changing call is believed, good or bad: the storage client repeats calls by itself, so a call that took
+effect may come back as refused, and a lost answer says nothing. What counts is what the next look shows.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ParamSpec
+
+from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.landing import log, metadata
+from mirrorfeed.landing.log import Record
+from mirrorfeed.landing.names import (
+    LOG,
+    LOG_ID,
+    METADATA,
+    data_name,
+    data_number,
+    is_ignored,
+    is_log_id,
+    log_folder,
+    record_name,
+    record_number,
+    staged_record_number,
+)
+from mirrorfeed.stores import AlreadyThere, NotThere, Store, StoreUnavailable
+
+SUFFIX = "parquet"
+Arguments = ParamSpec("Arguments")
+_LOOKS = 20
+"""How often a look is begun again while others change the table, before it is left to a later run."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A table's folder as two equal looks showed it."""
+
+    log_id: str
+    newest: Record | None
+    records: tuple[int, ...]
+    staged: tuple[str, ...]
+    """Files in the log's folder that have no final name yet, of any record."""
+    data: tuple[str, ...]
+    """What stands under other than ignored names, seen before the record was."""
+
+    @property
+    def unfinished(self) -> tuple[log.PublishedFile, ...]:
+        """Files of the newest record that are still to be renamed."""
+        files = self.newest.files if self.newest else ()
+        return tuple(file for file in files if file.staged in self.staged)
+
+    @property
+    def next_number(self) -> int:
+        return self.newest.number + 1 if self.newest else 1
+
+    @property
+    def next_file_number(self) -> int:
+        return self.newest.next_file_number if self.newest else 1
+
+
+class KeepsChanging(Transient):
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def what(self) -> str:
+        return f"Other publishers keep changing {self.address}."
+
+    def next(self) -> str:
+        return "Publish again later, and let one publisher at a time do it."
+
+
+class LogUnreadable(Terminal):
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def what(self) -> str:
+        return f"{self.address} does not name a log."
+
+    def next(self) -> str:
+        return "Restore the file, or delete the table's folder in the landing zone and publish again from a snapshot."
+
+
+class FinalNameTaken(Terminal):
+    def __init__(self, address: str, staged: str) -> None:
+        self.address, self.staged = address, staged
+
+    def what(self) -> str:
+        return f"{self.address} is there, and is not the file {self.staged} that this name was given to."
+
+    def next(self) -> str:
+        return "Find out who wrote it. It is never overwritten; once it is removed, publishing goes on."
+
+
+class ForeignFile(Terminal):
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def what(self) -> str:
+        return f"{self.address} is not one of the files that a publisher of this table writes."
+
+    def next(self) -> str:
+        return "Remove it, or give it a name that starts with an underscore, then publish again."
+
+
+class NumbersDisagree(Terminal):
+    def __init__(self, address: str, expected: int) -> None:
+        self.address, self.expected = address, expected
+
+    def what(self) -> str:
+        if self.expected == 1:
+            return f"{self.address} is there, and the table has no log that says what it holds."
+        return f"{self.address} is there, and the log gave out numbers only up to {self.expected - 1}."
+
+    def next(self) -> str:
+        return (
+            "Another publisher writes here, or the log was lost. Give this table a folder of its own, or delete the"
+            " folder and publish again from a snapshot."
+        )
+
+
+def look(store: Store, folder: str) -> View:
+    """The log's id, its newest record and what is staged, at one moment; makes the log if there is none."""
+    trouble: Exception | None = None
+    for _ in range(_LOOKS):
+        log_id = _log_id(store, folder)
+        if log_id is not None:
+            view = _view(store, folder, log_id)
+            if view:
+                return view
+        elif isinstance(trouble, StoreUnavailable):
+            raise trouble
+        else:
+            new = json.dumps({"log_id": uuid.uuid4().hex}).encode()
+            trouble = _unbelieved(store.create, f"{folder}/{LOG_ID}", new)
+    raise KeepsChanging(store.address(folder))
+
+
+def peek(store: Store, folder: str) -> View | None:
+    """The same without making anything: None where there is no log."""
+    return look(store, folder) if _log_id(store, folder) else None
+
+
+def _view(store: Store, folder: str, log_id: str) -> View | None:
+    """What two looks show alike, or None if the log changed between them."""
+    data = tuple(entry.name for entry in store.list(folder) if not is_ignored(entry.name))
+    names = _log_names(store, folder, log_id)
+    records = _records(names)
+    newest = None
+    if records:
+        path = f"{folder}/{log_folder(log_id)}/{record_name(records[-1])}"
+        try:
+            newest = log.parse(store.read(path), store.address(path))
+        except NotThere:
+            return None
+    again = _log_names(store, folder, log_id)
+    if _settled(names, records) != _settled(again, _records(again)) or _log_id(store, folder) != log_id:
+        return None
+    return View(log_id, newest, tuple(records), tuple(n for n in again if staged_record_number(n)), data)
+
+
+def _settled(names: list[str], records: list[int]) -> tuple[list[int], list[str]]:
+    """What must not change during a look. What others stage for records to come may."""
+    newest = records[-1] if records else 0
+    return records, [name for name in names if (staged_record_number(name) or newest + 1) <= newest]
+
+
+def settle(store: Store, folder: str) -> View:
+    """Looks, and finishes the newest publication: until a look shows nothing of it staged."""
+    before: tuple[str, ...] = ()
+    trouble: Exception | None = None
+    while True:
+        view = look(store, folder)
+        left = tuple(file.staged for file in view.unfinished)
+        if not left:
+            break
+        taken = [file for file in view.unfinished if data_name(file.number, SUFFIX) in view.data]
+        if taken:
+            final = data_name(taken[0].number, SUFFIX)
+            raise FinalNameTaken(store.address(f"{folder}/{final}"), taken[0].staged)
+        if left == before:
+            raise trouble or KeepsChanging(store.address(folder))
+        before = left
+        trouble = _rename_in_order(store, folder, view)
+    check_data(store, folder, view)
+    return view
+
+
+def _rename_in_order(store: Store, folder: str, view: View) -> Exception | None:
+    """A later file never overtakes an earlier one: the first that does not move ends it."""
+    for file in view.unfinished:
+        staged = f"{folder}/{log_folder(view.log_id)}/{file.staged}"
+        final = f"{folder}/{data_name(file.number, SUFFIX)}"
+        if trouble := _unbelieved(store.rename, staged, final):
+            return trouble
+    return None
+
+
+def check_data(store: Store, folder: str, view: View) -> None:
+    """Refuses a folder that holds more than this log accounts for."""
+    for name in view.data:
+        number = data_number(name, SUFFIX)
+        if number is None:
+            raise ForeignFile(store.address(f"{folder}/{name}"))
+        if number >= view.next_file_number:
+            raise NumbersDisagree(store.address(f"{folder}/{name}"), view.next_file_number)
+
+
+def tidy(store: Store, folder: str, view: View, keep_records: int) -> None:
+    """Removes what can never be published: leftovers up to the newest record, other logs, old records."""
+    newest = view.newest.number if view.newest else 0
+    mine = f"{folder}/{log_folder(view.log_id)}"
+    for name in view.staged:
+        if (staged_record_number(name) or newest + 1) <= newest:
+            store.remove(f"{mine}/{name}")
+    for number in view.records[:-keep_records]:
+        store.remove(f"{mine}/{record_name(number)}")
+    for entry in store.list(f"{folder}/{LOG}"):
+        if entry.is_folder and is_log_id(entry.name) and entry.name != view.log_id:
+            store.remove_folder(f"{folder}/{log_folder(entry.name)}")
+
+
+def ensure_metadata(store: Store, folder: str, keys: tuple[str, ...]) -> None:
+    """Writes `_metadata.json` before the first data file, or adds keys to one that has none."""
+    path = f"{folder}/{METADATA}"
+    trouble: Exception | None = None
+    for _ in range(_LOOKS):
+        found = check_metadata(store, folder, keys)
+        if found == keys:
+            return
+        if found is not None:
+            store.remove(path)  # a folder without the file is a table without keys, which it was until now
+        elif isinstance(trouble, StoreUnavailable):
+            raise trouble
+        else:
+            trouble = _unbelieved(store.create, path, metadata.to_json(keys))
+    raise KeepsChanging(store.address(path))
+
+
+def check_metadata(store: Store, folder: str, keys: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The keys that `_metadata.json` sets, None without the file; refuses others than these."""
+    path = f"{folder}/{METADATA}"
+    try:
+        found = metadata.keys_in(store.read(path), store.address(path))
+    except NotThere:
+        return None
+    if found and found != keys:
+        raise metadata.KeysChanged(store.address(path), found, keys)
+    return found
+
+
+def record(store: Store, folder: str, view: View, new: Record) -> bool:
+    """The commit: whether this record, and not another publisher's, is the newest. False also if nothing is known."""
+    path = f"{folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
+    _unbelieved(store.create, path, new.to_json())
+    after = look(store, folder)
+    return after.log_id == view.log_id and after.newest is not None and after.newest.batch == new.batch
+
+
+def _log_id(store: Store, folder: str) -> str | None:
+    path = f"{folder}/{LOG_ID}"
+    try:
+        spelled = json.loads(store.read(path))
+        log_id = spelled["log_id"]
+        if not (isinstance(log_id, str) and is_log_id(log_id)):
+            raise LogUnreadable(store.address(path))
+        return log_id
+    except NotThere:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise LogUnreadable(store.address(path)) from error
+
+
+def _log_names(store: Store, folder: str, log_id: str) -> list[str]:
+    return [entry.name for entry in store.list(f"{folder}/{log_folder(log_id)}") if not entry.is_folder]
+
+
+def _records(names: list[str]) -> list[int]:
+    return sorted(number for number in map(record_number, names) if number is not None)
+
+
+def _unbelieved(call: Callable[Arguments, None], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
+    """Makes a call whose answer decides nothing, for the caller looks again; the answer is for messages alone."""
+    try:
+        call(*args, **kwargs)
+    except (AlreadyThere, NotThere, StoreUnavailable) as error:
+        return error
+    return None

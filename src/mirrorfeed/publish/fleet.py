@@ -1,0 +1,213 @@
+"""Many tables at once: each on its own, so that the failure of one never stops the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import Config, Table
+from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.feed import history
+from mirrorfeed.feed.keys import Workspace, in_unity_catalog, primary_key
+from mirrorfeed.publish import commit
+from mirrorfeed.publish.source import DeltaFeed
+from mirrorfeed.publish.table import Plan, Progress, look_ahead, preflight, publish
+from mirrorfeed.stores import FolderStore, Store
+
+Result = TypeVar("Result")
+_TABLES_AT_ONCE = 4
+_TRIES = 4
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did for one table. The rows of failed publications are not in it, for nothing of them is published."""
+
+    table: str
+    progress: Progress
+    seconds: float
+    keys_checked: bool = True
+    tries: int = 1
+    error: MirrorfeedError | None = None
+
+    @property
+    def lag_versions(self) -> int | None:
+        """Versions of the source that are not published yet."""
+        latest, published = self.progress.latest, self.progress.published
+        return None if latest is None or published is None else latest - published
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far a table is, without changing anything."""
+
+    table: str
+    source: str
+    published_version: int | None = None
+    newest_version: int | None = None
+    lag_versions: int | None = None
+    lag_seconds: float | None = None
+    """Since the oldest version that is not published was committed."""
+    not_renamed: int = 0
+    """Files that are recorded and still have their staged names."""
+    not_consumed: int = 0
+    """Files that the service has not taken away; of all files it leaves the last one."""
+    error: str | None = None
+
+
+def zone_of(config: Config) -> Store:
+    """The place that the configuration's landing zone names."""
+    return FolderStore(config.landing_zone)
+
+
+def default_workspace() -> Workspace:
+    """The Databricks workspace of the environment."""
+    from databricks.sdk import WorkspaceClient  # takes seconds to import, and local runs never need it
+
+    return WorkspaceClient()
+
+
+def publish_tables(
+    spark: SparkSession,
+    config: Config,
+    names: Sequence[str] = (),
+    *,
+    on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
+    workspace: Callable[[], Workspace] = default_workspace,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[Outcome]:
+    """Publishes all tables of the configuration, or those named, in its order."""
+    store = zone_of(config)
+
+    def one(table: Table) -> Outcome:
+        name, progress, begun = str(table.target), Progress(), time.monotonic()
+        tries = 0
+        error: MirrorfeedError | None = None
+        for tries in range(1, _TRIES + 1):
+            try:
+                feed = DeltaFeed(spark, table.source)
+                publish(feed, store, plan_of(table, workspace), progress, lambda so_far: on_step(name, so_far))
+                error = None
+                break
+            except Transient as caught:
+                error = caught
+                if tries < _TRIES:
+                    sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (tries - 1)))
+            except MirrorfeedError as caught:
+                error = caught
+                break
+            except Exception as caught:
+                error = Unexpected(name, caught)
+                break
+        return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error)
+
+    return _each(one, config.select(names))
+
+
+def decisions(
+    spark: SparkSession,
+    config: Config,
+    names: Sequence[str] = (),
+    *,
+    workspace: Callable[[], Workspace] = default_workspace,
+) -> list[tuple[str, str | MirrorfeedError]]:
+    """What `publish_tables` would do next for each table; touches nothing."""
+    store = zone_of(config)
+
+    def one(table: Table) -> tuple[str, str | MirrorfeedError]:
+        try:
+            plan = plan_of(table, workspace)
+            view = commit.peek(store, plan.folder)
+            _, decision = look_ahead(DeltaFeed(spark, table.source), plan, view)
+            if isinstance(decision, MirrorfeedError):
+                return str(table.target), decision
+            preflight(DeltaFeed(spark, table.source), store, plan, view, decision)
+            waiting = len(view.unfinished) if view else 0
+            return str(table.target), f"{decision}{f', after renaming {waiting} recorded files' if waiting else ''}"
+        except MirrorfeedError as error:
+            return str(table.target), error
+        except Exception as error:
+            return str(table.target), Unexpected(str(table.target), error)
+
+    return _each(one, config.select(names))
+
+
+def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> list[Status]:
+    store = zone_of(config)
+
+    def one(table: Table) -> Status:
+        name, source = str(table.target), str(table.source)
+        try:
+            view = commit.peek(store, table.target.folder)
+            published = view.newest.to_version_inclusive if view and view.newest else None
+            found = history.commits(spark, table.source, published)
+            new = [each for each in found if published is not None and each.version > published]
+            return Status(
+                table=name,
+                source=source,
+                published_version=published,
+                newest_version=found[-1].version,
+                lag_versions=None if published is None else found[-1].version - published,
+                lag_seconds=_seconds_since(new[0].timestamp) if new else (None if published is None else 0.0),
+                not_renamed=len(view.unfinished) if view else 0,
+                not_consumed=max(0, len(view.data) - 1) if view else 0,
+            )
+        except MirrorfeedError as error:
+            return Status(name, source, error=str(error))
+        except Exception as error:
+            return Status(name, source, error=str(Unexpected(name, error)))
+
+    return _each(one, config.select(names))
+
+
+def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Plan:
+    """How a table of the configuration is published; keys left out are asked of Unity Catalog."""
+    keys = table.keys
+    if keys is None:
+        keys = primary_key(workspace(), table.source) if in_unity_catalog(table.source) else ()
+    return Plan(
+        source=str(table.source),
+        target=str(table.target),
+        folder=table.target.folder,
+        keys=keys,
+        changes=table.changes,
+        check_keys=table.check_keys,
+        compression=table.compression,
+        file_size=table.file_size,
+        versions_per_range=table.versions_per_range,
+        keep_records=table.keep_records,
+    )
+
+
+class Unexpected(MirrorfeedError):
+    """A failure that has no name of its own here: of Spark, of the network, or a defect."""
+
+    def __init__(self, table: str, cause: Exception) -> None:
+        self.table, self.kind, self.reason = table, type(cause).__name__, _first_lines(str(cause))
+
+    def what(self) -> str:
+        return f"Publishing {self.table} failed with {self.kind}: {self.reason}"
+
+    def next(self) -> str:
+        return "Nothing is lost or doubled by it. Publish again; if it repeats, look at the whole message in the log."
+
+
+def _first_lines(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines[:3])[:500]
+
+
+def _seconds_since(moment: datetime) -> float:
+    return max(timedelta(0), datetime.now(UTC) - moment).total_seconds()
+
+
+def _each(one: Callable[[Table], Result], tables: Sequence[Table]) -> list[Result]:
+    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+        return list(pool.map(one, tables))

@@ -1,0 +1,64 @@
+"""A Delta table as the source of a publication: its history and feed, read and staged by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.feed import changes, history, read
+from mirrorfeed.feed.ranges import Facts, Range
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.schema import Column, columns_of
+from mirrorfeed.publish.table import Plan
+from mirrorfeed.publish.writer import (
+    RECEIPT_DDL,
+    BadRow,
+    Receipt,
+    StagingJob,
+    bad_rows,
+    executor_task,
+    receipts_in,
+    stage_empty,
+)
+
+_KEYS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class DeltaFeed:
+    spark: SparkSession
+    source: Source
+
+    def facts(self, after: int | None, limit: int) -> Facts:
+        return history.facts(self.spark, self.source, after, limit)
+
+    def columns(self, version: int) -> tuple[Column, ...]:
+        return columns_of(str(self.source), history.schema_at(self.spark, self.source, version))
+
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        with read.read_faults(str(self.source), what):
+            if isinstance(what, Range):
+                return self._write(self._changed_rows(what, plan, job), job)
+            return self._snapshot(what, plan, job)
+
+    def _snapshot(self, version: int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        rows = read.snapshot(self.spark, self.source, version)
+        if plan.check_keys and plan.keys:
+            found = changes.key_problems(rows, plan.keys, _KEYS_SHOWN).toArrow()
+            if found.num_rows:
+                return (), bad_rows(found, changes.PROBLEM, plan.keys)
+        receipts, bad = self._write(changes.snapshot_rows(rows, job.columns), job)
+        return receipts or [stage_empty(job)], bad
+
+    def _changed_rows(self, range_: Range, plan: Plan, job: StagingJob) -> DataFrame:
+        feed = read.changes(self.spark, self.source, range_)
+        if not plan.keys:
+            return changes.inserts(feed, job.columns)
+        translate = changes.full if plan.changes == "full" else changes.net
+        return translate(feed, job.columns, plan.keys)
+
+    def _write(self, rows: DataFrame, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        receipts = rows.mapInArrow(executor_task(job, changes.PROBLEM), RECEIPT_DDL).toArrow()
+        return receipts_in(receipts.to_pylist())

@@ -1,0 +1,226 @@
+"""One table's publication: look, finish, tidy, decide, stage, record, and again until nothing is left to do.
+
+The source is behind a port, so that this loop can be tried with every fault of every call and without Spark.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Protocol
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.ranges import (
+    Decision,
+    Facts,
+    Finding,
+    NothingNew,
+    Published,
+    PublishRanges,
+    Range,
+    TakeSnapshot,
+    decide,
+)
+from mirrorfeed.landing.log import PublishedFile, Record
+from mirrorfeed.landing.names import log_folder
+from mirrorfeed.landing.schema import Column, check_keys, evolve
+from mirrorfeed.publish import commit
+from mirrorfeed.publish.writer import BadRow, Receipt, StagingJob
+from mirrorfeed.stores import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a table is published; `source` and `target` are for records and messages."""
+
+    source: str
+    target: str
+    folder: str
+    keys: tuple[str, ...]
+    changes: str = "net"
+    check_keys: bool = True
+    compression: str = "snappy"
+    file_size: int = 128 * 2**20
+    versions_per_range: int = 500
+    keep_records: int = 10
+
+
+class Feed(Protocol):
+    """The source of one table."""
+
+    def facts(self, after: int | None, limit: int) -> Facts:
+        """What the history says about the versions after the published one."""
+        ...
+
+    def columns(self, version: int) -> tuple[Column, ...]:
+        """The landing form of the table's columns at a version."""
+        ...
+
+    def stage(
+        self, what: Range | int, plan: Plan, job: StagingJob
+    ) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        """Writes the landing rows of a range, or of a snapshot at a version, where the job says. The receipts are in
+        the order in which the files are to be applied. An empty snapshot still gives one file."""
+        ...
+
+
+@dataclass(slots=True)
+class Progress:
+    """What one run did for one table, as far as it came."""
+
+    decision: str = ""
+    from_version_exclusive: int | None = None
+    to_version_inclusive: int | None = None
+    published: int | None = None
+    """The version that is published, by this run or one before."""
+    latest: int | None = None
+    publications: int = 0
+    rows: dict[str, int] = field(default_factory=dict)
+    files: int = 0
+    bytes: int = 0
+
+    def add(self, record: Record) -> None:
+        if self.publications == 0:
+            self.from_version_exclusive = record.from_version_exclusive
+        self.published = self.to_version_inclusive = record.to_version_inclusive
+        self.publications += 1
+        self.files += len(record.files)
+        for file in record.files:
+            self.bytes += file.bytes
+            for marker, count in file.rows.items():
+                self.rows[marker] = self.rows.get(marker, 0) + count
+
+
+class RowsRefused(Terminal):
+    """Rows that have no right place in a mirror; nothing of their range is published."""
+
+    _REASONS = {  # noqa: RUF012 - never changed
+        1: "a key is NULL",
+        2: "a key stands for more than one row",
+        3: "there is an update or delete, and a table without keys takes inserts only",
+    }
+
+    def __init__(self, table: str, what: Range | int, rows: Sequence[BadRow]) -> None:
+        self.table, self.range, self.rows = table, what, tuple(rows)
+
+    def what(self) -> str:
+        where = f"at version {self.range}" if isinstance(self.range, int) else f"in {self.range}"
+        problem = self.rows[0].problem
+        keys = "; ".join(row.key for row in self.rows if row.problem == problem and row.key)
+        return f"{self.table} cannot be published: {where} {self._REASONS[problem]}{f' ({keys})' if keys else ''}."
+
+    def next(self) -> str:
+        if self.rows[0].problem == 3:
+            return "Give the table keys in the configuration, or a primary key in Unity Catalog."
+        return (
+            "Correct these rows in the source, or choose keys that are unique and never NULL. If a corrected key is"
+            " still refused, update its row once more, so that its changes end with the row that is right."
+        )
+
+
+def publish(
+    feed: Feed,
+    store: Store,
+    plan: Plan,
+    progress: Progress | None = None,
+    on_step: Callable[[Progress], None] = lambda _: None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Progress:
+    """Publishes all versions up to the one that is the newest when it begins; raises findings and refusals."""
+    progress = progress or Progress()
+    goal: int | None = None
+    while True:
+        view = commit.settle(store, plan.folder)
+        commit.tidy(store, plan.folder, view, plan.keep_records)
+        progress.published = view.newest.to_version_inclusive if view.newest else None
+        if goal is not None and progress.published is not None and progress.published >= goal:
+            return progress
+        facts, decision = look_ahead(feed, plan, view)
+        goal = facts.latest.version if goal is None else goal
+        progress.latest = facts.latest.version
+        progress.decision = progress.decision or str(decision)
+        if isinstance(decision, NothingNew):
+            return progress
+        if isinstance(decision, Finding):
+            raise decision
+        on_step(progress)
+        what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
+        new = _stage(feed, store, plan, view, facts, what, now)
+        if commit.record(store, plan.folder, view, new):
+            progress.add(new)
+            on_step(progress)
+
+
+def look_ahead(feed: Feed, plan: Plan, view: commit.View | None) -> tuple[Facts, Decision]:
+    """What would be published next; changes nothing."""
+    newest = view.newest if view else None
+    published = Published(newest.source_id, newest.to_version_inclusive) if newest else None
+    facts = feed.facts(published.version if published else None, plan.versions_per_range)
+    return facts, decide(plan.source, published, facts, plan.versions_per_range)
+
+
+def preflight(feed: Feed, store: Store, plan: Plan, view: commit.View | None, decision: Decision) -> None:
+    """Raises what can be known to stand in the way of a decision; changes nothing."""
+    if view is not None:
+        commit.check_data(store, plan.folder, view)
+    commit.check_metadata(store, plan.folder, plan.keys)
+    if isinstance(decision, TakeSnapshot):
+        _columns(feed, plan, view, decision.version)
+    elif isinstance(decision, PublishRanges):
+        _columns(feed, plan, view, decision.ranges[0].to_version_inclusive)
+
+
+def _columns(feed: Feed, plan: Plan, view: commit.View | None, version: int) -> tuple[Column, ...]:
+    columns = feed.columns(version)
+    if view is not None and view.newest is not None:
+        columns = evolve(plan.source, version, view.newest.columns, columns)
+    check_keys(plan.source, plan.keys, columns)
+    return columns
+
+
+def _stage(
+    feed: Feed,
+    store: Store,
+    plan: Plan,
+    view: commit.View,
+    facts: Facts,
+    what: Range | int,
+    now: Callable[[], datetime],
+) -> Record:
+    version = what if isinstance(what, int) else what.to_version_inclusive
+    columns = _columns(feed, plan, view, version)
+    commit.ensure_metadata(store, plan.folder, plan.keys)
+    job = StagingJob(
+        store=store,
+        folder=f"{plan.folder}/{log_folder(view.log_id)}",
+        record_number=view.next_number,
+        batch=uuid.uuid4().hex,
+        columns=columns,
+        keys=plan.keys,
+        with_marker=bool(plan.keys) and not isinstance(what, int),
+        compression=plan.compression,
+        file_size=plan.file_size,
+    )
+    receipts, bad = feed.stage(what, plan, job)
+    if bad:
+        raise RowsRefused(plan.source, what, bad)
+    first = view.next_file_number
+    files = tuple(
+        PublishedFile(receipt.staged, number, receipt.rows, receipt.bytes, receipt.sha256)
+        for number, receipt in enumerate(receipts, first)
+    )
+    return Record(
+        number=view.next_number,
+        batch=job.batch,
+        time=now().isoformat(timespec="milliseconds"),
+        source=plan.source,
+        source_id=facts.table_id,
+        from_version_exclusive=what.from_version_exclusive if isinstance(what, Range) else None,
+        to_version_inclusive=version,
+        columns=columns,
+        keys=plan.keys,
+        next_file_number=first + len(files),
+        files=files,
+    )
