@@ -1,0 +1,153 @@
+"""What commands print: tables and progress, for a terminal or for a log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import Progress as Bars
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from mirrorfeed.publish.fleet import Outcome, Status
+from mirrorfeed.publish.table import Progress
+
+_MARKERS = ("insert", "update", "upsert", "delete")
+
+
+def console() -> Console:
+    """Plain and wide enough not to fold where the output is not a terminal."""
+    found = Console(highlight=False)
+    return found if found.is_terminal else Console(highlight=False, width=200)
+
+
+class Steps:
+    """Called by the threads that publish; shows how far each table is."""
+
+    def __init__(self, out: Console, bars: Bars | None) -> None:
+        self._out, self._bars, self._lock = out, bars, threading.Lock()
+        self._tasks: dict[str, Any] = {}
+
+    def __call__(self, table: str, progress: Progress) -> None:
+        with self._lock:
+            if self._bars is None:
+                self._out.print(Text(f"{table}: {_so_far(progress)}"))
+                return
+            if table not in self._tasks:
+                self._tasks[table] = self._bars.add_task(table, total=None)
+            behind = (progress.latest or 0) - (progress.from_version_exclusive or progress.published or 0)
+            ahead = (progress.published or 0) - (progress.from_version_exclusive or progress.published or 0)
+            self._bars.update(
+                self._tasks[table], total=max(1, behind), completed=ahead, description=f"{table}: {_so_far(progress)}"
+            )
+
+
+@contextmanager
+def steps(out: Console) -> Iterator[Steps]:
+    """A progress bar a table on a terminal, a line a step otherwise."""
+    if not out.is_terminal:
+        yield Steps(out, None)
+        return
+    with Bars(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=out) as bars:
+        yield Steps(out, bars)
+
+
+def _so_far(progress: Progress) -> str:
+    if progress.publications == 0:
+        return f"publishing {progress.decision}"
+    rows = sum(progress.rows.values())
+    return f"published up to version {progress.published}: {rows:,} rows in {progress.files} files"
+
+
+def summary(outcomes: Sequence[Outcome]) -> Table:
+    table = Table(title=None, header_style="bold")
+    for name in ("table", "versions"):
+        table.add_column(name, overflow="fold")
+    for name in ("rows", *(f"{marker}s" for marker in _MARKERS), "files", "bytes", "seconds", "lag"):
+        table.add_column(name, justify="right")
+    for outcome in outcomes:
+        progress = outcome.progress
+        table.add_row(
+            Text(outcome.table),
+            _versions(outcome),
+            f"{sum(progress.rows.values()):,}",
+            *(f"{progress.rows.get(marker, 0):,}" for marker in _MARKERS),
+            str(progress.files),
+            size(progress.bytes),
+            f"{outcome.seconds:.1f}",
+            _lag(outcome),
+        )
+    return table
+
+
+def notes(outcomes: Sequence[Outcome]) -> list[Text]:
+    """What a reader of the summary must know besides."""
+    found = []
+    for outcome in outcomes:
+        if outcome.error:
+            found.append(Text(f"{outcome.table}: {outcome.error}", style="red"))
+        if outcome.tries > 1:
+            found.append(Text(f"{outcome.table}: took {outcome.tries} tries."))
+        first_load = outcome.progress.publications and outcome.progress.from_version_exclusive is None
+        if first_load and not outcome.keys_checked:
+            found.append(Text(f"{outcome.table}: the keys of its first load were not checked (check_keys: false)."))
+    return found
+
+
+def _versions(outcome: Outcome) -> str:
+    progress = outcome.progress
+    if outcome.error and not progress.publications:
+        return "failed"
+    if not progress.publications:
+        return f"nothing new at {progress.published}"
+    if progress.from_version_exclusive is None:
+        return f"snapshot to {progress.to_version_inclusive}"
+    return f"{progress.from_version_exclusive + 1} to {progress.to_version_inclusive}"
+
+
+def _lag(outcome: Outcome) -> str:
+    lag = outcome.lag_versions
+    return "?" if lag is None else f"{lag} version{'' if lag == 1 else 's'}"
+
+
+def status(rows: Sequence[Status]) -> Table:
+    table = Table(header_style="bold")
+    table.add_column("table", overflow="fold")
+    for name in ("published", "newest", "lag", "behind for", "not renamed", "not consumed"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(
+            Text(row.table),
+            _or_dash(row.published_version),
+            _or_dash(row.newest_version),
+            _or_dash(row.lag_versions),
+            "-" if row.lag_seconds is None else duration(row.lag_seconds),
+            str(row.not_renamed),
+            str(row.not_consumed),
+        )
+    return table
+
+
+def size(count: int) -> str:
+    scaled = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if scaled < 1024 or unit == "GiB":
+            return f"{scaled:.0f} {unit}" if unit == "B" else f"{scaled:.1f} {unit}"
+        scaled /= 1024
+    raise AssertionError("unreachable")
+
+
+def duration(seconds: float) -> str:
+    whole = int(seconds)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if whole >= length:
+            return f"{whole / length:.1f} {unit}"
+    return f"{whole} s"
+
+
+def _or_dash(value: object) -> str:
+    return "-" if value is None else str(value)

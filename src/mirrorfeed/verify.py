@@ -1,0 +1,204 @@
+"""A source at a version against its mirror, row for row. Shares no code with the translation that it judges.
+
+Nested columns are JSON text in the mirror: they are parsed back and compared by value. Rows stay in Spark; only the
+counts and the first differences come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.source import Source, quote
+
+_SHOWN = 5
+_NESTED = (ArrayType, MapType, StructType)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One value, or a whole row, that is not the same on both sides."""
+
+    key: str
+    column: str
+    source: str | None
+    mirror: str | None
+
+    def __str__(self) -> str:
+        if not self.column:
+            return f"{self.key}: {self.source} in the source, {self.mirror} in the mirror"
+        return f"{self.key}: {self.column} is {_spell(self.source)} in the source, {_spell(self.mirror)} in the mirror"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    table: str
+    version: int
+    source_rows: int
+    mirror_rows: int
+    differing: int
+    """Keys, or distinct rows of a table without keys, that are not the same on both sides."""
+    first: tuple[Difference, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        return self.differing == 0 and self.source_rows == self.mirror_rows
+
+
+class MirrorMissing(Terminal):
+    def __init__(self, table: str, path: str) -> None:
+        self.table, self.path = table, path
+
+    def what(self) -> str:
+        return f"There is no Delta table at {self.path}, where the mirror of {self.table} should be."
+
+    def next(self) -> str:
+        return "Wait until the service has made it, or name the mirror's folder with --mirror."
+
+
+class MirrorColumns(Terminal):
+    def __init__(self, table: str, path: str, faults: Sequence[str]) -> None:
+        self.table, self.path, self.faults = table, path, tuple(faults)
+
+    def what(self) -> str:
+        return f"The mirror of {self.table} at {self.path} has other columns: {'; '.join(self.faults)}."
+
+    def next(self) -> str:
+        return "Check that this is the mirror of that table, and whether all its files have been replicated."
+
+
+def compare(
+    spark: SparkSession, source: Source, version: int, mirror: Source, keys: Sequence[str], shown: int = _SHOWN
+) -> Comparison:
+    """The source's rows at a version against the mirror's, by key where there are keys."""
+    expected = spark.read.option("versionAsOf", version).table(source.sql)
+    try:
+        found = spark.read.table(mirror.sql)
+        schema = found.schema
+    except PySparkException as error:
+        raise MirrorMissing(str(source), str(mirror)) from error
+    faults = [fault for field in expected.schema if (fault := _fault(field, schema))]
+    if faults:
+        raise MirrorColumns(str(source), str(mirror), faults)
+    left = _side(expected, expected.schema, nested_as_text=False)
+    right = _side(found, expected.schema, nested_as_text=True)
+    names = [field.name for field in expected.schema]
+    table = _by_key(left, right, names, keys) if keys else _by_row(left, right, names)
+    # One pass for the counts; a second, over what differs, only where there is something to show.
+    counts = table.agg(F.sum("__n_source__"), F.sum("__n_mirror__"), F.count_if("__differs__")).first()
+    assert counts is not None
+    source_rows, mirror_rows, differing = (int(value or 0) for value in counts)
+    first = _first(table, [name for name in names if name not in keys], keys or names, shown) if differing else ()
+    return Comparison(str(source), version, source_rows, mirror_rows, differing, first)
+
+
+def _fault(field: StructField, mirror: StructType) -> str | None:
+    wanted = StringType() if isinstance(field.dataType, _NESTED) else field.dataType
+    there = next((found for found in mirror if found.name == field.name), None)
+    if there is None:
+        return f"{field.name!r} is missing"
+    if there.dataType != wanted:
+        return f"{field.name!r} is {there.dataType.simpleString()} where {wanted.simpleString()} is expected"
+    return None
+
+
+def _side(rows: DataFrame, schema: StructType, *, nested_as_text: bool) -> DataFrame:
+    """The columns of the source, in a form that Spark can compare."""
+
+    def column(field: StructField) -> Column:
+        found = F.col(quote(field.name))
+        if isinstance(field.dataType, _NESTED):
+            found = F.from_json(found, field.dataType.json()) if nested_as_text else found
+            found = _comparable(found, field.dataType)
+        return found.alias(field.name)
+
+    return rows.select(*(column(field) for field in schema))
+
+
+def _comparable(value: Column, type_: DataType) -> Column:
+    """Maps have no equality in Spark: they become arrays of entries in the order of their keys."""
+    if isinstance(type_, StructType):
+        fields = [_comparable(value.getField(field.name), field.dataType).alias(field.name) for field in type_]
+        return F.when(value.isNotNull(), F.struct(*fields)) if fields else value
+    if isinstance(type_, ArrayType):
+        return F.transform(value, lambda item: _comparable(item, type_.elementType))
+    if isinstance(type_, MapType):
+        entries = F.array_sort(F.map_entries(value))
+        return F.transform(entries, lambda entry: F.struct(entry["key"], _comparable(entry["value"], type_.valueType)))
+    return value
+
+
+def _by_key(left: DataFrame, right: DataFrame, names: Sequence[str], keys: Sequence[str]) -> DataFrame:
+    both = _tagged(left, names, 1).unionAll(_tagged(right, names, 0))
+    grouped = both.groupBy(*(_of_row(key) for key in keys)).agg(
+        *_counts(),
+        F.first(F.when(F.col("__side__") == 1, F.col("__row__")), ignorenulls=True).alias("__s__"),
+        F.first(F.when(F.col("__side__") == 0, F.col("__row__")), ignorenulls=True).alias("__m__"),
+    )
+    once = (F.col("__n_source__") == 1) & (F.col("__n_mirror__") == 1)
+    return grouped.withColumn("__differs__", ~(once & F.col("__s__").eqNullSafe(F.col("__m__"))))
+
+
+def _by_row(left: DataFrame, right: DataFrame, names: Sequence[str]) -> DataFrame:
+    both = _tagged(left, names, 1).unionAll(_tagged(right, names, 0))
+    grouped = both.groupBy("__row__").agg(*_counts())
+    rows = grouped.select(*(_of_row(name) for name in names), "__n_source__", "__n_mirror__")
+    return rows.withColumn("__differs__", F.col("__n_source__") != F.col("__n_mirror__"))
+
+
+def _counts() -> list[Column]:
+    side = F.col("__side__")
+    return [F.sum(side).alias("__n_source__"), F.sum(1 - side).alias("__n_mirror__")]
+
+
+def _of_row(name: str) -> Column:
+    return F.col(f"__row__.{quote(name)}").alias(name)
+
+
+def _tagged(rows: DataFrame, names: Sequence[str], side: int) -> DataFrame:
+    """One column that holds the row, beside 1 for the source and 0 for the mirror."""
+    row = F.struct(*(F.col(quote(name)) for name in names))
+    return rows.select(row.alias("__row__"), F.lit(side).alias("__side__"))
+
+
+def _first(table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown: int) -> tuple[Difference, ...]:
+    wrong = table.where("__differs__")
+    key = F.concat_ws(
+        ", ",
+        *(F.concat(F.lit(f"{name} = "), F.coalesce(F.col(quote(name)).cast("string"), F.lit("NULL"))) for name in keys),
+    )
+    texts = [key.alias("key"), F.col("__n_source__"), F.col("__n_mirror__")]
+    if "__s__" in table.columns:
+        texts += [_text(side, name).alias(f"{side}{i}") for side in "sm" for i, name in enumerate(columns)]
+        texts += [_unequal(name).alias(f"d{i}") for i, name in enumerate(columns)]
+    found: list[Difference] = []
+    for row in wrong.select(*texts).orderBy("key").limit(shown).collect():
+        if "__s__" not in table.columns or row["__n_source__"] != 1 or row["__n_mirror__"] != 1:
+            found.append(Difference(row["key"], "", _times(row["__n_source__"]), _times(row["__n_mirror__"])))
+            continue
+        found += [
+            Difference(row["key"], name, row[f"s{i}"], row[f"m{i}"]) for i, name in enumerate(columns) if row[f"d{i}"]
+        ]
+    return tuple(found)
+
+
+def _text(side: str, name: str) -> Column:
+    return F.col(f"__{side}__.{quote(name)}").cast("string")
+
+
+def _unequal(name: str) -> Column:
+    return ~F.col(f"__s__.{quote(name)}").eqNullSafe(F.col(f"__m__.{quote(name)}"))
+
+
+def _times(count: int) -> str:
+    return {0: "not there", 1: "there once"}.get(count, f"there {count} times")
+
+
+def _spell(value: str | None) -> str:
+    return "NULL" if value is None else repr(value)
