@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from rich.text import Text
@@ -14,6 +16,9 @@ from rich.text import Text
 from mirrorfeed import config as configuration
 from mirrorfeed.config import FILE, Config
 from mirrorfeed.errors import MirrorfeedError, Terminal
+
+if TYPE_CHECKING:
+    from mirrorfeed.replica import TableReport
 
 _config = click.option(
     "--config", "path", default=FILE, show_default=True, metavar="FILE", help="The configuration to use."
@@ -29,6 +34,28 @@ class FileInTheWay(Terminal):
 
     def next(self) -> str:
         return "Name another file: `mirrorfeed init FILE`."
+
+
+class NoLandingZone(Terminal):
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def what(self) -> str:
+        return f"There is no landing zone at {self.path}."
+
+    def next(self) -> str:
+        return "Name the folder that `landing_zone` in the configuration names."
+
+
+class ReplicaMissing(Terminal):
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def what(self) -> str:
+        return f"The replica needs the package {self.module}, which is not installed."
+
+    def next(self) -> str:
+        return "Run `pip install 'mirrorfeed[replica]'`."
 
 
 class _Commands(click.Group):
@@ -156,6 +183,74 @@ def status(tables: tuple[str, ...], as_json: bool, path: str) -> None:
             if row.error:
                 out.print(Text(f"{row.table}: {row.error}", style="red"))
     sys.exit(any(row.error for row in found))
+
+
+@main.command()
+@click.argument("landing_zone")
+@click.argument("target")
+@click.option("--once/--follow", default=True, show_default=True, help="One pass, or passes until interrupted.")
+@click.option("--poll", default=5.0, show_default=True, help="Seconds between passes.")
+def replicate(landing_zone: str, target: str, once: bool, poll: float) -> None:
+    """Apply LANDING_ZONE to Delta tables below the folder TARGET, as Fabric would."""
+    if not Path(landing_zone).is_dir():
+        raise NoLandingZone(landing_zone)
+    try:
+        from mirrorfeed import replica
+    except ModuleNotFoundError as error:
+        raise ReplicaMissing(error.name or "") from error
+    from mirrorfeed.stores import FolderStore
+
+    service = replica.Replica(FolderStore(str(Path(landing_zone).resolve())), str(Path(target).resolve()))
+    if once:
+        reports = service.step()
+        _say_reports(reports)
+        sys.exit(any(report.state is replica.State.FAILED for report in reports))
+    with suppress(KeyboardInterrupt):
+        replica.follow(service, poll, lambda: False, report=_say_reports, trouble=lambda error: click.echo(str(error)))
+
+
+def _say_reports(reports: Sequence[TableReport]) -> None:
+    from mirrorfeed.show import by_marker, counted
+
+    names = {0: "insert", 1: "update", 2: "delete", 4: "upsert"}
+    for report in reports:
+        done = [counted(report.files, "file"), by_marker({names[marker]: n for marker, n in report.rows.items()})]
+        message = f": {report.message}" if report.message else ""
+        click.echo(f"{report.table}: {', '.join(filter(None, [report.state.value, *done]))}{message}")
+
+
+@main.command()
+@click.argument("tables", nargs=-1)
+@click.option(
+    "--mirror", required=True, help="The folder of the replicated tables, or, for one table, that of its Delta table."
+)
+@_config
+def verify(tables: tuple[str, ...], mirror: str, path: str) -> None:
+    """Compare each source, at its published version, with its mirror, row for row."""
+    config = configuration.load(path)
+    config.select(tables)
+    spark = _spark()
+    from mirrorfeed.publish.fleet import newest_records
+    from mirrorfeed.verify import compare, mirror_of
+
+    failed = False
+    for table, record in newest_records(config, tables):
+        if record is None:
+            failed = True
+            click.echo(f"{table.target}: nothing is published yet. Run `mirrorfeed publish`.")
+            continue
+        version = record.to_version_inclusive
+        try:
+            found = compare(spark, table.source, version, mirror_of(mirror, table.target), record.keys)
+        except MirrorfeedError as error:
+            failed = True
+            click.echo(f"Error: {table.target}: {error}", err=True)
+            continue
+        failed = failed or not found.equal
+        click.echo(f"{table.target}: {found}")
+        for difference in found.first:
+            click.echo(f"  {difference}")
+    sys.exit(failed)
 
 
 def _spark() -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,23 +59,22 @@ def steps(out: Console) -> Iterator[Steps]:
 def _so_far(progress: Progress) -> str:
     if progress.publications == 0:
         return f"publishing {progress.decision}"
-    rows = sum(progress.rows.values())
-    return f"published up to version {progress.published}: {rows:,} rows in {progress.files} files"
+    rows = by_marker(progress.rows) or "no rows"
+    return f"published up to version {progress.published}: {rows}, {counted(progress.files, 'file')}"
 
 
 def summary(outcomes: Sequence[Outcome]) -> Table:
-    table = Table(title=None, header_style="bold")
-    for name in ("table", "versions"):
+    table = Table(header_style="bold")
+    for name in ("table", "versions", "rows"):
         table.add_column(name, overflow="fold")
-    for name in ("rows", *(f"{marker}s" for marker in _MARKERS), "files", "bytes", "seconds", "lag"):
+    for name in ("files", "bytes", "seconds", "lag"):
         table.add_column(name, justify="right")
     for outcome in outcomes:
         progress = outcome.progress
         table.add_row(
             Text(outcome.table),
             _versions(outcome),
-            f"{sum(progress.rows.values()):,}",
-            *(f"{progress.rows.get(marker, 0):,}" for marker in _MARKERS),
+            by_marker(progress.rows),
             str(progress.files),
             size(progress.bytes),
             f"{outcome.seconds:.1f}",
@@ -106,12 +105,21 @@ def _versions(outcome: Outcome) -> str:
         return f"nothing new at {progress.published}"
     if progress.from_version_exclusive is None:
         return f"snapshot to {progress.to_version_inclusive}"
-    return f"{progress.from_version_exclusive + 1} to {progress.to_version_inclusive}"
+    first, last = progress.from_version_exclusive + 1, progress.to_version_inclusive
+    return str(last) if first == last else f"{first} to {last}"
 
 
 def _lag(outcome: Outcome) -> str:
     lag = outcome.lag_versions
-    return "?" if lag is None else f"{lag} version{'' if lag == 1 else 's'}"
+    return "?" if lag is None else counted(lag, "version")
+
+
+def by_marker(rows: Mapping[str, int]) -> str:
+    return ", ".join(counted(rows[marker], marker) for marker in _MARKERS if rows.get(marker))
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def status(rows: Sequence[Status]) -> Table:

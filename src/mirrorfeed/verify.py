@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -16,6 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.landing.names import Target
 
 _SHOWN = 5
 _NESTED = (ArrayType, MapType, StructType)
@@ -46,6 +48,14 @@ class Comparison:
     """Keys, or distinct rows of a table without keys, that are not the same on both sides."""
     first: tuple[Difference, ...] = ()
 
+    def __str__(self) -> str:
+        if self.equal:
+            return f"equal at version {self.version}, {self.source_rows:,} rows"
+        return (
+            f"DIFFERENT at version {self.version}: {self.source_rows:,} rows in the source, {self.mirror_rows:,} in the"
+            f" mirror, {self.differing:,} of them differ"
+        )
+
     @property
     def equal(self) -> bool:
         return self.differing == 0 and self.source_rows == self.mirror_rows
@@ -71,6 +81,14 @@ class MirrorColumns(Terminal):
 
     def next(self) -> str:
         return "Check that this is the mirror of that table, and whether all its files have been replicated."
+
+
+def mirror_of(folder: str, target: Target) -> Source:
+    """The mirror of a table below a folder of replicated tables; a folder that is a Delta table is the mirror."""
+    place = Path(folder).resolve()
+    if not (place / "_delta_log").is_dir():
+        place = place / (target.schema or "dbo") / target.table
+    return Source(path=str(place))
 
 
 def compare(
@@ -175,7 +193,7 @@ def _first(table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown:
     )
     texts = [key.alias("key"), F.col("__n_source__"), F.col("__n_mirror__")]
     if "__s__" in table.columns:
-        texts += [_text(side, name).alias(f"{side}{i}") for side in "sm" for i, name in enumerate(columns)]
+        texts += [_text(table, side, name).alias(f"{side}{i}") for side in "sm" for i, name in enumerate(columns)]
         texts += [_unequal(name).alias(f"d{i}") for i, name in enumerate(columns)]
     found: list[Difference] = []
     for row in wrong.select(*texts).orderBy("key").limit(shown).collect():
@@ -188,8 +206,10 @@ def _first(table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown:
     return tuple(found)
 
 
-def _text(side: str, name: str) -> Column:
-    return F.col(f"__{side}__.{quote(name)}").cast("string")
+def _text(table: DataFrame, side: str, name: str) -> Column:
+    value = F.col(f"__{side}__.{quote(name)}")
+    nested = isinstance(table.select(value).schema[0].dataType, _NESTED)
+    return F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string")
 
 
 def _unequal(name: str) -> Column:

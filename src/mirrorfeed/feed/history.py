@@ -161,9 +161,7 @@ def feed_on_at(spark: SparkSession, source: Source, version: int) -> bool:
 
 def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:
     """The table's schema at a version, as Spark spells schemas in JSON."""
-    schema: dict[str, Any] = json.loads(
-        spark.read.option("versionAsOf", version).table(source.sql).schema.json()
-    )
+    schema: dict[str, Any] = json.loads(spark.read.option("versionAsOf", version).table(source.sql).schema.json())
     return schema
 
 

@@ -31,6 +31,8 @@ class Facts:
     """The first of these versions at which the feed is off; before a first publication, the latest version if so."""
     breaks: tuple[int, ...] = ()
     """Versions whose schema differs from the one before by more than added columns."""
+    damaged_at: int | None = None
+    """The first of these versions whose state the log cannot give any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +114,18 @@ _START_AGAIN = (
 class Gap(Finding):
     """Changes after the published version that no one can read any more."""
 
-    def __init__(self, table: str, published: int, version: int, reason: str) -> None:
+    def __init__(self, table: str, published: int, where: int | Range, reason: str) -> None:
         super().__init__(table)
-        self.published, self.version, self.reason = published, version, reason
+        self.published, self.where, self.reason = published, where, reason
+
+    @property
+    def version(self) -> int:
+        """The first that cannot be read, or that may be."""
+        return self.where if isinstance(self.where, int) else self.where.from_version_exclusive + 1
 
     def what(self) -> str:
-        return (
-            f"The changes of {self.table} after version {self.published} cannot be read:"
-            f" at version {self.version} {self.reason}."
-        )
+        where = f"at version {self.where}" if isinstance(self.where, int) else f"in {self.where}"
+        return f"The changes of {self.table} after version {self.published} cannot be read: {where} {self.reason}."
 
     def next(self) -> str:
         return _START_AGAIN
@@ -135,8 +140,8 @@ class SourceRecreated(Finding):
     def what(self) -> str:
         if self.published_id != self.found_id:
             return (
-                f"{self.table} is another table than the one that was published: its id was {self.published_id}"
-                f" and is {self.found_id}."
+                f"{self.table} is another table than the one that was published up to version {self.published}: it was"
+                f" replaced, or dropped and created again. Its id was {self.published_id} and is {self.found_id}."
             )
         return f"{self.table} went back: version {self.published} was published and the newest is {self.latest}."
 
@@ -157,12 +162,15 @@ def decide(table: str, published: Published | None, facts: Facts, versions_per_r
     if latest == published.version:
         return NothingNew(published.version)
 
-    missing = first_missing(published.version, latest, [commit.version for commit in facts.commits])
-    obstacle = min((version for version in (missing, facts.feed_off_at) if version is not None), default=None)
+    obstacles = {
+        facts.feed_off_at: "the change data feed is off",
+        facts.damaged_at: "the log has a hole, so that its state is not known",
+        first_missing(published.version, latest, [commit.version for commit in facts.commits]): "the log has no commit",
+    }
+    obstacle = min((version for version in obstacles if version is not None), default=None)
     readable_to = latest if obstacle is None else obstacle - 1
     if obstacle is not None and readable_to == published.version:
-        reason = "the log has no commit" if obstacle == missing else "the change data feed is off"
-        return Gap(table, published.version, obstacle, reason)
+        return Gap(table, published.version, obstacle, obstacles[obstacle])
     return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, versions_per_range)))
 
 

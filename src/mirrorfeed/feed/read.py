@@ -5,33 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, first_of, parameter
 from mirrorfeed.feed.ranges import Finding, Gap, Range
 from mirrorfeed.feed.source import Source
 
-_FILES_GONE = (
-    "FAILED_READ_FILE.FILE_NOT_EXIST",
-    "FAILED_READ_FILE.DBR_FILE_NOT_EXIST",
-    "DELTA_FILE_NOT_FOUND",
-    "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
-    "PATH_NOT_FOUND",
-)
-_LOG_GONE = ("DELTA_VERSIONS_NOT_CONTIGUOUS", "DELTA_LOG_FILE_NOT_FOUND", "DELTA_TRUNCATED_TRANSACTION_LOG")
-_SCHEMA = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
-
 
 class FeedUnreadable(Finding):
-    """Delta refuses to read the range across a change of the schema."""
+    """Delta refuses to read the range, for its rows do not fit the schema that it reads them with."""
 
-    def __init__(self, table: str, range_: Range, reason: str) -> None:
+    def __init__(self, table: str, range_: Range, version: str | None, read_version: str | None) -> None:
         super().__init__(table)
-        self.range, self.reason = range_, reason
+        self.range, self.version, self.read_version = range_, version, read_version
 
     def what(self) -> str:
-        return f"Delta cannot read the changes of {self.table} in {self.range} with today's schema: {self.reason}."
+        return (
+            f"Delta cannot read the changes of {self.table} in {self.range}: the columns of version"
+            f" {self.version or '?'} do not fit those of version {self.read_version or '?'}, with which it reads them."
+        )
 
     def next(self) -> str:
         return (
@@ -69,26 +62,24 @@ def read_faults(table: str, what: Range | int) -> Iterator[None]:
     """Turns Delta's refusals into findings: of a range, or of a snapshot's version."""
     try:
         yield
-    except PySparkException as error:
-        condition = _condition(error)
-        if condition.startswith((*_FILES_GONE, *_LOG_GONE)):
-            if isinstance(what, int):
-                raise SnapshotGone(table, what) from error
-            reason = "a file is gone" if condition.startswith(_FILES_GONE) else "the log has a hole"
-            raise Gap(table, what.from_version_exclusive, what.from_version_exclusive + 1, reason) from error
-        if isinstance(what, Range) and condition == "DELTA_MISSING_CHANGE_DATA":
-            version = int((error.getMessageParameters() or {}).get("version", what.from_version_exclusive + 1))
-            raise Gap(table, what.from_version_exclusive, version, "the change data feed is off") from error
-        if isinstance(what, Range) and condition.startswith(_SCHEMA):
-            changed = (error.getMessageParameters() or {}).get("incompatibleVersion", "?")
-            raise FeedUnreadable(table, what, f"it changed incompatibly at version {changed}") from error
+    except MirrorfeedError:
+        raise
+    except Exception as error:
+        if fault := _fault(table, what, error):
+            raise fault from error
         raise
 
 
-def _condition(error: PySparkException) -> str:
-    """The error's condition, or that of the failure in a task which it reports."""
-    found = error.getCondition() or ""
-    if found:
-        return found
-    text = str(error)
-    return next((name for name in _FILES_GONE if f"[{name}" in text), "")
+def _fault(table: str, what: Range | int, error: Exception) -> Terminal | None:
+    found = first_of(error, (*FILES_GONE, *LOG_GONE, FEED_OFF, SCHEMA_DIFFERS)) or ""
+    gone = found.startswith((*FILES_GONE, *LOG_GONE))
+    if isinstance(what, int):
+        return SnapshotGone(table, what) if gone else None
+    after = what.from_version_exclusive
+    if gone:
+        return Gap(table, after, what, "a file is gone" if found.startswith(FILES_GONE) else "the log has a hole")
+    if found == FEED_OFF:
+        return Gap(table, after, int(parameter(error, "version") or after + 1), "the change data feed is off")
+    if found.startswith(SCHEMA_DIFFERS):
+        return FeedUnreadable(table, what, parameter(error, "incompatibleVersion"), parameter(error, "readVersion"))
+    return None

@@ -15,6 +15,7 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.feed import history
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog, primary_key
+from mirrorfeed.landing.log import Record
 from mirrorfeed.publish import commit
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, Progress, look_ahead, preflight, publish
@@ -165,6 +166,13 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
             return Status(name, source, error=str(Unexpected(name, error)))
 
     return _each(one, config.select(names))
+
+
+def newest_records(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, Record | None]]:
+    """What each table's log says was published last; None before a first publication."""
+    store = zone_of(config)
+    views = [(table, commit.peek(store, table.target.folder)) for table in config.select(names)]
+    return [(table, view.newest if view else None) for table, view in views]
 
 
 def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Plan:

@@ -58,9 +58,7 @@ class Feed(Protocol):
         """The landing form of the table's columns at a version."""
         ...
 
-    def stage(
-        self, what: Range | int, plan: Plan, job: StagingJob
-    ) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         """Writes the landing rows of a range, or of a snapshot at a version, where the job says. The receipts are in
         the order in which the files are to be applied. An empty snapshot still gives one file."""
         ...

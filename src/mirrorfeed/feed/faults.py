@@ -1,0 +1,47 @@
+"""What Spark and Delta call a failure, however it reaches Python."""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.errors import PySparkException
+
+FILES_GONE = (
+    "FAILED_READ_FILE.FILE_NOT_EXIST",
+    "FAILED_READ_FILE.DBR_FILE_NOT_EXIST",
+    "DELTA_FILE_NOT_FOUND",
+    "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
+    "PATH_NOT_FOUND",
+)
+LOG_GONE = (
+    "DELTA_VERSIONS_NOT_CONTIGUOUS",
+    "DELTA_LOG_FILE_NOT_FOUND",
+    "DELTA_TRUNCATED_TRANSACTION_LOG",
+    "DELTA_NO_RECREATABLE_HISTORY_FOUND",
+    "DELTA_VERSION_NOT_FOUND",
+)
+FEED_OFF = "DELTA_MISSING_CHANGE_DATA"
+SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
+
+_NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
+
+
+def conditions(error: Exception) -> tuple[str, ...]:
+    """The conditions that an error names, outermost first.
+
+    A failure in a task, and one of Delta's that Spark has no class for, arrive without a condition of their own: as
+    the text of a stack of Java exceptions (and not even as a PySparkException), with the names in brackets.
+    """
+    if isinstance(error, PySparkException) and (own := error.getCondition()):
+        return (own,)
+    return tuple(dict.fromkeys(_NAMED.findall(str(error))))
+
+
+def first_of(error: Exception, known: tuple[str, ...]) -> str | None:
+    """The first of the error's conditions that starts with one of these."""
+    return next((name for name in conditions(error) if name.startswith(known)), None)
+
+
+def parameter(error: Exception, name: str) -> str | None:
+    """What the error says about one thing by name, if it does."""
+    return (error.getMessageParameters() or {}).get(name) if isinstance(error, PySparkException) else None

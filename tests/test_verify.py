@@ -1,0 +1,104 @@
+"""A source at a version against its mirror: equal, or the first differences by key and column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.feed.source import Source
+from mirrorfeed.verify import Comparison, MirrorColumns, MirrorMissing, compare
+
+SOURCE = """
+    SELECT * FROM VALUES
+      (1, 'Oslo', 1.5D, map('b', 2, 'a', 1), named_struct('x', 1, 'ys', array('p', NULL))),
+      (2, NULL, double('NaN'), NULL, NULL),
+      (3, 'Kyoto', -0.0D, map(), named_struct('x', NULL, 'ys', NULL))
+    AS t(id, city, score, counts, nested)"""
+MIRROR = """
+    SELECT * FROM VALUES
+      (1, 'Oslo', 1.5D, '{"a":1,"b":2}', '{"x":1,"ys":["p",null]}'),
+      (2, NULL, double('NaN'), NULL, NULL),
+      (3, 'Kyoto', -0.0D, '{}', '{"x":null,"ys":null}')
+    AS t(id, city, score, counts, nested)"""
+
+
+@pytest.fixture(scope="module")
+def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Source:
+    made = Source(path=str(tmp_path_factory.mktemp("verify") / "source"))
+    spark.sql(f"CREATE TABLE {made.sql} USING DELTA AS {SOURCE}")
+    spark.sql(f"DELETE FROM {made.sql}")  # a later version that must not be looked at
+    return made
+
+
+@pytest.fixture
+def mirror(spark: SparkSession, tmp_path: Path) -> Source:
+    made = Source(path=str(tmp_path / "mirror"))
+    spark.sql(f"CREATE TABLE {made.sql} USING DELTA AS {MIRROR}")
+    return made
+
+
+def compared(spark: SparkSession, source: Source, mirror: Source, keys: tuple[str, ...] = ("id",)) -> Comparison:
+    return compare(spark, source, 0, mirror, keys)
+
+
+def test_a_mirror_with_the_same_values_is_equal(spark: SparkSession, source: Source, mirror: Source) -> None:
+    found = compared(spark, source, mirror)
+    assert found.equal
+    assert (found.source_rows, found.mirror_rows, found.first) == (3, 3, ())
+
+
+def test_without_keys_whole_rows_are_compared(spark: SparkSession, source: Source, mirror: Source) -> None:
+    assert compared(spark, source, mirror, keys=()).equal
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ("UPDATE {} SET city = 'Lima' WHERE id = 1", "id = 1: city is 'Oslo' in the source, 'Lima' in the mirror"),
+        ("UPDATE {} SET city = '' WHERE id = 2", "id = 2: city is NULL in the source, '' in the mirror"),
+        ("UPDATE {} SET score = 0 WHERE id = 2", "id = 2: score is 'NaN' in the source, '0.0' in the mirror"),
+        (
+            """UPDATE {} SET nested = '{{"x":1,"ys":["p"]}}' WHERE id = 1""",
+            """id = 1: nested is '{"x":1,"ys":["p",null]}' in the source, '{"x":1,"ys":["p"]}' in the mirror""",
+        ),
+        ("DELETE FROM {} WHERE id = 3", "id = 3: there once in the source, not there in the mirror"),
+        (
+            "INSERT INTO {} SELECT * FROM (SELECT 4 AS id, NULL, NULL, NULL, NULL)",
+            "id = 4: not there in the source, there once in the mirror",
+        ),
+        (
+            "INSERT INTO {} VALUES (1, 'Oslo', 1.5D, NULL, NULL)",
+            "id = 1: there once in the source, there 2 times in the mirror",
+        ),
+    ],
+)
+def test_a_difference_is_shown_by_key_and_column(
+    spark: SparkSession, source: Source, mirror: Source, change: str, shown: str
+) -> None:
+    spark.sql(change.format(mirror.sql))
+    found = compared(spark, source, mirror)
+    assert not found.equal
+    assert found.differing == 1
+    assert [str(difference) for difference in found.first] == [shown]
+
+
+def test_without_keys_a_doubled_row_is_a_difference(spark: SparkSession, source: Source, mirror: Source) -> None:
+    spark.sql(f"INSERT INTO {mirror.sql} SELECT * FROM {mirror.sql} WHERE id = 2")
+    found = compared(spark, source, mirror, keys=())
+    assert (found.equal, found.differing, found.mirror_rows) == (False, 1, 4)
+    assert "there once in the source, there 2 times in the mirror" in str(found.first[0])
+
+
+def test_a_missing_mirror_is_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    nowhere = Source(path=str(tmp_path / "nowhere"))
+    with pytest.raises(MirrorMissing, match=r"There is no Delta table at .*nowhere, .* Wait until the service"):
+        compared(spark, source, nowhere)
+
+
+def test_other_columns_are_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    other = Source(path=str(tmp_path / "other"))
+    spark.sql(f"CREATE TABLE {other.sql} USING DELTA AS SELECT 1L AS id, 'x' AS city, 1.0D AS score, '' AS counts")
+    with pytest.raises(MirrorColumns, match=r"'id' is bigint where int is expected; 'nested' is missing"):
+        compared(spark, source, other)
