@@ -1,0 +1,71 @@
+# Each verb sets up what it needs. PYTHON names the Python to use; without it the first that is new enough is taken.
+# uv is taken from PATH, or else put into .uv; it installs what uv.lock says and downloads no Python.
+
+UV_VERSION := 0.13.8
+UV := $(shell command -v uv || echo .uv/bin/uv)
+RUN := .venv/bin/python
+SYNC = "$(UV)" sync --quiet --frozen --no-default-groups --group dev --extra replica --python "$$(.ci/prerequisites)"
+
+export UV_PYTHON_DOWNLOADS := never
+export PYTHON
+unexport VIRTUAL_ENV PYTHONHOME
+
+.DEFAULT_GOAL := help
+.PHONY: help prerequisites setup setup-floor demo test test-floor check fmt bench soak lock clean
+
+help: ## list the verbs
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-12s%s\n' "$$verb" "$$line"; done
+
+setup: .venv/made ## build .venv, if it is not there or older than the lock
+	@:
+
+demo: setup ## publish a small shop in rounds, replicate it and verify the mirror
+	@PYTHONPATH=. $(RUN) -m fixtures.demo
+
+test: setup ## run all tests but the long ones
+	@$(RUN) -m pytest
+
+test-floor: .venv-floor/made ## the same on the oldest Spark that is supported
+	@.venv-floor/bin/python -m pytest
+
+check: setup ## formatting, lint, strict types, notebooks without outputs
+	@$(RUN) -m ruff format --check --quiet || { echo 'Not formatted: run make fmt.'; exit 1; }
+	@$(RUN) -m ruff check --quiet
+	@$(RUN) -m mypy
+	@.venv/bin/nbstripout --verify notebooks/*.ipynb || { echo 'Notebooks hold outputs: run make fmt.'; exit 1; }
+
+fmt: setup ## format, apply what lint can mend, strip notebooks
+	@$(RUN) -m ruff check --fix --quiet --exit-zero
+	@$(RUN) -m ruff format
+	@.venv/bin/nbstripout notebooks/*.ipynb
+
+bench: setup ## measure publication against Spark alone
+	@PYTHONPATH=. $(RUN) -m tests.bench
+
+soak: setup ## the long form of the tests
+	@MIRRORFEED_HYPOTHESIS=soak $(RUN) -m pytest -m soak
+
+lock: $(UV) ## resolve the dependencies again, as far as uv.lock is out of date
+	@"$(UV)" lock --python "$$(.ci/prerequisites)"
+
+clean: ## remove environments, caches and builds
+	@rm -rf .venv .venv-floor .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo dist spark-warehouse
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+prerequisites: # $(error) says it in one line, where a recipe that fails would take two
+	@$(eval lacking := $(shell PYTHON='$(PYTHON)' .ci/prerequisites 2>&1 >/dev/null))$(if $(lacking),$(error $(lacking)))
+
+.venv/made: pyproject.toml uv.lock | prerequisites $(UV)
+	@echo 'Setting up .venv'
+	@UV_PROJECT_ENVIRONMENT=.venv $(SYNC) --group local
+	@touch $@
+
+.venv-floor/made: pyproject.toml uv.lock | prerequisites $(UV)
+	@echo 'Setting up .venv-floor'
+	@UV_PROJECT_ENVIRONMENT=.venv-floor $(SYNC) --group floor
+	@touch $@
+
+.uv/bin/uv: | prerequisites
+	@echo 'Installing uv into .uv'
+	@"$$(.ci/prerequisites)" -m venv .uv
+	@.uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)

@@ -1,0 +1,277 @@
+"""The one place that decides which Spark: the runtime's, one behind Connect, or one on this machine with Delta."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirrorfeed.errors import Terminal
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_VERSIONS = (17, 21)
+
+_BROUGHT_BY_SPARK = (
+    *("ch.qos.*", "com.fasterxml.*", "com.github.luben", "com.google.*", "commons-*", "io.airlift", "javax.*"),
+    *("org.antlr", "org.apache.*", "org.locationtech.*", "org.roaringbitmap", "org.slf4j", "org.xerial.*"),
+)
+"""Groups that Delta asks for in older releases than Spark's own: 70 MB that would be downloaded and never used."""
+
+
+class Kind(Enum):
+    RUNTIME = "a Databricks runtime"
+    REMOTE = "a Spark Connect server"
+    CONNECT = "Databricks Connect"
+    LOCAL = "this machine"
+
+
+def get_session(memory: str | None = None, options: Mapping[str, str] | None = None) -> SparkSession:
+    """The session that is active, or else one of the kind that fits. Only one on this machine heeds the arguments.
+
+    `memory` is the driver's, `2g` by default or what MIRRORFEED_DRIVER_MEMORY says; `options` are Spark settings.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise SparkMissing()
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:  # there is none
+        pass
+    connect_installed = _is_connect_installed()
+    match choose(os.environ, connect_installed, connect_installed and _is_connect_configured()):
+        case Kind.LOCAL:
+            return _start_here(memory, options or {})
+        case Kind.CONNECT:
+            from databricks.connect import DatabricksSession
+
+            session: SparkSession = DatabricksSession.builder.getOrCreate()
+            return session
+        case Kind.RUNTIME | Kind.REMOTE:
+            return SparkSession.builder.getOrCreate()
+
+
+def choose(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
+    """Which Spark fits. With Databricks Connect installed there is none on this machine, so it must be configured."""
+    if environment.get("DATABRICKS_RUNTIME_VERSION"):
+        return Kind.RUNTIME
+    if connect_installed and connect_configured:
+        return Kind.CONNECT
+    if environment.get("SPARK_REMOTE"):
+        return Kind.REMOTE
+    if connect_installed:
+        raise ConnectNotConfigured()
+    return Kind.LOCAL
+
+
+def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[str, str]:
+    """Spark's settings on one machine: quiet, small, and with Delta."""
+    log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+    return {
+        "spark.app.name": "mirrorfeed",
+        "spark.master": "local[*]",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": memory or environment.get("MIRRORFEED_DRIVER_MEMORY") or "2g",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+    }
+
+
+def java_command(environment: Mapping[str, str]) -> str:
+    """The java that Spark will start, or `JavaMissing`."""
+    home = environment.get("JAVA_HOME")
+    found = shutil.which(f"{home}/bin/java") if home else shutil.which("java", path=environment.get("PATH", ""))
+    if found is None:
+        raise JavaMissing(home)
+    return found
+
+
+def check_java(command: str) -> None:
+    """Raises `JavaUnfit` for a release that Spark does not run on."""
+    answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    if version is None or int(version[1]) not in JAVA_VERSIONS:
+        raise JavaUnfit(command, version and version[1])
+
+
+def kept_jars(folder: Path) -> list[Path]:
+    """Delta's JARs that an earlier start resolved into this folder; none unless it succeeded and all are there."""
+    try:
+        names = (folder / "resolved.txt").read_text(encoding="utf-8").split()
+    except FileNotFoundError:
+        return []
+    jars = [folder / "jars" / name for name in names]
+    return jars if all(jar.is_file() for jar in jars) else []
+
+
+def keep_jars(folder: Path) -> None:
+    """Notes, once Spark has started with them, which JARs were resolved into this folder."""
+    unfinished = folder / "resolved.unfinished"
+    unfinished.write_text("\n".join(sorted(jar.name for jar in folder.glob("jars/*.jar"))), encoding="utf-8")
+    unfinished.replace(folder / "resolved.txt")
+
+
+def _start_here(memory: str | None, options: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    check_java(java_command(os.environ))
+    try:
+        versions = [importlib.metadata.version(name) for name in ("delta-spark", "pyspark")]
+    except importlib.metadata.PackageNotFoundError as error:
+        raise SparkMissing() from error
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    cache = Path(os.environ.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
+    folder = cache / f"ivy-{'-'.join(versions)}"
+    folder.mkdir(parents=True, exist_ok=True)
+
+    builder: Any = SparkSession.builder
+    for name, value in {**local_options(memory, os.environ), **options}.items():
+        builder = builder.config(name, value)
+    with _one_at_a_time(folder / "lock"):
+        jars = kept_jars(folder)
+        if jars:
+            return _start(builder.config("spark.jars", ",".join(map(str, jars))), cache / "spark.log", resolving=False)
+        from delta import configure_spark_with_delta_pip
+
+        print("Resolving Delta's JARs, once; they are kept in", folder, file=sys.stderr)
+        builder = configure_spark_with_delta_pip(builder).config("spark.jars.ivy", str(folder))
+        builder = builder.config("spark.jars.excludes", ",".join(f"{group}:*" for group in _BROUGHT_BY_SPARK))
+        session = _start(builder, cache / "spark.log", resolving=True)
+        keep_jars(folder)
+        return session
+
+
+def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
+    try:
+        with _stderr_to(log):
+            session: SparkSession = builder.getOrCreate()
+            return session
+    except Exception as error:
+        raise SparkDidNotStart(str(log), _last_words(log), resolving) from error
+
+
+@contextmanager
+def _one_at_a_time(lock: Path) -> Iterator[None]:
+    """Two processes must not resolve into one folder at once."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """The JVM keeps the standard error that it is born with, and it greets there in ways that no setting silences."""
+    sys.stderr.flush()
+    log.unlink(missing_ok=True)  # another process may still write to it
+    kept = os.dup(2)
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _last_words(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if re.search(r"error|exception|invalid|not found", line, re.IGNORECASE)]
+    return (telling or lines or ["it said nothing"])[0].rstrip(".")
+
+
+def _is_connect_installed() -> bool:
+    try:
+        return importlib.util.find_spec("databricks.connect") is not None
+    except ModuleNotFoundError:  # not even the folder above it
+        return False
+
+
+def _is_connect_configured() -> bool:
+    from databricks.sdk.core import Config
+
+    try:
+        config = Config()
+    except ValueError:
+        return False
+    return bool(config.cluster_id or config.serverless_compute_id)
+
+
+class SparkMissing(Terminal):
+    def what(self) -> str:
+        return "There is no Spark here: pyspark and delta-spark are not installed, and this is no Databricks runtime."
+
+    def next(self) -> str:
+        return "Run `make setup` in the project, or `pip install pyspark==4.2.0 delta-spark==4.4.0`."
+
+
+class ConnectNotConfigured(Terminal):
+    def what(self) -> str:
+        return "Databricks Connect is installed, but no compute is configured for it."
+
+    def next(self) -> str:
+        return (
+            "Set DATABRICKS_CONFIG_PROFILE, or DATABRICKS_HOST, with DATABRICKS_CLUSTER_ID or "
+            "DATABRICKS_SERVERLESS_COMPUTE_ID=auto; for Spark on this machine replace databricks-connect by pyspark."
+        )
+
+
+_INSTALL_JAVA = "Install JDK 17 or 21 (for example openjdk-17-jdk) and let PATH or JAVA_HOME lead to it."
+
+
+class JavaMissing(Terminal):
+    def __init__(self, home: str | None) -> None:
+        self.home = home
+
+    def what(self) -> str:
+        if self.home:
+            return f"Spark needs Java, and JAVA_HOME is {self.home}, which has no bin/java."
+        return "Spark needs Java, and there is none on PATH."
+
+    def next(self) -> str:
+        return _INSTALL_JAVA
+
+
+class JavaUnfit(Terminal):
+    def __init__(self, command: str, version: str | None) -> None:
+        self.command, self.version = command, version
+
+    def what(self) -> str:
+        if self.version is None:
+            return f"{self.command} does not say which Java it is."
+        return f"{self.command} is Java {self.version}, which Spark does not run on."
+
+    def next(self) -> str:
+        return _INSTALL_JAVA
+
+
+class SparkDidNotStart(Terminal):
+    def __init__(self, log: str, last_words: str, resolving: bool) -> None:
+        self.log, self.last_words, self.resolving = log, last_words, resolving
+
+    def what(self) -> str:
+        return f"Spark did not start on this machine: {self.last_words}."
+
+    def next(self) -> str:
+        if self.resolving:
+            return f"The first start downloads Delta's JARs: check that Maven Central can be reached. See {self.log}."
+        return f"See {self.log} for the rest."

@@ -1,0 +1,46 @@
+"""What all tests share: one Spark session, an order, and the frame in which notebooks run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from pyspark.sql import SparkSession
+
+from mirrorfeed.session import get_session
+
+settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
+settings.register_profile("soak", max_examples=3000, deadline=None, database=None, print_blob=True)
+settings.load_profile(os.environ.get("MIRRORFEED_HYPOTHESIS", "ci"))
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one session of a run. Tests that use it come after those that do not."""
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    options = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": warehouse.as_uri()}
+    session = get_session(options=options)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _notebooks_find_what_databricks_gives_them(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """IPython writes beside its profile, so it gets a copy."""
+    folder = tmp_path_factory.mktemp("ipython")
+    shutil.copytree(ROOT / "fixtures/ipython", folder / "profile_default/startup")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IPYTHONDIR", str(folder))
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
+        yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What fails fast comes first: pure tests, then those with Spark, then notebooks with a Spark of their own."""
+    items.sort(key=lambda item: (item.path.suffix == ".ipynb", "spark" in getattr(item, "fixturenames", ())))

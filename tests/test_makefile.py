@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mirrorfeed.session import JAVA_VERSIONS, JavaUnfit, check_java
+
+ROOT = Path(__file__).parent.parent
+TOOLS = ("sh", "sed", "head", "make")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A folder that is all of PATH: it has the usual tools, this Python, and Java 17."""
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    for tool in TOOLS:
+        found = next(Path(folder, tool) for folder in os.get_exec_path() if Path(folder, tool).exists())
+        (bin_folder / tool).symlink_to(found)
+    script(bin_folder / "python3", f'exec {sys.executable} "$@"')
+    script(bin_folder / "uv", "exit 0")
+    java(bin_folder / "java", "17.0.15")
+    return bin_folder
+
+
+def script(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def java(path: Path, version: str) -> None:
+    script(path, f"""echo 'openjdk version "{version}" 2025-04-15' >&2""")
+
+
+def prerequisites(machine: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [ROOT / ".ci/prerequisites"],
+        cwd=machine.parent,
+        env={"PATH": str(machine), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def one_line(answer: subprocess.CompletedProcess[str]) -> str:
+    assert answer.returncode == 1
+    assert answer.stdout == ""
+    (line,) = answer.stderr.splitlines()
+    return line
+
+
+def test_a_machine_that_has_everything_answers_with_its_python(machine: Path) -> None:
+    answer = prerequisites(machine)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert Path(answer.stdout.strip()).samefile(sys.executable)
+
+
+def test_a_missing_python_is_one_line_that_says_what_to_install(machine: Path) -> None:
+    (machine / "python3").unlink()
+    assert "Python 3.11 or later is needed: install it" in one_line(prerequisites(machine))
+
+
+def test_an_old_python_is_passed_over_for_a_newer_one_and_refused_alone(machine: Path) -> None:
+    (machine / "python3").rename(machine / "python3.12")
+    script(machine / "python3", "exit 1")
+    assert prerequisites(machine).returncode == 0
+    (machine / "python3.12").unlink()
+    assert "Python 3.11 or later is needed" in one_line(prerequisites(machine))
+
+
+def test_a_python_that_is_named_is_the_only_one_tried(machine: Path) -> None:
+    assert "Python 3.11 or later is needed" in one_line(prerequisites(machine, PYTHON="/no/such/python"))
+
+
+def test_a_python_without_venv_is_one_line_where_there_is_no_uv(machine: Path) -> None:
+    script(machine / "python3", 'case "$2" in *ensurepip*) exit 1 ;; *) echo "$0" ;; esac')
+    assert prerequisites(machine).returncode == 0
+    (machine / "uv").unlink()
+    assert "install its venv package (on Debian and Ubuntu python3-venv), or uv" in one_line(prerequisites(machine))
+
+
+def test_a_missing_java_is_one_line_that_says_what_to_install(machine: Path) -> None:
+    (machine / "java").unlink()
+    line = one_line(prerequisites(machine))
+    assert re.search(r"JDK 17 or 21 is needed and there is no java on PATH: install one", line)
+
+
+def test_a_java_home_without_java_is_named(machine: Path) -> None:
+    assert "JAVA_HOME=/nowhere has no bin/java: install" in one_line(prerequisites(machine, JAVA_HOME="/nowhere"))
+
+
+@pytest.mark.parametrize("version", ["1.8.0_402", "11.0.2", "17", "17.0.15", "21.0.1", "21-ea", "25.0.3"])
+def test_the_package_and_the_verbs_agree_on_java(machine: Path, version: str) -> None:
+    java(machine / "java", version)
+    answer = prerequisites(machine)
+    release = int(version.removeprefix("1.").split(".")[0].split("-")[0])
+    if release in JAVA_VERSIONS:
+        assert answer.returncode == 0
+        check_java(str(machine / "java"))
+    else:
+        assert f"/java is Java {release}: install one" in one_line(answer)
+        with pytest.raises(JavaUnfit):
+            check_java(str(machine / "java"))
+
+
+def test_a_java_that_does_not_answer_is_refused(machine: Path) -> None:
+    script(machine / "java", "exit 1")
+    assert "is Java of an unknown release: install one" in one_line(prerequisites(machine))
+
+
+@pytest.mark.parametrize("verb", ["setup", "demo", "test", "test-floor", "check", "fmt", "bench", "soak"])
+def test_nothing_runs_before_the_prerequisites_are_there(machine: Path, verb: str) -> None:
+    (machine / "java").unlink()
+    answer = subprocess.run(
+        ["make", "-C", ROOT, "--no-print-directory", verb],
+        env={"PATH": str(machine)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 2
+    assert answer.stdout == ""
+    (line,) = answer.stderr.splitlines()
+    assert "JDK 17 or 21 is needed and there is no java on PATH: install one" in line
+
+
+def test_make_alone_lists_every_verb_with_a_line_of_help(machine: Path) -> None:
+    answer = subprocess.run(["make", "-C", ROOT, "-s"], capture_output=True, text=True, check=True)
+    listed = re.findall(r"^make ([a-z-]+) +\S", answer.stdout, re.MULTILINE)
+    rules = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed == rules
+    assert {"setup", "demo", "test", "test-floor", "check", "fmt", "bench", "soak", "clean"} <= set(listed)
+
+
+def test_ci_runs_the_verbs_that_people_run() -> None:
+    verbs = [line for line in (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines() if line.startswith("make ")]
+    assert verbs == ["make check", "make test"]
