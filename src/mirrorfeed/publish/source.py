@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
+import mirrorfeed
 from mirrorfeed.feed import changes, history, read
 from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.source import Source
@@ -60,5 +63,13 @@ class DeltaFeed:
         return translate(feed, job.columns, plan.keys)
 
     def _write(self, rows: DataFrame, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        let_code_travel()
         receipts = rows.mapInArrow(executor_task(job, changes.PROBLEM), RECEIPT_DDL).toArrow()
         return receipts_in(receipts.to_pylist())
+
+
+def let_code_travel() -> None:
+    """Executors have the package where it is installed, as from a wheel. In a notebook that imports the bundle's files
+    they do not: then the code travels with the task."""
+    if not {"site-packages", "dist-packages"}.intersection(Path(mirrorfeed.__file__).parts):
+        cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]

@@ -125,15 +125,15 @@ def _take_name(unfinished: Path, target: Path) -> None:
 
 
 _AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def _birth(path: str) -> int:
     """When the thing was made, in nanoseconds; inode numbers alone are given out again at once. 0 if not known."""
-    if _libc is None:
+    if sys.platform != "linux":
         return int(getattr(os.stat(path), "st_birthtime", 0) * 1e9)
+    libc = ctypes.CDLL(None)
     buffer = ctypes.create_string_buffer(256)
-    if not hasattr(_libc, "statx") or _libc.statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, buffer):
+    if not hasattr(libc, "statx") or libc.statx(_AT_FDCWD, os.fsencode(path), 0, _STATX_BTIME, buffer):
         return 0
     raw = buffer.raw
     seconds = int.from_bytes(raw[_BTIME_OFFSET : _BTIME_OFFSET + 8], sys.byteorder, signed=True)
