@@ -1,0 +1,118 @@
+"""What a landing zone holds: its table folders, and which files of a folder come next. Pure over listings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.stores import Entry
+
+METADATA = "_metadata.json"
+_NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
+_SCHEMA = ".schema"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFolder:
+    schema: str | None
+    name: str
+    etag: str
+
+    @property
+    def parent(self) -> str:
+        return f"{self.schema}{_SCHEMA}" if self.schema else ""
+
+    @property
+    def path(self) -> str:
+        return f"{self.parent}/{self.name}" if self.parent else self.name
+
+    @property
+    def table(self) -> str:
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+
+def schemas_in(root: Iterable[Entry]) -> list[str]:
+    """The names of the schemas whose folders are at the top of the landing zone."""
+    names = (entry.name for entry in root if _is_folder(entry) and entry.name.endswith(_SCHEMA))
+    return [name.removesuffix(_SCHEMA) for name in names if name != _SCHEMA]
+
+
+def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]:
+    """The table folders at the top of the landing zone, or those in the folder of a schema."""
+    return [
+        TableFolder(schema, entry.name, entry.etag)
+        for entry in entries
+        if _is_folder(entry) and not (schema is None and entry.name.endswith(_SCHEMA))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    entry: Entry
+    number: int | None
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What a table folder asks for: `done` files first to last, `ready` ones in their order, and what blocks."""
+
+    done: tuple[DataFile, ...]
+    ready: tuple[DataFile, ...]
+    missing: int | None = None
+    """The number that has to come before `waiting` files can be applied."""
+    waiting: tuple[DataFile, ...] = ()
+
+
+def data_files(entries: Iterable[Entry]) -> list[DataFile]:
+    """The files of a table folder that the service looks at: all whose names do not begin with `_`."""
+    found = [entry for entry in entries if not entry.is_folder and not entry.name.startswith("_")]
+    return [DataFile(entry, number_of(entry.name)) for entry in found]
+
+
+def number_of(name: str) -> int | None:
+    """The number that a name of 20 digits and an extension carries; a foreign name carries none."""
+    match = _NUMBERED.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def by_number(files: Iterable[DataFile], applied: int, table: str) -> Queue:
+    """Numbers rise by one from 1; a gap blocks all that follows. Foreign names are no data files."""
+    numbered = sorted((file for file in files if file.number), key=lambda file: (file.number or 0, file.name))
+    for one, other in pairwise(numbered):
+        if one.number == other.number:
+            raise NumberTwice(table, one.name, other.name)
+    done = tuple(file for file in numbered if file.number is not None and file.number <= applied)
+    later = numbered[len(done) :]
+    ready = [file for place, file in enumerate(later) if file.number == applied + 1 + place]
+    waiting = later[len(ready) :]
+    return Queue(done, tuple(ready), applied + len(ready) + 1 if waiting else None, tuple(waiting))
+
+
+def by_time(files: Iterable[DataFile], processed: frozenset[str]) -> Queue:
+    """Files of any name in the order of their storage time. A path that was processed is never read again."""
+    # The service leaves ties undefined; the name makes them repeatable here.
+    ordered = sorted(files, key=lambda file: (file.entry.modified, file.name))
+    done = tuple(file for file in ordered if file.name in processed)
+    return Queue(done, tuple(file for file in ordered if file.name not in processed))
+
+
+class NumberTwice(Terminal):
+    def __init__(self, table: str, one: str, other: str) -> None:
+        self.table, self.one, self.other = table, one, other
+
+    def what(self) -> str:
+        return f"Two files of table {self.table} carry the same number: {self.one} and {self.other}."
+
+    def next(self) -> str:
+        return "Delete the one that was not meant; a number is used once."
+
+
+def _is_folder(entry: Entry) -> bool:
+    return entry.is_folder and not entry.name.startswith("_")
