@@ -10,7 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from mirrorfeed import config
-from mirrorfeed.config import Config, ConfigInvalid, ConfigMissing, ConfigUnreadable, Options, Table, UnknownTable
+from mirrorfeed.config import Config, ConfigInvalid, Options, Table, UnknownTable
+from mirrorfeed.document import ConfigMissing, ConfigUnreadable
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target

@@ -8,16 +8,14 @@ import re
 import reprlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
-from yaml.constructor import SafeConstructor
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from mirrorfeed.document import Document, Mistake, Place, read
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import BadSource, Source
 from mirrorfeed.landing.names import BadTarget, Target, fold
@@ -27,9 +25,6 @@ FILE = "mirrorfeed.yml"
 
 EXAMPLE = files("mirrorfeed").joinpath("example.yml").read_text(encoding="utf-8")
 """A commented file to start from."""
-
-Place = tuple[str | int, ...]
-"""Where something stands in the file: names of fields and positions in lists."""
 
 _UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"([0-9]{1,12}) *(KiB|MiB|GiB)", re.IGNORECASE)
@@ -157,17 +152,10 @@ class Config:
         return [table for table in self.tables if table.source.fold() == source]
 
 
-@dataclass(frozen=True, order=True)
-class Mistake:
-    line: int
-    field: str
-    reason: str
-
-
 def load(path: str | Path = FILE) -> Config:
     """The file as values; or `ConfigMissing`, `ConfigUnreadable`, or `ConfigInvalid` with every mistake in it."""
     shown = str(path)
-    document = _read(shown)
+    document = read(shown)
     faults: dict[Place, str] = {}
     top = _check(_Top, document.data, (), faults)
     tables = [_check(Table, table, ("tables", i), faults) for i, table in enumerate(document.tables)]
@@ -197,7 +185,7 @@ def _absolute(path: str, file: str) -> str:
     return os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(file)), path))
 
 
-def _shared_targets(document: _Document) -> Iterable[Mistake]:
+def _shared_targets(document: Document) -> Iterable[Mistake]:
     first: dict[tuple[str, str], tuple[int, Target]] = {}
     for i, table in enumerate(document.tables):
         place: Place = ("tables", i, "target")
@@ -211,102 +199,6 @@ def _shared_targets(document: _Document) -> Iterable[Mistake]:
         line, other = first[target.fold()]
         differs = "" if other == target else f" as '{other}', and names that differ only in case are one table"
         yield document.mistake(place, f"'{target}' is the target of another table too, on line {line}{differs}")
-
-
-# Reading YAML, with lines
-
-
-@dataclass
-class _Document:
-    """The plain data of a file, the line of each thing in it, and what was wrong before fields were looked at."""
-
-    data: dict[str, Any] = field(default_factory=dict)
-    lines: dict[Place, int] = field(default_factory=dict)
-    mistakes: list[Mistake] = field(default_factory=list)
-    unusable: set[Place] = field(default_factory=set)
-    """Places whose value was refused already."""
-    _seen: set[int] = field(default_factory=set)
-
-    @property
-    def tables(self) -> list[Any]:
-        tables = self.data.get("tables")
-        return tables if isinstance(tables, list) else []
-
-    def line(self, place: Place) -> int:
-        """Where it stands, or where that stands in which it is missing."""
-        while place not in self.lines:
-            place = place[:-1]
-        return self.lines[place]
-
-    def mistake(self, place: Place, reason: str) -> Mistake:
-        name = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
-        return Mistake(self.line(place), name, reason)
-
-    def refuse(self, place: Place, reason: str) -> None:
-        self.mistakes.append(self.mistake(place, reason))
-        self.unusable.add(place)
-
-    def take(self, node: Node, place: Place) -> Any:
-        """The plain value of a node. What is refused is noted, and None stands in for it."""
-        self.lines.setdefault(place, node.start_mark.line + 1)
-        if id(node) in self._seen:
-            self.refuse(place, "is an alias (*name): write the value out; options for all tables go at the top level")
-            return None
-        self._seen.add(id(node))
-        if isinstance(node, MappingNode):
-            return self._mapping(node, place)
-        if isinstance(node, SequenceNode):
-            return [self.take(item, (*place, i)) for i, item in enumerate(node.value)]
-        try:
-            return SafeConstructor().construct_object(node)
-        except yaml.YAMLError:
-            self.refuse(place, f"has the tag {node.tag}, which is not known here")
-            return None
-        except ValueError:  # looks like a date or a number, and is none
-            return node.value
-
-    def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
-        data: dict[str, Any] = {}
-        for key, value in node.value:
-            line = key.start_mark.line + 1
-            if not isinstance(key, ScalarNode):
-                self.mistakes.append(Mistake(line, "", "the name of a field must be text"))
-                continue
-            at = (*place, key.value)
-            if at in self.lines:
-                self.mistakes.append(Mistake(line, key.value, f"is there twice, first on line {self.lines[at]}"))
-                continue
-            self.lines[at] = line
-            data[key.value] = self.take(value, at)
-            if data[key.value] is None and at not in self.unusable:
-                self.refuse(at, "has no value: give it one, or leave the field out")
-        return data
-
-
-def _read(path: str) -> _Document:
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except FileNotFoundError as error:
-        raise ConfigMissing(path) from error
-    except OSError as error:
-        raise ConfigUnreadable(path, None, error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise ConfigUnreadable(path, error.object[: error.start].count(b"\n") + 1, "it is not UTF-8 text") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise ConfigUnreadable(path, line, error.problem or error.context or "it is not YAML") from error
-    except yaml.reader.ReaderError as error:
-        reason = f"the character {chr(error.character)!r} cannot stand in YAML"
-        raise ConfigUnreadable(path, text[: error.position].count("\n") + 1, reason) from error
-    except RecursionError as error:
-        raise ConfigUnreadable(path, None, "it is nested too deeply") from error
-    if not isinstance(root, MappingNode):
-        reason = "it is empty" if root is None else "its top level is not a list of fields and their values"
-        raise ConfigUnreadable(path, None, f"{reason}: landing_zone and tables are expected")
-    document = _Document()
-    document.data = document.take(root, ())
-    return document
 
 
 # Mistakes in words
@@ -366,29 +258,6 @@ def _unknown_field(name: str, model: type[BaseModel]) -> str:
 
 def _short(value: object) -> str:
     return reprlib.repr(value)
-
-
-class ConfigMissing(Terminal):
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def what(self) -> str:
-        return f"There is no configuration at {self.path}."
-
-    def next(self) -> str:
-        return "Run `mirrorfeed init` to write a commented example, or name the file that you mean."
-
-
-class ConfigUnreadable(Terminal):
-    def __init__(self, path: str, line: int | None, reason: str) -> None:
-        self.path, self.line, self.reason = path, line, reason
-
-    def what(self) -> str:
-        place = self.path if self.line is None else f"{self.path}:{self.line}"
-        return f"Cannot read the configuration {place}: {self.reason}."
-
-    def next(self) -> str:
-        return "Correct the file, or run `mirrorfeed init` in another folder for an example to compare it with."
 
 
 class ConfigInvalid(Terminal):
