@@ -32,12 +32,12 @@ check: setup ## formatting, lint, strict types, notebooks without outputs
 	@$(RUN) -m ruff format --check --quiet || { echo 'Not formatted: run make fmt.'; exit 1; }
 	@$(RUN) -m ruff check --quiet
 	@$(RUN) -m mypy
-	@.venv/bin/nbstripout --verify notebooks/*.ipynb || { echo 'Notebooks hold outputs: run make fmt.'; exit 1; }
+	@.venv/bin/nbstripout --verify --keep-id notebooks/*.ipynb || { echo 'Notebooks hold outputs: run make fmt.'; exit 1; }
 
 fmt: setup ## format, apply what lint can mend, strip notebooks
 	@$(RUN) -m ruff check --fix --quiet --exit-zero
 	@$(RUN) -m ruff format
-	@.venv/bin/nbstripout notebooks/*.ipynb
+	@.venv/bin/nbstripout --keep-id notebooks/*.ipynb
 
 bench: setup ## measure publication against Spark alone
 	@PYTHONPATH=. $(RUN) -m tests.bench
