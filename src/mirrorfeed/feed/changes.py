@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
@@ -12,8 +14,17 @@ from pyspark.sql import functions as F
 from mirrorfeed.feed.source import quote
 from mirrorfeed.landing.schema import MARKER, Column
 
-PROBLEM = "__problem__"
-"""Last column of every result: None, or why the row cannot be published (`Problem`)."""
+PROBLEM = "_change_type"
+"""Last column of every result: None, or why the row cannot be published (`Problem`). No published table has a column
+of this name, for it is one of the feed's."""
+
+_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Nested values give the same text in every session, and lose nothing of a time."""
 
 
 class Problem(IntEnum):
@@ -31,16 +42,20 @@ class Marker(IntEnum):
 
 def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """Every row, without a marker."""
-    return snapshot.select(*_written(columns, snapshot), F.lit(None).cast("int").alias(PROBLEM))
+    return snapshot.select(*_written(columns), F.lit(None).cast("int").alias(PROBLEM))
 
 
 def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFrame:
     """The first keys of a snapshot that are NULL or stand more than once: the key columns and the problem."""
-    counted = snapshot.groupBy(*(_col(key) for key in keys)).agg(F.count(F.lit(1)).alias("__count__"))
-    problem = F.when(_any_null(keys), Problem.NULL_KEY.value).when(F.col("__count__") > 1, Problem.DUPLICATE_KEY.value)
+    key = [F.col(f"__key_{i}__") for i in range(len(keys))]
+    counted = snapshot.groupBy(*(_col(name).alias(f"__key_{i}__") for i, name in enumerate(keys))).agg(
+        F.count(F.lit(1)).alias("__count__")
+    )
+    null_key = reduce(or_, (part.isNull() for part in key))
+    problem = F.when(null_key, Problem.NULL_KEY.value).when(F.col("__count__") > 1, Problem.DUPLICATE_KEY.value)
     return (
-        counted.select(*(_col(key) for key in keys), problem.cast("int").alias(PROBLEM))
-        .where(F.col(PROBLEM).isNotNull())
+        counted.where(problem.isNotNull())
+        .select(*(part.alias(name) for part, name in zip(key, keys, strict=True)), problem.cast("int").alias(PROBLEM))
         .limit(limit)
     )
 
@@ -48,7 +63,7 @@ def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFr
 def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
     """For tables without keys, which take inserts only."""
     problem = F.when(F.col("_change_type") != "insert", Problem.CHANGE_WITHOUT_KEY.value).cast("int").alias(PROBLEM)
-    return feed.orderBy("_commit_version").select(*_written(columns, feed), problem)
+    return feed.orderBy("_commit_version").select(*_written(columns), problem)
 
 
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
@@ -62,28 +77,35 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Dat
 
 
 def _last_of_each(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, by_version: bool) -> DataFrame:
+    # The table's columns go by their places, so that none of their names can be one of those used here.
+    payload = [column for column in columns if column.name not in keys]
+    key = [F.col(f"__key_{i}__") for i in range(len(keys))]
+    null_key = reduce(or_, (part.isNull() for part in key))
     # Of a row that ends nothing is needed but its key: its other columns are not carried through the shuffle.
     live = F.col("_change_type").isin("insert", "update_postimage")
     events = feed.select(
-        *(_col(key) for key in keys),
-        *(F.when(live, _col(name)).alias(name) for name in feed.columns if _is_payload(name, keys)),
+        *(_col(name).alias(f"__key_{i}__") for i, name in enumerate(keys)),
+        *(F.when(live, _col(column.name)).alias(f"__value_{i}__") for i, column in enumerate(payload)),
         F.col("_commit_version"),
         live.alias("__live__"),
     )
-    group = [_col(key) for key in keys] + ([F.col("_commit_version")] if by_version else [])
+    group = key + ([F.col("_commit_version")] if by_version else [])
     newest_first = Window.partitionBy(*group).orderBy(F.desc("_commit_version"), F.desc("__live__"))
     rows = (
         events.withColumn("__place__", F.row_number().over(newest_first))
         .withColumn("__next__", F.lead(F.struct("_commit_version", "__live__")).over(newest_first))
         .withColumn("__gain__", F.sum(F.when(F.col("__live__"), 1).otherwise(-1)).over(Window.partitionBy(*group)))
         .where(F.col("__place__") == 1)
-        .where(~(_any_null(keys) & ~F.col("__live__") & (F.col("__gain__") == 0)))  # came and went unpublished
+        .where(~(null_key & ~F.col("__live__") & (F.col("__gain__") == 0)))  # came and went unpublished
     )
-    problem = F.when(_any_null(keys), Problem.NULL_KEY.value).when(_shared_key(), Problem.DUPLICATE_KEY.value)
+    problem = F.when(null_key, Problem.NULL_KEY.value).when(_shared_key(), Problem.DUPLICATE_KEY.value)
     marker = F.when(F.col("__live__"), Marker.UPSERT.value).otherwise(Marker.DELETE.value).cast("int")
     if by_version:
-        rows = rows.orderBy("_commit_version", "__live__", *(_col(key) for key in keys))
-    return rows.select(*_written(columns, feed), marker.alias(MARKER), problem.cast("int").alias(PROBLEM))
+        rows = rows.orderBy("_commit_version", "__live__", *key)
+    place = {name: f"__key_{i}__" for i, name in enumerate(keys)}
+    place |= {column.name: f"__value_{i}__" for i, column in enumerate(payload)}
+    written = [_form(column, F.col(place[column.name])) for column in columns]
+    return rows.select(*written, marker.alias(MARKER), problem.cast("int").alias(PROBLEM))
 
 
 def _shared_key() -> SparkColumn:
@@ -94,24 +116,12 @@ def _shared_key() -> SparkColumn:
     return F.coalesce(twice, F.lit(False)) | F.when(live, ~gain.isin(0, 1)).otherwise(~gain.isin(-1, 0))
 
 
-def _is_payload(name: str, keys: Sequence[str]) -> bool:
-    return name not in keys and name not in ("_change_type", "_commit_version", "_commit_timestamp")
+def _written(columns: Sequence[Column]) -> list[SparkColumn]:
+    return [_form(column, _col(column.name)) for column in columns]
 
 
-def _written(columns: Sequence[Column], frame: DataFrame) -> list[SparkColumn]:
-    return [_form(column).alias(column.name) for column in columns]
-
-
-def _form(column: Column) -> SparkColumn:
-    found = _col(column.name)
-    return F.to_json(found, {"ignoreNullFields": "false"}) if column.type == "json" else found
-
-
-def _any_null(keys: Sequence[str]) -> SparkColumn:
-    found = F.lit(False)
-    for key in keys:
-        found = found | _col(key).isNull()
-    return found
+def _form(column: Column, value: SparkColumn) -> SparkColumn:
+    return (F.to_json(value, _JSON) if column.type == "json" else value).alias(column.name)
 
 
 def _col(name: str) -> SparkColumn:

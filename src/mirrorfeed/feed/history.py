@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.ranges import Commit, Facts
+from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, conditions, first_of
+from mirrorfeed.feed.ranges import Commit, Facts, first_missing
 from mirrorfeed.feed.source import Source
 
 FEED = "delta.enableChangeDataFeed"
@@ -52,6 +54,17 @@ class SourceMissing(Terminal):
         return "Check `source` in the configuration, and the right to select from the table."
 
 
+class NoTableAtPath(Terminal):
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def what(self) -> str:
+        return f"There is no Delta table at {self.path}: either nothing is there, or files that are no Delta table."
+
+    def next(self) -> str:
+        return "Check the path. It must be the folder that holds the table's _delta_log."
+
+
 class NotDelta(Terminal):
     def __init__(self, table: str, found: str) -> None:
         self.table, self.found = table, found
@@ -61,6 +74,17 @@ class NotDelta(Terminal):
 
     def next(self) -> str:
         return "Name the Delta table that holds the data."
+
+
+class LogDamaged(Terminal):
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"The transaction log of {self.table} cannot be read: commits are missing from it."
+
+    def next(self) -> str:
+        return "Put the missing files back into its _delta_log folder, or restore the table from a copy."
 
 
 class NoVersions(Terminal):
@@ -76,24 +100,43 @@ class NoVersions(Terminal):
 
 def detail(spark: SparkSession, source: Source) -> Detail:
     """The table's identity, or a refusal where the source is missing, a view, or not Delta."""
-    try:
+    with _refusals(source):
         row = spark.sql(f"DESCRIBE DETAIL {source.sql}").select("format", "id", "location", "properties").first()
-    except PySparkException as error:
-        raise _refusal(source, error) from error
     if row is None or row["format"] != "delta":
-        raise NotDelta(str(source), f"a table in the format {row['format'] if row else 'unknown'}")
+        raise NotDelta(str(source), f"a table in the format {row['format'].lower() if row else 'unknown'}")
     return Detail(row["id"], row["location"], row["properties"].get(FEED, "false").lower() == "true")
 
 
-def _refusal(source: Source, error: PySparkException) -> Exception:
-    condition = error.getCondition() or ""
-    if condition.startswith(("TABLE_OR_VIEW_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_TABLE_NOT_FOUND")):
-        return SourceMissing(str(source))
-    if condition.startswith("EXPECT_TABLE_NOT_VIEW"):
-        return NotDelta(str(source), "a view")
-    if condition.startswith(("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_ONLY_OPERATION", "DELTA_NOT_A_DELTA_TABLE")):
-        return NotDelta(str(source), "something else")
-    return error
+_NO_TABLE = (
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "SCHEMA_NOT_FOUND",
+    "CATALOG_NOT_FOUND",
+    "NO_SUCH_CATALOG_EXCEPTION",
+    "REQUIRES_SINGLE_PART_NAMESPACE",  # a name of three parts, where the only catalog is Spark's own
+    "DELTA_PATH_DOES_NOT_EXIST",
+    "DELTA_TABLE_NOT_FOUND",
+)
+_VIEW = ("EXPECT_TABLE_NOT_VIEW",)
+_NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_ONLY_OPERATION", "DELTA_NOT_A_DELTA_TABLE")
+
+
+@contextmanager
+def _refusals(source: Source) -> Iterator[None]:
+    """What stands for no table, or for none that can be read, becomes an error that says so."""
+    try:
+        yield
+    except Exception as error:
+        if first_of(error, LOG_GONE):
+            raise LogDamaged(str(source)) from error
+        if first_of(error, _VIEW):
+            raise NotDelta(str(source), "a view") from error
+        if first_of(error, (*_NO_TABLE, *_NOT_DELTA)) and source.path is not None:
+            raise NoTableAtPath(source.path) from error
+        if first_of(error, _NO_TABLE):
+            raise SourceMissing(str(source)) from error
+        if first_of(error, _NOT_DELTA):
+            raise NotDelta(str(source), "a table in another format") from error
+        raise
 
 
 def commits(spark: SparkSession, source: Source, after: int | None = None) -> list[Commit]:
@@ -111,7 +154,8 @@ def commits(spark: SparkSession, source: Source, after: int | None = None) -> li
 def _newest(spark: SparkSession, source: Source, limit: int | None = None) -> list[Commit]:
     """The newest commits, ascending."""
     statement = f"DESCRIBE HISTORY {source.sql}" + ("" if limit is None else f" LIMIT {limit}")
-    rows = spark.sql(statement).select("version", F.unix_micros("timestamp").alias("micros"), "operation").collect()
+    with _refusals(source):
+        rows = spark.sql(statement).select("version", F.unix_micros("timestamp").alias("micros"), "operation").collect()
     if not rows:
         raise NoVersions(str(source))
     return sorted(map(_commit, rows), key=lambda commit: commit.version)
@@ -130,15 +174,13 @@ def facts(spark: SparkSession, source: Source, after: int | None, limit: int) ->
     if after is None:
         return Facts(table.table_id, latest, (), _feed_off_at(spark, source, found))
     new = [commit for commit in found if commit.version > after]
-    near = [commit for commit in new if commit.version <= after + limit]
-    doubtful = [commit for commit in near if commit.operation not in _KEEPS_FEED]
-    return Facts(
-        table_id=table.table_id,
-        latest=latest,
-        commits=tuple(new),
-        feed_off_at=_feed_off_at(spark, source, doubtful),
-        breaks=tuple(_breaks(spark, source, near)),
-    )
+    missing = first_missing(after, latest.version, [commit.version for commit in new])
+    end = min(after + limit, latest.version) if missing is None else min(after + limit, missing - 1)
+    near = [commit for commit in new if commit.version <= end]
+    breaks, damaged_at = _breaks(spark, source, near)
+    whole = near if damaged_at is None else [commit for commit in near if commit.version < damaged_at]
+    doubtful = [commit for commit in whole if commit.operation not in _KEEPS_FEED]
+    return Facts(table.table_id, latest, tuple(new), _feed_off_at(spark, source, doubtful), tuple(breaks), damaged_at)
 
 
 def _feed_off_at(spark: SparkSession, source: Source, doubtful: list[Commit]) -> int | None:
@@ -150,33 +192,39 @@ def feed_on_at(spark: SparkSession, source: Source, version: int) -> bool:
     feed = spark.read.option("readChangeFeed", "true").option("startingVersion", version)
     try:
         feed.option("endingVersion", version).table(source.sql).isEmpty()
-    except PySparkException as error:
-        if error.getCondition() == "DELTA_MISSING_CHANGE_DATA":
+    except Exception as error:
+        if FEED_OFF in conditions(error):
             return False
-        if (error.getCondition() or "").startswith("DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"):
-            return True  # it is on; that its rows do not fit today's schema is found where they are read
-        raise
+        # Otherwise it is on. That its rows are gone, or do not fit the schema, is found where they are read.
+        if first_of(error, (SCHEMA_DIFFERS, *FILES_GONE)) is None:
+            raise
     return True
 
 
 def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:
     """The table's schema at a version, as Spark spells schemas in JSON."""
-    schema: dict[str, Any] = json.loads(spark.read.option("versionAsOf", version).table(source.sql).schema.json())
+    with _refusals(source):
+        frame = spark.read.option("versionAsOf", version).table(source.sql)
+    schema: dict[str, Any] = json.loads(frame.schema.json())
     return schema
 
 
-def _breaks(spark: SparkSession, source: Source, near: list[Commit]) -> list[int]:
-    """The versions, but for the first, at which the schema changed by more than added columns."""
-    found = []
+def _breaks(spark: SparkSession, source: Source, near: list[Commit]) -> tuple[list[int], int | None]:
+    """The versions, but for the first, at which the schema changed by more than added columns; and the first whose
+    schema the log cannot give, where this ends."""
+    found: list[int] = []
     before: dict[str, Any] | None = None
     for commit in near:
         if before is not None and commit.operation in _KEEPS_SCHEMA:
             continue
-        now = schema_at(spark, source, commit.version)
+        try:
+            now = schema_at(spark, source, commit.version)
+        except LogDamaged:
+            return found, commit.version
         if before is not None and not only_adds(before, now):
             found.append(commit.version)
         before = now
-    return found
+    return found, None
 
 
 def only_adds(before: dict[str, Any], now: dict[str, Any]) -> bool:

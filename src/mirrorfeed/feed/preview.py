@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -12,9 +13,9 @@ from zoneinfo import ZoneInfo
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.history import commits, schema_at
-from mirrorfeed.feed.ranges import Commit, Gap, Range
-from mirrorfeed.feed.read import changes, read_faults
+from mirrorfeed.feed.history import commits, detail, schema_at
+from mirrorfeed.feed.ranges import Commit, Gap, Range, first_missing
+from mirrorfeed.feed.read import FeedUnreadable, changes, read_faults
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.landing.schema import FEED_COLUMNS
 
@@ -60,14 +61,29 @@ class BoundsCrossed(Terminal):
 
 
 class NotRecorded(Terminal):
-    def __init__(self, table: str, version: int, reason: str) -> None:
-        self.table, self.version, self.reason = table, version, reason
+    def __init__(self, table: str, where: int | Range, reason: str) -> None:
+        self.table, self.where, self.reason = table, where, reason
 
     def what(self) -> str:
-        return f"The changes of {self.table} at version {self.version} cannot be read: {self.reason}."
+        where = f"at version {self.where}" if isinstance(self.where, int) else f"in {self.where}"
+        return f"The changes of {self.table} cannot be read: {where} {self.reason}."
 
     def next(self) -> str:
-        return "Start at a later version; `DESCRIBE HISTORY` shows when the feed was switched on."
+        return "Start at a later version; `DESCRIBE HISTORY` shows which there are, and when the feed was switched on."
+
+
+class SchemasDiffer(Terminal):
+    def __init__(self, table: str, range_: Range, version: str | None, read_version: str | None) -> None:
+        self.table, self.range, self.version, self.read_version = table, range_, version, read_version
+
+    def what(self) -> str:
+        return (
+            f"The changes of {self.table} in {self.range} cannot be read at once: the columns of version"
+            f" {self.version or '?'} do not fit those of version {self.read_version or '?'}."
+        )
+
+    def next(self) -> str:
+        return "Start at, or end before, the version that changed them; `DESCRIBE HISTORY` shows which one it is."
 
 
 Bound = int | datetime
@@ -77,12 +93,14 @@ Bound = int | datetime
 class Changes:
     """The rows of a range of the feed, pinned at both ends; no rows where the range is empty."""
 
+    table: str
     range: Range
     rows: DataFrame
 
     def counts(self) -> dict[str, int]:
         """Rows by change type."""
-        found = self.rows.groupBy("_change_type").count().collect()
+        with _refusals(self.table, self.range):
+            found = self.rows.groupBy("_change_type").count().collect()
         return {row["_change_type"]: row["count"] for row in sorted(found)}
 
 
@@ -91,21 +109,34 @@ def changes_between(
 ) -> Changes:
     """The feed from a version or time to another, both included, in the columns of the range's end. Without an end,
     to the newest version. Past the newest, an error, or, with `empty`, what there is."""
+    detail(spark, source)  # a view has no history, and says so less clearly
     zone = ZoneInfo(spark.conf.get("spark.sql.session.timeZone") or "UTC")
     known = commits(spark, source)
     last = None if end is None else parse_bound(end, zone)
     range_ = resolve(str(source), parse_bound(start, zone), last, known, past_end)
     if range_.from_version_exclusive >= range_.to_version_inclusive:
         newest = Range(known[-1].version - 1, known[-1].version)
-        return Changes(range_, changes(spark, source, newest).limit(0))
+        return Changes(str(source), range_, changes(spark, source, newest).limit(0))
+    hole = first_missing(range_.from_version_exclusive, range_.to_version_inclusive, [each.version for each in known])
+    if hole is not None:
+        raise NotRecorded(str(source), hole, "the log has no commit")
     names = [field["name"] for field in schema_at(spark, source, range_.to_version_inclusive)["fields"]]
+    with _refusals(str(source), range_):
+        rows = changes(spark, source, range_).select(*(quote(name) for name in names), *FEED_COLUMNS)
+        rows.isEmpty()  # most refusals show up when a read is planned: here, and not in the caller's hands
+    return Changes(str(source), range_, rows)
+
+
+@contextmanager
+def _refusals(table: str, range_: Range) -> Iterator[None]:
+    """Findings in words for someone who looks, and does not publish."""
     try:
-        with read_faults(str(source), range_):
-            rows = changes(spark, source, range_).select(*(quote(name) for name in names), *FEED_COLUMNS)
-            rows.isEmpty()  # refusals show up when a read is planned: here, and not in the caller's hands
+        with read_faults(table, range_):
+            yield
     except Gap as gap:
-        raise NotRecorded(str(source), gap.version, gap.reason) from gap
-    return Changes(range_, rows)
+        raise NotRecorded(table, gap.where, gap.reason) from gap
+    except FeedUnreadable as fault:
+        raise SchemasDiffer(table, range_, fault.version, fault.read_version) from fault
 
 
 def parse_bound(text: str | int, zone: ZoneInfo) -> Bound:
@@ -128,6 +159,8 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
     first, last = known[0], known[-1]
     if end is not None and type(start) is type(end) and start > end:  # type: ignore[operator]
         raise BoundsCrossed(str(start), str(end))
+    if isinstance(start, datetime) and start < first.timestamp and first.version > 0:
+        raise OutsideHistory(table, _spell(start), "before the kept history", first, last)
     if isinstance(start, datetime):
         from_version = next((c.version for c in known if c.timestamp >= start), last.version + 1)
     else:

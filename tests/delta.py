@@ -1,0 +1,100 @@
+"""Small Delta tables for tests, and what their publication left in a landing zone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from fixtures.mirror import Mirror, canonical
+from mirrorfeed.feed import history
+from mirrorfeed.feed.source import Source
+from mirrorfeed.publish.source import DeltaFeed
+from mirrorfeed.publish.table import Plan, Progress, publish
+from mirrorfeed.stores import FolderStore
+
+FEED = "delta.enableChangeDataFeed"
+
+
+class DeltaTable:
+    """A table at a path, with its feed on unless told otherwise. In statements, {} stands for it."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: Path,
+        columns: str = "id int, v string",
+        *,
+        feed: bool = True,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        self.spark, self.path, self.source = spark, path, Source(path=str(path))
+        listed = {FEED: str(feed).lower(), **(properties or {})}
+        spelled = ", ".join(f"'{name}' = '{value}'" for name, value in listed.items())
+        self.sql(f"CREATE TABLE {{}} ({columns}) USING DELTA TBLPROPERTIES ({spelled})")
+
+    def sql(self, statement: str) -> None:
+        self.spark.sql(statement.replace("{}", self.source.sql))
+
+    def insert(self, *ids: int) -> None:
+        """One commit: for each id a row whose other column says it."""
+        self.sql("INSERT INTO {} VALUES " + ", ".join(f"({i}, 'v{i}')" for i in ids))
+
+    def set_feed(self, on: bool) -> None:
+        self.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {str(on).lower()})")
+
+    def commit_file(self, version: int) -> Path:
+        return self.path / "_delta_log" / f"{version:020d}.json"
+
+    @property
+    def latest(self) -> int:
+        return history.commits(self.spark, self.source)[-1].version
+
+    def rows(self, version: int | None = None) -> list[dict[str, Any]]:
+        reader = self.spark.read if version is None else self.spark.read.option("versionAsOf", version)
+        return [row.asDict(recursive=True) for row in reader.table(self.source.sql).collect()]
+
+
+class Zone:
+    """A landing zone for one table, and a mirror that applies what is published there."""
+
+    def __init__(self, root: Path, table: DeltaTable, keys: tuple[str, ...] = ("id",), **options: Any) -> None:
+        self.root, self.table = root, table
+        self.store = FolderStore(str(root))
+        self.plan = Plan(str(table.source), "sales.orders", "sales.schema/orders", keys, **options)
+        self.folder = root / self.plan.folder
+        self._mirror = Mirror(self.store, self.plan.folder)
+
+    def publish(self) -> Progress:
+        return publish(DeltaFeed(self.table.spark, self.table.source), self.store, self.plan)
+
+    @property
+    def files(self) -> list[pa.Table]:
+        """The published files that are there, in their order."""
+        return [pq.read_table(path) for path in sorted(self.folder.glob("*.parquet"))]
+
+    @property
+    def last(self) -> list[dict[str, Any]]:
+        """The rows of the last published file."""
+        rows: list[dict[str, Any]] = self.files[-1].to_pylist()
+        return rows
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The newest record."""
+        found: dict[str, Any] = json.loads(max(self.folder.glob("_mirrorfeed/*/*.json")).read_text())
+        return found
+
+    def everything(self) -> dict[str, bytes]:
+        """All files below the landing zone."""
+        return {str(path.relative_to(self.root)): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
+
+    def mirrors_the_table(self) -> bool:
+        """Whether the mirror, when it has taken what is published, holds the rows of the table."""
+        self._mirror.take()
+        return canonical(self._mirror.rows) == canonical(self.table.rows())

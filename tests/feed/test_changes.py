@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.feed.changes import PROBLEM, Problem, full, inserts, key_problems, net, snapshot_rows
+from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, columns_of, reserved_names
+
+COLUMNS = (Column("id", "integer"), Column("v", "string"))
+NULL, SHARED = Problem.NULL_KEY.value, Problem.DUPLICATE_KEY.value
+DELETE, UPSERT = 2, 4
+
+Event = tuple[int, str, int | None, str | None]
+"""Version, change, key, value."""
+
+
+def feed(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
+    kinds = {"+": "insert", "-": "delete", "<": "update_preimage", ">": "update_postimage"}
+    rows = [(key, value, kinds[kind], version) for version, kind, key, value in events]
+    return spark.createDataFrame(rows, "id int, v string, _change_type string, _commit_version long").selectExpr(
+        "*", "timestamp '2026-01-01 00:00:00' AS _commit_timestamp"
+    )
+
+
+def landed(rows: DataFrame) -> list[tuple[Any, ...]]:
+    """Key, value and marker, and the problem where there is one."""
+    assert rows.columns[-1] == PROBLEM
+    return [tuple(row)[: 3 if row[PROBLEM] is None else 4] for row in rows.collect()]
+
+
+CASES: dict[str, tuple[list[Event], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
+    # events, the rows of net, the rows of full
+    "an insert": ([(1, "+", 1, "a")], [(1, "a", UPSERT)], [(1, "a", UPSERT)]),
+    "a delete carries the key alone": ([(1, "-", 1, "a")], [(1, None, DELETE)], [(1, None, DELETE)]),
+    "an update": ([(1, "<", 1, "a"), (1, ">", 1, "b")], [(1, "b", UPSERT)], [(1, "b", UPSERT)]),
+    "the last of several updates": (
+        [(1, "<", 1, "a"), (1, ">", 1, "b"), (2, "<", 1, "b"), (2, ">", 1, "c")],
+        [(1, "c", UPSERT)],
+        [(1, "b", UPSERT), (1, "c", UPSERT)],
+    ),
+    "a row that came and went": (
+        [(1, "+", 1, "a"), (2, "-", 1, "a")],
+        [(1, None, DELETE)],
+        [(1, "a", UPSERT), (1, None, DELETE)],
+    ),
+    "a row that went and came": (
+        [(1, "-", 1, "a"), (2, "+", 1, "b")],
+        [(1, "b", UPSERT)],
+        [(1, None, DELETE), (1, "b", UPSERT)],
+    ),
+    "a row that was exchanged in one commit": (
+        [(1, "-", 1, "a"), (1, "+", 1, "b")],
+        [(1, "b", UPSERT)],
+        [(1, "b", UPSERT)],
+    ),
+    "a changed key": (
+        [(1, "<", 1, "a"), (1, ">", 2, "a")],
+        [(1, None, DELETE), (2, "a", UPSERT)],
+        [(1, None, DELETE), (2, "a", UPSERT)],
+    ),
+    "keys that were swapped": (
+        [(1, "<", 1, "a"), (1, ">", 2, "a"), (1, "<", 2, "b"), (1, ">", 1, "b")],
+        [(1, "b", UPSERT), (2, "a", UPSERT)],
+        [(1, "b", UPSERT), (2, "a", UPSERT)],
+    ),
+    "a key that changed and changed back": (
+        [(1, "<", 1, "a"), (1, ">", 2, "a"), (2, "<", 2, "a"), (2, ">", 1, "b")],
+        [(1, "b", UPSERT), (2, None, DELETE)],
+        [(1, None, DELETE), (2, "a", UPSERT), (2, None, DELETE), (1, "b", UPSERT)],
+    ),
+    "a key taken over from a row that was deleted": (
+        [(1, "-", 2, "b"), (1, "<", 1, "a"), (1, ">", 2, "a")],
+        [(1, None, DELETE), (2, "a", UPSERT)],
+        [(1, None, DELETE), (2, "a", UPSERT)],
+    ),
+    "an update that changed nothing": ([(1, "<", 1, "a"), (1, ">", 1, "a")], [(1, "a", UPSERT)], [(1, "a", UPSERT)]),
+    "values that are NULL": ([(1, "<", 1, "a"), (1, ">", 1, None)], [(1, None, UPSERT)], [(1, None, UPSERT)]),
+    "a key that is NULL": (
+        [(1, "+", None, "a")],
+        [(None, "a", UPSERT, NULL)],
+        [(None, "a", UPSERT, NULL)],
+    ),
+    "a key that became NULL": (
+        [(1, "<", 1, "a"), (1, ">", None, "a")],
+        [(None, "a", UPSERT, NULL), (1, None, DELETE)],
+        [(1, None, DELETE), (None, "a", UPSERT, NULL)],
+    ),
+    "a NULL key that was there before goes": (
+        [(1, "-", None, "a")],
+        [(None, None, DELETE, NULL)],
+        [(None, None, DELETE, NULL)],
+    ),
+    "two rows inserted with one key": (
+        [(1, "+", 1, "a"), (1, "+", 1, "b")],
+        [(1, "b", UPSERT, SHARED)],
+        [(1, "b", UPSERT, SHARED)],
+    ),
+    "a second row with the key of one that was updated": (
+        [(1, "<", 1, "a"), (1, ">", 1, "b"), (1, "+", 1, "c")],
+        [(1, "c", UPSERT, SHARED)],
+        [(1, "c", UPSERT, SHARED)],
+    ),
+    "a key changed to one that another row keeps": (
+        [(1, "<", 1, "a"), (1, ">", 2, "a"), (1, "<", 2, "b"), (1, ">", 2, "c")],
+        [(1, None, DELETE), (2, "c", UPSERT, SHARED)],
+        [(1, None, DELETE), (2, "c", UPSERT, SHARED)],
+    ),
+    "both rows of one key deleted": (
+        [(1, "-", 1, "a"), (1, "-", 1, "b")],
+        [(1, None, DELETE, SHARED)],
+        [(1, None, DELETE, SHARED)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_range_gives_one_row_for_each_key(spark: SparkSession, case: str) -> None:
+    events, expected, _ = CASES[case]
+    # Which of two rows of one key is shown with the problem does not matter.
+    found = {row if len(row) == 3 else (row[0], *row[2:]) for row in landed(net(feed(spark, events), COLUMNS, ["id"]))}
+    assert found == {row if len(row) == 3 else (row[0], *row[2:]) for row in expected}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_change_is_given_in_the_order_of_commits_and_deletes_before_upserts(
+    spark: SparkSession, case: str
+) -> None:
+    events, _, expected = CASES[case]
+    found = landed(full(feed(spark, events), COLUMNS, ["id"]))
+    assert [row if len(row) == 3 else (row[0], *row[2:]) for row in found] == [
+        row if len(row) == 3 else (row[0], *row[2:]) for row in expected
+    ]
+
+
+def test_a_key_that_was_inserted_twice_in_different_versions_is_refused(spark: SparkSession) -> None:
+    rows = net(feed(spark, [(1, "+", 1, "a"), (2, "+", 1, "b")]), COLUMNS, ["id"])
+    assert landed(rows) == [(1, "b", UPSERT, SHARED)]
+
+
+def test_a_null_key_that_came_and_went_within_a_range_is_nobodys_trouble(spark: SparkSession) -> None:
+    corrected: list[Event] = [(1, "+", None, "a"), (2, "<", None, "a"), (2, ">", 5, "a")]
+    assert landed(net(feed(spark, corrected), COLUMNS, ["id"])) == [(5, "a", UPSERT)]
+
+
+def test_order_within_a_feed_does_not_matter(spark: SparkSession) -> None:
+    events: list[Event] = [(3, "+", 1, "c"), (1, "+", 1, "a"), (2, "-", 1, "a"), (2, "+", 2, "x"), (3, "-", 2, "x")]
+    for order in (events, events[::-1]):
+        assert sorted(landed(net(feed(spark, order), COLUMNS, ["id"]))) == [(1, "c", UPSERT), (2, None, DELETE)]
+
+
+def test_the_marker_comes_after_all_columns_and_is_an_int(spark: SparkSession) -> None:
+    for rows in (net(feed(spark, []), COLUMNS, ["id"]), full(feed(spark, []), COLUMNS, ["id"])):
+        assert rows.columns == ["id", "v", MARKER, PROBLEM]
+        assert [rows.schema[name].dataType.simpleString() for name in (MARKER, PROBLEM)] == ["int", "int"]
+
+
+def test_a_table_without_keys_takes_inserts_in_the_order_of_versions_and_nothing_else(spark: SparkSession) -> None:
+    rows = inserts(feed(spark, [(2, "+", 2, "b"), (1, "+", 1, "a"), (3, "-", 1, "a"), (4, "<", 2, "b")]), COLUMNS)
+    assert rows.columns == ["id", "v", PROBLEM]
+    refused = Problem.CHANGE_WITHOUT_KEY.value
+    assert [tuple(row) for row in rows.collect()] == [
+        (1, "a", None),
+        (2, "b", None),
+        (1, "a", refused),
+        (2, "b", refused),
+    ]
+
+
+def test_a_snapshot_is_written_as_it_is(spark: SparkSession) -> None:
+    rows = snapshot_rows(feed(spark, [(1, "+", 1, "a"), (1, "+", 1, "b")]), COLUMNS)
+    assert [tuple(row) for row in rows.collect()] == [(1, "a", None), (1, "b", None)]
+
+
+def test_the_keys_of_a_snapshot_that_have_no_right_place_are_found(spark: SparkSession) -> None:
+    snapshot = spark.createDataFrame(
+        [(1, "a"), (1, "b"), (1, "b"), (2, None), (2, None), (None, "a")], "id int, v string"
+    )
+    found = {tuple(row) for row in key_problems(snapshot, ["id", "v"], 10).collect()}
+    assert found == {(1, "b", SHARED), (2, None, NULL), (None, "a", NULL)}
+    assert key_problems(snapshot, ["id", "v"], 2).count() == 2
+    assert key_problems(snapshot.where("v = 'a' AND id IS NOT NULL"), ["id", "v"], 2).isEmpty()
+
+
+def test_keys_of_several_columns_are_one_key_together(spark: SparkSession) -> None:
+    rows = net(feed(spark, [(1, "+", 1, "a"), (1, "+", 1, "b"), (2, "-", 1, "a")]), COLUMNS, ["v", "id"])
+    assert sorted(landed(rows)) == [(1, "a", DELETE), (1, "b", UPSERT)]
+
+
+ODD_NAMES = ["a.b", "with space", "tick`ed", "quo'te\"d", "Łódź", "ünïcode→", "select", "a,b;c{}()=", "__live__"]
+ODD_NAMES += ["__place__", "__next__", "__gain__", "__count__", "__problem__", "__key_0__", "__value_0__", "count"]
+
+
+@pytest.mark.parametrize("as_key", [False, True], ids=["value", "key"])
+def test_columns_of_any_name_are_only_names(spark: SparkSession, as_key: bool) -> None:
+    names = ["id", *ODD_NAMES]
+    events = feed(spark, [(1, "+", 1, "a"), (2, "-", 2, "b")])
+    events = events.toDF("id", *events.columns[1:]).selectExpr(
+        "id", *(f"concat(v, '{i}') AS `{name.replace('`', '``')}`" for i, name in enumerate(ODD_NAMES)), *FEED_COLUMNS
+    )
+    columns = [Column("id", "integer"), *(Column(name, "string") for name in ODD_NAMES)]
+    keys = names if as_key else ["id"]
+    for translate in (net, full):
+        found = sorted(translate(events, columns, keys).collect())
+        assert found[0].__fields__ == [*names, MARKER, PROBLEM]
+        assert list(found[0]) == [1, *(f"a{i}" for i in range(len(ODD_NAMES))), UPSERT, None]
+        assert list(found[1])[-2:] == [DELETE, None]
+        assert list(found[1])[1:-2] == [f"b{i}" if as_key else None for i in range(len(ODD_NAMES))]
+    assert list(snapshot_rows(events, columns).first())[1] == "a0"
+    assert key_problems(events, keys, 5).isEmpty()
+
+
+def test_the_problem_stands_under_a_name_that_no_published_table_has() -> None:
+    assert reserved_names([PROBLEM]) == [PROBLEM]
+
+
+@pytest.fixture
+def oslo(spark: SparkSession) -> Iterator[SparkSession]:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Oslo")
+    yield spark
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_nested_values_become_json_that_does_not_depend_on_the_session(oslo: SparkSession) -> None:
+    moment = "timestamp'2026-07-01 10:00:00.123456+00:00'"
+    snapshot = oslo.sql(f"""SELECT
+        named_struct('t', {moment}, 'n', timestamp_ntz'2026-07-01 10:00:00.123456', 'd', date'2026-07-01',
+                     'price', 1.50BD, 'b', X'00FF', 'none', CAST(NULL AS int), 'word', 'Łódź "x"') AS s,
+        array({moment}) AS a, array() AS e, array(CAST(NULL AS struct<a: int>)) AS an,
+        map('k', CAST(NULL AS int)) AS m, map(1, 'one') AS mi, CAST(NULL AS struct<a: int>) AS gone""")
+    columns = columns_of("t", json.loads(snapshot.schema.json()))
+    assert {column.type for column in columns} == {"json"}
+    row = snapshot_rows(snapshot, columns).first()
+    assert row.asDict() | {PROBLEM: None} == {
+        "s": '{"t":"2026-07-01T10:00:00.123456Z","n":"2026-07-01T10:00:00.123456","d":"2026-07-01","price":1.50,'
+        '"b":"AP8=","none":null,"word":"Łódź \\"x\\""}',
+        "a": '["2026-07-01T10:00:00.123456Z"]',
+        "e": "[]",
+        "an": "[null]",
+        "m": '{"k":null}',
+        "mi": '{"1":"one"}',
+        "gone": None,
+        PROBLEM: None,
+    }

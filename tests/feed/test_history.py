@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.feed import history
+from mirrorfeed.feed.history import (
+    LogDamaged,
+    NotDelta,
+    NoTableAtPath,
+    SourceMissing,
+    commits,
+    detail,
+    facts,
+    only_adds,
+)
+from mirrorfeed.feed.source import Source
+from tests.delta import DeltaTable
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """Versions 0 to 8, with the feed off at 2 and 3, and a column added at 6."""
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "orders")
+    made.insert(1)
+    made.set_feed(False)
+    made.insert(2)
+    made.set_feed(True)
+    made.insert(3)
+    made.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    made.sql("OPTIMIZE {}")
+    made.sql("UPDATE {} SET w = 1")
+    return made
+
+
+@pytest.fixture(scope="module")
+def holed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """Version 4 of 0 to 8 is missing, between the checkpoints of 3 and 6: nothing but the history shows it."""
+    path = tmp_path_factory.mktemp("delta") / "holed"
+    made = DeltaTable(spark, path, properties={"delta.checkpointInterval": "3"})
+    for i in range(1, 9):
+        made.insert(i)
+    made.commit_file(4).unlink()
+    return made
+
+
+def test_commits_ascend_and_know_their_operation_and_time(spark: SparkSession, table: DeltaTable) -> None:
+    found = commits(spark, table.source)
+    assert [(commit.version, commit.operation) for commit in found] == [
+        (0, "CREATE TABLE"),
+        (1, "WRITE"),
+        (2, "SET TBLPROPERTIES"),
+        (3, "WRITE"),
+        (4, "SET TBLPROPERTIES"),
+        (5, "WRITE"),
+        (6, "ADD COLUMNS"),
+        (7, "OPTIMIZE"),
+        (8, "UPDATE"),
+    ]
+    times = [commit.timestamp for commit in found]
+    assert times == sorted(times)
+    assert times[-1].tzinfo is UTC
+    assert abs((datetime.now(UTC) - times[-1]).total_seconds()) < 3600
+
+
+@pytest.mark.parametrize(("after", "expected"), [(0, [1, 2, 3, 4, 5, 6, 7, 8]), (6, [7, 8]), (8, [8]), (99, [8])])
+def test_commits_after_a_version_hold_at_least_the_newest(
+    spark: SparkSession, table: DeltaTable, after: int, expected: list[int]
+) -> None:
+    assert [commit.version for commit in commits(spark, table.source, after)] == expected
+
+
+def test_commits_after_a_version_far_back_are_all_there(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    for i in range(17):
+        table.insert(i)
+    assert [commit.version for commit in commits(spark, table.source, 0)] == list(range(1, 18))
+    assert [commit.version for commit in commits(spark, table.source, 15)] == [16, 17]
+
+
+def test_the_feed_is_known_for_every_version(spark: SparkSession, table: DeltaTable) -> None:
+    on = [version for version in range(9) if history.feed_on_at(spark, table.source, version)]
+    assert on == [0, 1, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(("after", "off"), [(0, 2), (1, 2), (4, None), (8, None)])
+def test_the_first_version_without_the_feed_is_a_fact(
+    spark: SparkSession, table: DeltaTable, after: int, off: int | None
+) -> None:
+    found = facts(spark, table.source, after, limit=100)
+    assert found.feed_off_at == off
+    assert [commit.version for commit in found.commits] == list(range(after + 1, 9))
+    assert found.latest.version == 8
+
+
+def test_a_table_that_was_never_published_is_judged_by_its_newest_version(
+    spark: SparkSession, table: DeltaTable, tmp_path: Path
+) -> None:
+    found = facts(spark, table.source, None, limit=100)
+    assert (found.latest.version, found.commits, found.feed_off_at) == (8, (), None)
+    off = DeltaTable(spark, tmp_path / "off", feed=False)
+    assert facts(spark, off.source, None, limit=100).feed_off_at == 0
+
+
+def test_added_columns_break_no_range(spark: SparkSession, table: DeltaTable) -> None:
+    assert facts(spark, table.source, 4, limit=100).breaks == ()
+
+
+@pytest.mark.parametrize(
+    ("statement", "follows"),
+    [
+        ("ALTER TABLE {} RENAME COLUMN v TO w", "RENAME COLUMN"),
+        ("ALTER TABLE {} DROP COLUMN v", "DROP COLUMNS"),
+        ("ALTER TABLE {} ALTER COLUMN id DROP NOT NULL", "CHANGE COLUMN"),
+    ],
+)
+def test_other_changes_of_columns_break_a_range(
+    spark: SparkSession, tmp_path: Path, statement: str, follows: str
+) -> None:
+    mapped = {"delta.columnMapping.mode": "name"}
+    table = DeltaTable(spark, tmp_path / "t", "id int NOT NULL, v string", properties=mapped)
+    table.insert(1)
+    table.sql(statement)
+    assert commits(spark, table.source)[-1].operation == follows
+    assert facts(spark, table.source, 0, limit=100).breaks == (2,)
+    assert facts(spark, table.source, 1, limit=100).breaks == ()  # a range that begins there spans no change
+
+
+def test_schemas_and_the_feed_are_looked_at_for_no_more_versions_than_asked_for(
+    spark: SparkSession, table: DeltaTable
+) -> None:
+    assert facts(spark, table.source, 0, limit=1).feed_off_at is None
+    assert facts(spark, table.source, 0, limit=2).feed_off_at == 2
+
+
+@pytest.mark.parametrize(
+    ("after", "there", "damaged_at"), [(2, [3, 5, 6, 7, 8], None), (3, [5, 6, 7, 8], None), (4, [5, 6, 7, 8], 5)]
+)
+def test_a_missing_version_is_a_fact_and_not_a_failure(
+    spark: SparkSession, holed: DeltaTable, after: int, there: list[int], damaged_at: int | None
+) -> None:
+    found = facts(spark, holed.source, after, limit=100)
+    assert [commit.version for commit in found.commits] == there
+    assert found.damaged_at == damaged_at
+
+
+def test_a_log_that_cannot_be_read_at_all_is_an_error_that_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    for i in range(3):
+        table.insert(i)
+    table.commit_file(2).unlink()
+    with pytest.raises(LogDamaged) as caught:
+        facts(spark, table.source, 1, limit=100)
+    assert str(caught.value) == (
+        f"The transaction log of {tmp_path}/t cannot be read: commits are missing from it. Put the missing files back"
+        " into its _delta_log folder, or restore the table from a copy."
+    )
+
+
+def test_an_id_tells_a_table_from_another_at_its_place(spark: SparkSession) -> None:
+    source = Source.parse("recreated")
+    ids = []
+    for statement in ("CREATE TABLE", "CREATE OR REPLACE TABLE", "CREATE TABLE"):
+        spark.sql(f"{statement} recreated (id int) USING DELTA")
+        ids.append(detail(spark, source).table_id)
+        if statement != "CREATE TABLE" or len(ids) == 3:
+            spark.sql("DROP TABLE recreated")
+    assert len(set(ids)) == 3
+
+
+def test_restoring_and_optimizing_keep_the_id(spark: SparkSession, table: DeltaTable, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    before = detail(spark, table.source).table_id
+    table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
+    table.sql("OPTIMIZE {}")
+    assert detail(spark, table.source).table_id == before
+
+
+def test_a_missing_table_is_said_to_be_missing(spark: SparkSession) -> None:
+    for name in ("nowhere", "no_schema.nowhere", "no_catalog.no_schema.nowhere"):
+        with pytest.raises(SourceMissing) as caught:
+            detail(spark, Source.parse(name))
+        assert str(caught.value) == (
+            f"There is no table {name}, or it is not to be seen from here. Check `source` in the configuration, and"
+            " the right to select from the table."
+        )
+
+
+@pytest.mark.parametrize("kind", ["nothing", "an empty folder", "Parquet files", "a log without commits", "a file"])
+@pytest.mark.parametrize("look", [detail, commits], ids=["detail", "commits"])
+def test_a_path_without_a_delta_table_is_said_to_have_none(
+    spark: SparkSession, tmp_path: Path, kind: str, look: Any
+) -> None:
+    path = tmp_path / "orders"
+    match kind:
+        case "an empty folder":
+            path.mkdir()
+        case "Parquet files":
+            spark.range(1).write.parquet(str(path))
+        case "a log without commits":
+            (path / "_delta_log").mkdir(parents=True)
+        case "a file":
+            path.write_text("id\n1\n")
+    with pytest.raises(NoTableAtPath) as caught:
+        look(spark, Source(path=str(path)))
+    assert str(caught.value) == (
+        f"There is no Delta table at {path}: either nothing is there, or files that are no Delta table. Check the"
+        " path. It must be the folder that holds the table's _delta_log."
+    )
+
+
+def test_views_and_tables_of_other_formats_are_refused(spark: SparkSession, table: DeltaTable) -> None:
+    spark.sql(f"CREATE VIEW a_view AS SELECT * FROM {table.source.sql}")
+    spark.sql(f"CREATE TEMPORARY VIEW a_temporary_view AS SELECT * FROM {table.source.sql}")
+    spark.sql("CREATE TABLE in_parquet (id int) USING PARQUET")
+    expected = {
+        "a_view": "a_view is a view, not a Delta table, so it has no change data feed.",
+        "a_temporary_view": "a_temporary_view is a view, not a Delta table, so it has no change data feed.",
+        "in_parquet": "in_parquet is a table in the format parquet, not a Delta table, so it has no change data feed.",
+    }
+    try:
+        for name, words in expected.items():
+            with pytest.raises(NotDelta) as caught:
+                detail(spark, Source.parse(name))
+            assert str(caught.value) == f"{words} Name the Delta table that holds the data."
+    finally:
+        spark.sql("DROP VIEW a_view")
+        spark.sql("DROP VIEW a_temporary_view")
+        spark.sql("DROP TABLE in_parquet")
+
+
+@pytest.mark.parametrize(
+    "folder", ["with space", "dotted.name", "tick`ed", "quo'te\"d", "Łódź-注文", "a%20b", "semi;colon--"]
+)
+def test_paths_of_any_spelling_lead_to_their_table(spark: SparkSession, tmp_path: Path, folder: str) -> None:
+    table = DeltaTable(spark, tmp_path / folder)
+    table.insert(1)
+    assert [commit.version for commit in commits(spark, table.source)] == [0, 1]
+    assert facts(spark, table.source, 0, limit=10).table_id
+    assert table.commit_file(1).exists()
+
+
+@pytest.mark.parametrize("name", ["a.b", "it's; DROP TABLE x --", "two words", "ti`ck", "Łódź", "x` y"])
+def test_a_name_of_any_spelling_is_looked_up_as_it_is(spark: SparkSession, name: str) -> None:
+    """Spark's own catalog has no such names; others may."""
+    for source in (Source((name,)), Source(("default", name)), Source((name, name)), Source((name, name, name))):
+        with pytest.raises(SourceMissing) as caught:
+            detail(spark, source)
+        assert str(source) in str(caught.value)
+
+
+def _schema(*fields: tuple[str, Any, bool]) -> dict[str, Any]:
+    return {"type": "struct", "fields": [{"name": n, "type": t, "nullable": null} for n, t, null in fields]}
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (_schema(("id", "integer", False), ("v", "string", True)), True),
+        (_schema(("v", "string", True), ("id", "integer", False)), True),
+        (_schema(("id", "integer", False), ("new", "date", True), ("v", "string", True)), True),
+        (_schema(("id", "integer", False)), False),
+        (_schema(("id", "integer", False), ("V", "string", True)), False),
+        (_schema(("id", "long", False), ("v", "string", True)), False),
+        (_schema(("id", "integer", True), ("v", "string", True)), False),
+        (_schema(("id", "integer", False), ("v", {"type": "array", "elementType": "string"}, True)), False),
+    ],
+)
+def test_which_schemas_only_add_to_another(now: dict[str, Any], expected: bool) -> None:
+    assert only_adds(_schema(("id", "integer", False), ("v", "string", True)), now) is expected

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, datetime
+
+import pytest
+
+from mirrorfeed.feed.ranges import (
+    Commit,
+    Facts,
+    FeedOff,
+    Finding,
+    Gap,
+    NothingNew,
+    Published,
+    PublishRanges,
+    Range,
+    SourceRecreated,
+    TakeSnapshot,
+    decide,
+    first_missing,
+    split,
+)
+
+
+def commit(version: int) -> Commit:
+    return Commit(version, datetime(2026, 1, 1, tzinfo=UTC), "WRITE")
+
+
+def facts(
+    *versions: int,
+    latest: int | None = None,
+    table_id: str = "id-1",
+    feed_off_at: int | None = None,
+    breaks: tuple[int, ...] = (),
+    damaged_at: int | None = None,
+) -> Facts:
+    newest = commit(max(versions) if latest is None else latest)
+    return Facts(table_id, newest, tuple(map(commit, versions)), feed_off_at, breaks, damaged_at)
+
+
+def decided(published: Published | None, what: Facts, limit: int = 500) -> object:
+    """The ranges as pairs of bounds, any other decision as it is."""
+    decision = decide("sales.orders", published, what, limit)
+    if isinstance(decision, PublishRanges):
+        return [(part.from_version_exclusive, part.to_version_inclusive) for part in decision.ranges]
+    return decision
+
+
+@pytest.mark.parametrize("latest", [0, 7])
+def test_a_table_that_was_never_published_gets_a_snapshot_of_its_newest_version(latest: int) -> None:
+    assert decided(None, facts(latest=latest)) == TakeSnapshot(latest)
+
+
+def test_no_snapshot_is_taken_where_no_changes_could_follow() -> None:
+    finding = decided(None, facts(latest=7, feed_off_at=7))
+    assert isinstance(finding, FeedOff)
+    assert str(finding) == (
+        "The change data feed of sales.orders is off at version 7, so no changes could follow. "
+        "Run `mirrorfeed enable`, then publish."
+    )
+
+
+def test_a_table_whose_newest_version_is_published_has_nothing_new() -> None:
+    assert decided(Published("id-1", 4), facts(latest=4)) == NothingNew(4)
+
+
+@pytest.mark.parametrize(
+    ("published", "what", "limit", "expected"),
+    [
+        (0, facts(1), 500, [(0, 1)]),
+        (4, facts(5, 6, 7), 500, [(4, 7)]),
+        (4, facts(5, 6, 7), 2, [(4, 6), (6, 7)]),
+        (4, facts(5, 6, 7), 1, [(4, 5), (5, 6), (6, 7)]),
+        (4, facts(5, 6, 7, breaks=(6,)), 500, [(4, 5), (5, 7)]),
+        (4, facts(5, 6, 7, breaks=(5,)), 500, [(4, 7)]),  # the range begins with it
+        (4, facts(5, 6, 7, breaks=(7, 6)), 500, [(4, 5), (5, 6), (6, 7)]),
+        (4, facts(5, 6, 7, 8, 9, breaks=(8,)), 2, [(4, 6), (6, 7), (7, 9)]),
+        # What can be read before an obstacle is published first.
+        (4, facts(5, 6, 8), 500, [(4, 6)]),
+        (4, facts(5, 6, 7, latest=8), 500, [(4, 7)]),
+        (4, facts(5, 6, 7, feed_off_at=7), 500, [(4, 6)]),
+        (4, facts(5, 6, 7, 8, damaged_at=7), 500, [(4, 6)]),
+        (4, facts(5, 6, 8, feed_off_at=6), 500, [(4, 5)]),
+        (4, facts(5, 6, 7, 8, breaks=(6, 8), feed_off_at=8), 500, [(4, 5), (5, 7)]),
+    ],
+)
+def test_new_versions_are_published_in_ranges(
+    published: int, what: Facts, limit: int, expected: list[tuple[int, int]]
+) -> None:
+    assert decided(Published("id-1", published), what, limit) == expected
+
+
+@pytest.mark.parametrize(
+    ("what", "version", "reason"),
+    [
+        (facts(6, 7), 5, "the log has no commit"),
+        (facts(latest=7), 5, "the log has no commit"),
+        (facts(5, 6, feed_off_at=5), 5, "the change data feed is off"),
+        (facts(5, 6, damaged_at=5), 5, "the log has a hole, so that its state is not known"),
+        (facts(6, feed_off_at=6, damaged_at=6), 5, "the log has no commit"),
+    ],
+)
+def test_changes_that_cannot_be_read_are_a_gap(what: Facts, version: int, reason: str) -> None:
+    finding = decided(Published("id-1", 4), what)
+    assert isinstance(finding, Gap)
+    assert (finding.published, finding.version, finding.reason) == (4, version, reason)
+    assert str(finding) == (
+        f"The changes of sales.orders after version 4 cannot be read: at version {version} {reason}. Only a new"
+        " snapshot helps: delete the table's folder in the landing zone, wait until the table is gone from the"
+        " mirrored database, then publish."
+    )
+
+
+def test_a_gap_somewhere_in_a_range_names_the_range() -> None:
+    gap = Gap("sales.orders", 4, Range(4, 7), "a file is gone")
+    assert gap.version == 5
+    assert gap.what() == (
+        "The changes of sales.orders after version 4 cannot be read: in versions 5 to 7 a file is gone."
+    )
+
+
+@pytest.mark.parametrize("latest", [0, 4, 9])
+def test_a_table_with_another_id_is_never_continued(latest: int) -> None:
+    versions = tuple(range(5, latest + 1))
+    finding = decided(Published("id-1", 4), facts(*versions, latest=latest, table_id="id-2"))
+    assert isinstance(finding, SourceRecreated)
+    assert finding.what() == (
+        "sales.orders is another table than the one that was published up to version 4: it was replaced, or dropped"
+        " and created again. Its id was id-1 and is id-2."
+    )
+    assert "a new snapshot helps" in finding.next()
+
+
+def test_a_table_that_went_back_is_never_continued() -> None:
+    finding = decided(Published("id-1", 4), facts(latest=3))
+    assert isinstance(finding, SourceRecreated)
+    assert finding.what() == "sales.orders went back: version 4 was published and the newest is 3."
+
+
+@pytest.mark.parametrize(
+    ("after", "to", "versions", "expected"),
+    [
+        (3, 3, [], None),
+        (3, 6, [4, 5, 6], None),
+        (3, 6, [6, 5, 4, 3, 2], None),
+        (3, 6, [5, 6], 4),
+        (3, 6, [4, 6], 5),
+        (3, 6, [4, 5], 6),
+        (-1, 0, [], 0),
+    ],
+)
+def test_the_first_missing_version(after: int, to: int, versions: list[int], expected: int | None) -> None:
+    assert first_missing(after, to, versions) == expected
+
+
+@pytest.mark.parametrize("breaks", [(), (3,), (1, 2, 10), (4, 9), (0, 99)])
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_parts_follow_one_another_without_overlap_or_hole(breaks: tuple[int, ...], limit: int) -> None:
+    parts = split(0, 10, breaks, limit)
+    assert [
+        version for part in parts for version in range(part.from_version_exclusive + 1, part.to_version_inclusive + 1)
+    ] == list(range(1, 11))
+    assert all(1 <= part.versions <= limit for part in parts)
+    starts = {part.from_version_exclusive + 1 for part in parts}
+    assert {version for version in breaks if 1 <= version <= 10} <= starts
+
+
+@pytest.mark.parametrize(
+    ("decision", "words"),
+    [
+        (TakeSnapshot(7), "snapshot at version 7"),
+        (PublishRanges((Range(4, 5),)), "version 5"),
+        (PublishRanges((Range(4, 7), Range(7, 8))), "versions 5 to 7, then version 8"),
+        (NothingNew(7), "nothing new, version 7 is published"),
+    ],
+)
+def test_decisions_are_said_in_words(decision: object, words: str) -> None:
+    assert str(decision) == words
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        FeedOff("t", 3),
+        Gap("t", 4, 5, "the log has no commit"),
+        Gap("t", 4, Range(4, 9), "a file is gone"),
+        SourceRecreated("t", "a", "b", 4, 2),
+    ],
+    ids=lambda finding: type(finding).__name__,
+)
+def test_findings_survive_pickling(finding: Finding) -> None:
+    again = pickle.loads(pickle.dumps(finding))
+    assert type(again) is type(finding)
+    assert str(again) == str(finding)

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.feed.ranges import Gap, Range
+from mirrorfeed.feed.read import FeedUnreadable, SnapshotGone, changes, read_faults, snapshot
+from tests.delta import DeltaTable
+
+MAPPED = {"delta.columnMapping.mode": "name"}
+WAYS: dict[str, Callable[[DataFrame], object]] = {
+    "collect": lambda rows: rows.collect(),
+    "isEmpty": lambda rows: rows.isEmpty(),
+    "mapInArrow": lambda rows: rows.mapInArrow(lambda batches: batches, rows.schema).toArrow(),
+}
+"""A failure comes in another form from each."""
+
+every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "orders")
+    made.insert(1, 2)
+    made.sql("UPDATE {} SET v = 'new' WHERE id = 1")
+    made.sql("DELETE FROM {} WHERE id = 2")
+    return made
+
+
+def read(table: DeltaTable, after: int, to: int) -> set[tuple[int, str, str, int]]:
+    found = changes(table.spark, table.source, Range(after, to)).collect()
+    return {(row["id"], row["v"], row["_change_type"], row["_commit_version"]) for row in found}
+
+
+def test_a_range_leaves_out_the_version_that_it_starts_from_and_holds_the_one_that_it_ends_at(
+    table: DeltaTable,
+) -> None:
+    assert read(table, 1, 2) == {(1, "v1", "update_preimage", 2), (1, "new", "update_postimage", 2)}
+    assert read(table, 2, 3) == {(2, "v2", "delete", 3)}
+    assert len(read(table, -1, 3)) == 5
+
+
+def test_a_snapshot_is_of_its_version_whatever_comes_later(table: DeltaTable) -> None:
+    assert [row["id"] for row in snapshot(table.spark, table.source, 0).collect()] == []
+    assert sorted(row["v"] for row in snapshot(table.spark, table.source, 2).collect()) == ["new", "v2"]
+
+
+def test_a_range_that_was_asked_for_once_never_grows(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    rows = changes(spark, table.source, Range(0, 1))
+    table.insert(2)
+    assert [row["id"] for row in rows.collect()] == [1]
+
+
+@pytest.fixture(scope="module")
+def bare(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """A table all of whose files are gone: those of its rows, and those of its feed."""
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "bare")
+    made.insert(1, 2)
+    made.sql("UPDATE {} SET v = 'new' WHERE id = 1")
+    for file in [*made.path.glob("*.parquet"), *made.path.glob("_change_data/*.parquet")]:
+        file.unlink()
+    return made
+
+
+@every_way
+@pytest.mark.parametrize("range_", [Range(0, 1), Range(1, 2)], ids=["rows", "feed"])
+def test_files_of_a_range_that_are_gone_are_a_gap(
+    bare: DeltaTable, way: Callable[[DataFrame], object], range_: Range
+) -> None:
+    with pytest.raises(Gap) as caught, read_faults("sales.orders", range_):
+        way(changes(bare.spark, bare.source, range_))
+    assert caught.value.what() == (
+        f"The changes of sales.orders after version {range_.from_version_exclusive} cannot be read: in {range_} a file"
+        " is gone."
+    )
+    assert "Only a new snapshot helps" in caught.value.next()
+
+
+@every_way
+def test_files_of_a_snapshot_that_are_gone_are_no_gap_yet(bare: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+    with pytest.raises(SnapshotGone) as caught, read_faults("sales.orders", 2):
+        way(snapshot(bare.spark, bare.source, 2))
+    assert str(caught.value) == (
+        "Files of sales.orders at version 2 are gone while they are being read. Publish again. If that repeats, the"
+        " table is damaged: check it with FSCK REPAIR TABLE or restore it."
+    )
+
+
+@every_way
+def test_a_log_with_a_hole_is_a_gap(spark: SparkSession, tmp_path: Path, way: Callable[[DataFrame], object]) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    for i in range(3):
+        table.insert(i)
+    table.commit_file(2).unlink()
+    with (
+        pytest.raises(Gap, match="after version 2 cannot be read: in version 3 the log has a hole"),
+        read_faults("sales.orders", Range(2, 3)),
+    ):
+        way(changes(spark, table.source, Range(2, 3)))
+
+
+@every_way
+def test_a_feed_that_is_off_is_a_gap_at_its_version(
+    spark: SparkSession, tmp_path: Path, way: Callable[[DataFrame], object]
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    table.set_feed(False)
+    with pytest.raises(Gap) as caught, read_faults("sales.orders", Range(0, 2)):
+        way(changes(spark, table.source, Range(0, 2)))
+    assert caught.value.what() == (
+        "The changes of sales.orders after version 0 cannot be read: at version 2 the change data feed is off."
+    )
+
+
+@every_way
+@pytest.mark.parametrize("statement", ["RENAME COLUMN v TO w", "DROP COLUMN v"])
+def test_a_range_across_a_changed_column_is_refused_and_its_parts_are_not(
+    spark: SparkSession, tmp_path: Path, way: Callable[[DataFrame], object], statement: str
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t", properties=MAPPED)
+    table.insert(1)
+    table.sql(f"ALTER TABLE {{}} {statement}")
+    with pytest.raises(FeedUnreadable) as caught, read_faults("sales.orders", Range(0, 2)):
+        way(changes(spark, table.source, Range(0, 2)))
+    assert caught.value.what() == (
+        "Delta cannot read the changes of sales.orders in versions 1 to 2: the columns of version 1 do not fit those of"
+        " version 2, with which it reads them."
+    )
+    assert "delete the table's folder in the landing zone" in caught.value.next()
+    assert changes(spark, table.source, Range(0, 1)).columns[:2] == ["id", "v"]  # those of the range's end
+    assert changes(spark, table.source, Range(0, 1)).first()["v"] == "v1"
+    assert changes(spark, table.source, Range(1, 2)).isEmpty()
+
+
+def test_without_column_mapping_columns_that_were_overwritten_make_older_changes_unreadable(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    new = spark.sql("SELECT 1 AS id, 2.5D AS v").write.format("delta").mode("overwrite")
+    new.option("overwriteSchema", "true").save(str(table.path))
+    with (
+        pytest.raises(FeedUnreadable, match="columns of version 1 do not fit those of version 2"),
+        read_faults("sales.orders", Range(0, 1)),
+    ):
+        changes(spark, table.source, Range(0, 1)).collect()
+
+
+@pytest.mark.parametrize("properties", [{}, MAPPED], ids=["plain", "column mapping"])
+def test_an_added_column_is_null_in_changes_before_it(
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str]
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t", properties=properties)
+    table.insert(1)
+    table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    table.sql("INSERT INTO {} VALUES (2, 'v2', 2)")
+    found = changes(spark, table.source, Range(0, 3)).collect()
+    assert {(row["id"], row["w"]) for row in found} == {(1, None), (2, 2)}
+
+
+def test_other_failures_pass_as_they_are(table: DeltaTable) -> None:
+    with pytest.raises(ZeroDivisionError), read_faults("sales.orders", Range(0, 1)):
+        raise ZeroDivisionError
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"), read_faults("sales.orders", Range(0, 1)):
+        changes(table.spark, table.source, Range(0, 1)).selectExpr("1 / (id - id)").collect()
+
+
+@pytest.mark.parametrize("error", [SnapshotGone("t", 4), FeedUnreadable("t", Range(1, 2), "1", None)])
+def test_refusals_survive_pickling(error: Exception) -> None:
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
