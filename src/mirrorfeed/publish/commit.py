@@ -157,6 +157,8 @@ def _view(store: Store, folder: str, log_id: str) -> View | None:
             newest = log.parse(store.read(path), store.address(path))
         except NotThere:
             return None
+        if newest.number != records[-1]:
+            raise log.RecordUnreadable(store.address(path), f"it says that it is record {newest.number}")
     again = _log_names(store, folder, log_id)
     if _settled(names, records) != _settled(again, _records(again)) or _log_id(store, folder) != log_id:
         return None
@@ -219,9 +221,13 @@ def tidy(store: Store, folder: str, view: View, keep_records: int) -> None:
             store.remove(f"{mine}/{name}")
     for number in view.records[:-keep_records]:
         store.remove(f"{mine}/{record_name(number)}")
-    for entry in store.list(f"{folder}/{LOG}"):
-        if entry.is_folder and is_log_id(entry.name) and entry.name != view.log_id:
-            store.remove_folder(f"{folder}/{log_folder(entry.name)}")
+    names = [entry.name for entry in store.list(f"{folder}/{LOG}") if entry.is_folder]
+    others = [name for name in names if is_log_id(name) and name != view.log_id]
+    # If the table's folder was deleted and made again since the look, one of them is the log in force. A log that was
+    # there before `log.json` named this one never comes back.
+    if others and _log_id(store, folder) == view.log_id:
+        for name in others:
+            store.remove_folder(f"{folder}/{log_folder(name)}")
 
 
 def ensure_metadata(store: Store, folder: str, keys: tuple[str, ...]) -> None:
@@ -254,10 +260,13 @@ def check_metadata(store: Store, folder: str, keys: tuple[str, ...]) -> tuple[st
 
 
 def record(store: Store, folder: str, view: View, new: Record) -> bool:
-    """The commit: whether this record, and not another publisher's, is the newest. False also if nothing is known."""
+    """The commit: whether this record, and not another publisher's, is the newest. Raises if its number is still free,
+    for then nobody got on, and what was staged would be staged again and again."""
     path = f"{folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
-    _unbelieved(store.create, path, new.to_json())
+    trouble = _unbelieved(store.create, path, new.to_json())
     after = look(store, folder)
+    if after.log_id == view.log_id and after.next_number == new.number:
+        raise trouble or KeepsChanging(store.address(folder))
     return after.log_id == view.log_id and after.newest is not None and after.newest.batch == new.batch
 
 

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mirrorfeed.landing.log import FORMAT, PublishedFile, Record, RecordTooNew, RecordUnreadable, parse
+from mirrorfeed.landing.schema import Column
+
+RECORD = Record(
+    number=9,
+    batch="ba7c4",
+    time="2026-11-21T04:00:00.000+00:00",
+    source="main.sales.orders",
+    source_id="7c1a",
+    from_version_exclusive=41,
+    to_version_inclusive=44,
+    columns=(Column("id", "long"), Column("größe", "decimal(12,2)")),
+    keys=("id",),
+    next_file_number=18,
+    files=(
+        PublishedFile("a.parquet", 16, {"upsert": 3, "delete": 1}, 812, "aa"),
+        PublishedFile("b.parquet", 17, {"upsert": 2}, 640, "bb"),
+    ),
+)
+SPELLED: dict[str, Any] = json.loads(RECORD.to_json())
+ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [RECORD, replace(RECORD, files=()), replace(RECORD, from_version_exclusive=None, keys=(), columns=())],
+    ids=["a range", "a range without rows", "a snapshot without keys"],
+)
+def test_a_record_is_read_as_it_was_written(record: Record) -> None:
+    assert parse(record.to_json(), ADDRESS) == record
+
+
+def test_a_record_is_readable_for_people() -> None:
+    text = RECORD.to_json().decode()
+
+    assert '"name": "größe"' in text
+    assert text.count("\n") > 20
+    assert SPELLED["format"] == FORMAT
+
+
+def test_the_time_of_a_record_has_its_zone() -> None:
+    assert RECORD.at == datetime(2026, 11, 21, 4, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it is not JSON (Expecting value: line 1 column 1 (char 0))"),
+        (RECORD.to_json()[:-5], "it is not JSON ("),
+        (b"\xff\xfe", "it is not JSON ("),
+        (b"[]", "it names no format"),
+        (b"{}", "it names no format"),
+        (b'{"format": "1"}', "it names no format"),
+        (b'{"format": 1}', "a field is missing or wrong (KeyError('columns'))"),
+        ({**SPELLED, "columns": None}, "a field is missing or wrong ("),
+        ({**SPELLED, "more": 1}, "a field is missing or wrong ("),
+        ({**SPELLED, "files": [{"staged": "a"}]}, "a field is missing or wrong ("),
+        ({**SPELLED, "next_file_number": 19}, "the numbers of its files do not lead up to next_file_number"),
+        ({**SPELLED, "files": SPELLED["files"][::-1]}, "the numbers of its files do not lead up to next_file_number"),
+        ({key: value for key, value in SPELLED.items() if key != "batch"}, "a field is missing or wrong ("),
+    ],
+)
+def test_what_is_no_record_is_refused_with_its_reason(content: bytes | dict[str, Any], reason: str) -> None:
+    data = content if isinstance(content, bytes) else json.dumps(content).encode()
+
+    with pytest.raises(RecordUnreadable) as refused:
+        parse(data, ADDRESS)
+
+    assert refused.value.what().startswith(f"The publication record {ADDRESS} cannot be read: ")
+    assert reason in refused.value.what()
+    assert refused.value.next() == (
+        "Nothing is published on a guess. Restore the file if someone changed it; otherwise delete the table's folder"
+        " in the landing zone and publish again from a snapshot."
+    )
+
+
+def test_a_record_of_a_newer_format_is_not_guessed_at() -> None:
+    with pytest.raises(RecordTooNew) as refused:
+        parse(b'{"format": 2, "all": "is different"}', ADDRESS)
+
+    assert str(refused.value) == (
+        f"The publication record {ADDRESS} has format 2; this version knows format 1. Install a newer mirrorfeed."
+    )

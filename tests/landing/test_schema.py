@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from mirrorfeed.landing.schema import (
+    BadKey,
+    Column,
+    IncompatibleSchema,
+    ReservedColumn,
+    UnsupportedType,
+    arrow_schema,
+    check_keys,
+    columns_of,
+    evolve,
+)
+
+T = "main.sales.orders"
+ID, NAME = Column("id", "long"), Column("name", "string")
+
+
+def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "struct", "fields": [{"name": name, "type": type_, "nullable": False} for name, type_ in fields]}
+
+
+@pytest.mark.parametrize(
+    ("spark", "landing", "arrow"),
+    [
+        ("boolean", "boolean", pa.bool_()),
+        ("byte", "byte", pa.int8()),
+        ("short", "short", pa.int16()),
+        ("integer", "integer", pa.int32()),
+        ("long", "long", pa.int64()),
+        ("float", "float", pa.float32()),
+        ("double", "double", pa.float64()),
+        ("string", "string", pa.string()),
+        ("varchar(10)", "string", pa.string()),
+        ("char(3)", "string", pa.string()),
+        ("string collate UTF8_LCASE", "string", pa.string()),
+        ("binary", "binary", pa.binary()),
+        ("date", "date", pa.date32()),
+        ("timestamp", "timestamp", pa.timestamp("us", "UTC")),
+        ("timestamp_ntz", "timestamp_ntz", pa.timestamp("us")),
+        ("decimal(38,18)", "decimal(38,18)", pa.decimal128(38, 18)),
+        ({"type": "array", "elementType": "long"}, "json", pa.string()),
+        ({"type": "map", "keyType": "string"}, "json", pa.string()),
+        ({"type": "struct", "fields": []}, "json", pa.string()),
+    ],
+)
+def test_each_type_has_its_form(spark: Any, landing: str, arrow: pa.DataType) -> None:
+    (column,) = columns_of(T, schema(("a", spark)))
+
+    assert column == Column("a", landing)
+    assert column.arrow == arrow
+
+
+@pytest.mark.parametrize(
+    ("type_", "spelled"),
+    [("variant", "variant"), ("interval day to second", "interval day to second"), ({"type": "udt"}, "udt")],
+)
+def test_a_type_without_a_form_is_refused(type_: Any, spelled: str) -> None:
+    with pytest.raises(UnsupportedType) as refused:
+        columns_of(T, schema(("id", "long"), ("payload", type_)))
+
+    assert str(refused.value) == (
+        f"Column 'payload' of {T} has the type {spelled}, which has no form in a landing zone."
+        " Publish a table without this column, or with the column cast to a type that has one."
+    )
+
+
+def test_names_of_the_feed_and_of_the_marker_are_refused_in_any_case_of_letters() -> None:
+    with pytest.raises(ReservedColumn) as refused:
+        columns_of(T, schema(("id", "long"), ("_Change_Type", "string"), ("__rowmarker__", "integer")))
+
+    assert str(refused.value) == (
+        f"{T} has columns with names that the feed and the landing zone need: '_Change_Type', '__rowmarker__'."
+        " Rename them in the source."
+    )
+
+
+def test_every_column_is_optional_and_the_marker_is_last_and_an_int32() -> None:
+    found = arrow_schema((ID, NAME), with_marker=True)
+
+    assert [(field.name, field.type, field.nullable) for field in found] == [
+        ("id", pa.int64(), True),
+        ("name", pa.string(), True),
+        ("__rowMarker__", pa.int32(), True),
+    ]
+    assert arrow_schema((ID, NAME), with_marker=False).names == ["id", "name"]
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("ID", "there is no such column, the table spells it 'id'"),
+        ("day", "there is no such column, the table has 'id', 'price', 'lines'"),
+        ("price", "values of the type double have no reliable equality"),
+        ("lines", "values of the type json have no reliable equality"),
+    ],
+)
+def test_a_column_that_cannot_be_a_key_is_refused(key: str, reason: str) -> None:
+    columns = (ID, Column("price", "double"), Column("lines", "json"))
+
+    with pytest.raises(BadKey) as refused:
+        check_keys(T, ["id", key], columns)
+
+    assert str(refused.value) == (
+        f"Column {key!r} cannot be a key of {T}: {reason}. Correct `keys` in the configuration."
+    )
+
+
+@pytest.mark.parametrize("keys", [(), ("id",), ("name", "id")])
+def test_columns_with_an_equality_can_be_keys(keys: tuple[str, ...]) -> None:
+    check_keys(T, keys, (ID, NAME))
+
+
+def test_new_columns_come_after_those_that_are_published_wherever_the_source_has_them() -> None:
+    added = Column("city", "string")
+
+    assert evolve(T, 7, (ID, NAME), (NAME, added, ID)) == (ID, NAME, added)
+
+
+@pytest.mark.parametrize(
+    ("now", "changes"),
+    [
+        ((ID,), "'name' is gone"),
+        ((Column("id", "integer"), NAME), "'id' was long and is integer"),
+        ((Column("id", "string"), Column("Name", "string")), "'id' was long and is string; 'name' is gone"),
+    ],
+)
+def test_a_change_that_the_service_cannot_follow_is_refused(now: tuple[Column, ...], changes: str) -> None:
+    with pytest.raises(IncompatibleSchema) as refused:
+        evolve(T, 7, (ID, NAME), now)
+
+    assert str(refused.value) == (
+        f"The columns of {T} at version 7 do not go on from what is published: {changes}. Change the source back, or"
+        " start again: delete the table's folder in the landing zone, wait until the table is gone from the mirrored"
+        " database, then publish."
+    )

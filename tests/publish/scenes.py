@@ -1,0 +1,149 @@
+"""Publications to disturb: a table, what is published of it before, and what remains to be published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from fixtures.faults import Crash, Fault, FaultyStore
+from fixtures.memory import MemoryStore
+from fixtures.mirror import Audit, Mirror, canonical
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.errors import Transient
+from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.stores import Store
+
+FOLDER = "sales.schema/orders"
+
+
+def plan(**other: object) -> Plan:
+    return Plan("main.sales.orders", "sales.orders", FOLDER, **{"keys": ("id",), "file_size": 1, **other})
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is published before the run that is disturbed, and what that run has to publish."""
+
+    name: str
+    table: Callable[[], Table]
+    change: Callable[[Table], None]
+    plan: Plan = field(default_factory=plan)
+    feed: dict[str, int] = field(default_factory=dict)
+    published_before: bool = True
+    plan_before: Plan | None = None
+    deleted: bool = False
+    late: bool = True
+    """Whether it is to stand calls that take effect late."""
+    checks_renames: bool = True
+
+
+def orders(*rows: tuple[int, str], keys: tuple[str, ...] = ("id",)) -> Table:
+    table = Table({"id": "long", "status": "string"}, keys)
+    table.insert(*({"id": id_, "status": status} for id_, status in rows))
+    return table
+
+
+def two_orders() -> Table:
+    return orders((1, "new"), (2, "new"))
+
+
+def one_commit(table: Table) -> None:
+    table.merge({"id": 2, "status": "paid"}, {"id": 3, "status": "new"})
+
+
+def three_commits(table: Table) -> None:
+    one_commit(table)
+    table.update(1, id=11)
+    table.delete(2)
+
+
+SCENARIOS = [
+    Scenario("first snapshot", two_orders, lambda _: None, published_before=False),
+    Scenario("empty snapshot", lambda: Table({"id": "long"}, ("id",)), lambda _: None, published_before=False),
+    Scenario("one file", two_orders, one_commit, plan(file_size=10_000)),
+    Scenario("several files", two_orders, three_commits, feed={"partitions": 2, "rows_per_batch": 1}),
+    Scenario("two ranges", two_orders, three_commits, plan(versions_per_range=2, changes="full")),
+    Scenario("a range without rows", two_orders, Table.optimize),
+    Scenario("pruning to one record", two_orders, three_commits, plan(versions_per_range=1, keep_records=1)),
+    Scenario("inserts only", lambda: orders((1, "a"), keys=()), lambda t: t.insert({"id": 2}, {"id": 2}),
+             plan(keys=()), feed={"partitions": 2}),
+    Scenario("keys come later", two_orders, one_commit, plan_before=plan(keys=()), late=False),
+    Scenario("folder deleted between", two_orders, one_commit, feed={"rows_per_batch": 1}, deleted=True),
+    Scenario("tasks tried again", two_orders, three_commits, feed={"partitions": 2, "attempts": 2}),
+    Scenario("server that overlooks the condition on renames", two_orders, three_commits,
+             plan(versions_per_range=2), feed={"rows_per_batch": 1}, checks_renames=False),
+]  # fmt: skip
+
+
+class Scene:
+    """A scenario set up once, to be played again and again."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario, self.plan = scenario, scenario.plan
+        self._table, self._options = scenario.table(), scenario.feed
+        self._zone = MemoryStore(checks_renames=scenario.checks_renames)
+        self._audit = Audit(self._zone, FOLDER)
+        if scenario.published_before:
+            publish(TableFeed(self._table, **self._options), self._zone, scenario.plan_before or scenario.plan)
+        if scenario.deleted:
+            self._zone.remove_folder(FOLDER)
+        scenario.change(self._table)
+
+    def open(self) -> Take:
+        zone = self._zone.copy()
+        feed = TableFeed(self._table.copy(), **self._options)
+        return Take(self.plan, feed, zone, self._audit.on(zone), Mirror(zone, FOLDER))
+
+    def play(
+        self,
+        *faults: Fault,
+        service: bool = False,
+        runs: int = 1,
+        end: Callable[[Take], None] = lambda take: take.ends_equal(),
+    ) -> list[list[str]]:
+        """Runs with these faults, then a run while late calls arrive, then one after them: the mirror must be equal.
+        With `service`, it takes files while they are published. What comes back are the calls of the runs."""
+        take = self.open()
+        store = FaultyStore(
+            take.zone,
+            faults,
+            before=lambda verb: take.mirror.take() if service and verb in ("list", "create", "rename") else None,
+            delete=lambda: take.zone.remove_folder(FOLDER),
+        )
+        starts = []
+        for _ in range(runs + 1):
+            starts.append(len(store.verbs))
+            store.restart()
+            take.publish(store)
+        store.deliver()
+        end(take)
+        return [store.verbs[start:end] for start, end in zip(starts, [*starts[1:], len(store.verbs)], strict=True)]
+
+
+@dataclass(frozen=True)
+class Take:
+    """One play of a scene, on a landing zone of its own, under audit."""
+
+    plan: Plan
+    feed: TableFeed
+    zone: MemoryStore
+    audit: Audit
+    mirror: Mirror
+
+    @property
+    def table(self) -> Table:
+        return self.feed.table
+
+    def publish(self, store: Store) -> None:
+        """A run that may be killed or told to come back later, but never told that a person must act."""
+        with suppress(Transient, Crash):
+            publish(self.feed, store, self.plan)
+
+    def ends_equal(self) -> None:
+        """After one more run, without faults."""
+        publish(self.feed, self.zone, self.plan)
+        self.audit.at_rest(self.plan.keep_records)
+        assert self.audit.published == self.table.latest
+        self.mirror.take()
+        assert canonical(self.mirror.rows) == canonical(self.table.at(self.table.latest))

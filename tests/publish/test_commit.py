@@ -1,0 +1,550 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.faults import FaultyStore
+from fixtures.memory import MemoryStore
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.landing.log import PublishedFile, Record, RecordTooNew, RecordUnreadable
+from mirrorfeed.landing.metadata import KeysChanged, MetadataUnreadable
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.commit import (
+    FinalNameTaken,
+    ForeignFile,
+    KeepsChanging,
+    LogUnreadable,
+    NumbersDisagree,
+    ensure_metadata,
+    look,
+    peek,
+    record,
+    settle,
+    tidy,
+)
+from mirrorfeed.publish.table import Plan, RowsRefused, publish
+from mirrorfeed.stores import FolderStore, StoreUnavailable
+
+T = "shop.schema/orders"
+LOG = f"{T}/_mirrorfeed/abc"
+
+
+def name(number: int) -> str:
+    return f"{number:020d}"
+
+
+def staged(record_number: int, part: int = 1) -> str:
+    return f"{name(record_number)}-ba7c4-{part:05d}.parquet"
+
+
+def a_record(number: int, files: int = 0, first: int = 1, **other: Any) -> Record:
+    return Record(
+        number=number,
+        batch=f"{number:04x}",
+        time="2026-11-21T04:00:00.000+00:00",
+        source="main.shop.orders",
+        source_id="id",
+        from_version_exclusive=None,
+        to_version_inclusive=number,
+        columns=(Column("id", "long"),),
+        keys=("id",),
+        next_file_number=first + files,
+        files=tuple(PublishedFile(staged(number, n), first + n, {"upsert": 1}, 1, "00") for n in range(files)),
+        **other,
+    )
+
+
+def zone(*records: Record) -> MemoryStore:
+    """A table folder with the log `abc`, these records, and what is staged for the newest."""
+    store = MemoryStore()
+    store.create(f"{T}/_mirrorfeed/log.json", b'{"log_id": "abc"}')
+    for entry in records:
+        store.create(f"{LOG}/{name(entry.number)}.json", entry.to_json())
+    return store
+
+
+def put(store: MemoryStore, *paths: str) -> None:
+    for path in paths:
+        store.create(path, path.encode())
+
+
+def names(store: MemoryStore, folder: str) -> list[str]:
+    return [entry.name for entry in store.list(folder)]
+
+
+# look
+
+
+def test_the_first_look_makes_a_log_and_later_ones_find_it() -> None:
+    store = MemoryStore()
+
+    first = look(store, T)
+
+    assert look(store, T) == first
+    assert first.newest is None
+    assert (first.next_number, first.next_file_number) == (1, 1)
+
+
+def test_a_peek_makes_nothing() -> None:
+    store = MemoryStore()
+
+    assert peek(store, T) is None
+    assert store.list("") == []
+
+
+def test_a_look_takes_the_newest_record_and_what_is_staged() -> None:
+    store = zone(a_record(8), a_record(9, files=2, first=17))
+    put(store, f"{LOG}/{staged(9, 1)}", f"{LOG}/{staged(10)}", f"{T}/{name(17)}.parquet", f"{T}/_scratchPad/x")
+
+    view = look(store, T)
+
+    assert view.newest == a_record(9, files=2, first=17)
+    assert view.records == (8, 9)
+    assert view.data == (f"{name(17)}.parquet",)
+    assert [file.number for file in view.unfinished] == [18]
+    assert (view.next_number, view.next_file_number) == (10, 19)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"{}", b"[]", b"3", b'{"log_id": 3}', b'{"log_id": ""}', b'{"log_id": "../x"}', b'{"log_id": "A"}'],
+)
+def test_a_log_file_that_names_no_log_is_refused(content: bytes) -> None:
+    store = MemoryStore()
+    store.create(f"{T}/_mirrorfeed/log.json", content)
+
+    with pytest.raises(LogUnreadable) as refused:
+        look(store, T)
+
+    assert str(refused.value) == (
+        "memory:/shop.schema/orders/_mirrorfeed/log.json does not name a log. Restore the file, or delete the table's"
+        " folder in the landing zone and publish again from a snapshot."
+    )
+
+
+def test_a_record_that_is_not_json_is_refused() -> None:
+    store = zone(a_record(1))
+    store.create(f"{LOG}/{name(2)}.json", b"{")
+
+    with pytest.raises(RecordUnreadable) as refused:
+        look(store, T)
+
+    assert str(refused.value).startswith(
+        f"The publication record memory:/{LOG}/{name(2)}.json cannot be read: it is not JSON (Expecting"
+    )
+    assert "Nothing is published on a guess. Restore the file" in str(refused.value)
+
+
+def test_a_record_under_another_number_is_refused() -> None:
+    store = zone()
+    store.create(f"{LOG}/{name(7)}.json", a_record(3).to_json())
+
+    with pytest.raises(RecordUnreadable, match=r"7\.json cannot be read: it says that it is record 3\."):
+        look(store, T)
+
+
+def test_a_record_of_a_newer_format_asks_for_a_newer_version() -> None:
+    store = zone(a_record(1, format=2))
+
+    with pytest.raises(RecordTooNew) as refused:
+        look(store, T)
+
+    assert str(refused.value) == (
+        f"The publication record memory:/{LOG}/{name(1)}.json has format 2; this version knows format 1."
+        " Install a newer mirrorfeed."
+    )
+
+
+@pytest.mark.parametrize("when", range(1, 6))
+def test_a_look_begins_again_when_a_record_comes_in_between(when: int) -> None:
+    store = zone(a_record(1))
+    calls = []
+
+    def others(verb: str) -> None:
+        calls.append(verb)
+        if len(calls) == when:
+            put(store, f"{LOG}/{staged(2, 0)}")
+            store.create(f"{LOG}/{name(2)}.json", a_record(2, files=1).to_json())
+            store.remove(f"{LOG}/{name(1)}.json")
+
+    view = look(FaultyStore(store, before=others), T)
+
+    assert view.newest == a_record(2, files=1)
+    assert [file.staged for file in view.unfinished] == [staged(2, 0)]
+
+
+def test_a_look_that_never_sees_the_same_twice_is_left_to_a_later_run() -> None:
+    store = zone()
+    made = []
+
+    def others(verb: str) -> None:
+        if verb == "list":
+            made.append(verb)
+            store.create(f"{LOG}/{name(len(made))}.json", a_record(len(made)).to_json())
+
+    with pytest.raises(KeepsChanging) as tired:
+        look(FaultyStore(store, before=others), T)
+
+    assert isinstance(tired.value, Transient)
+    assert str(tired.value) == (
+        "Other publishers keep changing memory:/shop.schema/orders. Publish again later, and let one publisher at a"
+        " time do it."
+    )
+
+
+def test_a_landing_zone_that_cannot_be_written_says_why(tmp_path: Path) -> None:
+    (tmp_path / "shop.schema").write_text("a file where a folder should be")
+
+    with pytest.raises(StoreUnavailable) as unwritable:
+        look(FolderStore(str(tmp_path)), T)
+
+    text = str(unwritable.value)
+    assert text.startswith(f"Cannot read {tmp_path}/shop.schema/orders/_mirrorfeed/log.json: Not a directory.")
+    assert text.endswith("Check that the place exists, is reachable and writable, then run the same command again.")
+
+
+class ReadOnly(MemoryStore):
+    """Takes no new file, but for staged ones."""
+
+    locked = False
+    refusals = 0
+
+    def create(self, path: str, data: bytes) -> None:
+        if self.locked:
+            self.refusals += 1
+            assert self.refusals < 50, "it goes on for ever"
+            raise StoreUnavailable("create", self.address(path), "403 Forbidden")
+        super().create(path, data)
+
+
+def test_a_log_that_cannot_be_made_is_not_tried_for_ever() -> None:
+    store = ReadOnly()
+    store.locked = True
+
+    with pytest.raises(StoreUnavailable, match=r"^Cannot create memory:/.*/log\.json: 403 Forbidden\."):
+        look(store, T)
+
+
+# settle
+
+
+def test_settling_renames_what_is_left_of_the_newest_record_in_order() -> None:
+    store = zone(a_record(1, files=3))
+    put(store, *(f"{LOG}/{staged(1, part)}" for part in (1, 2)))
+    moved = []
+    store.watcher = lambda verb, path, new_path: moved.append((verb, path, new_path))
+
+    view = settle(store, T)
+
+    assert view.unfinished == ()
+    assert moved == [
+        ("rename", f"{LOG}/{staged(1, 1)}", f"{T}/{name(2)}.parquet"),
+        ("rename", f"{LOG}/{staged(1, 2)}", f"{T}/{name(3)}.parquet"),
+    ]
+
+
+def test_a_file_that_does_not_move_holds_up_those_behind_it() -> None:
+    store = zone(a_record(1, files=2))
+    put(store, *(f"{LOG}/{staged(1, part)}" for part in (0, 1)))
+
+    class Stuck(FaultyStore):
+        def rename(self, path: str, new_path: str) -> None:
+            if path.endswith(staged(1, 0)):
+                raise StoreUnavailable("rename", self.address(path), "500")
+            super().rename(path, new_path)
+
+    with pytest.raises(StoreUnavailable, match=r"^Cannot rename memory:/.*: 500\."):
+        settle(Stuck(store), T)
+    assert names(store, T) == ["_mirrorfeed"]
+
+
+def test_a_final_name_that_holds_something_else_is_named_and_not_overwritten() -> None:
+    store = zone(a_record(1, files=1, first=5))
+    put(store, f"{LOG}/{staged(1, 0)}", f"{T}/{name(5)}.parquet")
+
+    with pytest.raises(FinalNameTaken) as taken:
+        settle(store, T)
+
+    assert str(taken.value) == (
+        f"memory:/{T}/{name(5)}.parquet is there, and is not the file {staged(1, 0)} that this name was given to."
+        " Find out who wrote it. It is never overwritten; once it is removed, publishing goes on."
+    )
+    assert store.read(f"{T}/{name(5)}.parquet") == f"{T}/{name(5)}.parquet".encode()
+    store.remove(f"{T}/{name(5)}.parquet")
+    assert settle(store, T).unfinished == ()
+
+
+def test_a_file_of_another_kind_stops_the_table() -> None:
+    store = zone(a_record(1))
+    put(store, f"{T}/orders.csv")
+
+    with pytest.raises(ForeignFile) as foreign:
+        settle(store, T)
+
+    assert str(foreign.value) == (
+        f"memory:/{T}/orders.csv is not one of the files that a publisher of this table writes."
+        " Remove it, or give it a name that starts with an underscore, then publish again."
+    )
+
+
+@pytest.mark.parametrize(
+    ("records", "number", "says"),
+    [
+        ((), 1, "is there, and the table has no log that says what it holds."),
+        ((a_record(1, files=0, first=4),), 4, "is there, and the log gave out numbers only up to 3."),
+    ],
+)
+def test_a_number_that_the_log_never_gave_out_stops_the_table(records: Any, number: int, says: str) -> None:
+    store = zone(*records)
+    put(store, f"{T}/{name(number)}.parquet")
+
+    with pytest.raises(NumbersDisagree) as disagree:
+        settle(store, T)
+
+    assert str(disagree.value) == (
+        f"memory:/{T}/{name(number)}.parquet {says} Another publisher writes here, or the log was lost. Give this table"
+        " a folder of its own, or delete the folder and publish again from a snapshot."
+    )
+
+
+def test_names_with_an_underscore_and_consumed_files_are_no_concern() -> None:
+    store = zone(a_record(1, files=3))
+    put(store, f"{T}/_ProcessedFiles/x", f"{T}/_metadata.json", f"{T}/_temp", f"{T}/{name(3)}.parquet")
+
+    assert settle(store, T).data == (f"{name(3)}.parquet",)
+
+
+# tidy
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept"),
+    [(1, [3]), (2, [2, 3]), (10, [1, 2, 3])],
+)
+def test_tidying_keeps_the_newest_records(keep: int, kept: list[int]) -> None:
+    store = zone(*(a_record(number) for number in (1, 2, 3)))
+
+    tidy(store, T, look(store, T), keep)
+
+    assert names(store, LOG) == [f"{name(number)}.json" for number in kept]
+
+
+def test_tidying_removes_what_no_record_can_publish_any_more_and_nothing_else() -> None:
+    store = zone(a_record(2, files=1))
+    put(store, f"{LOG}/{staged(1)}", f"{LOG}/{staged(2, 5)}", f"{LOG}/{staged(3)}", f"{LOG}/{staged(4)}", f"{LOG}/note")
+
+    tidy(store, T, settle(store, T), 10)
+
+    assert names(store, LOG) == [f"{name(2)}.json", staged(3), staged(4), "note"]
+
+
+def test_without_a_record_nothing_staged_is_removed() -> None:
+    store = zone()
+    put(store, f"{LOG}/{staged(1)}")
+
+    tidy(store, T, look(store, T), 10)
+
+    assert names(store, LOG) == [staged(1)]
+
+
+def test_folders_of_other_logs_are_leftovers_and_other_names_are_not_ours() -> None:
+    store = zone()
+    put(store, f"{T}/_mirrorfeed/0ld/{name(1)}.json", f"{T}/_mirrorfeed/Notes.of/me", f"{LOG}/{staged(1)}")
+
+    tidy(store, T, look(store, T), 10)
+
+    assert names(store, f"{T}/_mirrorfeed") == ["Notes.of", "abc", "log.json"]
+
+
+def test_a_log_that_came_into_force_since_the_look_is_no_leftover() -> None:
+    store = zone(a_record(1))
+    view = look(store, T)
+    store.remove_folder(T)
+    store.create(f"{T}/_mirrorfeed/log.json", b'{"log_id": "def"}')
+    put(store, f"{T}/_mirrorfeed/def/{name(1)}.json")
+
+    tidy(store, T, view, 10)
+
+    assert names(store, f"{T}/_mirrorfeed/def") == [f"{name(1)}.json"]
+
+
+# metadata
+
+
+def test_metadata_is_written_once() -> None:
+    store = MemoryStore()
+    made = []
+    store.watcher = lambda verb, path, _: made.append((verb, path))
+
+    for _ in range(2):
+        ensure_metadata(store, T, ("a", "b"))
+
+    assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["a", "b"]}
+    assert made == [("create", f"{T}/_metadata.json")]
+
+
+def test_keys_are_added_to_a_table_that_had_none() -> None:
+    store = MemoryStore()
+    ensure_metadata(store, T, ())
+
+    ensure_metadata(store, T, ("id",))
+
+    assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
+
+
+@pytest.mark.parametrize(("wanted", "spelled"), [(("id", "day"), "the keys ['id', 'day']"), ((), "no keys")])
+def test_keys_that_are_set_never_change(wanted: tuple[str, ...], spelled: str) -> None:
+    store = MemoryStore()
+    ensure_metadata(store, T, ("id",))
+
+    with pytest.raises(KeysChanged) as refused:
+        ensure_metadata(store, T, wanted)
+
+    assert str(refused.value) == (
+        f"memory:/{T}/_metadata.json sets the keys ['id'], and the table now has {spelled}. Keys never change once they"
+        " are set: put the old ones back into the configuration, or delete the table's folder in the landing zone, wait"
+        " until the table is gone from the mirrored database, and publish again."
+    )
+    assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
+
+
+def test_metadata_that_cannot_be_read_is_refused() -> None:
+    store = MemoryStore()
+    store.create(f"{T}/_metadata.json", b"keys: id")
+
+    with pytest.raises(MetadataUnreadable, match=r"^memory:/.*/_metadata\.json cannot be read: it is not a JSON obj"):
+        ensure_metadata(store, T, ("id",))
+
+
+def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
+    store = ReadOnly()
+    store.locked = True
+
+    with pytest.raises(StoreUnavailable, match="403 Forbidden"):
+        ensure_metadata(store, T, ("id",))
+
+
+# record
+
+
+def test_a_record_that_is_the_newest_afterwards_won() -> None:
+    store = zone(a_record(1))
+
+    assert record(store, T, look(store, T), a_record(2)) is True
+    assert look(store, T).newest == a_record(2)
+
+
+def test_a_record_never_replaces_that_of_another_publisher() -> None:
+    store = zone(a_record(1))
+    view = look(store, T)
+    others = replace(a_record(2), batch="07e5")
+    store.create(f"{LOG}/{name(2)}.json", others.to_json())
+
+    assert record(store, T, view, a_record(2)) is False
+    assert look(store, T).newest == others
+
+
+def test_a_record_under_a_number_that_was_pruned_has_not_won() -> None:
+    store = zone(a_record(1))
+    view = look(store, T)
+    store.create(f"{LOG}/{name(5)}.json", a_record(5).to_json())
+
+    assert record(store, T, view, a_record(2)) is False
+    assert look(store, T).newest == a_record(5)
+
+
+def test_a_record_in_a_folder_that_was_deleted_has_not_won() -> None:
+    store = zone(a_record(1))
+    view = look(store, T)
+    store.remove_folder(T)
+
+    assert record(store, T, view, a_record(2)) is False
+
+
+def test_a_record_whose_creation_took_effect_and_was_refused_when_repeated_has_won() -> None:
+    store = zone(a_record(1))
+    view = look(store, T)
+
+    class Repeating(FaultyStore):
+        def create(self, path: str, data: bytes) -> None:
+            super().create(path, data)
+            super().create(path, data)
+
+    assert record(Repeating(store), T, view, a_record(2)) is True
+
+
+# publish
+
+
+def orders() -> Table:
+    table = Table({"id": "long"}, ("id",))
+    table.insert({"id": 1})
+    return table
+
+
+PLAN = Plan("main.shop.orders", "shop.orders", T, ("id",))
+
+
+def test_records_that_are_refused_for_good_do_not_make_a_run_stage_for_ever() -> None:
+    store, table = ReadOnly(), orders()
+    publish(TableFeed(table), store, PLAN)
+    table.insert({"id": 2})
+    store.locked = True
+
+    with pytest.raises(StoreUnavailable, match=r"^Cannot create memory:/.*2\.json: 403 Forbidden\."):
+        publish(TableFeed(table), store, PLAN)
+
+
+@pytest.mark.parametrize(
+    ("change", "plan", "says"),
+    [
+        (
+            lambda table: table.insert({"id": None}),
+            PLAN,
+            "main.shop.orders cannot be published: in version 2 a key is NULL (id = NULL).",
+        ),
+        (
+            lambda table: table.insert({"id": 7}, {"id": 7}),
+            PLAN,
+            "main.shop.orders cannot be published: in version 2 a key stands for more than one row (id = 7).",
+        ),
+        (
+            lambda table: table.delete(1),
+            replace(PLAN, keys=()),
+            "main.shop.orders cannot be published: in version 2 there is an update or delete, and a table without"
+            " keys takes inserts only.",
+        ),
+    ],
+)
+def test_rows_without_a_right_place_are_refused_and_nothing_of_their_range_is_published(
+    change: Any, plan: Plan, says: str
+) -> None:
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, plan)
+    before = look(store, T)
+    change(table)
+
+    with pytest.raises(RowsRefused) as refused:
+        publish(TableFeed(table), store, plan)
+
+    assert refused.value.what() == says
+    assert (look(store, T).newest, look(store, T).data) == (before.newest, before.data)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (KeepsChanging("x"), Transient),
+        (LogUnreadable("x"), Terminal),
+        (FinalNameTaken("x", "y"), Terminal),
+        (ForeignFile("x"), Terminal),
+        (NumbersDisagree("x", 1), Terminal),
+    ],
+)
+def test_each_error_says_whether_a_person_must_act(error: MirrorfeedError, kind: type) -> None:
+    assert isinstance(error, kind)

@@ -1,0 +1,120 @@
+"""Every call of a publication fails in every way, and the next run brings the mirror to equality with the source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from fixtures.faults import Fault, Mode, faults_at
+from fixtures.mirror import canonical
+from mirrorfeed.publish.table import publish
+from mirrorfeed.replica import Replica, State
+from tests.publish.scenes import SCENARIOS, Scenario, Scene, Take
+
+_LATE_FEW = (1, 2, 3, 5, 8, 13, 21, 34, None)
+_LATE_MANY = (*range(1, 80), None)
+_CHANGES = ("create", "rename", "remove", "remove_folder")
+
+every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+
+
+@every_scenario
+def test_the_run_after_any_single_fault_completes_the_mirror(scenario: Scenario, counted: Counter[str]) -> None:
+    played = _play_every_fault(Scene(scenario), _LATE_FEW, both=False)
+    assert played > 50
+    counted["crash points, one fault in a run"] += played
+
+
+@every_scenario
+def test_the_run_after_a_fault_in_the_recovering_run_completes_the_mirror(
+    scenario: Scenario, counted: Counter[str]
+) -> None:
+    played = _play_every_pair(Scene(scenario), [Mode.KILLED_AFTER], (7, None), stride=3)
+    assert played > 5
+    counted["crash points, a second fault in the run that recovers"] += played
+
+
+@every_scenario
+@pytest.mark.parametrize("mode", [Mode.KILLED_AFTER, Mode.LOST])
+def test_the_replica_agrees_with_the_mirror_after_a_fault(
+    scenario: Scenario, mode: Mode, tmp_path: Path, counted: Counter[str]
+) -> None:
+    scene = Scene(scenario)
+    calls = scene.play()[0]
+    last_change = max(call for call, verb in enumerate(calls) if verb in ("create", "rename"))
+
+    def end(take: Take) -> None:
+        publish(take.feed, take.zone, take.plan)
+        (report,) = Replica(take.zone, str(tmp_path)).step()
+        assert report.state is State.REPLICATING, report
+        mirror = DeltaTable(str(tmp_path / "sales" / "orders")).to_pyarrow_table().to_pylist()
+        assert canonical(mirror) == canonical(take.table.at(take.table.latest))
+
+    scene.play(Fault(last_change, mode), end=end)
+    counted["crash points through the replica"] += 1
+
+
+@pytest.mark.soak
+@every_scenario
+def test_the_run_after_any_single_fault_completes_the_mirror_however_late(
+    scenario: Scenario, counted: Counter[str]
+) -> None:
+    counted["crash points, one fault in a run"] += _play_every_fault(Scene(scenario), _LATE_MANY, both=True)
+
+
+@pytest.mark.xfail(reason="the port has no verb that replaces a file only as long as it is the one that was read")
+def test_a_removal_of_metadata_that_comes_late_does_not_take_away_the_keys() -> None:
+    scene = Scene(next(scenario for scenario in SCENARIOS if scenario.name == "keys come later"))
+    removal = scene.play()[0].index("remove")
+
+    for late in range(1, 40):
+        _play(scene, Fault(removal, Mode.LATE, late), service=False)
+
+
+@pytest.mark.soak
+@every_scenario
+def test_the_run_after_any_two_faults_completes_the_mirror(scenario: Scenario, counted: Counter[str]) -> None:
+    modes = [Mode.KILLED_AFTER, Mode.LOST, Mode.LATE, Mode.KILLED_LATE, Mode.DELETED]
+    played = _play_every_pair(Scene(scenario), modes, (1, 4, 9, 20, None), stride=1)
+    counted["crash points, a second fault in the run that recovers"] += played
+
+
+def _play_every_fault(scene: Scene, late: tuple[int | None, ...], *, both: bool) -> int:
+    played = 0
+    for fault in _faults(scene.play()[0], 0, late if scene.scenario.late else ()):
+        for service in (False, True) if both else (bool(played % 2),):
+            _play(scene, fault, service=service)
+            played += 1
+    return played
+
+
+def _play_every_pair(scene: Scene, modes: list[Mode], late: tuple[int | None, ...], *, stride: int) -> int:
+    played = 0
+    calm = scene.play()[0]
+    changes = [call for call, verb in enumerate(calm) if verb in _CHANGES]
+    firsts = [mode for mode in modes if scene.scenario.late or mode not in (Mode.LATE, Mode.KILLED_LATE)]
+    for first in (Fault(call, mode, late=5) for call in changes for mode in firsts):
+        disturbed, recovering = scene.play(first)
+        seconds = list(_faults(recovering, len(disturbed), late if scene.scenario.late else ()))
+        for second in seconds[played % stride :: stride]:
+            _play(scene, first, second, service=bool(played % 2), runs=2)
+            played += 1
+    return played
+
+
+def _faults(verbs: list[str], begin: int, late: tuple[int | None, ...]) -> Iterator[Fault]:
+    for call, verb in enumerate(verbs, begin):
+        yield from faults_at(call, verb, late)
+        yield Fault(call, Mode.DELETED)
+
+
+def _play(scene: Scene, *faults: Fault, service: bool, runs: int = 1) -> None:
+    try:
+        scene.play(*faults, service=service, runs=runs)
+    except BaseException as error:
+        error.add_note(f"played with {faults}, {service=}")
+        raise

@@ -1,0 +1,172 @@
+"""Random tables with random histories, published at random moments while the service takes files in between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from fixtures.faults import Crash, Fault, FaultyStore, Mode
+from fixtures.memory import MemoryStore
+from fixtures.mirror import Audit, Mirror, canonical
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.errors import Transient
+from mirrorfeed.publish.table import Plan, publish
+
+FOLDER = "sales.schema/orders"
+
+_KEYS: dict[str, st.SearchStrategy[Any]] = {
+    "long": st.integers(0, 4),
+    "string": st.sampled_from(["", "a", "A", "ä"]),
+    "date": st.sampled_from([date(1970, 1, 1), date(2026, 11, 21)]),
+}
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "double": st.floats(allow_nan=False),
+    "decimal(12,2)": st.decimals(Decimal("-9999999999.99"), Decimal("9999999999.99"), places=2),
+    "string": st.text(max_size=3).filter(lambda text: text.isprintable()),
+    "binary": st.binary(max_size=3),
+    "boolean": st.booleans(),
+    "timestamp": st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),
+    "json": st.sampled_from(["[]", '{"a":null}']),
+}
+
+
+class Histories(RuleBasedStateMachine):
+    @initialize(
+        keys=st.lists(st.sampled_from(sorted(_KEYS)), max_size=3),
+        values=st.lists(st.sampled_from(sorted(_VALUES)), min_size=1, max_size=4),
+        changes=st.sampled_from(["net", "full"]),
+        versions_per_range=st.sampled_from([1, 2, 3, 500]),
+        keep_records=st.sampled_from([1, 2, 10]),
+        file_size=st.sampled_from([1, 2**20]),
+    )
+    def a_table(self, keys: list[str], values: list[str], **options: Any) -> None:
+        self.types = {f"k{n}": type_ for n, type_ in enumerate(keys)}
+        self.keys = tuple(self.types)
+        self.types |= {f"v{n}": type_ for n, type_ in enumerate(values)}
+        self.table = Table(self.types, self.keys)
+        self.plan = Plan("main.sales.orders", "sales.orders", FOLDER, self.keys, **options)
+        self.zone = MemoryStore()
+        self.audit, self.mirror = Audit(self.zone, FOLDER), Mirror(self.zone, FOLDER)
+
+    # What may happen to the table.
+
+    @rule(data=st.data(), count=st.integers(1, 4))
+    def insert(self, data: st.DataObject, count: int) -> None:
+        there = {self.table.key(row) for row in self.table.rows}
+        rows = []
+        for _ in range(count):
+            row = self._row(data)
+            if not self.keys or self.table.key(row) not in there:
+                there.add(self.table.key(row))
+                rows.append(row)
+        self.table.insert(*rows)
+
+    @precondition(lambda self: self.keys)
+    @rule(data=st.data(), count=st.integers(1, 4))
+    def merge(self, data: st.DataObject, count: int) -> None:
+        self.table.merge(*(self._row(data) for _ in range(count)))
+
+    @precondition(lambda self: self.keys and self.table.rows)
+    @rule(data=st.data(), same=st.booleans())
+    def update(self, data: st.DataObject, same: bool) -> None:
+        chosen = self._some(data)
+        values = {name: data.draw(self._value(name)) for name in self.types if name not in self.keys}
+        self.table.update(*chosen, **({} if same else values))
+
+    @precondition(lambda self: self.keys and self.table.rows)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        self.table.delete(*self._some(data))
+
+    @precondition(lambda self: self.keys and self.table.rows)
+    @rule(data=st.data())
+    def change_a_key(self, data: st.DataObject) -> None:
+        new = self.table.key(self._row(data))
+        if new not in {self.table.key(row) for row in self.table.rows}:
+            self.table.change_keys({self._some(data)[0]: new})
+
+    @precondition(lambda self: self.keys and len(self.table.rows) > 1)
+    @rule()
+    def exchange_keys(self) -> None:
+        keys = [self.table.key(row) for row in self.table.rows]
+        self.table.change_keys(dict(zip(keys, keys[1:] + keys[:1], strict=True)))
+
+    @precondition(lambda self: self.keys)
+    @rule(data=st.data(), same=st.booleans())
+    def overwrite(self, data: st.DataObject, same: bool) -> None:
+        rows = {self.table.key(row): row for row in [self._row(data), self._row(data)]}
+        self.table.overwrite(*(self.table.rows if same else rows.values()))
+
+    @precondition(lambda self: self.keys)
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        self.table.restore(data.draw(st.integers(0, self.table.latest)))
+
+    @rule()
+    def optimize(self) -> None:
+        self.table.optimize()
+
+    @precondition(lambda self: len(self.types) < 9)
+    @rule(type_=st.sampled_from(sorted(_VALUES)))
+    def add_a_column(self, type_: str) -> None:
+        name = f"v{len(self.types)}"
+        self.types[name] = type_
+        self.table.add_column(name, type_)
+
+    # What may happen to its publication.
+
+    @rule(partitions=st.integers(1, 3), rows_per_batch=st.sampled_from([1, 2, 100]))
+    def publish(self, partitions: int, rows_per_batch: int) -> None:
+        publish(TableFeed(self.table, partitions, rows_per_batch), self.zone, self.plan)
+        self.mirror.take()
+        assert self.audit.published == self.table.latest
+        assert canonical(self.mirror.rows) == canonical(self.table.at(self.table.latest))
+
+    @rule(
+        call=st.integers(0, 60),
+        mode=st.sampled_from(list(Mode)),
+        late=st.one_of(st.none(), st.integers(1, 20)),
+        partitions=st.integers(1, 3),
+    )
+    def publish_with_a_fault(self, call: int, mode: Mode, late: int | None, partitions: int) -> None:
+        faults = [Fault(call, mode, late)]
+        store = FaultyStore(self.zone, faults, delete=lambda: self.zone.remove_folder(FOLDER))
+        with suppress(Transient, Crash):
+            publish(TableFeed(self.table, partitions, rows_per_batch=2), store, self.plan)
+        store.deliver()
+
+    @rule(most=st.integers(1, 3))
+    def the_service_takes_files(self, most: int) -> None:
+        self.mirror.take(most)
+
+    @rule()
+    def the_folder_is_deleted(self) -> None:
+        self.zone.remove_folder(FOLDER)
+
+    @invariant()
+    def a_mirror_that_has_taken_every_file_equals_the_published_version(self) -> None:
+        if self.audit.published >= 0 and self.mirror.has_the_folder and self.audit.finished == self.mirror.last:
+            assert canonical(self.mirror.rows) == canonical(self.table.at(self.audit.published))
+
+    def _row(self, data: st.DataObject) -> Mapping[str, Any]:
+        return {
+            name: data.draw(_KEYS[type_] if name in self.keys else self._value(name))
+            for name, type_ in self.types.items()
+        }
+
+    def _value(self, name: str) -> st.SearchStrategy[Any]:
+        return st.one_of(st.none(), _VALUES[self.types[name]])
+
+    def _some(self, data: st.DataObject) -> list[tuple[Any, ...]]:
+        keys = sorted({self.table.key(row) for row in self.table.rows}, key=repr)
+        return data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=3, unique=True))
+
+
+TestHistories = Histories.TestCase

@@ -1,0 +1,188 @@
+"""Publishers that do not know of each other work on one table; a scheduler decides who makes the next call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from fixtures.faults import MODES, Fault
+from fixtures.tables import Table
+from fixtures.turns import Process
+from mirrorfeed.stores import Store
+from tests.publish.scenes import FOLDER, SCENARIOS, Scene, Take, one_commit, plan, three_commits, two_orders
+from tests.publish.scenes import Scenario as _Scenario
+
+Others = Callable[[Take, Store], None]
+
+
+def another_publisher(take: Take, store: Store) -> None:
+    take.publish(store)
+
+
+def many_publications(take: Take, store: Store) -> None:
+    """With pruning down to one record, the one that the sleeper knows is long gone."""
+    for id_ in range(20, 24):
+        take.table.insert({"id": id_, "status": "new"})
+        take.publish(store)
+        take.mirror.take()
+
+
+def a_folder_deleted_and_made_again(take: Take, store: Store) -> None:
+    store.remove_folder(FOLDER)
+    take.publish(store)
+    take.table.update(1, status="paid")
+    take.publish(store)
+
+
+def a_folder_deleted_twice(take: Take, store: Store) -> None:
+    for _ in range(2):
+        store.remove_folder(FOLDER)
+        take.publish(store)
+        take.mirror.take()
+
+
+def _by_name(name: str) -> _Scenario:
+    return next(scenario for scenario in SCENARIOS if scenario.name == name)
+
+
+_SLEEPER = _Scenario("two files, one record kept", two_orders, three_commits, plan(keep_records=1))
+
+PAIRS = [
+    (_by_name("first snapshot"), another_publisher),
+    (_by_name("several files"), another_publisher),
+    (_by_name("keys come later"), another_publisher),
+    (_by_name("server that overlooks the condition on renames"), another_publisher),
+    (_SLEEPER, many_publications),
+    (_SLEEPER, a_folder_deleted_and_made_again),
+    (_by_name("first snapshot"), a_folder_deleted_twice),
+]
+every_pair = pytest.mark.parametrize(
+    ("scenario", "others"), PAIRS, ids=[f"{scenario.name}-{others.__name__}" for scenario, others in PAIRS]
+)
+
+
+@every_pair
+def test_schedules_with_two_switches_end_equal(scenario: _Scenario, others: Others, counted: Counter[str]) -> None:
+    played = _play_two_switches(Scene(scenario), others, at_most=200)
+    assert played > 150
+    counted["schedules of two publishers with two switches"] += played
+
+
+@pytest.mark.soak
+@every_pair
+def test_all_schedules_with_two_switches_end_equal(scenario: _Scenario, others: Others, counted: Counter[str]) -> None:
+    played = _play_two_switches(Scene(scenario), others, at_most=None)
+    counted["schedules of two publishers with two switches"] += played
+
+
+def test_random_schedules_with_faults_end_equal(counted: Counter[str]) -> None:
+    for seed in range(250):
+        _play_random(seed)
+        counted["random schedules of publishers with faults"] += 1
+
+
+@pytest.mark.soak
+def test_many_random_schedules_with_faults_end_equal(counted: Counter[str]) -> None:
+    for seed in range(1_000, 31_000):
+        _play_random(seed)
+        counted["random schedules of publishers with faults"] += 1
+
+
+def _play_two_switches(scene: Scene, others: Others, at_most: int | None) -> int:
+    """One begins, the others come in after its i-th call and are stopped after their j-th, and it goes on to its end.
+    With `at_most`, about so many of all pairs (i, j), spread evenly."""
+    alone = scene.open()
+    calls = _calls(alone, alone.publish)
+    alone = scene.open()
+    calls_of_others = _calls(alone, lambda store: others(alone, store))
+    pairs = [(i, j) for i in range(calls + 1) for j in range(1, calls_of_others + 1)]
+    stride = 1 if at_most is None else max(1, len(pairs) // at_most)
+    for i, j in pairs[::stride]:
+        take = scene.open()
+        try:
+            with Process(take.zone, take.publish) as one, Process(take.zone, lambda store: others(take, store)) as two:  # noqa: B023
+                one.step(i)
+                two.step(j)
+                one.finish()
+                two.finish()
+            take.ends_equal()
+        except BaseException as error:
+            error.add_note(f"switched after calls {i} and {j}")
+            raise
+    return len(pairs[::stride])
+
+
+def _calls(take: Take, body: Callable[[Store], None]) -> int:
+    with Process(take.zone, body) as process:
+        return process.step(100_000)
+
+
+def _play_random(seed: int) -> None:
+    """Two or three publishers that fail, are killed and start again, while the source and the service go on."""
+    random = Random(seed)
+    deletes = random.random() < 0.5
+    take = _random_scene(random).open()
+    processes: list[Process] = []
+    past: list[Process] = []
+    try:
+        for _ in range(random.randrange(2, 4)):
+            processes.append(_begin(random, take))
+        for _ in range(random.randrange(20, 120)):
+            at = random.randrange(len(processes))
+            processes[at].step(random.choice((1, 1, 2, 5, 30)))
+            if processes[at].ended:
+                past.append(processes[at])
+                processes[at] = _begin(random, take)
+            if random.random() < 0.1:
+                take.mirror.take(random.randrange(1, 4))
+            if random.random() < 0.05:
+                take.table.merge({"id": random.randrange(6), "status": str(seed)}, {"id": 1, "status": "new"})
+            if random.random() < 0.05:
+                random.choice(past + processes).store.deliver()
+            if deletes and random.random() < 0.02:
+                take.zone.remove_folder(FOLDER)
+        for process in processes:
+            process.finish()
+        for process in past + processes:
+            process.store.deliver()
+        take.ends_equal()
+    except BaseException as error:
+        error.add_note(f"played with seed {seed}")
+        raise
+    finally:
+        for process in processes:
+            process.__exit__(None, None, None)
+
+
+def _random_scene(random: Random) -> Scene:
+    """Made anew for each seed, for names and keys in it are random in any case."""
+    options = {
+        "keep_records": random.choice((1, 2, 10)),
+        "versions_per_range": random.choice((1, 2, 500)),
+        "changes": random.choice(("net", "full")),
+    }
+    begin: Callable[[Table], None] = random.choice((one_commit, three_commits))
+    feed = {"partitions": random.choice((1, 2)), "rows_per_batch": random.choice((1, 100))}
+    return Scene(
+        _Scenario(
+            "random",
+            two_orders,
+            begin,
+            plan(**options),
+            feed=feed,
+            published_before=random.random() < 0.7,
+            checks_renames=random.random() < 0.8,
+        )
+    )
+
+
+def _begin(random: Random, take: Take) -> Process:
+    faults = []
+    for _ in range(random.choice((0, 0, 1, 1, 2))):
+        verb = random.choice(list(MODES))
+        fault = Fault(random.randrange(60), random.choice(MODES[verb]), random.choice((1, 3, 10, None)))
+        faults.append(fault)
+    return Process(take.zone, take.publish, faults)

@@ -1,0 +1,255 @@
+from __future__ import annotations
+
+import gc
+import hashlib
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fixtures.faults import Fault, FaultyStore, Mode
+from fixtures.memory import MemoryStore
+from mirrorfeed.landing.names import staged_record_number
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.writer import RECEIPT, BadRow, Receipt, StagingJob, receipts_in, stage, stage_empty
+from mirrorfeed.stores import StoreUnavailable
+
+COLUMNS = (Column("id", "long"), Column("text", "string"))
+PROBLEM = "__problem__"
+
+
+def job(store: MemoryStore | FaultyStore, **other: object) -> StagingJob:
+    return replace(
+        StagingJob(
+            store=store,
+            folder="orders/_mirrorfeed/abc",
+            record_number=3,
+            batch="ba7c4",
+            columns=COLUMNS,
+            keys=("id",),
+            with_marker=True,
+            compression="snappy",
+            file_size=2**20,
+        ),
+        **other,
+    )
+
+
+def batch(ids: list[int | None], marker: int = 4, problems: list[int | None] | None = None) -> pa.RecordBatch:
+    columns = {
+        "id": pa.array(ids, pa.int64()),
+        "text": pa.array([f"order {id_}" for id_ in ids]),
+        "__rowMarker__": pa.array([marker] * len(ids), pa.int32()),
+    }
+    if problems is not None:
+        columns[PROBLEM] = pa.array(problems, pa.int32())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def staged(found: Iterator[pa.RecordBatch]) -> tuple[list[Receipt], list[BadRow]]:
+    batches = list(found)
+    assert all(batch.schema == RECEIPT for batch in batches)
+    return receipts_in(row for batch in batches for row in batch.to_pylist())
+
+
+def content(store: MemoryStore, receipt: Receipt) -> pa.Table:
+    return pq.read_table(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")))
+
+
+def test_the_marker_is_the_last_column_and_an_int32_and_every_column_is_optional() -> None:
+    store = MemoryStore()
+
+    (receipt,), _ = staged(stage(job(store), 0, [batch([1])]))
+
+    schema = pq.read_schema(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")))
+    assert [(field.name, field.type) for field in schema] == [
+        ("id", pa.int64()),
+        ("text", pa.string()),
+        ("__rowMarker__", pa.int32()),
+    ]
+    assert all(field.nullable for field in schema)
+
+
+def test_a_snapshot_has_no_marker() -> None:
+    store = MemoryStore()
+
+    (receipt,), _ = staged(stage(job(store, with_marker=False), 0, [batch([1, 2]).drop_columns(["__rowMarker__"])]))
+
+    assert content(store, receipt).column_names == ["id", "text"]
+    assert receipt.rows == {"insert": 2}
+
+
+def test_types_of_the_source_are_brought_to_those_of_the_landing_zone() -> None:
+    store = MemoryStore()
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "id": pa.array([1], pa.int32()),
+            "text": pa.array(["a"], pa.large_string()),
+            "__rowMarker__": pa.array([4], pa.int64()),
+        }
+    )
+
+    (receipt,), _ = staged(stage(job(store), 0, [rows]))
+
+    assert [field.type for field in content(store, receipt).schema] == [pa.int64(), pa.string(), pa.int32()]
+
+
+def test_a_receipt_tells_what_is_in_the_file() -> None:
+    store = MemoryStore()
+
+    (receipt,), bad = staged(stage(job(store), 7, [batch([1, 2]), batch([3], marker=2), batch([4], marker=4)]))
+
+    data = store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")
+    assert bad == []
+    assert (receipt.partition, receipt.place) == (7, 0)
+    assert receipt.rows == {"upsert": 3, "delete": 1}
+    assert (receipt.bytes, receipt.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert staged_record_number(receipt.staged) == 3
+    assert receipt.staged.split("-")[1] == "ba7c4"
+
+
+def test_rows_keep_their_order_through_files_that_roll_at_the_target_size() -> None:
+    store = MemoryStore()
+    batches = [batch(list(range(start, start + 500))) for start in range(0, 20_000, 500)]
+
+    receipts, _ = staged(stage(job(store, file_size=20_000, compression="none"), 0, batches))
+
+    assert len(receipts) > 5
+    assert [receipt.place for receipt in receipts] == list(range(len(receipts)))
+    assert all(20_000 <= receipt.bytes < 60_000 for receipt in receipts[:-1])
+    assert [id_ for receipt in receipts for id_ in content(store, receipt)["id"].to_pylist()] == list(range(20_000))
+
+
+def test_small_batches_are_gathered_into_one_row_group() -> None:
+    store = MemoryStore()
+
+    (receipt,), _ = staged(stage(job(store), 0, [batch([id_]) for id_ in range(100)]))
+
+    assert pq.read_metadata(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}"))).num_row_groups == 1
+
+
+def test_receipts_come_in_the_order_of_partitions_and_places() -> None:
+    store = MemoryStore()
+    found = [
+        row
+        for partition in (2, 0, 1)
+        for result in stage(job(store, file_size=1), partition, [batch([1]), batch([2])])
+        for row in result.to_pylist()
+    ]
+
+    receipts, _ = receipts_in(found)
+
+    assert [(receipt.partition, receipt.place) for receipt in receipts] == [
+        (partition, place) for partition in (0, 1, 2) for place in (0, 1)
+    ]
+
+
+@pytest.mark.parametrize("batches", [[], [batch([])]])
+def test_a_partition_without_rows_writes_no_file(batches: list[pa.RecordBatch]) -> None:
+    store = MemoryStore()
+
+    assert staged(stage(job(store), 0, batches)) == ([], [])
+    assert store.list("orders/_mirrorfeed/abc") == []
+
+
+def test_an_empty_file_has_a_schema_and_no_rows() -> None:
+    store = MemoryStore()
+
+    receipt = stage_empty(job(store, with_marker=False))
+
+    assert content(store, receipt).schema.names == ["id", "text"]
+    assert content(store, receipt).num_rows == 0
+    assert receipt.rows == {}
+
+
+def test_rows_with_a_problem_are_reported_by_key_and_no_more_than_five() -> None:
+    store = MemoryStore()
+    rows = [batch([1, None], problems=[None, 1]), batch([2, *range(3, 20)], problems=[2] * 18)]
+
+    receipts, bad = staged(stage(job(store), 0, rows, PROBLEM))
+
+    assert bad[:2] == [BadRow(1, "id = NULL"), BadRow(2, "id = 2")]
+    assert len(bad) == 5
+    assert receipts == []
+
+
+def test_the_problem_column_is_not_written() -> None:
+    store = MemoryStore()
+
+    (receipt,), _ = staged(stage(job(store), 0, [batch([1], problems=[None])], PROBLEM))
+
+    assert content(store, receipt).column_names == ["id", "text", "__rowMarker__"]
+
+
+def test_a_second_try_of_a_task_writes_under_other_names() -> None:
+    store = MemoryStore()
+
+    (first,), _ = staged(stage(job(store), 0, [batch([1])]))
+    (second,), _ = staged(stage(job(store), 0, [batch([1])]))
+
+    assert first.staged != second.staged
+    assert first.sha256 == second.sha256
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_write_that_fails_fails_the_task_and_gives_no_receipt() -> None:
+    store = MemoryStore()
+    calm = FaultyStore(store)
+    list(stage(job(calm), 0, [batch([1])]))
+
+    for call, verb in enumerate(calm.verbs):
+        mode = Mode.REFUSED if verb == "open_write" else Mode.SHORT
+        with pytest.raises(StoreUnavailable):
+            list(stage(job(FaultyStore(MemoryStore(), [Fault(call, mode)])), 0, [batch([1])]))
+        gc.collect()
+    assert len(calm.verbs) > 3
+
+
+@pytest.mark.filterwarnings("error")
+def test_rows_that_cannot_be_read_on_leave_no_open_file() -> None:
+    store = FaultyStore(MemoryStore())
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield batch([1])
+        raise ValueError("the feed broke off")
+
+    with pytest.raises(ValueError, match="the feed broke off"):
+        list(stage(job(store, file_size=1), 0, rows()))
+    with pytest.raises(ValueError, match="the feed broke off"):
+        list(stage(job(store, file_size=10_000), 0, rows()))
+    gc.collect()
+    assert store.verbs.count("open_write") == store.verbs.count("close")
+
+
+class Nowhere(io.RawIOBase):
+    def write(self, data: memoryview) -> int:  # type: ignore[override]
+        return len(data)
+
+
+class Bottomless(MemoryStore):
+    def open_write(self, path: str) -> Nowhere:  # type: ignore[override]
+        return Nowhere()
+
+
+def test_memory_does_not_grow_with_the_rows() -> None:
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "id": pa.array(range(50_000), pa.int64()),
+            "text": pa.array([f"{id_:090d}" for id_ in range(50_000)]),
+            "__rowMarker__": pa.array([4] * 50_000, pa.int32()),
+        }
+    )
+    held = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for _ in range(60):
+            held.append(pa.total_allocated_bytes())
+            yield pa.RecordBatch.from_struct_array(rows.to_struct_array().take(pa.array(range(50_000))))
+
+    receipts, _ = staged(stage(job(Bottomless(), file_size=100 * 2**20, compression="none"), 0, batches()))
+
+    assert sum(receipt.bytes for receipt in receipts) > 200 * 2**20
+    assert max(held) - held[0] < 120 * 2**20
