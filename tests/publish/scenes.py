@@ -33,8 +33,6 @@ class Scenario:
     published_before: bool = True
     plan_before: Plan | None = None
     deleted: bool = False
-    late: bool = True
-    """Whether it is to stand calls that take effect late."""
     checks_renames: bool = True
 
 
@@ -68,7 +66,7 @@ SCENARIOS = [
     Scenario("pruning to one record", two_orders, three_commits, plan(versions_per_range=1, keep_records=1)),
     Scenario("inserts only", lambda: orders((1, "a"), keys=()), lambda t: t.insert({"id": 2}, {"id": 2}),
              plan(keys=()), feed={"partitions": 2}),
-    Scenario("keys come later", two_orders, one_commit, plan_before=plan(keys=()), late=False),
+    Scenario("keys come later", two_orders, one_commit, plan_before=plan(keys=())),
     Scenario("folder deleted between", two_orders, one_commit, feed={"rows_per_batch": 1}, deleted=True),
     Scenario("tasks tried again", two_orders, three_commits, feed={"partitions": 2, "attempts": 2}),
     Scenario("server that overlooks the condition on renames", two_orders, three_commits,
@@ -80,8 +78,7 @@ class Scene:
     """A scenario set up once, to be played again and again."""
 
     def __init__(self, scenario: Scenario) -> None:
-        self.scenario, self.plan = scenario, scenario.plan
-        self._table, self._options = scenario.table(), scenario.feed
+        self.plan, self._table, self._options = scenario.plan, scenario.table(), scenario.feed
         self._zone = MemoryStore(checks_renames=scenario.checks_renames)
         self._audit = Audit(self._zone, FOLDER)
         if scenario.published_before:

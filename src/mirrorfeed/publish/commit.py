@@ -238,12 +238,11 @@ def ensure_metadata(store: Store, folder: str, keys: tuple[str, ...]) -> None:
         found = check_metadata(store, folder, keys)
         if found == keys:
             return
-        if found is not None:
-            store.remove(path)  # a folder without the file is a table without keys, which it was until now
-        elif isinstance(trouble, StoreUnavailable):
+        if isinstance(trouble, StoreUnavailable):
             raise trouble
-        else:
-            trouble = _unbelieved(store.create, path, metadata.to_json(keys))
+        # Replaced rather than removed and made again: a removal that takes effect late would take the new file away.
+        write = store.create if found is None else store.replace
+        trouble = _unbelieved(write, path, metadata.to_json(keys))
     raise KeepsChanging(store.address(path))
 
 

@@ -47,6 +47,10 @@ class Store(Protocol):
         """Makes the file with this content, whole or not at all, or `AlreadyThere`, then without any change."""
         ...
 
+    def replace(self, path: str, data: bytes) -> None:
+        """Makes the file, or gives it this content in one step: no reader sees it missing or in part."""
+        ...
+
     def open_write(self, path: str) -> BinaryIO:
         """A writer in bounded memory for a name that nobody else uses; the file is whole once it is closed."""
         ...

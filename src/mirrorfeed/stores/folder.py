@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from typing import BinaryIO
 from mirrorfeed.stores.base import AlreadyThere, Entry, NotThere, PathOutside, StoreUnavailable, is_inside
 
 _UNFINISHED = ".unfinished-"
-"""Files of `create` that did not get their name; listings leave them out."""
+"""Files that did not get their name; listings leave them out."""
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,23 @@ class FolderStore:
             return self._at(path).open("rb")
 
     def create(self, path: str, data: bytes) -> None:
+        self._finish("create", path, data, _take_name)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._finish("replace", path, data, os.replace)
+
+    def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> None:
+        """Writes the content under another name first: under its own it is there whole or not at all."""
         target = self._at(path)
         unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
-        with self._faults("create", path):
+        with self._faults(action, path):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with unfinished.open("xb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
-                _take_name(unfinished, target)
+                give_name(unfinished, target)
             finally:
                 with suppress(FileNotFoundError):
                     unfinished.unlink()
