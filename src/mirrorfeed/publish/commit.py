@@ -142,7 +142,11 @@ def look(store: Store, folder: str) -> View:
 
 def peek(store: Store, folder: str) -> View | None:
     """The same without making anything: None where there is no log."""
-    return look(store, folder) if _log_id(store, folder) else None
+    return look(store, folder) if has_log(store, folder) else None
+
+
+def has_log(store: Store, folder: str) -> bool:
+    return _log_id(store, folder) is not None
 
 
 def _view(store: Store, folder: str, log_id: str) -> View | None:

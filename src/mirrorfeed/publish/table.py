@@ -128,6 +128,8 @@ def publish(
 ) -> Progress:
     """Publishes all versions up to the one that is the newest when it begins; raises findings and refusals."""
     progress = progress or Progress()
+    if not commit.has_log(store, plan.folder):
+        _refuse_early(feed, store, plan)
     goal: int | None = None
     while True:
         view = commit.settle(store, plan.folder)
@@ -157,6 +159,14 @@ def look_ahead(feed: Feed, plan: Plan, view: commit.View | None) -> tuple[Facts,
     published = Published(newest.source_id, newest.to_version_inclusive) if newest else None
     facts = feed.facts(published.version if published else None, plan.versions_per_range)
     return facts, decide(plan.source, published, facts, plan.versions_per_range)
+
+
+def _refuse_early(feed: Feed, store: Store, plan: Plan) -> None:
+    """Before a first publication: an empty table folder would be an error to the service in the end."""
+    _, decision = look_ahead(feed, plan, None)
+    if isinstance(decision, Finding):
+        raise decision
+    preflight(feed, store, plan, None, decision)
 
 
 def preflight(feed: Feed, store: Store, plan: Plan, view: commit.View | None, decision: Decision) -> None:

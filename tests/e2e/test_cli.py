@@ -1,0 +1,223 @@
+"""Whole journeys through the commands, as a user takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from mirrorfeed.cli import main
+from tests.delta import DeltaTable
+
+
+class Project:
+    """A folder with a configuration, sources and a landing zone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.landing, self.mirror = folder, folder / "landing", folder / "mirror"
+        self.config = folder / "mirrorfeed.yml"
+        self.configure("  - {source: ./orders, target: sales.orders, keys: [id]}")
+
+    def configure(self, *tables: str, landing_zone: str = "landing") -> None:
+        self.config.write_text("\n".join([f"landing_zone: {landing_zone}", "tables:", *tables]), encoding="utf-8")
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        """What a command that reads the configuration printed, in one line."""
+        return said([*arguments, "--config", str(self.config)], code)
+
+    @property
+    def orders(self) -> Path:
+        return self.landing / "sales.schema" / "orders"
+
+    def content(self) -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in self.landing.rglob("*") if path.is_file()}
+
+
+def said(arguments: list[str], code: int) -> str:
+    result: Result = CliRunner().invoke(main, arguments, env={"COLUMNS": "400"})
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.fixture
+def project(spark: SparkSession, tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def orders(spark: SparkSession, project: Project) -> DeltaTable:
+    return DeltaTable(spark, project.folder / "orders")
+
+
+def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Project) -> None:
+    table = DeltaTable(spark, project.folder / "orders", feed=False)
+    table.insert(1, 2, 3)
+    off = project.run("publish", code=1)
+    assert "The change data feed of" in off
+    assert "is off at version 1, so no changes could follow. Run `mirrorfeed enable`, then publish." in off
+
+    enabled = project.run("enable")
+    assert "orders: the change data feed is switched on" in enabled
+    assert "spark.databricks.delta.properties.defaults.enableChangeDataFeed true" in enabled
+    assert "orders: the change data feed is on already" in project.run("enable")
+
+    assert "sales.orders: snapshot at version 2" in project.run("publish", "--dry-run")
+    assert not project.landing.exists()
+    assert "snapshot to 2" in project.run("publish")
+    table.sql("UPDATE {} SET id = 30 WHERE id = 3")
+    assert "sales.orders: version 3" in project.run("publish", "sales.orders", "--dry-run")
+    assert "1 upsert, 1 delete" in project.run("publish")
+    assert "nothing new at 3" in project.run("publish")
+
+    replicated = said(["replicate", str(project.landing), str(project.mirror)], 0)
+    assert "sales.orders: replicating, " in replicated
+    assert "3 inserts, 1 upsert, 1 delete" in replicated
+    assert "sales.orders: equal at version 3, 3 rows" in project.run("verify", "--mirror", str(project.mirror))
+
+    spark.sql(f"UPDATE delta.`{project.mirror}/sales/orders` SET v = 'other' WHERE id = 30")
+    wrong = project.run("verify", "--mirror", str(project.mirror), code=1)
+    assert "DIFFERENT at version 3" in wrong
+    assert "id = 30: v is 'v3' in the source, 'other' in the mirror" in wrong
+
+
+def test_status_tells_how_far_each_table_is(project: Project, orders: DeltaTable) -> None:
+    assert json.loads(said(["status", "--json", "--config", str(project.config)], 0))[0]["published_version"] is None
+    orders.insert(1)
+    project.run("publish")
+    orders.insert(2)
+    (row,) = json.loads(said(["status", "--json", "--config", str(project.config)], 0))
+    assert (row["published_version"], row["newest_version"], row["lag_versions"]) == (1, 2, 1)
+    assert row["lag_seconds"] > 0
+    assert (row["not_renamed"], row["not_consumed"], row["error"]) == (0, 0, None)
+    assert "sales.orders" in project.run("status")
+
+
+def test_one_table_that_fails_leaves_the_others_alone(project: Project, orders: DeltaTable) -> None:
+    project.configure(
+        "  - {source: ./missing, target: sales.missing, keys: [id]}",
+        "  - {source: ./orders, target: sales.orders, keys: [id]}",
+    )
+    orders.insert(1)
+    ended = project.run("publish", code=1)
+    assert "sales.missing: There is no Delta table at" in ended
+    assert "snapshot to 1" in ended
+    assert project.orders.is_dir()
+
+
+def test_an_empty_table_publishes_a_file_with_a_schema_and_no_rows(project: Project, orders: DeltaTable) -> None:
+    project.run("publish")
+    assert [path.name for path in project.orders.glob("*.parquet")] == ["00000000000000000001.parquet"]
+    assert "equal at version 0, 0 rows" in (
+        said(["replicate", str(project.landing), str(project.mirror)], 0)
+        + project.run("verify", "--mirror", str(project.mirror))
+    )
+
+
+def test_changes_shows_the_feed_by_version_and_time(project: Project, orders: DeltaTable) -> None:
+    orders.insert(1, 2)
+    orders.sql("UPDATE {} SET v = 'new' WHERE id = 1")
+    orders.sql("DELETE FROM {} WHERE id = 2")
+    shown = project.run("changes", "sales.orders", "--from", "1", "--to", "3")
+    assert "versions 1 to 3 delete 1 insert 2 update_postimage 1 update_preimage 1" in shown
+    assert "_commit_version" in shown
+    assert "insert 2" in project.run("changes", str(orders.path), "--from", "2020-01-01", "--to", "1", "--rows", "0")
+    assert "no versions in this range" in project.run("changes", "sales.orders", "--from", "9", "--past-end", "empty")
+    past = project.run("changes", "sales.orders", "--from", "9", code=1)
+    assert "Version 9 is past the newest version of" in past
+    assert "`--past-end empty` cuts instead of failing" in past
+    odd = project.run("changes", "sales.orders", "--from", "yesterday", code=1)
+    assert "'yesterday' is neither a version nor a time. Write a whole number, or a time as yyyy-MM-dd" in odd
+
+
+def break_record(project: Project, content: Callable[[str], str]) -> None:
+    (path,) = project.orders.glob("_mirrorfeed/*/0*.json")
+    path.write_text(content(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda p: break_record(p, lambda text: "{"), "cannot be read: it is not JSON"),
+        (
+            lambda p: break_record(p, lambda text: text.replace('"format": 1', '"format": 2')),
+            "has format 2; this version knows format 1. Install a newer mirrorfeed.",
+        ),
+        (
+            lambda p: (p.orders / f"{7:020d}.parquet").touch(),
+            "is there, and the log gave out numbers only up to",
+        ),
+        (
+            lambda p: (p.orders / "notes.txt").touch(),
+            "is not one of the files that a publisher of this table writes. Remove it, or give it a name that starts",
+        ),
+        (
+            lambda p: (p.orders / "_metadata.json").write_text('{"keyColumns": ["v"]}'),
+            "sets the keys ['v'], and the table now has the keys ['id']. Keys never change once they are set",
+        ),
+    ],
+    ids=["record not JSON", "record too new", "foreign number", "foreign file", "other keys"],
+)
+def test_a_landing_zone_that_disagrees_is_left_as_it_is(
+    project: Project, orders: DeltaTable, harm: Callable[[Project], object], words: str
+) -> None:
+    orders.insert(1)
+    project.run("publish")
+    orders.insert(2)
+    harm(project)
+    before = project.content()
+    ended = project.run("publish", code=1)
+    assert words in ended
+    assert str(project.orders) in ended
+    assert words in project.run("publish", "--dry-run", code=1)
+    assert project.content() == before
+
+
+def test_a_landing_zone_that_cannot_be_written_is_an_error_that_names_it(project: Project, orders: DeltaTable) -> None:
+    project.landing.write_text("a file where a folder should be")
+    orders.insert(1)
+    ended = project.run("publish", code=1)
+    assert str(project.landing) in ended
+    assert "Check that the place exists, is reachable and writable, then run the same command again." in ended
+
+
+def test_tables_that_cannot_be_enabled_are_named(spark: SparkSession, project: Project, orders: DeltaTable) -> None:
+    reserved = DeltaTable(spark, project.folder / "reserved", "id int, `__rowMarker__` int", feed=False)
+    project.configure(
+        f"  - {{source: {reserved.path}, target: reserved}}",
+        "  - {source: ./nothing, target: nothing}",
+        "  - {source: ./orders, target: sales.orders, keys: [id]}",
+    )
+    ended = project.run("enable", code=1)
+    assert "has columns with names that the feed and the landing zone need: '__rowMarker__'. Rename them" in ended
+    assert "There is no Delta table at" in ended
+    assert "orders: the change data feed is on already" in ended
+
+
+def test_init_writes_an_example_and_never_over_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mirrorfeed.yml"
+    assert "Edit it, then run `mirrorfeed enable` and `mirrorfeed publish`." in said(["init", str(file)], 0)
+    written = file.read_text()
+    assert "is there already and is left as it is." in said(["init", str(file)], 1)
+    assert file.read_text() == written
+
+
+def test_mistakes_in_the_configuration_are_told_before_spark_starts(tmp_path: Path) -> None:
+    missing = said(["publish", "--config", str(tmp_path / "none.yml")], 1)
+    assert f"There is no configuration at {tmp_path}/none.yml. Run `mirrorfeed init`" in missing
+    project = Project(tmp_path)
+    project.configure("  - {source: ./a, target: a, kyes: [id]}", "  - {source: ./b, target: A}")
+    wrong = project.run("publish", code=1)
+    assert "mirrorfeed.yml:3: kyes: is not a known field; did you mean keys?" in wrong
+    assert "mirrorfeed.yml:4: target: 'A' is the target of another table too, on line 3" in wrong
+    project.configure("  - {source: ./a, target: a}")
+    assert "has no table 'b'. Name one of its targets (a)" in project.run("publish", "b", code=1)
+
+
+def test_verify_needs_a_publication_and_replicate_a_landing_zone(project: Project, orders: DeltaTable) -> None:
+    assert "nothing is published yet. Run `mirrorfeed publish`." in project.run("verify", "--mirror", "x", code=1)
+    nowhere = said(["replicate", str(project.folder / "no"), str(project.mirror)], 1)
+    assert "There is no landing zone at" in nowhere
