@@ -43,7 +43,7 @@ bench: setup ## measure publication against Spark alone
 	@PYTHONPATH=. $(RUN) -m tests.bench
 
 soak: setup ## the long form of the tests
-	@MIRRORFEED_HYPOTHESIS=soak $(RUN) -m pytest -m soak
+	@MIRRORFEED_HYPOTHESIS=soak $(RUN) -m pytest -m 'soak or slow'
 
 lock: $(UV) ## resolve the dependencies again, as far as uv.lock is out of date
 	@"$(UV)" lock --python "$$(.ci/prerequisites)"

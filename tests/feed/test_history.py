@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from mirrorfeed.feed import history
 from mirrorfeed.feed.history import (
     LogDamaged,
-    NotDelta,
     NoTableAtPath,
+    NotDelta,
     SourceMissing,
     commits,
     detail,

@@ -80,6 +80,13 @@ def test_nothing_is_created_over_what_is_there(store: Store) -> None:
     assert names(store, "a") == ["b"]
 
 
+def test_what_is_replaced_has_the_new_content(store: Store) -> None:
+    store.replace("a/b", b"first")
+    store.replace("a/b", b"second")
+    assert store.read("a/b") == b"second"
+    assert [entry.name for entry in store.list("a")] == ["b"]
+
+
 def test_nothing_is_created_where_a_folder_is(store: Store) -> None:
     store.create("a/b", b"")
 

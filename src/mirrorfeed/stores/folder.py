@@ -103,7 +103,9 @@ class FolderStore:
         except FileNotFoundError as error:
             raise NotThere(self.address(path)) from error
         except FileExistsError as error:
-            raise AlreadyThere(self.address(path)) from error
+            if self._at(path).parent.is_dir():
+                raise AlreadyThere(self.address(path)) from error
+            raise StoreUnavailable(action, self.address(path), "a folder above it is a file") from error
         except OSError as error:
             raise StoreUnavailable(action, self.address(path), error.strerror or str(error)) from error
 

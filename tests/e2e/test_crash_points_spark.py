@@ -1,0 +1,149 @@
+"""Calls fail in every way, in the driver and in Spark's workers, and the next run brings the mirror to equality."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.faults import Crash, Fault, Mode, faults_at
+from fixtures.journeys import FOLDER, PLAN, Journey, newest_version
+from fixtures.shared_faults import SIGN, NoRenames, SharedFaultyStore
+from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.stores import NotThere, StoreUnavailable
+
+SMALL = replace(PLAN, file_size=1)
+LATE = (1, 6, None)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A source, what is published of it already, and what the disturbed run has to do."""
+
+    spark: SparkSession
+    place: Path
+    expected: Counter[str]
+    verbs: tuple[str, ...]
+    """The calls of the run when nothing disturbs it."""
+
+    @property
+    def source(self) -> Path:
+        return self.place / "source"
+
+    def play(self, fault: Fault, place: Path) -> str | None:
+        """The verb that the fault struck, once the mirror was found equal after all."""
+        shutil.copytree(self.place / "zone", place / "zone")
+        journey = Journey(self.spark, self.source, place, ("id",), SMALL)
+        store = SharedFaultyStore.begin(journey.zone, FOLDER, place / "calls", fault)
+        _disturbed(lambda: journey.publish(store))
+        journey.replicate()
+        store.restart()
+        with suppress(Transient):  # for example where a call that comes late takes effect under this run
+            journey.publish(store)
+        if store.deliver() or fault.late is not None:
+            journey.publish()
+        journey.replicate()
+        journey.check(newest_version(self.source), self.expected)
+        journey.check_files()
+        return store.struck
+
+
+def _disturbed(publish: Callable[[], object]) -> None:
+    """It may be killed or told to come back later, or fail in a worker; never is a person told to act."""
+    try:
+        publish()
+    except (Crash, Transient):
+        pass
+    except MirrorfeedError:
+        raise
+    except Exception as error:  # a worker's, which Spark hands on as text
+        if not any(word in str(error) for word in (SIGN, NotThere.__name__, StoreUnavailable.__name__)):
+            raise
+
+
+def _first_snapshot(journey: Journey) -> None:
+    journey.spark.sql(
+        f"CREATE TABLE {journey.sql} (id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    )
+    rows = "SELECT cast(id AS int), concat('value ', id) FROM range(0, 6, 1, 2)"
+    journey.spark.sql(f"INSERT INTO {journey.sql} {rows}")
+
+
+def _range_of_several_files(journey: Journey) -> None:
+    _first_snapshot(journey)
+    journey.publish()
+    journey.spark.sql(f"UPDATE {journey.sql} SET id = id + 100 WHERE id < 2")
+    journey.spark.sql(f"DELETE FROM {journey.sql} WHERE id = 3")
+    journey.spark.sql(f"INSERT INTO {journey.sql} VALUES (7, NULL), (3, 'again')")
+
+
+def _recovery(journey: Journey) -> None:
+    """Everything is staged and recorded, and nothing renamed."""
+    _range_of_several_files(journey)
+    with pytest.raises(Crash):
+        journey.publish(NoRenames(journey.zone.root))
+
+
+PREPARED = {
+    "first snapshot": _first_snapshot,
+    "a range of several files": _range_of_several_files,
+    "recovery": _recovery,
+}
+
+
+@pytest.fixture(scope="module", params=PREPARED)
+def scene(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    several_files: None,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Scene:
+    place = tmp_path_factory.mktemp("scene")
+    journey = Journey(spark, place / "source", place, ("id",), SMALL)
+    (place / "zone").mkdir()
+    PREPARED[request.param](journey)
+    expected = journey.expected(newest_version(journey.source))
+    calm = replace(journey, place=place / "calm")
+    shutil.copytree(place / "zone", calm.place / "zone")
+    store = SharedFaultyStore.begin(calm.zone, FOLDER, calm.place / "calls", None)
+    calm.publish(store)
+    return Scene(spark, place, expected, tuple(store.verbs))
+
+
+def test_the_run_after_a_fault_in_any_process_completes_the_mirror(
+    scene: Scene, tmp_path: Path, counted: Counter[str]
+) -> None:
+    for place, mode in enumerate(Mode):
+        faults = [fault for fault in _faults(scene) if fault.mode is mode]
+        for fault in faults[len(faults) * 2 // 3 :][:1]:
+            counted["crash points through Spark"] += _play(scene, fault, tmp_path / str(place))
+
+
+@pytest.mark.soak
+def test_the_run_after_every_fault_in_every_process_completes_the_mirror(
+    scene: Scene, tmp_path: Path, counted: Counter[str]
+) -> None:
+    for place, fault in enumerate(_faults(scene)):
+        counted["crash points through Spark"] += _play(scene, fault, tmp_path / str(place))
+
+
+def _faults(scene: Scene) -> Iterator[Fault]:
+    for call, verb in enumerate(scene.verbs):
+        yield from faults_at(call, verb, LATE)
+        yield Fault(call, Mode.DELETED)
+
+
+def _play(scene: Scene, fault: Fault, place: Path) -> bool:
+    try:
+        return scene.play(fault, place) is not None
+    except BaseException as error:
+        error.add_note(f"played with {fault}")
+        raise
+    finally:
+        shutil.rmtree(place, ignore_errors=True)

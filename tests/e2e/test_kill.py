@@ -1,0 +1,180 @@
+"""`mirrorfeed publish` is killed at random moments, again and again; what comes after brings the mirror to equality.
+
+Spark lives on in a Connect server, so what a killed publisher asked of it goes on too, as it would on a cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.connect import connect_server
+from fixtures.journeys import FOLDER, Journey, newest_version
+from mirrorfeed.publish import commit
+from tests.e2e.conftest import SEVERAL_FILES
+
+SEED = int(os.environ.get("MIRRORFEED_SEED", "20261121"))
+IN_SHORT, IN_SOAK = 2, 60
+ROWS = 120
+ENDED = "that ended before they were to be killed"
+
+
+@pytest.fixture(scope="module")
+def remote(spark: SparkSession) -> Iterator[str]:
+    options = {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        **SEVERAL_FILES,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1",  # for dozens of files in a round
+    }
+    with connect_server(options) as address:
+        yield address
+
+
+@dataclass
+class Shop:
+    """One table, and processes that publish it."""
+
+    journey: Journey
+    remote: str
+
+    def open(self) -> None:
+        place, sql = self.journey.place, self.journey.sql
+        table = f"{{source: {self.journey.source}, target: s.t, keys: [id], file_size: 1 KiB, versions_per_range: 2}}"
+        (place / "mirrorfeed.yml").write_text(f"landing_zone: {place}/zone\ntables:\n  - {table}\n", encoding="utf-8")
+        columns = "(id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+        self.journey.spark.sql(f"CREATE TABLE {sql} {columns}")
+        self.journey.spark.sql(f"INSERT INTO {sql} SELECT cast(id AS int), 'new' FROM range({ROWS})")
+
+    def trade(self, choose: random.Random) -> None:
+        first = choose.randrange(1, ROWS // 2)
+        at = newest_version(self.journey.source)
+        for statement in choose.sample(
+            [
+                f"UPDATE {self.journey.sql} SET v = 'at {at}' WHERE id >= {first}",
+                f"UPDATE {self.journey.sql} SET id = -1 - id WHERE id = {first}",
+                f"DELETE FROM {self.journey.sql} WHERE id % {first} = 0",
+                f"INSERT INTO {self.journey.sql} SELECT cast({at} * 1000 + id AS int), 'later' FROM range({first})",
+            ],
+            choose.randint(1, 3),
+        ):
+            self.journey.spark.sql(statement)
+
+    def publisher(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [
+                "nice",
+                sys.executable,
+                "-m",
+                "mirrorfeed.cli",
+                "publish",
+                "--config",
+                str(self.journey.place / "mirrorfeed.yml"),
+            ],
+            env=os.environ | {"SPARK_REMOTE": self.remote},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def publish(self) -> float:
+        """Undisturbed; how long it took."""
+        begun = time.monotonic()
+        publisher = self.publisher()
+        output, _ = publisher.communicate()
+        assert publisher.returncode == 0, output
+        return time.monotonic() - begun
+
+    def check(self) -> None:
+        self.publish()
+        self.journey.replicate()
+        self.journey.check(newest_version(self.journey.source))
+        self.journey.check_files()
+
+    def publish_and_kill(self, when: Callable[[], bool]) -> str:
+        """How far it came."""
+        before = self._records()
+        publisher = self.publisher()
+        while not when():
+            with suppress(subprocess.TimeoutExpired):  # from staging to the last rename all is a matter of milliseconds
+                publisher.wait(timeout=0 if self._staged() else 0.005)
+                break
+        publisher.kill()
+        publisher.communicate()
+        if publisher.returncode >= 0:
+            return ENDED
+        view = commit.peek(self.journey.zone, FOLDER)
+        if view is None or self._records() == before:
+            return "killed while staging" if view and view.staged else "killed before anything was staged"
+        if not view.unfinished:
+            return "killed after the last rename"
+        assert view.newest is not None
+        some_renamed = len(view.unfinished) < len(view.newest.files)
+        return f"killed {'while renaming' if some_renamed else 'before the first rename'}"
+
+    def moment(self, choose: random.Random, seconds: float) -> Callable[[], bool]:
+        """At a time within an undisturbed run, or as soon as so many more files are staged, recorded or renamed."""
+        kind = choose.choice(("time", "staged", "recorded", "renamed", "renamed"))
+        if kind == "time":
+            end = time.monotonic() + choose.uniform(0.2, 1) * seconds
+            return lambda: time.monotonic() >= end
+        count = {"staged": self._staged, "recorded": self._records, "renamed": self._renamed}[kind]
+        goal = count() + (1 if kind == "recorded" else choose.randint(1, 10))
+        return lambda: count() >= goal
+
+    def _staged(self) -> int:
+        return len(list(self._folder.glob("_mirrorfeed/*/*.parquet")))
+
+    def _records(self) -> int:
+        """The number of the newest."""
+        return max((int(path.stem) for path in self._folder.glob("_mirrorfeed/*/*.json")), default=0)
+
+    def _renamed(self) -> int:
+        return len(list(self._folder.glob("*.parquet")))
+
+    @property
+    def _folder(self) -> Path:
+        return self.journey.place / "zone" / FOLDER
+
+
+@pytest.mark.slow
+def test_publishers_that_are_killed_leave_nothing_that_the_next_cannot_complete(
+    spark: SparkSession, remote: str, tmp_path: Path, counted: Counter[str]
+) -> None:
+    _kill_in_rounds(Shop(Journey(spark, tmp_path / "source", tmp_path, ("id",)), remote), IN_SHORT, counted)
+
+
+@pytest.mark.soak
+def test_many_publishers_that_are_killed_leave_nothing_that_the_next_cannot_complete(
+    spark: SparkSession, remote: str, tmp_path: Path, counted: Counter[str]
+) -> None:
+    _kill_in_rounds(Shop(Journey(spark, tmp_path / "source", tmp_path, ("id",)), remote), IN_SOAK, counted)
+
+
+def _kill_in_rounds(shop: Shop, rounds: int, counted: Counter[str]) -> None:
+    print(f"MIRRORFEED_SEED={SEED} repeats the moments")
+    choose = random.Random(SEED)
+    shop.open()
+    shop.publish()  # the server is warm from here on
+    shop.trade(choose)
+    seconds = shop.publish()
+    killed = 0
+    while killed < rounds:
+        shop.trade(choose)
+        phase = shop.publish_and_kill(shop.moment(choose, seconds))
+        killed += phase != ENDED
+        counted[f"publishers {phase}"] += 1
+        if choose.random() < 0.25:
+            shop.check()
+    shop.check()

@@ -1,0 +1,187 @@
+"""Two publishers of one table through Spark: one works in the middle of another's call, or both at the same time."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.journeys import FOLDER, PLAN, Journey, newest_version
+from mirrorfeed.errors import Transient
+from mirrorfeed.stores import FolderStore
+
+pytestmark = pytest.mark.usefixtures("several_files")
+
+SEED = int(os.environ.get("MIRRORFEED_SEED", "20261121"))
+SMALL = replace(PLAN, file_size=1, versions_per_range=2)
+
+
+class Interrupted:
+    """A folder store: before the driver's n-th call something else happens. Executors get the plain folder."""
+
+    def __init__(self, inner: FolderStore, at: int, happen: Callable[[], object]) -> None:
+        self._inner, self._at, self._happen, self.calls = inner, at, happen, 0
+
+    def __getattr__(self, verb: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            if verb != "address":
+                self.calls += 1
+                if self.calls == self._at:
+                    self._happen()
+            return getattr(self._inner, verb)(*arguments)
+
+        return call
+
+    def __reduce__(self) -> Any:
+        return FolderStore, (self._inner.root,)
+
+
+def _other_publishes(other: Journey) -> None:
+    other.publish()
+
+
+def _others_publish_much_and_prune(other: Journey) -> None:
+    """So that the numbers that this publisher knows are far behind, and their records gone."""
+    for _ in range(2):
+        _commit(other, random.Random(other.place.name))
+        other.publish()
+
+
+def _the_folder_is_deleted(other: Journey) -> None:
+    other.zone.remove_folder(FOLDER)
+
+
+def _the_folder_is_deleted_and_made_again(other: Journey) -> None:
+    other.zone.remove_folder(FOLDER)
+    other.publish()
+
+
+HAPPENINGS = (
+    _other_publishes,
+    _others_publish_much_and_prune,
+    _the_folder_is_deleted,
+    _the_folder_is_deleted_and_made_again,
+)
+
+
+@pytest.fixture(scope="module")
+def ready(spark: SparkSession, several_files: None, tmp_path_factory: pytest.TempPathFactory) -> Journey:
+    """A snapshot is published, and three commits are to follow in two ranges."""
+    place = tmp_path_factory.mktemp("ready")
+    journey = Journey(spark, place / "source", place, ("id",), SMALL)
+    _create(journey)
+    journey.publish()
+    for statement in ("UPDATE {} SET id = id + 100 WHERE id < 2", "DELETE FROM {} WHERE id = 3"):
+        spark.sql(statement.format(journey.sql))
+    spark.sql(f"INSERT INTO {journey.sql} VALUES (3, 'again'), (200, NULL)")
+    return journey
+
+
+@pytest.mark.parametrize("happening", HAPPENINGS)
+def test_a_publisher_that_slept_goes_on_where_others_are(
+    ready: Journey, happening: Callable[[Journey], None], tmp_path: Path, counted: Counter[str]
+) -> None:
+    points = _calls(ready, tmp_path / "calm")
+    at = random.Random(happening.__name__).randint(1, points)
+    _interrupt(ready, at, happening, tmp_path / "play")
+    counted["interleavings through Spark"] += 1
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("happening", HAPPENINGS)
+def test_a_publisher_that_slept_before_any_of_its_calls_goes_on_where_others_are(
+    ready: Journey, happening: Callable[[Journey], None], tmp_path: Path, counted: Counter[str]
+) -> None:
+    for at in range(1, _calls(ready, tmp_path / "calm") + 1):
+        _interrupt(ready, at, happening, tmp_path / str(at))
+        counted["interleavings through Spark"] += 1
+
+
+def test_two_publishers_at_once_neither_lose_nor_double_a_file(
+    spark: SparkSession, tmp_path: Path, counted: Counter[str]
+) -> None:
+    _race(Journey(spark, tmp_path / "source", tmp_path, ("id",), SMALL), 2, counted)
+
+
+@pytest.mark.soak
+def test_two_publishers_at_once_many_times_neither_lose_nor_double_a_file(
+    spark: SparkSession, tmp_path: Path, counted: Counter[str]
+) -> None:
+    _race(Journey(spark, tmp_path / "source", tmp_path, ("id",), replace(SMALL, keep_records=1)), 50, counted)
+
+
+def _race(journey: Journey, rounds: int, counted: Counter[str]) -> None:
+    choose = random.Random(SEED)
+    print(f"MIRRORFEED_SEED={SEED} repeats the commits")
+    _create(journey)
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(rounds):
+            _commit(journey, choose)
+            running = [pool.submit(journey.publish) for _ in range(2)]
+            if choose.random() < 0.5:
+                _commit(journey, choose)
+            for publisher in running:
+                with suppress(Transient):
+                    publisher.result()
+            journey.publish()
+            journey.replicate()
+            journey.check(newest_version(journey.source))
+            journey.check_files()
+            counted["rounds of two publishers at once through Spark"] += 1
+
+
+def _interrupt(ready: Journey, at: int, happening: Callable[[Journey], None], place: Path) -> None:
+    """The folder and the source are copies, for some happenings go on to change them."""
+    shutil.copytree(ready.place / "zone", place / "zone")
+    shutil.copytree(ready.source, place / "source")
+    journey = replace(ready, source=place / "source", place=place)
+    other = replace(journey, plan=replace(SMALL, keep_records=1))
+    store = Interrupted(journey.zone, at, lambda: happening(other))
+    try:
+        with suppress(Transient):
+            journey.publish(store)
+        journey.publish()
+        journey.replicate()
+        journey.check(newest_version(journey.source))
+        journey.check_files()
+    except BaseException as error:
+        error.add_note(f"{happening.__name__} before call {at}")
+        raise
+
+
+def _calls(ready: Journey, place: Path) -> int:
+    """How many calls the driver makes when nothing happens."""
+    shutil.copytree(ready.place / "zone", place / "zone")
+    journey = replace(ready, place=place)
+    store = Interrupted(journey.zone, 0, lambda: None)
+    journey.publish(store)
+    return store.calls
+
+
+def _create(journey: Journey) -> None:
+    columns = "(id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+    journey.spark.sql(f"CREATE TABLE {journey.sql} {columns}")
+    journey.spark.sql(f"INSERT INTO {journey.sql} SELECT cast(id AS int), 'new' FROM range(0, 6, 1, 2)")
+
+
+def _commit(journey: Journey, choose: random.Random) -> None:
+    at = newest_version(journey.source)
+    statement = choose.choice(
+        (
+            "INSERT INTO {0} SELECT cast({1} * 1000 + id AS int), 'later' FROM range(5)",
+            "UPDATE {0} SET v = 'at {1}' WHERE id % 2 = 0",
+            "UPDATE {0} SET id = -1 - id WHERE id >= 0 AND id % 7 = {1} % 7",
+            "DELETE FROM {0} WHERE id % 5 = {1} % 5",
+        )
+    )
+    journey.spark.sql(statement.format(journey.sql, at))
