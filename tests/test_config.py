@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from mirrorfeed import config
 from mirrorfeed.config import Config, ConfigInvalid, Options, Table, UnknownTable
+from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 from mirrorfeed.document import ConfigMissing, ConfigUnreadable
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source
@@ -162,8 +163,10 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) ->
     assert isinstance(caught.value, Terminal)
     assert str(caught.value).splitlines() == [
         "The configuration has 10 mistakes:",
-        "mirrorfeed.yml:1: landing_zone: 'onelake://workspace/database' cannot be used yet: this version publishes to "
-        "folders and to volumes (/Volumes/…)",
+        "mirrorfeed.yml:1: landing_zone: 'onelake://workspace/database' does not name a workspace and a mirrored "
+        "database by their ids: write onelake://<workspace id>/<mirrored database id>, both ids as in the address that"
+        " Fabric shows, "
+        "https://onelake.dfs.fabric.microsoft.com/<workspace id>/<mirrored database id>/Files/LandingZone",
         "mirrorfeed.yml:2: chanegs: is not a known field; did you mean changes?",
         "mirrorfeed.yml:3: compression: must be none, snappy, gzip or zstd, not 'lz4'",
         "mirrorfeed.yml:5: source: 'a.b.c.d' has 4 parts, where catalog, schema and table are 3",
@@ -254,8 +257,8 @@ def test_a_mistake_in_a_table_is_told_with_its_line_and_in_words(load: Load, lin
         (
             "landing_zone: abfss://c@a.dfs.core.windows.net/x\ntables: [{source: a, target: b}]",
             [
-                "1: landing_zone: 'abfss://c@a.dfs.core.windows.net/x' is not a folder: this version publishes to "
-                "folders and to volumes (/Volumes/…)"
+                "1: landing_zone: 'abfss://c@a.dfs.core.windows.net/x' is not a folder: mirrorfeed publishes to "
+                "OneLake (onelake://…), to folders and to volumes (/Volumes/…)"
             ],
         ),
         (
@@ -435,3 +438,122 @@ def test_the_options_in_the_examples_comments_are_all_options_with_their_default
     shown = re.findall(r"(?m)^#(\w+): ", config.EXAMPLE)
     assert set(shown) == set(Options.model_fields)
     assert load(re.sub(r"(?m)^#(?=\w)", "", config.EXAMPLE)).tables == load(config.EXAMPLE).tables
+
+
+WORKSPACE, DATABASE = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
+
+
+def in_onelake(*lines: str, zone: str = f"onelake://{WORKSPACE}/{DATABASE}") -> str:
+    return "\n".join([f"landing_zone: {zone}", *lines, "tables: [{source: a, target: b}]"])
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [
+        f"onelake://{WORKSPACE}/{DATABASE}",
+        f"onelake://{WORKSPACE}/{DATABASE}/",
+        f"onelake://{WORKSPACE.upper()}/{DATABASE.upper()}",
+    ],
+)
+def test_a_landing_zone_in_onelake_is_named_by_two_ids(load: Load, zone: str) -> None:
+    read = load(in_onelake(zone=zone))
+    assert read.landing_zone == f"onelake://{WORKSPACE}/{DATABASE}"
+    assert (read.endpoint, read.ca_file, read.credential) == (None, None, Default())
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [
+        "onelake://",
+        f"onelake://{WORKSPACE}",
+        f"onelake://{WORKSPACE}/",
+        f"onelake://{WORKSPACE}/{DATABASE}/Files/LandingZone",
+        f"onelake://sales/{DATABASE}",
+        f"onelake://{WORKSPACE}/orders.MountedRelationalDatabase",
+    ],
+)
+def test_a_landing_zone_in_onelake_without_two_ids_is_refused(load: Load, zone: str) -> None:
+    (told,) = mistakes(load, in_onelake(zone=zone))
+    assert told.startswith(f"1: landing_zone: '{zone}' does not name a workspace and a mirrored database by their ids")
+
+
+@pytest.mark.parametrize(
+    ("written", "credential"),
+    [
+        ("default", Default()),
+        ("{service_credential: onelake}", ServiceCredential("onelake")),
+        (
+            "{service_principal: {tenant_id: t, client_id: c, secret: {scope: s, key: k}}}",
+            ServicePrincipal("t", "c", Secret(scope="s", key="k")),
+        ),
+        (
+            "{service_principal: {tenant_id: t.onmicrosoft.com, client_id: c, secret: {env: NAME}}}",
+            ServicePrincipal("t.onmicrosoft.com", "c", Secret(env="NAME")),
+        ),
+        (
+            "{service_principal: {tenant_id: t, client_id: c, secret: {scope: s, key: k, env: NAME},"
+            " authority: 'https://login.microsoftonline.us'}}",
+            ServicePrincipal("t", "c", Secret("NAME", "s", "k"), "https://login.microsoftonline.us"),
+        ),
+    ],
+)
+def test_a_credential_names_who_publishes(load: Load, written: str, credential: Credential) -> None:
+    assert load(in_onelake(f"credential: {written}")).credential == credential
+
+
+CREDENTIALS = "must be default, {service_principal: {tenant_id, client_id, secret}} or {service_credential: name}"
+SECRETS = (
+    "service_principal: secret must say where the secret is, {scope: …, key: …} or {env: …} or both; a secret itself "
+    "does not belong in this file"
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "mistake"),
+    [
+        ("hush", CREDENTIALS),
+        ("[hush]", CREDENTIALS),
+        ("{service_credential: ' '}", CREDENTIALS),
+        ("{service_credential: a, service_principal: {}}", CREDENTIALS),
+        ("{service_principal: hush}", CREDENTIALS),
+        ("{service_principal: {tenant_id: t, client_id: c, secret: hush}}", SECRETS),
+        ("{service_principal: {tenant_id: t, client_id: c, secret: {scope: hush}}}", SECRETS),
+        ("{service_principal: {tenant_id: t, client_id: c, secret: {env: 5}}}", SECRETS),
+        ("{service_principal: {tenant_id: t, client_id: c, secret: {env: X, value: hush}}}", SECRETS),
+        (
+            "{service_principal: {tenant_id: a b, client_secret: hush}}",
+            "service_principal: client_id is missing; service_principal: secret is missing; service_principal: "
+            "client_secret is not a known field; service_principal: tenant_id is not an id",
+        ),
+        (
+            "{service_principal: {tenant_id: t, client_id: c, secret: {env: X}, authority: login}}",
+            "service_principal: authority is not an https address, as in https://login.microsoftonline.us",
+        ),
+    ],
+)
+def test_a_credential_that_is_wrong_is_told_without_its_values(load: Load, written: str, mistake: str) -> None:
+    assert mistakes(load, in_onelake(f"credential: {written}")) == [f"2: credential: {mistake}"]
+
+
+def test_an_endpoint_and_its_certificates_may_be_others(load: Load, tmp_path: Path) -> None:
+    read = load(in_onelake("endpoint: https://localhost:8443/", "ca_file: ca.pem"))
+    assert (read.endpoint, read.ca_file) == ("https://localhost:8443", f"{tmp_path}/ca.pem")
+
+
+@pytest.mark.parametrize("endpoint", ["localhost", "http://localhost", "https://localhost/path", "https://"])
+def test_an_endpoint_is_an_https_address(load: Load, endpoint: str) -> None:
+    (told,) = mistakes(load, in_onelake(f"endpoint: {endpoint}"))
+    assert told == (f"2: endpoint: '{endpoint}' is not an https address without a path, as in https://host:port")
+
+
+def test_what_is_for_onelake_is_refused_for_a_folder(load: Load) -> None:
+    assert mistakes(load, in_onelake("credential: default", "endpoint: https://localhost", zone="lz")) == [
+        "2: credential: is for a landing zone in OneLake alone (onelake://…)",
+        "3: endpoint: is for a landing zone in OneLake alone (onelake://…)",
+    ]
+
+
+def test_a_configuration_for_onelake_can_be_sent_to_other_processes(load: Load) -> None:
+    read = load(in_onelake("credential: {service_principal: {tenant_id: t, client_id: c, secret: {env: X}}}"))
+    assert pickle.loads(pickle.dumps(read)) == read
+    assert hash(read) == hash(pickle.loads(pickle.dumps(read)))

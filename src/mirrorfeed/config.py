@@ -6,15 +6,17 @@ import difflib
 import os
 import re
 import reprlib
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
 
+from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 from mirrorfeed.document import Document, Mistake, Place, read
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import BadSource, Source
@@ -29,7 +31,9 @@ EXAMPLE = files("mirrorfeed").joinpath("example.yml").read_text(encoding="utf-8"
 _UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"([0-9]{1,12}) *(KiB|MiB|GiB)", re.IGNORECASE)
 _SMALLEST, _LARGEST = 2**10, 4 * 2**30
-_PLACES = "this version publishes to folders and to volumes (/Volumes/…)"
+_PLACES = "mirrorfeed publishes to OneLake (onelake://…), to folders and to volumes (/Volumes/…)"
+ONELAKE = "onelake://"
+_ONELAKE_FIELDS = ("endpoint", "ca_file", "credential")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -81,13 +85,77 @@ def _keys(value: object) -> tuple[str, ...] | None:
 def _landing_zone(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty: name a folder")
-    if value.startswith("onelake://"):
-        raise ValueError(f"{value!r} cannot be used yet: {_PLACES}")
+    if value.startswith(ONELAKE):
+        return _onelake(value)
     if _URI.match(value):
         raise ValueError(f"{value!r} is not a folder: {_PLACES}")
     if value.startswith("~"):
         raise ValueError(f"{value!r} is not expanded: write the folder in full")
     return value
+
+
+def _onelake(value: str) -> str:
+    ids = value.removeprefix(ONELAKE).removesuffix("/").split("/")
+    try:
+        workspace, database = (uuid.UUID(each) for each in ids)
+    except ValueError:
+        raise ValueError(
+            f"{value!r} does not name a workspace and a mirrored database by their ids: write"
+            " onelake://<workspace id>/<mirrored database id>, both ids as in the address that Fabric shows,"
+            " https://onelake.dfs.fabric.microsoft.com/<workspace id>/<mirrored database id>/Files/LandingZone"
+        ) from None
+    return f"{ONELAKE}{workspace}/{database}"
+
+
+def _endpoint(value: object) -> str:
+    if not re.fullmatch(r"https://[^/?#\s]+/?", _text(value)):
+        raise ValueError(f"{_short(value)} is not an https address without a path, as in https://host:port")
+    return str(value).removesuffix("/")
+
+
+def _credential(value: object) -> Credential:
+    """No value is repeated in a mistake: a secret may have been written where it does not belong."""
+    match value:
+        case Default() | ServicePrincipal() | ServiceCredential():
+            return value
+        case "default":
+            return Default()
+        case {"service_credential": str(name), **others} if not others and name.strip():
+            return ServiceCredential(name)
+        case {"service_principal": dict(facts), **others} if not others:
+            return _service_principal(facts)
+    raise ValueError(
+        "must be default, {service_principal: {tenant_id, client_id, secret}} or {service_credential: name}"
+    )
+
+
+def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
+    required, known = ("tenant_id", "client_id", "secret"), ("tenant_id", "client_id", "secret", "authority")
+    faults = [f"service_principal: {name} is missing" for name in required if name not in facts]
+    faults += [f"service_principal: {name} is not a known field" for name in facts if name not in known]
+    for name in ("tenant_id", "client_id"):
+        if name in facts and not re.fullmatch(r"[0-9A-Za-z.-]+", str(facts[name])):
+            faults.append(f"service_principal: {name} is not an id")
+    authority = facts.get("authority")
+    if authority is not None and not str(authority).startswith("https://"):
+        faults.append("service_principal: authority is not an https address, as in https://login.microsoftonline.us")
+    secret = _secret_place(facts["secret"]) if "secret" in facts else None
+    if "secret" in facts and secret is None:
+        faults.append(
+            "service_principal: secret must say where the secret is, {scope: …, key: …} or {env: …} or both; a secret"
+            " itself does not belong in this file"
+        )
+    if faults or secret is None:
+        raise ValueError("; ".join(faults))
+    return ServicePrincipal(str(facts["tenant_id"]), str(facts["client_id"]), secret, authority)
+
+
+def _secret_place(value: object) -> Secret | None:
+    if not isinstance(value, dict) or not all(isinstance(each, str) and each.strip() for each in value.values()):
+        return None
+    if set(value) not in ({"env"}, {"scope", "key"}, {"env", "scope", "key"}):
+        return None
+    return Secret(**value)
 
 
 def _text(value: object) -> str:
@@ -120,6 +188,11 @@ class Table(Options):
 
 class _Top(Options):
     landing_zone: Annotated[str, AfterValidator(_landing_zone)]
+    endpoint: Annotated[str | None, PlainValidator(_endpoint)] = None
+    """Of OneLake; None: the public one."""
+    ca_file: str | None = None
+    """Certificates to trust at the endpoint; None: those of the system."""
+    credential: Annotated[Credential, PlainValidator(_credential)] = Default()
     tables: Annotated[list[Any], Field(min_length=1)]
 
 
@@ -129,6 +202,9 @@ class Config:
     tables: tuple[Table, ...]
     path: str = FILE
     """The file it came from; relative paths start at its folder."""
+    endpoint: str | None = None
+    ca_file: str | None = None
+    credential: Credential = field(default_factory=Default)
 
     def select(self, names: Sequence[str] = ()) -> tuple[Table, ...]:
         """The tables with these targets or sources, in the order of the file; without names, all. Or `UnknownTable`."""
@@ -162,10 +238,15 @@ def load(path: str | Path = FILE) -> Config:
     mistakes = [document.mistake(place, words) for place, words in faults.items() if place not in document.unusable]
     mistakes += document.mistakes
     mistakes += _shared_targets(document)
+    if top is not None and not top.landing_zone.startswith(ONELAKE):
+        words = "is for a landing zone in OneLake alone (onelake://…)"
+        mistakes += [document.mistake((name,), words) for name in _ONELAKE_FIELDS if name in top.model_fields_set]
     if mistakes or top is None:
         raise ConfigInvalid(shown, tuple(sorted(mistakes)))
     resolved = tuple(_resolved(table, top, shown) for table in tables if table is not None)
-    return Config(_absolute(top.landing_zone, shown), resolved, shown)
+    zone = top.landing_zone if top.landing_zone.startswith(ONELAKE) else _absolute(top.landing_zone, shown)
+    ca_file = None if top.ca_file is None else _absolute(top.ca_file, shown)
+    return Config(zone, resolved, shown, top.endpoint, ca_file, top.credential)
 
 
 def _resolved(table: Table, top: _Top, file: str) -> Table:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import Config, Table
+from mirrorfeed.config import ONELAKE, Config, Table
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.feed import history
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog, primary_key
@@ -65,7 +65,12 @@ class Status:
 
 def zone_of(config: Config) -> Store:
     """The place that the configuration's landing zone names."""
-    return FolderStore(config.landing_zone)
+    if not config.landing_zone.startswith(ONELAKE):
+        return FolderStore(config.landing_zone)
+    from mirrorfeed.stores.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
+
+    workspace, item = config.landing_zone.removeprefix(ONELAKE).split("/")
+    return OneLakeStore(workspace, item, config.credential, config.endpoint or ENDPOINT, config.ca_file)
 
 
 def default_workspace() -> Workspace:

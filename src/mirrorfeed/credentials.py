@@ -1,0 +1,257 @@
+"""Who publishes: Azure credentials, for the driver and for executors.
+
+What travels is a recipe, never a secret: the values below name where a secret is, and every process that needs a token
+makes it for itself, from the place that the recipe names. So no secret and no token is in a task, a plan, an event log,
+a record or an error message; and as each process holds the credential and not a token, tokens are renewed for as long
+as a task runs. A token that the driver made and sent along would be a secret inside the plan, and would end with its
+hour in the middle of a long task.
+
+What this asks of executors:
+
+- `Default`: what azure-identity finds there, such as a managed identity or environment variables of the cluster. A
+  login of the Azure CLI on the driver is not there.
+- `ServicePrincipal`: the secret from an environment variable that the cluster sets, best from a scope
+  (`spark_env_vars: {NAME: "{{secrets/scope/key}}"}`); who may attach to the cluster can read it. With a scope alone
+  the secret is asked of the workspace, which the driver can and a local worker can; executors of a cluster have no
+  access to it and stop with an error that says so. Give both then: the variable is looked at first.
+- `ServiceCredential`: Databricks hands out tokens to driver and executors itself; there is no secret at all. The best
+  choice where it exists: Databricks Runtime 16.2, and for executors a dedicated cluster.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mirrorfeed.errors import Terminal
+
+if TYPE_CHECKING:
+    from azure.core.credentials import AccessToken, TokenCredential
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """azure-identity's chain: environment, workload and managed identity, developer tools."""
+
+    def __str__(self) -> str:
+        return "the default Azure credential chain"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Where a secret is. The environment is looked at first."""
+
+    env: str | None = None
+    scope: str | None = None
+    key: str | None = None
+
+    def __str__(self) -> str:
+        scope = f"the secret {self.scope}/{self.key} of the Databricks workspace" if self.scope else None
+        variable = f"the environment variable {self.env}" if self.env else None
+        return " or ".join(filter(None, (variable, scope)))
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePrincipal:
+    tenant_id: str
+    client_id: str
+    secret: Secret
+    authority: str | None = None
+    """The https address where it logs in, for clouds of their own; None: where azure-identity says."""
+
+    def __str__(self) -> str:
+        return f"the service principal {self.client_id} of tenant {self.tenant_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCredential:
+    """A service credential of Unity Catalog."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"the service credential {self.name}"
+
+
+Credential = Default | ServicePrincipal | ServiceCredential
+
+
+def token_credential(credential: Credential, ca_file: str | None = None) -> TokenCredential:
+    """What makes tokens in this process. Refusals to make one come as errors of this module."""
+    return _Named(credential, _made(credential, ca_file))
+
+
+def _made(credential: Credential, ca_file: str | None) -> TokenCredential:
+    match credential:
+        case Default():
+            from azure.identity import DefaultAzureCredential
+
+            return DefaultAzureCredential()
+        case ServiceCredential():
+            return service_credential(credential.name)
+        case ServicePrincipal():
+            from azure.identity import AzureAuthorityHosts, ClientSecretCredential
+
+            own = credential.authority
+            known = {f"https://{host}" for name, host in vars(AzureAuthorityHosts).items() if not name.startswith("_")}
+            options: dict[str, Any] = {"authority": own} if own else {}
+            return ClientSecretCredential(
+                credential.tenant_id,
+                credential.client_id,
+                read_secret(credential.secret),
+                # The library asks a public cloud whether a host logs in people; a private one it would not know.
+                disable_instance_discovery=own is not None and own.rstrip("/") not in known,
+                connection_verify=ca_file or True,
+                retry_total=1,  # beyond one at once, who asks for a token repeats its call, and counts that
+                **options,
+            )
+
+
+def _workspace() -> Any:
+    from databricks.sdk import WorkspaceClient  # takes seconds to import, and few runs need it
+
+    return WorkspaceClient()
+
+
+def read_secret(secret: Secret, workspace: Callable[[], Any] = _workspace) -> str:
+    """Its value, or `SecretUnreachable`. The caller passes it on and keeps no copy."""
+    if secret.env and (value := os.environ.get(secret.env)):
+        return value
+    if not secret.scope:
+        raise SecretUnreachable(secret, "it is not set in this process")
+    try:
+        # The answer of the API is in base64, whatever the secret is.
+        return base64.b64decode(workspace().secrets.get_secret(secret.scope, secret.key).value).decode()
+    except Exception as error:
+        # Only the kind: what other libraries put into their messages is not known.
+        raise SecretUnreachable(secret, f"asking the workspace ended with {type(error).__name__}") from None
+
+
+def service_credential(name: str) -> TokenCredential:
+    """What Databricks gives for a service credential, in a driver or in a task."""
+    try:
+        found: TokenCredential = _provider()(name)
+        return found
+    except Exception as error:
+        raise ServiceCredentialUnreachable(name, f"{type(error).__name__}: {_line(str(error))}") from None
+
+
+def _provider() -> Callable[[str], Any]:
+    if "DATABRICKS_RUNTIME_VERSION" not in os.environ:
+        raise LookupError("this process does not run in a Databricks runtime")
+    from pyspark import TaskContext
+
+    # Tasks and drivers have a function each. Neither module is there, or of use, outside a runtime.
+    if TaskContext.get() is not None:
+        place: Any = importlib.import_module("databricks.service_credentials")
+    else:
+        place = importlib.import_module("databricks.sdk.runtime").dbutils.credentials
+    found: Callable[[str], Any] = place.getServiceCredentialsProvider
+    return found
+
+
+class _Named:
+    """A credential whose refusals say which one it is and what to do."""
+
+    def __init__(self, credential: Credential, inner: TokenCredential) -> None:
+        self._credential, self._inner = credential, inner
+
+    def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError, ServiceResponseError
+        from msal.exceptions import MsalServiceError  # type: ignore[import-untyped]
+
+        try:
+            return self._inner.get_token(*scopes, **options)
+        except ClientAuthenticationError as error:
+            # Not chained to what is raised: the original holds the request, and the request holds the secret.
+            said, cause = _line(str(error.message)), error.__cause__
+        # A login that nobody answers, or with 429 or 5xx, is no refusal: these kinds are repeated by whoever called.
+        if isinstance(cause, ServiceRequestError):
+            raise ServiceRequestError(f"{self._credential} cannot log in: {said}")
+        if isinstance(cause, ServiceResponseError | MsalServiceError):
+            raise ServiceResponseError(f"{self._credential} cannot log in: {said}")
+        raise CredentialRefused(self._credential, said)
+
+
+_CODE = re.compile(r"AADSTS\d+")
+_WORDS = {
+    "AADSTS7000222": ("its client secret has expired", "Make a new secret in Entra ID and put it into {secret}."),
+    "AADSTS7000215": (
+        "its client secret is wrong",
+        "Put the value of the secret, not its id, into {secret}; it may be that of another application.",
+    ),
+    "AADSTS700016": ("the tenant does not know the application", "Check `client_id` and `tenant_id`."),
+    "AADSTS90002": ("there is no such tenant", "Check `tenant_id`."),
+    "AADSTS900023": ("there is no such tenant", "Check `tenant_id`."),
+    "AADSTS500011": (
+        "the tenant does not know Azure Storage, for which the token was to be",
+        "Check that `tenant_id` is the tenant to which the Fabric workspace belongs.",
+    ),
+}
+_OTHERWISE = (
+    "Check `credential` in the configuration. Executors log in for themselves: what a person's login gives the driver"
+    " is not there; a service principal with a secret in the cluster's environment, or a service credential, is."
+)
+
+
+class CredentialRefused(Terminal):
+    def __init__(self, credential: Credential, said: str) -> None:
+        self.credential = credential
+        found = _CODE.search(said)
+        self.code = found[0] if found else ""
+        self.said = "" if self.code in _WORDS else _line(said)
+
+    def what(self) -> str:
+        reason = _WORDS[self.code][0] if self.code in _WORDS else self.said
+        code = f" ({self.code})" if self.code in _WORDS else ""
+        return f"There is no token for {self.credential}: {reason}{code}."
+
+    def next(self) -> str:
+        if self.code not in _WORDS:
+            return _OTHERWISE
+        secret = self.credential.secret if isinstance(self.credential, ServicePrincipal) else "its place"
+        return _WORDS[self.code][1].format(secret=secret)
+
+
+class SecretUnreachable(Terminal):
+    def __init__(self, secret: Secret, reason: str) -> None:
+        self.secret, self.reason = secret, reason
+
+    def what(self) -> str:
+        return f"The client secret cannot be read from {self.secret}: {self.reason}."
+
+    def next(self) -> str:
+        if not self.secret.scope:
+            return (
+                "Set it for the driver and for all executors: on Databricks in the cluster's `spark_env_vars`,"
+                ' as in {NAME: "{{secrets/scope/key}}"}.'
+            )
+        return (
+            "Check that the scope and the key exist and may be read. Executors of a cluster cannot ask the workspace:"
+            " name an environment variable as well (`secret: {scope, key, env}`), and set it in the cluster's"
+            f' `spark_env_vars` to "{{{{secrets/{self.secret.scope}/{self.secret.key}}}}}".'
+        )
+
+
+class ServiceCredentialUnreachable(Terminal):
+    def __init__(self, name: str, reason: str) -> None:
+        self.name, self.reason = name, reason
+
+    def what(self) -> str:
+        return f"The service credential {self.name} of Unity Catalog cannot be used here: {self.reason}."
+
+    def next(self) -> str:
+        return (
+            "Use it on Databricks Runtime 16.2 or newer, with the privilege ACCESS on it, and for publishing on a"
+            " dedicated cluster; elsewhere use a service principal or the default credential."
+        )
+
+
+def _line(text: str) -> str:
+    """The first line of what another library says."""
+    return next((line.strip().rstrip(".") for line in text.splitlines() if line.strip()), "no reason was given")[:300]

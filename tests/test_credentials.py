@@ -1,0 +1,298 @@
+"""Where secrets are found, what is said when they are not, and that they are in nothing that leaves the process."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import pickle
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from databricks.sdk.errors import NotFound
+from pyspark import cloudpickle
+
+from fixtures.onelake import CLIENT, SECRET, TENANT, OneLake
+from fixtures.onelake.faults import Fault, How
+from mirrorfeed.credentials import (
+    CredentialRefused,
+    Default,
+    Secret,
+    SecretUnreachable,
+    ServiceCredential,
+    ServiceCredentialUnreachable,
+    ServicePrincipal,
+    read_secret,
+    service_credential,
+)
+from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.writer import StagingJob, executor_task
+from mirrorfeed.stores import StoreUnavailable
+from mirrorfeed.stores.retries import Patience
+
+IMPATIENT = Patience(seconds=0.02, first_pause=0.01)
+VALUE = "s3cret-läßt-grüßen"
+
+
+@pytest.fixture
+def onelake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneLake]:
+    with OneLake(tmp_path / "certificates") as simulator:
+        monkeypatch.setenv(SECRET, simulator.authority.secret)
+        yield simulator
+
+
+@dataclass
+class Workspace:
+    """As much of a workspace client as is used here."""
+
+    answers: dict[tuple[str, str], str | Exception]
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def secrets(self) -> Workspace:
+        return self
+
+    def get_secret(self, scope: str, key: str) -> Any:
+        self.asked.append((scope, key))
+        answer = self.answers[scope, key]
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(value=base64.b64encode(answer.encode()).decode())
+
+
+def no_workspace() -> Any:
+    raise ValueError(f"default auth: cannot configure default credentials {VALUE}")
+
+
+# Reading secrets
+
+
+def test_a_secret_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_SECRET", VALUE)
+    assert read_secret(Secret(env="SOME_SECRET"), no_workspace) == VALUE
+
+
+def test_a_secret_is_read_from_a_scope() -> None:
+    workspace = Workspace({("kv", "mirror"): VALUE})
+    assert read_secret(Secret(scope="kv", key="mirror"), lambda: workspace) == VALUE
+    assert workspace.asked == [("kv", "mirror")]
+
+
+def test_the_environment_comes_first_and_the_scope_is_for_processes_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace, both = Workspace({("kv", "mirror"): VALUE}), Secret("SOME_SECRET", "kv", "mirror")
+    assert read_secret(both, lambda: workspace) == VALUE
+    monkeypatch.setenv("SOME_SECRET", "other")
+    assert read_secret(both, lambda: workspace) == "other"
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_variable_that_is_not_set_is_told(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+    monkeypatch.delenv("SOME_SECRET", raising=False)
+    if value is not None:
+        monkeypatch.setenv("SOME_SECRET", value)
+    with pytest.raises(SecretUnreachable) as refused:
+        read_secret(Secret(env="SOME_SECRET"))
+    assert str(refused.value) == (
+        "The client secret cannot be read from the environment variable SOME_SECRET: it is not set in this process. Set"
+        " it for the driver and for all executors: on Databricks in the cluster's `spark_env_vars`, as in {NAME:"
+        ' "{{secrets/scope/key}}"}.'
+    )
+
+
+def test_a_scope_that_cannot_be_read_is_told_without_what_others_say() -> None:
+    with pytest.raises(SecretUnreachable) as refused:
+        read_secret(Secret(scope="kv", key="mirror"), no_workspace)
+    assert str(refused.value) == (
+        "The client secret cannot be read from the secret kv/mirror of the Databricks workspace: asking the workspace"
+        " ended with ValueError. Check that the scope and the key exist and may be read. Executors of a cluster cannot"
+        " ask the workspace: name an environment variable as well (`secret: {scope, key, env}`), and set it in the"
+        ' cluster\'s `spark_env_vars` to "{{secrets/kv/mirror}}".'
+    )
+
+
+def test_a_secret_that_is_not_there_is_told() -> None:
+    workspace = Workspace({("kv", "mirror"): NotFound("no such secret")})
+    with pytest.raises(
+        SecretUnreachable, match=r"from the environment variable X or the secret kv/mirror .* NotFound\."
+    ):
+        read_secret(Secret("X", "kv", "mirror"), lambda: workspace)
+
+
+# Service credentials
+
+
+def test_a_service_credential_is_for_databricks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
+    with pytest.raises(ServiceCredentialUnreachable) as refused:
+        service_credential("onelake")
+    assert str(refused.value) == (
+        "The service credential onelake of Unity Catalog cannot be used here: LookupError: this process does not run in"
+        " a Databricks runtime. Use it on Databricks Runtime 16.2 or newer, with the privilege ACCESS on it, and for"
+        " publishing on a dedicated cluster; elsewhere use a service principal or the default credential."
+    )
+
+
+@pytest.mark.parametrize("in_task", [False, True])
+def test_a_service_credential_is_asked_of_the_runtime(monkeypatch: pytest.MonkeyPatch, in_task: bool) -> None:
+    driver, task = (SimpleNamespace(getServiceCredentialsProvider=lambda name, at=at: (at, name)) for at in "dt")
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: object() if in_task else None)
+    runtime = SimpleNamespace(dbutils=SimpleNamespace(credentials=driver))
+    monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", runtime)
+    monkeypatch.setitem(sys.modules, "databricks.service_credentials", task)
+
+    assert service_credential("onelake") == ("t" if in_task else "d", "onelake")
+
+
+def test_a_service_credential_that_the_runtime_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "13.3")
+    monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", SimpleNamespace(dbutils=SimpleNamespace()))
+    with pytest.raises(ServiceCredentialUnreachable, match=r"AttributeError: .*credentials.*\. Use it on Databricks"):
+        service_credential("onelake")
+
+
+# Logging in
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda onelake: setattr(onelake.authority, "expired", True),
+            f"its client secret has expired (AADSTS7000222). Make a new secret in Entra ID and put it into the"
+            f" environment variable {SECRET}.",
+        ),
+        (
+            lambda onelake: setattr(onelake.authority, "secret", "another"),
+            f"its client secret is wrong (AADSTS7000215). Put the value of the secret, not its id, into the environment"
+            f" variable {SECRET}; it may be that of another application.",
+        ),
+    ],
+)
+def test_a_secret_that_is_refused_is_told(onelake: OneLake, change: Any, words: str) -> None:
+    change(onelake)
+    with pytest.raises(CredentialRefused) as refused:
+        onelake.store().list("")
+    assert str(refused.value) == f"There is no token for the service principal {CLIENT} of tenant {TENANT}: {words}"
+    assert refused.value.__cause__ is None
+    assert onelake.verbs() == []
+
+
+def test_an_application_that_the_tenant_does_not_know_is_told(onelake: OneLake) -> None:
+    store = onelake.store(credential=onelake.principal(client_id=TENANT))
+    with pytest.raises(
+        CredentialRefused,
+        match=r"the tenant does not know the application \(AADSTS700016\)\. Check `client_id` and `tenant_id`\.",
+    ):
+        store.list("")
+
+
+def test_a_refusal_without_a_code_that_is_known_is_told_with_what_was_said() -> None:
+    refused = CredentialRefused(Default(), "DefaultAzureCredential failed to retrieve a token.\nAttempted: this, that")
+    assert str(refused) == (
+        "There is no token for the default Azure credential chain: DefaultAzureCredential failed to retrieve a token."
+        " Check `credential` in the configuration. Executors log in for themselves: what a person's login gives the"
+        " driver is not there; a service principal with a secret in the cluster's environment, or a service"
+        " credential, is."
+    )
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+@pytest.mark.parametrize("verb", ["token", "discovery"])
+def test_a_login_that_fails_once_is_repeated(onelake: OneLake, verb: str, how: How) -> None:
+    onelake.server.faults.add(Fault(verb, how))
+    assert onelake.store().list("") == []
+
+
+def test_a_login_service_that_is_not_well_is_not_a_refusal(onelake: OneLake) -> None:
+    onelake.server.faults.add(Fault("token", How.ANSWER, 1000))
+    with pytest.raises(StoreUnavailable, match=r"cannot log in: Authentication failed: HTTP Error: 503"):
+        onelake.store(patience=IMPATIENT).list("")
+
+
+def test_a_login_that_nobody_answers_is_not_a_refusal(onelake: OneLake) -> None:
+    store = onelake.store(credential=onelake.principal(authority="https://localhost:1"))
+    with pytest.raises(StoreUnavailable, match=rf"the service principal {CLIENT} of tenant {TENANT} cannot log in: "):
+        store.list("")
+
+
+def test_tokens_are_renewed_in_the_middle_of_an_upload(onelake: OneLake) -> None:
+    onelake.authority.calls_per_token = 2
+    store = onelake.store(part_bytes=1000)
+    with store.open_write("t/_x") as sink:
+        for _ in range(10):
+            sink.write(bytes(1000))
+
+    assert len(store.read("t/_x")) == 10_000
+    assert len(onelake.authority.tokens) > 5
+
+
+# What leaves the process
+
+
+def test_no_secret_and_no_token_is_in_what_leaves_the_process(
+    onelake: OneLake, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    store, secret = onelake.store(), onelake.authority.secret
+    left: list[Any] = [repr(store), str(store), pickle.dumps(store)]
+    store.create("t/a", b"content")
+    job = StagingJob(store, "t", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
+    left += [pickle.dumps(store), cloudpickle.dumps(executor_task(job, "problem")), repr(job)]  # type: ignore[no-untyped-call]
+    onelake.authority.audience = "https://elsewhere"
+    left += _errors(onelake.store(part_bytes=1))
+    onelake.authority.expired = True
+    left += _errors(onelake.store(part_bytes=2))
+    onelake.authority.expired, onelake.authority.secret = False, "another"
+    left += _errors(onelake.store(part_bytes=3))
+    onelake.server.faults.add(Fault("token", How.DROP_BEFORE, 1000))
+    left += _errors(onelake.store(patience=IMPATIENT))
+    left += [node.content for node in onelake.files.nodes.values()]
+    left += [repr(call) for call in onelake.calls]
+    left += [caplog.text, *capfd.readouterr()]
+
+    assert len(onelake.authority.tokens) >= 2
+    assert "POST" in caplog.text  # the log does tell of logins
+    everything = b"\n".join(each if isinstance(each, bytes) else each.encode() for each in left)
+    for hidden in (secret, *onelake.authority.tokens):
+        assert hidden.encode() not in everything
+
+
+def _errors(store: Any) -> list[Any]:
+    with pytest.raises(MirrorfeedError) as caught:
+        store.list("")
+    shown, error = list[Any](), caught.value
+    shown += [str(error), repr(error), repr(error.__dict__), pickle.dumps(error)]
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("credential", "shown"),
+    [
+        (Default(), "the default Azure credential chain"),
+        (ServiceCredential("onelake"), "the service credential onelake"),
+        (ServicePrincipal("t", "c", Secret(env="X")), "the service principal c of tenant t"),
+    ],
+)
+def test_a_credential_is_a_value_that_names_itself(credential: Any, shown: str) -> None:
+    assert str(credential) == shown
+    assert pickle.loads(pickle.dumps(credential)) == credential
+    assert hash(credential) == hash(pickle.loads(pickle.dumps(credential)))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CredentialRefused(ServicePrincipal("t", "c", Secret(env="X")), "AADSTS7000222: over"),
+        SecretUnreachable(Secret(scope="s", key="k"), "why"),
+        ServiceCredentialUnreachable("n", "why"),
+    ],
+)
+def test_errors_of_credentials_are_for_people_and_survive_travelling(error: Terminal) -> None:
+    assert isinstance(error, Terminal)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
