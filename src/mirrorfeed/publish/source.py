@@ -10,6 +10,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import mirrorfeed
+from mirrorfeed.errors import Transient
 from mirrorfeed.feed import changes, history, read
 from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.source import Source
@@ -25,8 +26,10 @@ from mirrorfeed.publish.writer import (
     receipts_in,
     stage_empty,
 )
+from mirrorfeed.stores.base import StoreUnavailable
 
 _KEYS_SHOWN = 5
+_NOT_WRITTEN = f"{StoreUnavailable.__module__}.{StoreUnavailable.__name__}"
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,24 @@ class DeltaFeed:
 
     def _write(self, rows: DataFrame, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         let_code_travel()
-        receipts = rows.mapInArrow(executor_task(job, changes.PROBLEM), RECEIPT_DDL).toArrow()
+        try:
+            receipts = rows.mapInArrow(executor_task(job, changes.PROBLEM), RECEIPT_DDL).toArrow()
+        except Exception as error:
+            if _NOT_WRITTEN in str(error):  # all that Spark tells of a task's failure, by whatever class, is its text
+                raise ExecutorsCannotWrite(job.store.address(job.folder)) from error
+            raise
         return receipts_in(receipts.to_pylist())
+
+
+class ExecutorsCannotWrite(Transient):
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def what(self) -> str:
+        return f"The landing zone did not take what executors wrote to {self.address}."
+
+    def next(self) -> str:
+        return "Check that executors can reach it and may write there, then publish again."
 
 
 def let_code_travel() -> None:

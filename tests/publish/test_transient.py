@@ -1,0 +1,43 @@
+"""Failures that may pass are repeated; others are not, and one table's never stop the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import Config, Table
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.names import Target
+from mirrorfeed.publish import fleet
+from mirrorfeed.publish.source import ExecutorsCannotWrite
+from mirrorfeed.stores import FolderStore, StoreUnavailable
+from tests.delta import DeltaTable
+
+
+class NoStaging(FolderStore):
+    def open_write(self, path: str) -> BinaryIO:
+        raise StoreUnavailable("write", self.address(path), "the service is busy")
+
+
+def test_what_executors_could_not_write_is_repeated_with_growing_pauses(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = DeltaTable(spark, tmp_path / "orders")
+    table.insert(1)
+    orders = Table(source=table.source, target=Target.parse("orders"), keys=("id",))
+    missing = Table(source=Source(path=str(tmp_path / "none")), target=Target.parse("none"), keys=("id",))
+    config = Config(str(tmp_path / "zone"), (orders, missing))
+    monkeypatch.setattr(fleet, "zone_of", lambda config: NoStaging(config.landing_zone))
+    pauses: list[float] = []
+    busy, gone = fleet.publish_tables(spark, config, sleep=pauses.append)
+    assert (type(busy.error), busy.tries, pauses) == (ExecutorsCannotWrite, 4, [2.0, 4.0, 8.0])
+    assert f"did not take what executors wrote to {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)
+    assert (type(gone.error).__name__, gone.tries) == ("NoTableAtPath", 1)
+
+    monkeypatch.undo()
+    (done,) = fleet.publish_tables(spark, replace(config, tables=(orders,)))
+    assert (done.error, done.progress.rows, done.lag_versions) == (None, {"insert": 1}, 0)
