@@ -220,6 +220,23 @@ def _say_reports(reports: Sequence[TableReport]) -> None:
 
 
 @main.command()
+@click.argument("landing_zone")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def lint(landing_zone: str, as_json: bool) -> None:
+    """Check whether LANDING_ZONE, of any publisher, is as Fabric expects it. Exits with 1 on errors and warnings."""
+    if not Path(landing_zone).is_dir():
+        raise NoLandingZone(landing_zone)
+    from mirrorfeed import inspect
+    from mirrorfeed.inspect import words
+    from mirrorfeed.stores import FolderStore
+
+    report = inspect.lint(FolderStore(str(Path(landing_zone).resolve())))
+    for line in [words.as_json(report)] if as_json else words.lines(report):
+        click.echo(line)
+    sys.exit(not report.conforms)
+
+
+@main.command()
 @click.argument("tables", nargs=-1)
 @click.option(
     "--mirror", required=True, help="The folder of the replicated tables, or, for one table, that of its Delta table."

@@ -1,0 +1,164 @@
+"""Gathers what the rules judge, one table after another, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mirrorfeed.inspect.parquet import parquet_contents
+from mirrorfeed.inspect.text import text_contents
+from mirrorfeed.landing import log as records
+from mirrorfeed.landing.lint import Finding, judge_table, judge_zone
+from mirrorfeed.landing.lint.facts import Contents, DataFile, Folder, Log, Table, Unreadable, Zone
+from mirrorfeed.landing.lint.files import PARQUET, form_of
+from mirrorfeed.landing.lint.folders import places
+from mirrorfeed.landing.lint.leftovers import SCRATCH
+from mirrorfeed.landing.lint.metadata import Settings, metadata_among, read_metadata
+from mirrorfeed.landing.lint.partner import PARTNER_EVENTS
+from mirrorfeed.landing.log import Record
+from mirrorfeed.landing.names import (
+    LOG,
+    LOG_ID,
+    METADATA,
+    is_ignored,
+    is_log_id,
+    log_folder,
+    record_name,
+    record_number,
+    staged_record_number,
+)
+from mirrorfeed.stores import Entry, NotThere, Store
+
+PROCESSED = ("_ProcessedFiles", "_FilesReadyToDelete")
+_TABLE_DEPTH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    tables: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def conforms(self) -> bool:
+        """Advice alone does not speak against it."""
+        return not any(finding.counts for finding in self.findings)
+
+
+def lint(store: Store) -> Report:
+    """Judges the landing zone that is the store's root, one table after another."""
+    zone = look_at_zone(store)
+    found = judge_zone(zone)
+    where = places(zone)
+    for place in where:
+        found += judge_table(look_at_table(store, place.path))
+    return Report(len(where), tuple(found))
+
+
+def look_at_zone(store: Store) -> Zone:
+    entries = store.list("")
+    names = [entry.name for entry in entries if not entry.is_folder]
+    return Zone(
+        tuple(names),
+        tuple(_folder(store, entry.name, 1) for entry in entries if entry.is_folder and not is_ignored(entry.name)),
+        _read(store, PARTNER_EVENTS) if PARTNER_EVENTS in names else None,
+        _names(store, SCRATCH),
+    )
+
+
+def _folder(store: Store, path: str, depth: int) -> Folder:
+    entries = store.list(path)
+    inner = [entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)]
+    return Folder(
+        path,
+        tuple(entry.name for entry in entries if not entry.is_folder),
+        tuple(_folder(store, f"{path}/{name}", depth + 1) for name in inner) if depth < _TABLE_DEPTH else (),
+    )
+
+
+def look_at_table(store: Store, folder: str) -> Table:
+    entries = store.list(folder)
+    plain = [entry for entry in entries if not entry.is_folder]
+    metadata_name = metadata_among(entry.name for entry in plain)
+    metadata = _read(store, f"{folder}/{metadata_name}") if metadata_name else None
+    settings, _ = read_metadata(metadata, folder)
+    data = [entry for entry in plain if not is_ignored(entry.name) and entry.name != metadata_name]
+    return Table(
+        folder,
+        metadata,
+        metadata_name or METADATA,
+        files=tuple(_data_file(store, folder, entry, settings) for entry in data),
+        folders=tuple(entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)),
+        ignored=tuple(entry.name for entry in entries if is_ignored(entry.name)),
+        processed={name: where for where in PROCESSED for name in _names(store, f"{folder}/{where}")},
+        scratch=_names(store, f"{folder}/{SCRATCH}"),
+        log=_log(store, folder) if any(entry.name == LOG for entry in entries) else None,
+    )
+
+
+def _data_file(store: Store, folder: str, entry: Entry, settings: Settings) -> DataFile:
+    inside: Contents | Unreadable | None = None
+    form = form_of(entry.name, settings)
+    if entry.size and form:
+        try:
+            with store.open_read(f"{folder}/{entry.name}") as file:
+                inside = (
+                    parquet_contents(file, entry.size, settings)
+                    if form == PARQUET
+                    else text_contents(file, entry.name, settings)
+                )
+        except NotThere:  # the service has taken it since it was listed
+            inside = None
+    return DataFile(entry.name, entry.size, entry.modified, inside)
+
+
+def _log(store: Store, folder: str) -> Log:
+    entries = store.list(f"{folder}/{LOG}")
+    folders = tuple(entry.name for entry in entries if entry.is_folder)
+    data = _read(store, f"{folder}/{LOG_ID}")
+    if data is None:
+        return Log(None, f"{LOG_ID}: it is not there" if folders else None)
+    try:
+        log_id = json.loads(data)["log_id"]
+        if not is_log_id(log_id):
+            raise ValueError(f"{log_id!r} is not an id")
+    except (ValueError, TypeError, KeyError) as error:
+        return Log(None, f"{LOG_ID}: it names no log ({error!r})")
+    names = _names(store, f"{folder}/{log_folder(log_id)}")
+    newest, fault, too_new = _newest(store, folder, log_id, names)
+    return Log(
+        log_id,
+        fault,
+        too_new,
+        newest,
+        tuple(name for name in names if staged_record_number(name)),
+        tuple(name for name in folders if name != log_id),
+    )
+
+
+def _newest(
+    store: Store, folder: str, log_id: str, names: Sequence[str]
+) -> tuple[Record | None, str | None, str | None]:
+    """The newest record, or what is wrong with it, or that only a newer version can tell."""
+    numbers = [number for name in names if (number := record_number(name))]
+    path = f"{log_folder(log_id)}/{record_name(max(numbers))}" if numbers else None
+    data = _read(store, f"{folder}/{path}") if path else None
+    if data is None:
+        return None, None, None
+    try:
+        return records.parse(data, f"{folder}/{path}"), None, None
+    except records.RecordUnreadable as fault:
+        return None, f"{path}: {fault.reason}", None
+    except records.RecordTooNew as newer:
+        return None, None, f"{path}: format {newer.found}"
+
+
+def _names(store: Store, folder: str) -> tuple[str, ...]:
+    return tuple(entry.name for entry in store.list(folder) if not entry.is_folder)
+
+
+def _read(store: Store, path: str) -> bytes | None:
+    try:
+        return store.read(path)
+    except NotThere:
+        return None

@@ -1,0 +1,87 @@
+"""Compressed text as plain bytes, piece by piece. What it is, is seen from its first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import pyarrow as pa
+
+PIECE = 1 << 20
+_STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_FRAMED = b"\xff\x06\x00\x00sNaPpY"
+_REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
+
+
+class RefusedCodec(Exception):
+    """The file is compressed in a way that the service does not read."""
+
+
+class CutShort(Exception):
+    """The file ends in the middle of what it began."""
+
+
+def pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """The plain content; `RefusedCodec`, `CutShort`, or OSError where it is damaged."""
+    head = file.read(len(_FRAMED))
+    file.seek(0)
+    for magic, codec in _REFUSED.items():
+        if head.startswith(magic):
+            raise RefusedCodec(codec)
+    for magic, codec in _STREAMS.items():
+        if head.startswith(magic):
+            return _stream(file, codec)
+    if head == _FRAMED:
+        return _framed(file)
+    return _blocks(file) if name.endswith(".snappy") else iter(lambda: file.read(PIECE), b"")
+
+
+def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
+    stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
+    try:
+        while piece := stream.read(PIECE):
+            yield piece
+    except OSError as error:
+        if "runcated" in str(error):
+            raise CutShort(f"its {codec} stream does not end") from error
+        raise
+
+
+def _framed(file: BinaryIO) -> Iterator[bytes]:
+    """Snappy's framing: a type, a length of three bytes, then for data a checksum of four and the content."""
+    file.seek(len(_FRAMED))
+    while head := file.read(4):
+        body = _exactly(file, int.from_bytes(head[1:4], "little"))
+        if head[0] == 0x00:
+            yield _snappy(body[4:])
+        elif head[0] == 0x01:
+            yield body[4:]
+        elif head[0] < 0x80:
+            raise OSError(f"a Snappy frame has the type {head[0]}")
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    """Snappy as Hadoop writes it: the plain length of a block, then parts, each after its length, all of four bytes."""
+    while head := file.read(4):
+        left = int.from_bytes(head, "big")
+        while left > 0:
+            part = _snappy(_exactly(file, int.from_bytes(_exactly(file, 4), "big")))
+            left -= len(part)
+            yield part
+
+
+def _exactly(file: BinaryIO, count: int) -> bytes:
+    data = file.read(count)
+    if len(data) < count:
+        raise CutShort("its last Snappy block does not end")
+    return data
+
+
+def _snappy(data: bytes) -> bytes:
+    size = shift = 0
+    for byte in data[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    return bytes(pa.Codec("snappy").decompress(data, size, asbytes=True))

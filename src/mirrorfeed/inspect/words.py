@@ -1,0 +1,34 @@
+"""A report for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import groupby
+
+from mirrorfeed.inspect.look import Report
+from mirrorfeed.landing.lint import Severity
+from mirrorfeed.landing.lint.finding import counted
+
+
+def as_json(report: Report) -> str:
+    """`{"findings": […]}`, each with code, severity, file, what and next."""
+    return json.dumps({"findings": [asdict(finding) for finding in report.findings]}, indent=2, ensure_ascii=False)
+
+
+def lines(report: Report) -> Iterator[str]:
+    """Findings under their files, and a last line that counts them."""
+    for file, found in groupby(report.findings, key=lambda finding: finding.file):
+        yield file
+        for finding in found:
+            yield f"  {finding.code} {finding.severity}: {finding.what}"
+            yield f"        {finding.next}"
+    counts = Counter(finding.severity for finding in report.findings)
+    spoken = [_spoken(counts[one], one) for one in Severity if counts[one]] or ["no findings"]
+    yield f"{counted(report.tables, 'table')}: {', '.join(spoken)}"
+
+
+def _spoken(number: int, severity: Severity) -> str:
+    return f"{number:,} advice" if severity is Severity.ADVICE else counted(number, severity)

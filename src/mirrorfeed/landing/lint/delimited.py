@@ -1,0 +1,29 @@
+"""Delimited text that goes against its own options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mirrorfeed.landing.lint.facts import Contents, DataFile, Fault
+from mirrorfeed.landing.lint.finding import Finding, error
+
+_RULES = {
+    Fault.ENCODING: error("MF601", "Write the file in the Encoding that _metadata.json sets, or set the right one."),
+    Fault.WIDTH: error("MF602", "Give every row one value a column; check ColumnSeparator, and quote values with it."),
+    Fault.UNCLOSED: error("MF603", "Close each quote, and escape quotes inside values with EscapeCharacter."),
+    Fault.AFTER_QUOTE: error(
+        "MF604", "Escape quotes inside values with EscapeCharacter; where they are doubled, set it to the quote itself."
+    ),
+    Fault.LINE_BREAK: error(
+        "MF605", "End rows with the RowSeparator that _metadata.json sets, and quote other breaks."
+    ),
+    Fault.VALUE: error("MF606", "Write values in the form of the DataType, and NULL as the NullValue."),
+    Fault.NULL: error("MF607", "Give the column a value in every row, or declare it as nullable from the start."),
+}
+
+
+def judge_text(folder: str, files: list[DataFile]) -> Iterator[Finding]:
+    for file in files:
+        if isinstance(file.inside, Contents):
+            for one in file.inside.faults:
+                yield _RULES[one.fault].broken(f"{folder}/{file.name}", f"Row {one.row:,}: {one.detail}.")

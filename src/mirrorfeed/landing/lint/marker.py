@@ -1,0 +1,68 @@
+"""The row marker: where it stands, how it is written, and which values it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mirrorfeed.landing.lint.facts import Contents, DataFile
+from mirrorfeed.landing.lint.files import number_of
+from mirrorfeed.landing.lint.finding import Finding, advice, counted, error, listed, warning
+from mirrorfeed.landing.lint.metadata import Settings
+from mirrorfeed.landing.schema import MARKER
+
+VALUES = frozenset({"0", "1", "2", "4"})
+_INTEGERS = frozenset({"int32", "Int32"})
+
+NOT_LAST = error("MF501", f"Write {MARKER} as the last column.")
+FIRST = warning("MF502", f"Write {MARKER} as the last column; only an older edition of the specification has it first.")
+MISSPELLED = error("MF503", f"Name the column {MARKER}: under another name it is data, and every row is an insert.")
+TYPE = error("MF504", "Write the marker as int32, which works everywhere.")
+VALUE = error("MF505", "Write 0 for an insert, 1 for an update, 2 for a delete, 4 for an upsert.")
+NULL = error("MF506", "Give every row a marker, or leave the column out of the file.")
+KEYLESS = error(
+    "MF507", "Set keyColumns in _metadata.json, or publish inserts only: nothing says which rows are meant."
+)
+FIRST_LOAD = advice("MF551", "Leave the marker out of the first load: files without it are taken in faster.")
+
+
+def judge_markers(folder: str, files: list[DataFile], settings: Settings) -> list[Finding]:
+    found: list[Finding] = []
+    for file in files:
+        if isinstance(file.inside, Contents):
+            path = f"{folder}/{file.name}"
+            found += _column(path, file.inside)
+            found += _values(path, file.inside, settings)
+            if number_of(file.name) == 1 and set(file.inside.markers) == {"0"} and not settings.upserts:
+                found.append(FIRST_LOAD.broken(path, "The first file marks every row as an insert."))
+    return found
+
+
+def _column(path: str, contents: Contents) -> Iterator[Finding]:
+    names = [column.name for column in contents.columns]
+    for name in names:
+        if name != MARKER and name.strip("_").lower() == MARKER.strip("_").lower():
+            yield MISSPELLED.broken(path, f"The file has a column {name!r}, which is not {MARKER!r}.")
+    if MARKER not in names:
+        return
+    at = names.index(MARKER)
+    if names.count(MARKER) > 1:
+        yield NOT_LAST.broken(path, f"{MARKER} is there {names.count(MARKER)} times.")
+    elif at == 0 and len(names) > 1:
+        yield FIRST.broken(path, f"{MARKER} is the first of {len(names)} columns.")
+    elif at < len(names) - 1:
+        yield NOT_LAST.broken(path, f"{MARKER} is column {at + 1} of {len(names)}.")
+    type_ = contents.columns[at].type
+    if type_ is not None and type_ not in _INTEGERS:
+        yield TYPE.broken(path, f"{MARKER} has the type {type_}.")
+
+
+def _values(path: str, contents: Contents, settings: Settings) -> Iterator[Finding]:
+    odd = {value: rows for value, rows in contents.markers.items() if value not in VALUES and value != "NULL"}
+    if odd:
+        yield VALUE.broken(path, f"{MARKER} is {listed(sorted(odd))} in {counted(sum(odd.values()), 'row')}.")
+    if rows := contents.markers.get("NULL"):
+        yield NULL.broken(path, f"{MARKER} is NULL in {rows:,} of {contents.rows:,} rows.")
+    changes = {value: rows for value, rows in contents.markers.items() if value in VALUES - {"0"}}
+    if changes and not settings.keys:
+        kinds = ", ".join(f"{counted(rows, 'row')} marked {value}" for value, rows in sorted(changes.items()))
+        yield KEYLESS.broken(path, f"The table has no key columns, and the file has {kinds}.")

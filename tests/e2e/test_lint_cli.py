@@ -1,0 +1,95 @@
+"""`mirrorfeed lint` as a person and as a program see it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fixtures.defects import DEFECTS
+from fixtures.zones import CUSTOMERS, customers, put, write_clean_zone
+from mirrorfeed.cli import main
+from mirrorfeed.landing.names import data_name
+from mirrorfeed.stores import FolderStore
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> FolderStore:
+    store = FolderStore(str(tmp_path))
+    write_clean_zone(store)
+    return store
+
+
+def _lint(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["lint", *arguments])
+
+
+def test_a_clean_zone_passes(zone: FolderStore) -> None:
+    result = _lint(zone.root)
+    assert (result.exit_code, result.output) == (0, "12 tables: no findings\n")
+
+
+def test_a_clean_zone_is_an_empty_list_for_programs(zone: FolderStore) -> None:
+    result = _lint(zone.root, "--json")
+    assert (result.exit_code, json.loads(result.output)) == (0, {"findings": []})
+
+
+def test_findings_stand_under_their_files_and_end_in_a_count(zone: FolderStore) -> None:
+    put(zone, f"{CUSTOMERS}/{data_name(4)}", customers((None, "x", None)))
+    result = _lint(zone.root)
+    assert result.exit_code == 1
+    assert result.output == (
+        "sales.schema/customers/00000000000000000004.parquet\n"
+        "  MF302 error: Before it, number 3 is missing; the last before is 2.\n"
+        "        Publish the missing number: the service waits for it, and every later file waits behind it.\n"
+        "  MF408 error: The key column 'id' is NULL in 1 of 1 rows.\n"
+        "        Give every row its key: rows without one are duplicated where they should be updated.\n"
+        "12 tables: 2 errors\n"
+    )
+
+
+def test_programs_get_the_code_the_severity_the_file_and_what_to_do(zone: FolderStore) -> None:
+    put(zone, "readme.txt", "hello")
+    result = _lint(zone.root, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.output) == {
+        "findings": [
+            {
+                "code": "MF101",
+                "severity": "warning",
+                "file": "readme.txt",
+                "what": "The file is in no table's folder.",
+                "next": "Move it into the folder of its table, or remove it: the service reads tables' folders.",
+            }
+        ]
+    }
+
+
+def test_advice_alone_passes(zone: FolderStore) -> None:
+    next(defect for defect in DEFECTS if defect.code == "MF551").seed(zone)
+    result = _lint(zone.root)
+    assert result.exit_code == 0
+    assert result.output.endswith("13 tables: 1 advice\n")
+
+
+def test_a_landing_zone_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    result = _lint(str(tmp_path / "nowhere"))
+    assert result.exit_code == 1
+    assert result.output.startswith(f"Error: There is no landing zone at {tmp_path / 'nowhere'}.")
+
+
+def test_nothing_of_spark_is_loaded(zone: FolderStore) -> None:
+    script = f"""
+import sys
+from mirrorfeed.cli import main
+try:
+    main(["lint", {zone.root!r}])
+finally:
+    assert not [name for name in sys.modules if name.split(".")[0] in ("pyspark", "delta", "py4j")]
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "12 tables: no findings\n"), done.stderr

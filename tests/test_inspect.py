@@ -1,0 +1,140 @@
+"""What `lint` finds in whole landing zones: nothing in a clean one, and each seeded defect alone."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from typing import BinaryIO
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.defects import DEFECTS, Defect
+from fixtures.memory import MemoryStore
+from fixtures.zones import write_clean_zone
+from mirrorfeed.inspect import lint
+from mirrorfeed.inspect.rows import split
+from mirrorfeed.landing.lint.metadata import Dialect
+from mirrorfeed.landing.names import data_name
+from mirrorfeed.stores import NotThere
+
+
+@pytest.fixture(scope="module")
+def _clean() -> MemoryStore:
+    store = MemoryStore()
+    write_clean_zone(store)
+    return store
+
+
+@pytest.fixture
+def zone(_clean: MemoryStore) -> MemoryStore:
+    return _clean.copy()
+
+
+def test_nothing_is_found_in_a_clean_zone(zone: MemoryStore) -> None:
+    assert lint(zone).findings == ()
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=str)
+def test_a_defect_is_found_and_nothing_else(defect: Defect, zone: MemoryStore) -> None:
+    defect.seed(zone)
+    assert [(found.code, found.file) for found in lint(zone).findings] == [(defect.code, defect.file)]
+
+
+_ROWS = 'id,name\r\n1,"a\r\nb"\r\n,x\r\n'
+
+
+def _framed(data: bytes) -> bytes:
+    body = b"\0\0\0\0" + pa.compress(data, "snappy", asbytes=True)
+    return b"\xff\x06\x00\x00sNaPpY\x00" + len(body).to_bytes(3, "little") + body
+
+
+def _zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as out:
+        out.write(data)
+    return bytes(sink.getvalue())
+
+
+def _hadoop(data: bytes) -> bytes:
+    part = pa.compress(data, "snappy", asbytes=True)
+    return len(data).to_bytes(4, "big") + len(part).to_bytes(4, "big") + part
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [
+        ("", lambda data: data),
+        ("", lambda data: b"\xef\xbb\xbf" + data),
+        ("", gzip.compress),
+        (".gz", gzip.compress),
+        (".zst", _zstd),
+        ("", _framed),
+        (".snappy", _framed),
+        (".snappy", _hadoop),
+    ],
+)
+def test_text_is_read_through_every_compression(suffix: str, pack: Callable[[bytes], bytes]) -> None:
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    store.create(f"t/{data_name(1, 'csv')}{suffix}", pack(_ROWS.encode()))
+    said = [f"{found.code} {found.what}" for found in lint(store).findings]
+    assert said == ["MF408 The key column 'id' is NULL in 1 of 2 rows."]
+
+
+def test_a_file_that_the_service_takes_meanwhile_is_passed_over() -> None:
+    class Taken(MemoryStore):
+        def open_read(self, path: str) -> BinaryIO:
+            raise NotThere(self.address(path))
+
+    store = Taken()
+    write_clean_zone(store)
+    assert lint(store).findings == ()
+
+
+def test_a_row_at_fault_is_named_by_its_number() -> None:
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    store.create(f"t/{data_name(1, 'csv')}", b"id,name\r\n" + b"1,a\r\n" * 70_000 + b"2,\xff\r\n")
+    assert [found.what.partition(" (")[0] for found in lint(store).findings] == ["Row 70,002: it is not utf-8"]
+
+
+_DIALECTS = st.builds(
+    Dialect,
+    row=st.sampled_from(["\r\n", "\n", "\r"]),
+    column=st.sampled_from([",", ";", "|", "\t"]),
+    quote=st.sampled_from(['"', "'"]),
+    escape=st.sampled_from(["\\", "/", '"', "'"]),
+)
+_VALUES = st.text(st.sampled_from("ab,;|\t\r\n\"'\\/ "), max_size=6)
+
+
+@given(_DIALECTS, st.lists(st.lists(_VALUES, min_size=1, max_size=4), min_size=1, max_size=4), st.integers(1, 5))
+def test_quoted_rows_come_back_as_they_were_written_however_they_are_cut(
+    dialect: Dialect, rows: list[list[str]], size: int
+) -> None:
+    text = "".join(dialect.column.join(_quoted(value, dialect) for value in row) + dialect.row for row in rows)
+    cut = [text[at : at + size] for at in range(0, len(text), size)]
+    assert [[value.text for value in row] for row in split(cut, dialect)] == rows
+
+
+def _quoted(value: str, dialect: Dialect) -> str:
+    for special in dict.fromkeys((dialect.escape, dialect.quote)):
+        value = value.replace(special, dialect.escape + special)
+    return dialect.quote + value + dialect.quote
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("a|b\nc|d", [["a", "b"], ["c", "d"]]),
+        ("a\\|b|c\n", [["a\\|b", "c"]]),
+        ('"a"|b"c"\n', [['"a"', 'b"c"']]),
+        ("||\n", [["", "", ""]]),
+        ("", []),
+    ],
+)
+def test_without_quotes_an_escape_protects_the_separator(text: str, rows: list[list[str]]) -> None:
+    assert [[value.text for value in row] for row in split([text], Dialect("\n", "|", "", "\\"))] == rows
