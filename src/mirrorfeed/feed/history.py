@@ -113,6 +113,7 @@ _NO_TABLE = (
     "CATALOG_NOT_FOUND",
     "NO_SUCH_CATALOG_EXCEPTION",
     "REQUIRES_SINGLE_PART_NAMESPACE",  # a name of three parts, where the only catalog is Spark's own
+    "INVALID_ATTRIBUTE_NAME_SYNTAX",  # a backtick in a name, which Delta's commands cannot spell
     "DELTA_PATH_DOES_NOT_EXIST",
     "DELTA_TABLE_NOT_FOUND",
 )
