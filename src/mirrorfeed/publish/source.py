@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,6 +20,7 @@ from mirrorfeed.publish.table import Plan
 from mirrorfeed.publish.writer import (
     RECEIPT_DDL,
     BadRow,
+    Batches,
     Receipt,
     StagingJob,
     bad_rows,
@@ -68,12 +70,23 @@ class DeltaFeed:
     def _write(self, rows: DataFrame, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         let_code_travel()
         try:
-            receipts = rows.mapInArrow(executor_task(job, changes.PROBLEM), RECEIPT_DDL).toArrow()
+            task = _by_place(rows.columns, executor_task(job, changes.PROBLEM))
+            receipts = rows.toDF(*map(str, range(len(rows.columns)))).mapInArrow(task, RECEIPT_DDL).toArrow()
         except Exception as error:
             if _NOT_WRITTEN in str(error):  # all that Spark tells of a task's failure, by whatever class, is its text
                 raise ExecutorsCannotWrite(job.store.address(job.folder)) from error
             raise
         return receipts_in(receipts.to_pylist())
+
+
+def _by_place(names: Sequence[str], task: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:
+    """A task for rows whose columns lost their names on the way, for `mapInArrow` takes dots and backticks in a name
+    for more than a name."""
+
+    def named(batches: Batches) -> Batches:
+        return task(pa.RecordBatch.from_arrays(batch.columns, names=list(names)) for batch in batches)
+
+    return named
 
 
 class ExecutorsCannotWrite(Transient):
