@@ -1,0 +1,3 @@
+from mirrorfeed.cli import main
+
+main()

@@ -1,0 +1,125 @@
+"""The commands about what was published: apply it, compare it with its source, check its form."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mirrorfeed import config as configuration
+from mirrorfeed.cli.root import config_option, json_option, main, spark_session
+from mirrorfeed.errors import MirrorfeedError, Terminal
+
+if TYPE_CHECKING:
+    from mirrorfeed.replica import TableReport
+
+
+class NoLandingZone(Terminal):
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def what(self) -> str:
+        return f"There is no landing zone at {self.path}."
+
+    def next(self) -> str:
+        return "Name the folder that `landing_zone` in the configuration names."
+
+
+class ReplicaMissing(Terminal):
+    def __init__(self, module: str) -> None:
+        self.module = module
+
+    def what(self) -> str:
+        return f"The replica needs the package {self.module}, which is not installed."
+
+    def next(self) -> str:
+        return "Run `pip install 'mirrorfeed[replica]'`."
+
+
+@main.command()
+@click.argument("landing_zone")
+@click.argument("target")
+@click.option("--once/--follow", default=True, show_default=True, help="One pass, or passes until interrupted.")
+@click.option("--poll", default=5.0, show_default=True, help="Seconds between passes.")
+def replicate(landing_zone: str, target: str, once: bool, poll: float) -> None:
+    """Apply LANDING_ZONE to Delta tables below the folder TARGET, as Fabric would."""
+    if not Path(landing_zone).is_dir():
+        raise NoLandingZone(landing_zone)
+    try:
+        from mirrorfeed import replica
+    except ModuleNotFoundError as error:
+        raise ReplicaMissing(error.name or "") from error
+    from mirrorfeed.stores import FolderStore
+
+    service = replica.Replica(FolderStore(str(Path(landing_zone).resolve())), str(Path(target).resolve()))
+    if once:
+        reports = service.step()
+        _say_reports(reports)
+        sys.exit(any(report.state is replica.State.FAILED for report in reports))
+    with suppress(KeyboardInterrupt):
+        replica.follow(service, poll, lambda: False, report=_say_reports, trouble=lambda error: click.echo(str(error)))
+
+
+def _say_reports(reports: Sequence[TableReport]) -> None:
+    from mirrorfeed.show import by_marker, counted
+
+    names = {0: "insert", 1: "update", 2: "delete", 4: "upsert"}
+    for report in reports:
+        done = [counted(report.files, "file"), by_marker({names[marker]: n for marker, n in report.rows.items()})]
+        message = f": {report.message}" if report.message else ""
+        click.echo(f"{report.table}: {', '.join(filter(None, [report.state.value, *done]))}{message}")
+
+
+@main.command()
+@click.argument("tables", nargs=-1)
+@click.option(
+    "--mirror", required=True, help="The folder of the replicated tables, or, for one table, that of its Delta table."
+)
+@config_option
+def verify(tables: tuple[str, ...], mirror: str, path: str) -> None:
+    """Compare each source, at its published version, with its mirror, row for row."""
+    config = configuration.load(path)
+    config.select(tables)
+    spark = spark_session()
+    from mirrorfeed.publish.fleet import newest_records
+    from mirrorfeed.verify import compare, mirror_of
+
+    failed = False
+    for table, record in newest_records(config, tables):
+        if record is None:
+            failed = True
+            click.echo(f"{table.target}: nothing is published yet. Run `mirrorfeed publish`.")
+            continue
+        version = record.to_version_inclusive
+        try:
+            found = compare(spark, table.source, version, mirror_of(mirror, table.target), record.keys)
+        except MirrorfeedError as error:
+            failed = True
+            click.echo(f"Error: {table.target}: {error}", err=True)
+            continue
+        failed = failed or not found.equal
+        click.echo(f"{table.target}: {found}")
+        for difference in found.first:
+            click.echo(f"  {difference}")
+    sys.exit(failed)
+
+
+@main.command()
+@click.argument("landing_zone")
+@json_option
+def lint(landing_zone: str, as_json: bool) -> None:
+    """Check whether LANDING_ZONE, of any publisher, is as Fabric expects it. Exits with 1 on errors and warnings."""
+    if not Path(landing_zone).is_dir():
+        raise NoLandingZone(landing_zone)
+    from mirrorfeed import inspect
+    from mirrorfeed.inspect import words
+    from mirrorfeed.stores import FolderStore
+
+    report = inspect.lint(FolderStore(str(Path(landing_zone).resolve())))
+    for line in [words.as_json(report)] if as_json else words.lines(report):
+        click.echo(line)
+    sys.exit(not report.conforms)

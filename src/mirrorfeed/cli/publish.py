@@ -1,0 +1,147 @@
+"""The commands around publication: the configuration, the feed, publishing, and how far it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.text import Text
+
+from mirrorfeed import config as configuration
+from mirrorfeed.cli.root import config_option, json_option, main, spark_session
+from mirrorfeed.config import FILE, Config
+from mirrorfeed.errors import MirrorfeedError, Terminal
+
+
+class FileInTheWay(Terminal):
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def what(self) -> str:
+        return f"{self.path} is there already and is left as it is."
+
+    def next(self) -> str:
+        return "Name another file: `mirrorfeed init FILE`."
+
+
+@main.command()
+@click.argument("file", default=FILE)
+def init(file: str) -> None:
+    """Write a commented example of the configuration."""
+    try:
+        with Path(file).open("x", encoding="utf-8") as target:
+            target.write(configuration.EXAMPLE)
+    except FileExistsError as error:
+        raise FileInTheWay(file) from error
+    click.echo(f"Wrote {file}. Edit it, then run `mirrorfeed enable` and `mirrorfeed publish`.")
+
+
+@main.command()
+@click.argument("tables", nargs=-1)
+@config_option
+def enable(tables: tuple[str, ...], path: str) -> None:
+    """Switch the change data feed on for the tables of the configuration."""
+    config = configuration.load(path)
+    chosen = config.select(tables)
+    spark = spark_session()
+    from mirrorfeed.feed.enable import DEFAULT_LINE
+    from mirrorfeed.feed.enable import enable as switch_on
+
+    failed = False
+    for table in chosen:
+        try:
+            click.echo(f"{table.source}: the change data feed is {switch_on(spark, table.source).value}")
+        except MirrorfeedError as error:
+            failed = True
+            click.echo(f"Error: {error}", err=True)
+    click.echo(f"For all new tables, in the Spark configuration of a cluster or job:\n{DEFAULT_LINE}")
+    if failed:
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("table")
+@click.option("--from", "start", required=True, metavar="VERSION|TIME", help="The first to show.")
+@click.option("--to", "end", metavar="VERSION|TIME", help="The last to show; the newest by default.")
+@click.option("--past-end", type=click.Choice(["error", "empty"]), default="error", show_default=True)
+@click.option("--rows", "preview", default=20, show_default=True, help="How many rows to show.")
+@config_option
+def changes(table: str, start: str, end: str | None, past_end: Any, preview: int, path: str) -> None:
+    """Show the change data feed of TABLE: a name, a path, or a table of the configuration."""
+    source = _source(table, path)
+    spark = spark_session()
+    from mirrorfeed.feed.preview import changes_between
+
+    found = changes_between(spark, source, start, end, past_end)
+    click.echo(f"{source}, {found.range}" if found.range.versions else f"{source}, no versions in this range")
+    for kind, count in found.counts().items():
+        click.echo(f"  {kind:<17}{count:>12,}")
+    if preview:
+        found.rows.orderBy("_commit_version").show(preview, truncate=60)
+
+
+@main.command()
+@click.argument("tables", nargs=-1)
+@click.option("--dry-run", is_flag=True, help="Print the decision for each table and touch nothing.")
+@config_option
+def publish(tables: tuple[str, ...], dry_run: bool, path: str) -> None:
+    """Publish what is new in the tables of the configuration, or in those named."""
+    config = configuration.load(path)
+    config.select(tables)
+    spark = spark_session()
+    from mirrorfeed import show
+    from mirrorfeed.publish import fleet
+
+    out = show.console()
+    if dry_run:
+        decided = fleet.decisions(spark, config, tables)
+        for name, decision in decided:
+            out.print(Text(f"{name}: {decision}"))
+        sys.exit(any(isinstance(decision, MirrorfeedError) for _, decision in decided))
+    with show.steps(out) as on_step:
+        outcomes = fleet.publish_tables(spark, config, tables, on_step=on_step)
+    out.print(show.summary(outcomes))
+    for note in show.notes(outcomes):
+        out.print(note)
+    sys.exit(any(outcome.error for outcome in outcomes))
+
+
+@main.command()
+@click.argument("tables", nargs=-1)
+@json_option
+@config_option
+def status(tables: tuple[str, ...], as_json: bool, path: str) -> None:
+    """Show how far each table is published, and what waits in the landing zone."""
+    config = configuration.load(path)
+    config.select(tables)
+    spark = spark_session()
+    from mirrorfeed import show
+    from mirrorfeed.publish import fleet
+
+    found = fleet.statuses(spark, config, tables)
+    out = show.console()
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(row) for row in found], indent=2, ensure_ascii=False))
+    else:
+        out.print(show.status(found))
+        for row in found:
+            if row.error:
+                out.print(Text(f"{row.table}: {row.error}", style="red"))
+    sys.exit(any(row.error for row in found))
+
+
+def _source(name: str, path: str) -> Any:
+    """A table of the configuration by its target, or else the source that is named."""
+    from mirrorfeed.feed.source import Source
+
+    if Path(path).exists() or path != FILE:
+        config: Config = configuration.load(path)
+        try:
+            return config.select([name])[0].source
+        except configuration.UnknownTable:
+            pass
+    return Source.parse(name)

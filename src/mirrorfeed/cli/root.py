@@ -1,0 +1,44 @@
+"""What all commands share: the group, the option for the configuration, Spark, and how errors are shown."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from mirrorfeed.config import FILE
+from mirrorfeed.errors import MirrorfeedError
+
+config_option = click.option(
+    "--config", "path", default=FILE, show_default=True, metavar="FILE", help="The configuration to use."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
+
+
+class _Commands(click.Group):
+    """Errors that say what to do are shown as they are, without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MirrorfeedError as error:
+            fail(str(error))
+
+
+def fail(message: str) -> NoReturn:
+    click.echo(f"Error: {message}", err=True)
+    sys.exit(1)
+
+
+def spark_session() -> Any:
+    """Started only once the configuration is known to be good: it takes long."""
+    from mirrorfeed.session import get_session
+
+    return get_session()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mirrorfeed")
+def main() -> None:
+    """Publishes Delta tables into Microsoft Fabric open mirroring, exactly once in effect."""
