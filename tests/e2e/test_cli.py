@@ -181,7 +181,7 @@ def test_a_landing_zone_that_cannot_be_written_is_an_error_that_names_it(project
     orders.insert(1)
     ended = project.run("publish", code=1)
     assert str(project.landing) in ended
-    assert "Check that the place exists, is reachable and writable, then run the same command again." in ended
+    assert "names a folder that this process may write to, then run the same command again." in ended
 
 
 def test_tables_that_cannot_be_enabled_are_named(spark: SparkSession, project: Project, orders: DeltaTable) -> None:

@@ -28,7 +28,7 @@ from mirrorfeed.publish.commit import (
     tidy,
 )
 from mirrorfeed.publish.table import Plan, RowsRefused, publish
-from mirrorfeed.stores import FolderStore, StoreUnavailable
+from mirrorfeed.stores import FolderStore, PlaceUnusable, StoreUnavailable
 
 T = "shop.schema/orders"
 LOG = f"{T}/_mirrorfeed/abc"
@@ -200,12 +200,12 @@ def test_a_look_that_never_sees_the_same_twice_is_left_to_a_later_run() -> None:
 def test_a_landing_zone_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     (tmp_path / "shop.schema").write_text("a file where a folder should be")
 
-    with pytest.raises(StoreUnavailable) as unwritable:
+    with pytest.raises(PlaceUnusable) as unwritable:
         look(FolderStore(str(tmp_path)), T)
 
     text = str(unwritable.value)
     assert text.startswith(f"Cannot read {tmp_path}/shop.schema/orders/_mirrorfeed/log.json: Not a directory.")
-    assert text.endswith("Check that the place exists, is reachable and writable, then run the same command again.")
+    assert text.endswith("names a folder that this process may write to, then run the same command again.")
 
 
 class ReadOnly(MemoryStore):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +13,15 @@ import pytest
 
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
-from mirrorfeed.stores import AlreadyThere, FolderStore, NotThere, PathOutside, Store, StoreUnavailable
+from mirrorfeed.stores import (
+    AlreadyThere,
+    FolderStore,
+    NotThere,
+    PathOutside,
+    PlaceUnusable,
+    Store,
+    StoreUnavailable,
+)
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "folder": lambda path: FolderStore(str(path / "zone")),
@@ -232,15 +243,47 @@ def test_a_creation_leaves_nothing_but_its_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_a_file_where_a_folder_should_be_is_an_unavailable_store(tmp_path: Path) -> None:
+def test_a_file_where_a_folder_should_be_makes_the_place_unusable(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     store = FolderStore(str(tmp_path))
 
-    with pytest.raises(StoreUnavailable) as unavailable:
+    with pytest.raises(PlaceUnusable) as unusable:
         store.list("a")
-    assert str(unavailable.value) == (
-        f"Cannot list {tmp_path}/a: Not a directory."
-        " Check that the place exists, is reachable and writable, then run the same command again."
+    assert str(unusable.value) == (
+        f"Cannot list {tmp_path}/a: Not a directory. Check that `landing_zone` in the configuration names a folder that"
+        " this process may write to, then run the same command again."
     )
-    with pytest.raises(StoreUnavailable, match=rf"^Cannot read {tmp_path}/a/b: Not a directory\."):
+    with pytest.raises(PlaceUnusable, match=rf"^Cannot read {tmp_path}/a/b: Not a directory\."):
         store.read("a/b")
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_place_without_the_right_to_write_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(Path, "open", refuse)  # a test that runs as root may write anywhere
+    store = FolderStore(str(tmp_path))
+    for call in (lambda: store.create("a", b""), lambda: store.open_write("a")):
+        with pytest.raises(PlaceUnusable, match=re.escape(os.strerror(error))):
+            call()
+
+
+@pytest.mark.parametrize("size", [1, 2**20], ids=["when it is closed", "while it is written"])
+def test_a_full_disk_is_a_fault_of_the_store(tmp_path: Path, size: int) -> None:
+    (tmp_path / "a").symlink_to("/dev/full")
+    with (
+        pytest.raises(StoreUnavailable, match=rf"^Cannot write {tmp_path}/a: No space left on device\."),
+        FolderStore(str(tmp_path)).open_write("a") as sink,
+    ):
+        sink.write(bytes(size))
+
+
+def test_a_folder_that_is_removed_while_a_file_is_opened_in_it_is_a_fault_that_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)  # as if it was removed right after
+    with pytest.raises(StoreUnavailable, match="its folder was removed meanwhile"):
+        FolderStore(str(tmp_path)).open_write("t/a")

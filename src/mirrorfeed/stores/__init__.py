@@ -5,9 +5,19 @@ from mirrorfeed.stores.base import (
     Entry,
     NotThere,
     PathOutside,
+    PlaceUnusable,
     Store,
     StoreUnavailable,
 )
 from mirrorfeed.stores.folder import FolderStore
 
-__all__ = ["AlreadyThere", "Entry", "FolderStore", "NotThere", "PathOutside", "Store", "StoreUnavailable"]
+__all__ = [
+    "AlreadyThere",
+    "Entry",
+    "FolderStore",
+    "NotThere",
+    "PathOutside",
+    "PlaceUnusable",
+    "Store",
+    "StoreUnavailable",
+]

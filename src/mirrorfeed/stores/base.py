@@ -107,6 +107,22 @@ class StoreUnavailable(Transient):
         return "Check that the place exists, is reachable and writable, then run the same command again."
 
 
+class PlaceUnusable(Terminal):
+    """The place itself is at fault, so that the same call would fail again: no right to it, or not a folder."""
+
+    def __init__(self, action: str, address: str, reason: str) -> None:
+        self.action, self.address, self.reason = action, address, reason
+
+    def what(self) -> str:
+        return f"Cannot {self.action} {self.address}: {self.reason}."
+
+    def next(self) -> str:
+        return (
+            "Check that `landing_zone` in the configuration names a folder that this process may write to, then run"
+            " the same command again."
+        )
+
+
 class PathOutside(Terminal):
     def __init__(self, path: str, address: str) -> None:
         self.path, self.address = path, address

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import io
 import os
 import shutil
 import sys
@@ -13,12 +14,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
-from mirrorfeed.stores.base import AlreadyThere, Entry, NotThere, PathOutside, StoreUnavailable, is_inside
+from mirrorfeed.stores.base import (
+    AlreadyThere,
+    Entry,
+    NotThere,
+    PathOutside,
+    PlaceUnusable,
+    StoreUnavailable,
+    is_inside,
+)
 
 _UNFINISHED = ".unfinished-"
 """Files that did not get their name; listings leave them out."""
+_UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,10 @@ class FolderStore:
         target = self._at(path)
         with self._faults("write", path):
             target.parent.mkdir(parents=True, exist_ok=True)
-            return target.open("wb")
+            try:
+                return cast(BinaryIO, _Writer(self, path, target.open("wb")))
+            except FileNotFoundError as error:
+                raise StoreUnavailable("write", self.address(path), "its folder was removed meanwhile") from error
 
     def rename(self, path: str, new_path: str) -> None:
         source, target = self._at(path), self._at(new_path)
@@ -105,9 +118,10 @@ class FolderStore:
         except FileExistsError as error:
             if self._at(path).parent.is_dir():
                 raise AlreadyThere(self.address(path)) from error
-            raise StoreUnavailable(action, self.address(path), "a folder above it is a file") from error
+            raise PlaceUnusable(action, self.address(path), "a folder above it is a file") from error
         except OSError as error:
-            raise StoreUnavailable(action, self.address(path), error.strerror or str(error)) from error
+            refusal = PlaceUnusable if error.errno in _UNUSABLE else StoreUnavailable
+            raise refusal(action, self.address(path), error.strerror or str(error)) from error
 
     @staticmethod
     def _entry(item: os.DirEntry[str]) -> Entry | None:
@@ -119,6 +133,26 @@ class FolderStore:
             return None
         modified = datetime.fromtimestamp(stat.st_mtime, UTC)
         return Entry(item.name, is_folder, 0 if is_folder else stat.st_size, modified, f"{stat.st_ino}-{born}")
+
+
+class _Writer(io.RawIOBase):
+    """A file whose faults are the store's: a full disk shows while writing."""
+
+    def __init__(self, store: FolderStore, path: str, file: BinaryIO) -> None:
+        self._store, self._path, self._file = store, path, file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        with self._store._faults("write", self._path):
+            return self._file.write(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            with self._store._faults("write", self._path):
+                self._file.close()
 
 
 def _take_name(unfinished: Path, target: Path) -> None:
