@@ -136,14 +136,54 @@ def test_every_change_is_given_in_the_order_of_commits_and_deletes_before_upsert
     ]
 
 
-def test_a_key_that_was_inserted_twice_in_different_versions_is_refused(spark: SparkSession) -> None:
-    rows = net(feed(spark, [(1, "+", 1, "a"), (2, "+", 1, "b")]), COLUMNS, ["id"])
-    assert landed(rows) == [(1, "b", UPSERT, SHARED)]
+@pytest.mark.parametrize("translate", [net, full])
+def test_a_key_that_was_inserted_twice_in_different_versions_is_refused(spark: SparkSession, translate: Any) -> None:
+    rows = translate(feed(spark, [(1, "+", 1, "a"), (2, "+", 1, "b")]), COLUMNS, ["id"])
+    assert landed(rows)[-1] == (1, "b", UPSERT, SHARED)
 
 
-def test_a_null_key_that_came_and_went_within_a_range_is_nobodys_trouble(spark: SparkSession) -> None:
-    corrected: list[Event] = [(1, "+", None, "a"), (2, "<", None, "a"), (2, ">", 5, "a")]
-    assert landed(net(feed(spark, corrected), COLUMNS, ["id"])) == [(5, "a", UPSERT)]
+@pytest.mark.parametrize("translate", [net, full])
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        pytest.param(
+            [(1, "+", None, "a"), (2, "<", None, "a"), (2, ">", 5, "a")], [(5, "a", UPSERT)], id="NULL came and went"
+        ),
+        pytest.param(
+            [(1, "+", 1, "a"), (1, "+", 1, "b"), (2, "-", 1, "b"), (3, "<", 1, "a"), (3, ">", 1, "c")],
+            [(1, "c", UPSERT)],
+            id="a second row came and went",
+        ),
+        pytest.param(
+            [(1, "+", 1, "a"), (1, "+", 1, "b"), (2, "-", 1, "a"), (2, "-", 1, "b")],
+            [(1, None, DELETE)],
+            id="two rows came and went",
+        ),
+        pytest.param(
+            [(1, "+", None, "a"), (1, "+", None, "b"), (2, "-", None, "a")],
+            [(None, None, DELETE, NULL)],
+            id="one of two NULL keys stays",
+        ),
+        pytest.param(
+            [(1, "+", 1, "a"), (2, "<", 1, "a"), (2, ">", 1, "b"), (2, "+", 1, "c")],
+            [(1, "c", UPSERT, SHARED)],
+            id="the second row stays",
+        ),
+    ],
+)
+def test_a_key_that_is_right_at_the_end_of_a_range_is_published_whatever_it_was_between(
+    spark: SparkSession, translate: Any, events: list[Event], expected: list[tuple[Any, ...]]
+) -> None:
+    without_value = [
+        row if len(row) == 3 else (row[0], *row[2:]) for row in landed(translate(feed(spark, events), COLUMNS, ["id"]))
+    ]
+    assert without_value == [row if len(row) == 3 else (row[0], *row[2:]) for row in expected]
+
+
+def test_a_key_that_was_wrong_takes_nothing_from_the_changes_of_others(spark: SparkSession) -> None:
+    events: list[Event] = [(1, "+", 1, "a"), (1, "+", 1, "b"), (1, "+", 2, "x"), (2, "-", 2, "x"), (3, "-", 1, "b")]
+    events += [(4, "<", 1, "a"), (4, ">", 1, "c")]
+    assert landed(full(feed(spark, events), COLUMNS, ["id"])) == [(2, "x", UPSERT), (2, None, DELETE), (1, "c", UPSERT)]
 
 
 def test_order_within_a_feed_does_not_matter(spark: SparkSession) -> None:
@@ -191,7 +231,16 @@ def test_keys_of_several_columns_are_one_key_together(spark: SparkSession) -> No
 
 
 ODD_NAMES = ["a.b", "with space", "tick`ed", "quo'te\"d", "Łódź", "ünïcode→", "select", "a,b;c{}()=", "__live__"]
-ODD_NAMES += ["__place__", "__next__", "__gain__", "__count__", "__problem__", "__key_0__", "__value_0__", "count"]
+ODD_NAMES += [
+    "__last_in_range__",
+    "__next__",
+    "__gain_in_range__",
+    "__count__",
+    "__problem__",
+    "__key_0__",
+    "__value_0__",
+    "count",
+]
 
 
 @pytest.mark.parametrize("as_key", [False, True], ids=["value", "key"])

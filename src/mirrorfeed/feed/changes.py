@@ -68,52 +68,72 @@ def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     """One row a key for the whole range: what its last version left, as an upsert, or its key, as a delete."""
-    return _last_of_each(feed, columns, keys, by_version=False)
+    events, key = _events(feed, columns, keys), _key(keys)
+    return _landing_rows(_judged(events, key, "range").where("__last_in_range__ = 1"), columns, keys)
 
 
 def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """One row for every key and version; in the order of versions, deletes before upserts."""
-    return _last_of_each(feed, columns, keys, by_version=True)
+    """One row for every key and version; in the order of versions, deletes before upserts. A key that was NULL or
+    shared for a while and is right at the end gives its last row alone."""
+    events, key = _events(feed, columns, keys), _key(keys)
+    judged = _judged(_judged(events, key, "range"), [*key, F.col("_commit_version")], "version")
+    wrong = F.max(_null(key) | ((F.col("__last_in_version__") == 1) & F.col("__shared_in_version__")))
+    rows = judged.withColumn("__once_wrong__", wrong.over(Window.partitionBy(*key))).where(
+        "__last_in_range__ = 1 OR (__last_in_version__ = 1 AND NOT __once_wrong__)"
+    )
+    return _landing_rows(rows.orderBy("_commit_version", "__live__", *key), columns, keys)
 
 
-def _last_of_each(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, by_version: bool) -> DataFrame:
+def _key(keys: Sequence[str]) -> list[SparkColumn]:
+    return [F.col(f"__key_{i}__") for i in range(len(keys))]
+
+
+def _null(key: Sequence[SparkColumn]) -> SparkColumn:
+    return reduce(or_, (part.isNull() for part in key))
+
+
+def _payload(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
+    return [column for column in columns if column.name not in keys]
+
+
+def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     # The table's columns go by their places, so that none of their names can be one of those used here.
-    payload = [column for column in columns if column.name not in keys]
-    key = [F.col(f"__key_{i}__") for i in range(len(keys))]
-    null_key = reduce(or_, (part.isNull() for part in key))
     # Of a row that ends nothing is needed but its key: its other columns are not carried through the shuffle.
     live = F.col("_change_type").isin("insert", "update_postimage")
-    events = feed.select(
+    return feed.select(
         *(_col(name).alias(f"__key_{i}__") for i, name in enumerate(keys)),
-        *(F.when(live, _col(column.name)).alias(f"__value_{i}__") for i, column in enumerate(payload)),
+        *(F.when(live, _col(column.name)).alias(f"__value_{i}__") for i, column in enumerate(_payload(columns, keys))),
         F.col("_commit_version"),
         live.alias("__live__"),
     )
-    group = key + ([F.col("_commit_version")] if by_version else [])
+
+
+def _judged(events: DataFrame, group: Sequence[SparkColumn], name: str) -> DataFrame:
+    """The events with the place of each in its group, the last being 1. Of that one, `__shared_in_…__` says whether
+    the group shows that more than one row had the key, and `__gain_in_…__` how many rows the key gained."""
     newest_first = Window.partitionBy(*group).orderBy(F.desc("_commit_version"), F.desc("__live__"))
-    rows = (
-        events.withColumn("__place__", F.row_number().over(newest_first))
+    live, version, gain = F.col("__live__"), F.col("_commit_version"), F.col(f"__gain_in_{name}__")
+    twice = live & F.col("__next__.__live__") & (F.col("__next__._commit_version") == version)
+    # A row that ends live was gained or there before; one that ends dead was lost, or came and went.
+    unbalanced = F.when(live, ~gain.isin(0, 1)).otherwise(~gain.isin(-1, 0))
+    return (
+        events.withColumn(f"__last_in_{name}__", F.row_number().over(newest_first))
         .withColumn("__next__", F.lead(F.struct("_commit_version", "__live__")).over(newest_first))
-        .withColumn("__gain__", F.sum(F.when(F.col("__live__"), 1).otherwise(-1)).over(Window.partitionBy(*group)))
-        .where(F.col("__place__") == 1)
-        .where(~(null_key & ~F.col("__live__") & (F.col("__gain__") == 0)))  # came and went unpublished
+        .withColumn(f"__gain_in_{name}__", F.sum(F.when(live, 1).otherwise(-1)).over(Window.partitionBy(*group)))
+        .withColumn(f"__shared_in_{name}__", F.coalesce(twice, F.lit(False)) | unbalanced)
     )
-    problem = F.when(null_key, Problem.NULL_KEY.value).when(_shared_key(), Problem.DUPLICATE_KEY.value)
-    marker = F.when(F.col("__live__"), Marker.UPSERT.value).otherwise(Marker.DELETE.value).cast("int")
-    if by_version:
-        rows = rows.orderBy("_commit_version", "__live__", *key)
+
+
+def _landing_rows(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+    key, live = _key(keys), F.col("__live__")
+    came_and_went = _null(key) & ~live & (F.col("__gain_in_range__") == 0)
+    shared = (F.col("__last_in_range__") == 1) & F.col("__shared_in_range__")
+    problem = F.when(_null(key), Problem.NULL_KEY.value).when(shared, Problem.DUPLICATE_KEY.value)
+    marker = F.when(live, Marker.UPSERT.value).otherwise(Marker.DELETE.value).cast("int")
     place = {name: f"__key_{i}__" for i, name in enumerate(keys)}
-    place |= {column.name: f"__value_{i}__" for i, column in enumerate(payload)}
+    place |= {column.name: f"__value_{i}__" for i, column in enumerate(_payload(columns, keys))}
     written = [_form(column, F.col(place[column.name])) for column in columns]
-    return rows.select(*written, marker.alias(MARKER), problem.cast("int").alias(PROBLEM))
-
-
-def _shared_key() -> SparkColumn:
-    """Whether a key's events show that more than one row had it: two rows live in its last version, or rows gained
-    and lost that do not fit how it ends. A row that ends live was gained or there before; one that ends dead, lost."""
-    live, gain = F.col("__live__"), F.col("__gain__")
-    twice = live & F.col("__next__.__live__") & (F.col("__next__._commit_version") == F.col("_commit_version"))
-    return F.coalesce(twice, F.lit(False)) | F.when(live, ~gain.isin(0, 1)).otherwise(~gain.isin(-1, 0))
+    return rows.where(~came_and_went).select(*written, marker.alias(MARKER), problem.cast("int").alias(PROBLEM))
 
 
 def _written(columns: Sequence[Column]) -> list[SparkColumn]:
