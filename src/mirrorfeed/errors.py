@@ -7,7 +7,10 @@ type and nothing else.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
+
+_log = logging.getLogger(__name__)
 
 
 class MirrorfeedError(Exception):
@@ -32,6 +35,32 @@ class Terminal(MirrorfeedError):
 
 class Transient(MirrorfeedError):
     """The same call may succeed later."""
+
+
+class Unexpected(MirrorfeedError):
+    """A failure that has no name of its own here: of Spark, of the network, or a defect."""
+
+    def __init__(self, doing: str, cause: Exception) -> None:
+        self.doing, self.kind, self.reason = doing, type(cause).__name__, _first_lines(str(cause))
+
+    def what(self) -> str:
+        return f"{self.doing} failed with {self.kind}: {self.reason}"
+
+    def next(self) -> str:
+        return "Nothing is lost or doubled by it. Try again; if it repeats, look at the whole message in the log."
+
+
+def named(doing: str, error: Exception) -> MirrorfeedError:
+    """The error, if it is one of ours; else `Unexpected`, with all that there is to know in the log."""
+    if isinstance(error, MirrorfeedError):
+        return error
+    _log.error("%s failed", doing, exc_info=error)
+    return Unexpected(doing, error)
+
+
+def _first_lines(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return " ".join(lines[:3])[:500]
 
 
 def _restore(kind: type[MirrorfeedError], facts: dict[str, Any]) -> MirrorfeedError:

@@ -108,6 +108,29 @@ def test_one_table_that_fails_leaves_the_others_alone(project: Project, orders: 
     assert project.orders.is_dir()
 
 
+@pytest.mark.parametrize(
+    ("command", "words", "other"),
+    [
+        (["enable"], "Error: Enabling the feed of foo://far/away failed with", "the change data feed is on already"),
+        (["publish"], "far: Publishing far failed with", "snapshot to 0"),
+        (["publish", "--dry-run"], "far: Deciding about far failed with", "sales.orders: snapshot at version 0"),
+        (["status"], "far: Asking for the status of far failed with", "sales.orders"),
+    ],
+)
+def test_a_failure_without_a_name_leaves_the_other_tables_alone(
+    project: Project, orders: DeltaTable, command: list[str], words: str, other: str
+) -> None:
+    project.configure(
+        "  - {source: 'foo://far/away', target: far, keys: [id]}",
+        "  - {source: ./orders, target: sales.orders, keys: [id]}",
+    )
+    ended = project.run(*command, code=1)
+    assert words in ended
+    assert 'No FileSystem for scheme "foo"' in ended
+    assert "Nothing is lost or doubled by it. Try again" in ended
+    assert other in ended
+
+
 def test_an_empty_table_publishes_a_file_with_a_schema_and_no_rows(project: Project, orders: DeltaTable) -> None:
     project.run("publish")
     assert [path.name for path in project.orders.glob("*.parquet")] == ["00000000000000000001.parquet"]

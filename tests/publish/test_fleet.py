@@ -77,7 +77,7 @@ def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(
 ) -> None:
     DeltaTable(spark, tmp_path / "a")
     zone = tmp_path / "zone"
-    zone.write_text("a file where a folder should be")
+    zone.symlink_to("zone")  # a fault whose cause is not known to stay
     pauses: list[float] = []
     (outcome,) = publish_tables(spark, configured("a"), sleep=pauses.append)
     assert pauses == sorted(pauses)
@@ -130,7 +130,6 @@ def test_a_status_is_told_for_each_table(
     assert everything(tmp_path) == before
 
 
-@pytest.mark.xfail(reason="the status compares versions and not the table's id: -1 versions behind, and no error")
 def test_the_status_of_a_table_that_was_created_again_is_no_negative_lag(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
 ) -> None:
@@ -150,7 +149,8 @@ def test_the_status_of_a_table_that_was_created_again_is_no_negative_lag(
         (outcome,) = publish_tables(spark, config, sleep=never)
         assert isinstance(outcome.error, SourceRecreated)
         (found,) = statuses(spark, config)
-        assert found.lag_versions is None or found.lag_versions >= 0
+        assert "is another table than the one that was published" in (found.error or "")
+        assert (found.lag_versions, found.lag_seconds) == (None, None)
     finally:
         spark.sql(f"DROP TABLE IF EXISTS {source}")
 

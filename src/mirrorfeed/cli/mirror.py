@@ -12,7 +12,7 @@ import click
 
 from mirrorfeed import config as configuration
 from mirrorfeed.cli.root import config_option, json_option, main, spark_session
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.errors import Terminal, named
 
 if TYPE_CHECKING:
     from mirrorfeed.replica import TableReport
@@ -97,9 +97,9 @@ def verify(tables: tuple[str, ...], mirror: str, path: str) -> None:
         version = record.to_version_inclusive
         try:
             found = compare(spark, table.source, version, mirror_of(mirror, table.target), record.keys)
-        except MirrorfeedError as error:
+        except Exception as error:
             failed = True
-            click.echo(f"Error: {table.target}: {error}", err=True)
+            click.echo(f"Error: {table.target}: {named('Verifying', error)}", err=True)
             continue
         failed = failed or not found.equal
         click.echo(f"{table.target}: {found}")

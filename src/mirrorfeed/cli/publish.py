@@ -14,7 +14,7 @@ from rich.text import Text
 from mirrorfeed import config as configuration
 from mirrorfeed.cli.root import config_option, json_option, main, spark_session
 from mirrorfeed.config import FILE, Config
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.errors import MirrorfeedError, Terminal, named
 
 
 class FileInTheWay(Terminal):
@@ -55,9 +55,9 @@ def enable(tables: tuple[str, ...], path: str) -> None:
     for table in chosen:
         try:
             click.echo(f"{table.source}: the change data feed is {switch_on(spark, table.source).value}")
-        except MirrorfeedError as error:
+        except Exception as error:
             failed = True
-            click.echo(f"Error: {error}", err=True)
+            click.echo(f"Error: {named(f'Enabling the feed of {table.source}', error)}", err=True)
     click.echo(f"For all new tables, in the Spark configuration of a cluster or job:\n{DEFAULT_LINE}")
     if failed:
         sys.exit(1)

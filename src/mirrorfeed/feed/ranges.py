@@ -157,8 +157,8 @@ def decide(table: str, published: Published | None, facts: Facts, versions_per_r
     latest = facts.latest.version
     if published is None:
         return TakeSnapshot(latest) if facts.feed_off_at is None else FeedOff(table, latest)
-    if published.table_id != facts.table_id or latest < published.version:
-        return SourceRecreated(table, published.table_id, facts.table_id, published.version, latest)
+    if found := recreated(table, published, facts.table_id, latest):
+        return found
     if latest == published.version:
         return NothingNew(published.version)
 
@@ -172,6 +172,13 @@ def decide(table: str, published: Published | None, facts: Facts, versions_per_r
     if obstacle is not None and readable_to == published.version:
         return Gap(table, published.version, obstacle, obstacles[obstacle])
     return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, versions_per_range)))
+
+
+def recreated(table: str, published: Published, table_id: str, latest: int) -> SourceRecreated | None:
+    """What is to be said if the source is not the table any more that was published."""
+    if published.table_id == table_id and published.version <= latest:
+        return None
+    return SourceRecreated(table, published.table_id, table_id, published.version, latest)
 
 
 def first_missing(after: int, to: int, versions: Sequence[int]) -> int | None:

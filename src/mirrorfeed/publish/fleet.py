@@ -12,9 +12,10 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import ONELAKE, Config, Table
-from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed import history
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog, primary_key
+from mirrorfeed.feed.ranges import Published, recreated
 from mirrorfeed.landing.log import Record
 from mirrorfeed.publish import commit
 from mirrorfeed.publish.source import DeltaFeed
@@ -106,11 +107,8 @@ def publish_tables(
                 error = caught
                 if tries < _TRIES:
                     sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (tries - 1)))
-            except MirrorfeedError as caught:
-                error = caught
-                break
             except Exception as caught:
-                error = Unexpected(name, caught)
+                error = named(f"Publishing {name}", caught)
                 break
         return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error)
 
@@ -137,10 +135,8 @@ def decisions(
             preflight(DeltaFeed(spark, table.source), store, plan, view, decision)
             waiting = len(view.unfinished) if view else 0
             return str(table.target), f"{decision}{f', after renaming {waiting} recorded files' if waiting else ''}"
-        except MirrorfeedError as error:
-            return str(table.target), error
         except Exception as error:
-            return str(table.target), Unexpected(str(table.target), error)
+            return str(table.target), named(f"Deciding about {table.target}", error)
 
     return _each(one, config.select(names))
 
@@ -152,8 +148,14 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
         name, source = str(table.target), str(table.source)
         try:
             view = commit.peek(store, table.target.folder)
-            published = view.newest.to_version_inclusive if view and view.newest else None
+            newest = view.newest if view else None
+            published = newest.to_version_inclusive if newest else None
             found = history.commits(spark, table.source, published)
+            if newest:
+                table_id = history.detail(spark, table.source).table_id
+                before = Published(newest.source_id, newest.to_version_inclusive)
+                if finding := recreated(source, before, table_id, found[-1].version):
+                    raise finding
             new = [each for each in found if published is not None and each.version > published]
             return Status(
                 table=name,
@@ -165,10 +167,8 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
                 not_renamed=len(view.unfinished) if view else 0,
                 not_consumed=max(0, len(view.data) - 1) if view else 0,
             )
-        except MirrorfeedError as error:
-            return Status(name, source, error=str(error))
         except Exception as error:
-            return Status(name, source, error=str(Unexpected(name, error)))
+            return Status(name, source, error=str(named(f"Asking for the status of {name}", error)))
 
     return _each(one, config.select(names))
 
@@ -197,24 +197,6 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         versions_per_range=table.versions_per_range,
         keep_records=table.keep_records,
     )
-
-
-class Unexpected(MirrorfeedError):
-    """A failure that has no name of its own here: of Spark, of the network, or a defect."""
-
-    def __init__(self, table: str, cause: Exception) -> None:
-        self.table, self.kind, self.reason = table, type(cause).__name__, _first_lines(str(cause))
-
-    def what(self) -> str:
-        return f"Publishing {self.table} failed with {self.kind}: {self.reason}"
-
-    def next(self) -> str:
-        return "Nothing is lost or doubled by it. Publish again; if it repeats, look at the whole message in the log."
-
-
-def _first_lines(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " ".join(lines[:3])[:500]
 
 
 def _seconds_since(moment: datetime) -> float:
