@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,18 @@ settings.register_profile("soak", max_examples=3000, deadline=None, database=Non
 settings.load_profile(os.environ.get("MIRRORFEED_HYPOTHESIS", "ci"))
 
 ROOT = Path(__file__).parent.parent
+COUNTED = pytest.StashKey[Counter[str]]()
+
+
+@pytest.fixture(scope="session")
+def counted(request: pytest.FixtureRequest) -> Counter[str]:
+    """How many cases of each kind the proofs played, by its name; the last lines of a run tell."""
+    return request.config.stash.setdefault(COUNTED, Counter())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for kind, count in sorted(config.stash.get(COUNTED, Counter()).items()):
+        terminalreporter.write_line(f"{count} {kind}")
 
 
 @pytest.fixture(scope="session")

@@ -152,8 +152,7 @@ def has_log(store: Store, folder: str) -> bool:
 def _view(store: Store, folder: str, log_id: str) -> View | None:
     """What two looks show alike, or None if the log changed between them."""
     data = tuple(entry.name for entry in store.list(folder) if not is_ignored(entry.name))
-    names = _log_names(store, folder, log_id)
-    records = _records(names)
+    records = _records(_log_names(store, folder, log_id))
     newest = None
     if records:
         path = f"{folder}/{log_folder(log_id)}/{record_name(records[-1])}"
@@ -163,16 +162,11 @@ def _view(store: Store, folder: str, log_id: str) -> View | None:
             return None
         if newest.number != records[-1]:
             raise log.RecordUnreadable(store.address(path), f"it says that it is record {newest.number}")
+    # What is staged may change meanwhile: of it the second listing counts, for the record is of both moments.
     again = _log_names(store, folder, log_id)
-    if _settled(names, records) != _settled(again, _records(again)) or _log_id(store, folder) != log_id:
+    if records != _records(again) or _log_id(store, folder) != log_id:
         return None
     return View(log_id, newest, tuple(records), tuple(n for n in again if staged_record_number(n)), data)
-
-
-def _settled(names: list[str], records: list[int]) -> tuple[list[int], list[str]]:
-    """What must not change during a look. What others stage for records to come may."""
-    newest = records[-1] if records else 0
-    return records, [name for name in names if (staged_record_number(name) or newest + 1) <= newest]
 
 
 def settle(store: Store, folder: str) -> View:
@@ -270,7 +264,7 @@ def record(store: Store, folder: str, view: View, new: Record) -> bool:
     after = look(store, folder)
     if after.log_id == view.log_id and after.next_number == new.number:
         raise trouble or KeepsChanging(store.address(folder))
-    return after.log_id == view.log_id and after.newest is not None and after.newest.batch == new.batch
+    return after.newest is not None and after.newest.batch == new.batch
 
 
 def _log_id(store: Store, folder: str) -> str | None:

@@ -42,6 +42,9 @@ class DeltaFeed:
     def facts(self, after: int | None, limit: int) -> Facts:
         return history.facts(self.spark, self.source, after, limit)
 
+    def table_id(self) -> str:
+        return history.detail(self.spark, self.source).table_id
+
     def columns(self, version: int) -> tuple[Column, ...]:
         return columns_of(str(self.source), history.schema_at(self.spark, self.source, version))
 

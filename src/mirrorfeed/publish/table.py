@@ -54,6 +54,10 @@ class Feed(Protocol):
         """What the history says about the versions after the published one."""
         ...
 
+    def table_id(self) -> str:
+        """The table's id now."""
+        ...
+
     def columns(self, version: int) -> tuple[Column, ...]:
         """The landing form of the table's columns at a version."""
         ...
@@ -148,6 +152,8 @@ def publish(
         on_step(progress)
         what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
         new = _stage(feed, store, plan, view, facts, what, now)
+        if feed.table_id() != new.source_id:
+            continue  # another table took the source's name, perhaps before its rows were read
         if commit.record(store, plan.folder, view, new):
             progress.add(new)
             on_step(progress)

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+
+from fixtures.memory import MemoryStore
+from fixtures.mirror import Mirror
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.feed.ranges import Facts, Range, SourceRecreated
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.publish.writer import BadRow, Receipt, StagingJob
+from tests.publish.scenes import FOLDER, one_commit, orders, plan, two_orders
+
+
+@dataclass
+class Exchanged:
+    """A source whose name goes to another table while its rows are read."""
+
+    table: Table
+    other: Table
+
+    def facts(self, after: int | None, limit: int) -> Facts:
+        return TableFeed(self.table).facts(after, limit)
+
+    def table_id(self) -> str:
+        return self.table.id
+
+    def columns(self, version: int) -> tuple[Column, ...]:
+        return self.table.versions[version].columns
+
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        self.table = self.other
+        return TableFeed(self.table).stage(what, plan, job)
+
+
+def another() -> Table:
+    table = orders((7, "of another table"))
+    one_commit(table)
+    table.id = "another id"
+    return table
+
+
+def test_a_first_publication_that_meets_an_exchanged_source_begins_again_with_the_new_one() -> None:
+    store, other = MemoryStore(), another()
+    progress = publish(Exchanged(two_orders(), other), store, plan())
+    mirror = Mirror(store, FOLDER)
+    mirror.take()
+    assert progress.publications == 1
+    assert sorted(row["id"] for row in mirror.rows) == [2, 3, 7]
+
+
+def test_changes_of_a_table_that_took_the_source_s_name_are_not_published() -> None:
+    store, table = MemoryStore(), two_orders()
+    publish(TableFeed(table), store, plan())
+    files = [entry.name for entry in store.list(FOLDER)]
+    one_commit(table)
+    with pytest.raises(SourceRecreated):
+        publish(Exchanged(table, another()), store, replace(plan(), file_size=10_000))
+    assert [entry.name for entry in store.list(FOLDER)] == files
