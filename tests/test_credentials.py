@@ -33,7 +33,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.writer import StagingJob, executor_task
 from mirrorfeed.stores import StoreUnavailable
-from mirrorfeed.stores.retries import Patience
+from mirrorfeed.stores.patience import Patience
 
 IMPATIENT = Patience(seconds=0.02, first_pause=0.01)
 VALUE = "s3cret-läßt-grüßen"

@@ -32,8 +32,8 @@ from mirrorfeed.stores.answers import (
     TokenRefused,
     WorkspaceMissing,
 )
+from mirrorfeed.stores.patience import Patience
 from mirrorfeed.stores.process import retries
-from mirrorfeed.stores.retries import Patience
 
 OTHER = "99999999-9999-4999-8999-999999999999"
 MANY = 10_000

@@ -12,8 +12,9 @@ from azure.core.exceptions import ServiceRequestError, ServiceResponseError
 from azure.core.pipeline import Pipeline
 from azure.core.pipeline.transport import HttpRequest, HttpTransport
 
+from mirrorfeed.stores.patience import Patience, retry_after
 from mirrorfeed.stores.process import retries
-from mirrorfeed.stores.retries import Patience, Retries, retry_after
+from mirrorfeed.stores.retries import Retries
 
 
 @dataclass

@@ -19,8 +19,9 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, Pat
 from mirrorfeed.credentials import Credential, Default, token_credential
 from mirrorfeed.stores.answers import Answer, DatabaseMissing, NotAnOpenMirror, WorkspaceMissing, meaning
 from mirrorfeed.stores.base import AlreadyThere, Entry, NotThere, PathOutside, StoreUnavailable, is_inside
+from mirrorfeed.stores.patience import Patience
 from mirrorfeed.stores.process import keep
-from mirrorfeed.stores.retries import Patience, Retries
+from mirrorfeed.stores.retries import Retries
 
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
 _READ_AHEAD = 2**20
