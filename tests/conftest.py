@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from fixtures.onelake import OneLake
 from mirrorfeed.session import get_session
 
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
@@ -41,6 +42,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = get_session(options=options)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def onelake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneLake]:
+    """A simulated OneLake; its clients log in with a secret from the environment."""
+    with OneLake(tmp_path / "certificates") as simulator:
+        for name, value in simulator.environment.items():
+            monkeypatch.setenv(name, value)
+        yield simulator
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -462,11 +462,24 @@ def test_a_landing_zone_in_onelake_is_named_by_two_ids(load: Load, zone: str) ->
 
 
 @pytest.mark.parametrize(
+    ("zone", "ids"),
+    [
+        (f"onelake://{WORKSPACE}/{DATABASE}", (WORKSPACE, DATABASE)),
+        (f"onelake://{WORKSPACE}/", (WORKSPACE, None)),
+        (f"onelake://{WORKSPACE}", (WORKSPACE, None)),
+        ("landing", None),
+    ],
+)
+def test_the_database_may_be_still_to_be_made(load: Load, zone: str, ids: tuple[str, str | None] | None) -> None:
+    assert load(in_onelake(zone=zone)).onelake == ids
+
+
+@pytest.mark.parametrize(
     "zone",
     [
         "onelake://",
-        f"onelake://{WORKSPACE}",
-        f"onelake://{WORKSPACE}/",
+        "onelake:///",
+        f"onelake://{WORKSPACE}//{DATABASE}",
         f"onelake://{WORKSPACE}/{DATABASE}/Files/LandingZone",
         f"onelake://sales/{DATABASE}",
         f"onelake://{WORKSPACE}/orders.MountedRelationalDatabase",
@@ -536,8 +549,9 @@ def test_a_credential_that_is_wrong_is_told_without_its_values(load: Load, writt
 
 
 def test_an_endpoint_and_its_certificates_may_be_others(load: Load, tmp_path: Path) -> None:
-    read = load(in_onelake("endpoint: https://localhost:8443/", "ca_file: ca.pem"))
+    read = load(in_onelake("endpoint: https://localhost:8443/", "fabric_endpoint: https://api", "ca_file: ca.pem"))
     assert (read.endpoint, read.ca_file) == ("https://localhost:8443", f"{tmp_path}/ca.pem")
+    assert read.fabric_endpoint == "https://api"
 
 
 @pytest.mark.parametrize("endpoint", ["localhost", "http://localhost", "https://localhost/path", "https://"])

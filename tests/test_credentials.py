@@ -6,9 +6,7 @@ import base64
 import logging
 import pickle
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,13 +35,6 @@ from mirrorfeed.stores.patience import Patience
 
 IMPATIENT = Patience(seconds=0.02, first_pause=0.01)
 VALUE = "s3cret-läßt-grüßen"
-
-
-@pytest.fixture
-def onelake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneLake]:
-    with OneLake(tmp_path / "certificates") as simulator:
-        monkeypatch.setenv(SECRET, simulator.authority.secret)
-        yield simulator
 
 
 @dataclass

@@ -33,7 +33,7 @@ _SIZE = re.compile(r"([0-9]{1,12}) *(KiB|MiB|GiB)", re.IGNORECASE)
 _SMALLEST, _LARGEST = 2**10, 4 * 2**30
 _PLACES = "mirrorfeed publishes to OneLake (onelake://…), to folders and to volumes (/Volumes/…)"
 ONELAKE = "onelake://"
-_ONELAKE_FIELDS = ("endpoint", "ca_file", "credential")
+_ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "ca_file", "credential")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
@@ -97,14 +97,15 @@ def _landing_zone(value: str) -> str:
 def _onelake(value: str) -> str:
     ids = value.removeprefix(ONELAKE).removesuffix("/").split("/")
     try:
-        workspace, database = (uuid.UUID(each) for each in ids)
+        if len(ids) > 2:
+            raise ValueError
+        return ONELAKE + "/".join(str(uuid.UUID(each)) for each in ids)
     except ValueError:
         raise ValueError(
             f"{value!r} does not name a workspace and a mirrored database by their ids: write"
             " onelake://<workspace id>/<mirrored database id>, both ids as in the address that Fabric shows,"
             " https://onelake.dfs.fabric.microsoft.com/<workspace id>/<mirrored database id>/Files/LandingZone"
         ) from None
-    return f"{ONELAKE}{workspace}/{database}"
 
 
 def _endpoint(value: object) -> str:
@@ -190,6 +191,8 @@ class _Top(Options):
     landing_zone: Annotated[str, AfterValidator(_landing_zone)]
     endpoint: Annotated[str | None, PlainValidator(_endpoint)] = None
     """Of OneLake; None: the public one."""
+    fabric_endpoint: Annotated[str | None, PlainValidator(_endpoint)] = None
+    """Of Fabric's REST API; None: the public one."""
     ca_file: str | None = None
     """Certificates to trust at the endpoint; None: those of the system."""
     credential: Annotated[Credential, PlainValidator(_credential)] = Default()
@@ -205,6 +208,15 @@ class Config:
     endpoint: str | None = None
     ca_file: str | None = None
     credential: Credential = field(default_factory=Default)
+    fabric_endpoint: str | None = None
+
+    @property
+    def onelake(self) -> tuple[str, str | None] | None:
+        """The ids of the workspace and of the mirrored database, which may be still to be made; None for a folder."""
+        if not self.landing_zone.startswith(ONELAKE):
+            return None
+        workspace, _, database = self.landing_zone.removeprefix(ONELAKE).partition("/")
+        return workspace, database or None
 
     def select(self, names: Sequence[str] = ()) -> tuple[Table, ...]:
         """The tables with these targets or sources, in the order of the file; without names, all. Or `UnknownTable`."""
@@ -246,7 +258,7 @@ def load(path: str | Path = FILE) -> Config:
     resolved = tuple(_resolved(table, top, shown) for table in tables if table is not None)
     zone = top.landing_zone if top.landing_zone.startswith(ONELAKE) else _absolute(top.landing_zone, shown)
     ca_file = None if top.ca_file is None else _absolute(top.ca_file, shown)
-    return Config(zone, resolved, shown, top.endpoint, ca_file, top.credential)
+    return Config(zone, resolved, shown, top.endpoint, ca_file, top.credential, top.fabric_endpoint)
 
 
 def _resolved(table: Table, top: _Top, file: str) -> Table:

@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import Terminal, Transient
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
@@ -84,6 +84,22 @@ Credential = Default | ServicePrincipal | ServiceCredential
 def token_credential(credential: Credential, ca_file: str | None = None) -> TokenCredential:
     """What makes tokens in this process. Refusals to make one come as errors of this module."""
     return _Named(credential, _made(credential, ca_file))
+
+
+def bearer(credential: Credential, audience: str, ca_file: str | None = None) -> Callable[[], str]:
+    """Gives a valid token for an audience at every call, or `LoginUnavailable`, or why it is refused."""
+    made = token_credential(credential, ca_file)
+
+    def token() -> str:
+        from azure.core.exceptions import AzureError
+
+        try:
+            return made.get_token(f"{audience}/.default").token
+        except AzureError as error:
+            said = _line(str(error.message))
+        raise LoginUnavailable(said)
+
+    return token
 
 
 def _made(credential: Credential, ca_file: str | None) -> TokenCredential:
@@ -189,7 +205,7 @@ _WORDS = {
     "AADSTS90002": ("there is no such tenant", "Check `tenant_id`."),
     "AADSTS900023": ("there is no such tenant", "Check `tenant_id`."),
     "AADSTS500011": (
-        "the tenant does not know Azure Storage, for which the token was to be",
+        "the tenant does not know the service for which the token was to be",
         "Check that `tenant_id` is the tenant to which the Fabric workspace belongs.",
     ),
 }
@@ -216,6 +232,17 @@ class CredentialRefused(Terminal):
             return _OTHERWISE
         secret = self.credential.secret if isinstance(self.credential, ServicePrincipal) else "its place"
         return _WORDS[self.code][1].format(secret=secret)
+
+
+class LoginUnavailable(Transient):
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    def what(self) -> str:
+        return f"There is no token for now: {self.said}."
+
+    def next(self) -> str:
+        return "Check that the login service can be reached from here, then run the same command again."
 
 
 class SecretUnreachable(Terminal):

@@ -11,12 +11,13 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import ONELAKE, Config, Table
-from mirrorfeed.errors import MirrorfeedError, Transient, named
+from mirrorfeed.config import Config, Table
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, named
 from mirrorfeed.feed import history
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog, primary_key
 from mirrorfeed.feed.ranges import Published, recreated
 from mirrorfeed.landing.log import Record
+from mirrorfeed.landing.names import data_number
 from mirrorfeed.publish import commit
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, Progress, look_ahead, preflight, publish
@@ -66,12 +67,14 @@ class Status:
 
 def zone_of(config: Config) -> Store:
     """The place that the configuration's landing zone names."""
-    if not config.landing_zone.startswith(ONELAKE):
+    if config.onelake is None:
         return FolderStore(config.landing_zone)
+    workspace, database = config.onelake
+    if database is None:
+        raise DatabaseNotNamed(config.landing_zone)
     from mirrorfeed.stores.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
 
-    workspace, item = config.landing_zone.removeprefix(ONELAKE).split("/")
-    return OneLakeStore(workspace, item, config.credential, config.endpoint or ENDPOINT, config.ca_file)
+    return OneLakeStore(workspace, database, config.credential, config.endpoint or ENDPOINT, config.ca_file)
 
 
 def default_workspace() -> Workspace:
@@ -173,6 +176,16 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
     return _each(one, config.select(names))
 
 
+def without_files(config: Config) -> list[str]:
+    """The tables of the configuration of which nothing is visible to the service yet."""
+    store = zone_of(config)
+
+    def lacks(table: Table) -> bool:
+        return not any(data_number(entry.name, commit.SUFFIX) for entry in store.list(table.target.folder))
+
+    return [str(table.target) for table in config.tables if lacks(table)]
+
+
 def newest_records(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, Record | None]]:
     """What each table's log says was published last; None before a first publication."""
     store = zone_of(config)
@@ -197,6 +210,20 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         versions_per_range=table.versions_per_range,
         keep_records=table.keep_records,
     )
+
+
+class DatabaseNotNamed(Terminal):
+    def __init__(self, landing_zone: str) -> None:
+        self.landing_zone = landing_zone
+
+    def what(self) -> str:
+        return f"The landing zone {self.landing_zone} names a workspace and no mirrored database."
+
+    def next(self) -> str:
+        return (
+            "Add the database's id, onelake://<workspace id>/<mirrored database id>; `mirrorfeed fabric create NAME`"
+            " makes a database and prints the line."
+        )
 
 
 def _seconds_since(moment: datetime) -> float:

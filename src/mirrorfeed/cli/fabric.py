@@ -1,0 +1,100 @@
+"""The commands about the mirrored database in Fabric."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from mirrorfeed import config as configuration
+from mirrorfeed.cli.root import config_option, main
+from mirrorfeed.config import ONELAKE
+from mirrorfeed.errors import Terminal
+
+if TYPE_CHECKING:
+    from mirrorfeed.fabric import MirroredDatabase
+
+wait_option = click.option("--wait", default=10.0, show_default=True, metavar="MINUTES", help="How long to wait.")
+
+
+class NothingToMirror(Terminal):
+    def __init__(self, tables: tuple[str, ...]) -> None:
+        self.tables = tables
+
+    def what(self) -> str:
+        return f"These tables have no first file in the landing zone: {', '.join(self.tables)}."
+
+    def next(self) -> str:
+        return "Run `mirrorfeed publish` first, so that mirroring begins with whole tables; or start with --force."
+
+
+@main.group()
+def fabric() -> None:
+    """Make, start, stop and watch the mirrored database in Fabric."""
+
+
+@fabric.command()
+@click.argument("name")
+@config_option
+def create(name: str, path: str) -> None:
+    """Make an open mirrored database NAME in the workspace of the configuration, if it is not there yet."""
+    config = configuration.load(path)
+    from mirrorfeed import fabric as service
+
+    if config.onelake is None:
+        raise service.NotInFabric(config.landing_zone)
+    workspace, _ = config.onelake
+    database, made = service.create(service.api_of(config), workspace, name)
+    click.echo(f"{name!r} {'was made' if made else 'is there already'}. In {path}:\n")
+    click.echo(f"landing_zone: {ONELAKE}{workspace}/{database}")
+
+
+@fabric.command()
+@click.option("--force", is_flag=True, help="Even while a table has no first file.")
+@wait_option
+@config_option
+def start(force: bool, wait: float, path: str) -> None:
+    """Start mirroring, once every table of the configuration has a first file, and wait until it runs."""
+    config = configuration.load(path)
+    from mirrorfeed import fabric as service
+    from mirrorfeed.publish import fleet
+
+    database = service.database_of(config)
+    if not force and (lacking := fleet.without_files(config)):
+        raise NothingToMirror(tuple(lacking))
+    database.start(_say_status, wait * 60)
+    _say_tables(database)
+
+
+@fabric.command()
+@wait_option
+@config_option
+def stop(wait: float, path: str) -> None:
+    """Stop mirroring. When it is started again, Fabric takes every table anew."""
+    from mirrorfeed import fabric as service
+
+    service.database_of(configuration.load(path)).stop(_say_status, wait * 60)
+
+
+@fabric.command()
+@config_option
+def status(path: str) -> None:
+    """Show the status of the mirrored database and of each of its tables. Exits with 1 if one has an error."""
+    from mirrorfeed import fabric as service
+
+    database = service.database_of(configuration.load(path))
+    _say_status(database.status())
+    sys.exit(_say_tables(database))
+
+
+def _say_status(status: str) -> None:
+    click.echo(f"The mirrored database is {status}.")
+
+
+def _say_tables(database: MirroredDatabase) -> bool:
+    """Whether one of them has an error."""
+    tables = database.tables()
+    for table in tables:
+        click.echo(f"{table.schema}.{table.table}: {table}")
+    return any(table.error or table.status == "Failed" for table in tables)

@@ -1,0 +1,6 @@
+"""The mirrored database in Fabric, through its REST API: made, started, stopped and watched."""
+
+from mirrorfeed.fabric.api import Api
+from mirrorfeed.fabric.database import MirroredDatabase, NotInFabric, TableState, api_of, create, database_of
+
+__all__ = ["Api", "MirroredDatabase", "NotInFabric", "TableState", "api_of", "create", "database_of"]

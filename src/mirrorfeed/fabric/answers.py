@@ -1,0 +1,161 @@
+"""What the answers of Fabric's REST API mean, in words and next steps. Pure: an answer in, an error out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.stores.answers import CapacityPaused, is_paused
+from mirrorfeed.stores.patience import WORTH_REPEATING
+
+_NAME_TAKEN = "ItemDisplayNameAlreadyInUse"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a call is about."""
+
+    workspace: str
+    database: str | None = None
+
+    def __str__(self) -> str:
+        database = f"the mirrored database {self.database} of " if self.database else ""
+        return f"{database}the workspace {self.workspace}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    code: str = ""
+    message: str = ""
+    retriable: bool = False
+    retry_after: str = ""
+
+    def __str__(self) -> str:
+        said = ": ".join(part for part in (self.code, self.message.rstrip(".")) if part)
+        return f"{self.status} {said}".strip()
+
+
+def answer_in(status: int, retry_after: str, body: Any) -> Answer:
+    """From the status, the header and the body of an answer, whatever the body is."""
+    spelled = body if isinstance(body, dict) else {}
+    return Answer(
+        status,
+        str(spelled.get("errorCode") or ""),
+        str(spelled.get("message") or ""),
+        spelled.get("isRetriable") is True,
+        retry_after,
+    )
+
+
+def meaning(action: str, place: Place, answer: Answer) -> MirrorfeedError:
+    """The error that an answer stands for."""
+    status, code = answer.status, answer.code
+    if is_paused(code, answer.message):
+        return CapacityPaused(str(place), str(answer))
+    if status == 401:
+        return TokenRefused(str(place), str(answer))
+    if status == 403:
+        return NoPermission(action, str(place), str(answer))
+    if status == 404 and (place.database is None or "workspace" in code.lower()):
+        return WorkspaceMissing(place.workspace, str(answer))
+    if status == 404 and place.database is not None:
+        return DatabaseMissing(place.workspace, place.database, str(answer))
+    if code == _NAME_TAKEN:
+        return NameTaken(str(place), str(answer))
+    if answer.retriable or status in WORTH_REPEATING:
+        wait = f"; it asks to be left alone for {answer.retry_after} s" if answer.retry_after else ""
+        return FabricUnavailable(action, str(place), f"{answer}{wait}")
+    return CallRefused(action, str(place), str(answer))
+
+
+class TokenRefused(Terminal):
+    def __init__(self, place: str, said: str) -> None:
+        self.place, self.said = place, said
+
+    def what(self) -> str:
+        return f"Fabric does not accept the token for {self.place} ({self.said})."
+
+    def next(self) -> str:
+        return (
+            "Check that `credential` names an identity of the tenant to which the workspace belongs, and that its"
+            " tokens are for https://api.fabric.microsoft.com: one for Azure Storage is not accepted here."
+        )
+
+
+class NoPermission(Terminal):
+    def __init__(self, action: str, place: str, said: str) -> None:
+        self.action, self.place, self.said = action, place, said
+
+    def what(self) -> str:
+        return f"Fabric does not allow this identity to {self.action} ({self.place}: {self.said})."
+
+    def next(self) -> str:
+        return (
+            "Give it the role Contributor in the workspace. For a service principal, an administrator of Fabric must"
+            " also allow service principals to use Fabric APIs, in the tenant settings."
+        )
+
+
+class WorkspaceMissing(Terminal):
+    def __init__(self, workspace: str, said: str) -> None:
+        self.workspace, self.said = workspace, said
+
+    def what(self) -> str:
+        return f"Fabric knows no workspace {self.workspace}, or not for this identity ({self.said})."
+
+    def next(self) -> str:
+        return (
+            "Compare the first id in `landing_zone: onelake://<workspace id>/<mirrored database id>` with the one in"
+            " the address of the workspace in Fabric (/groups/<workspace id>), and give the identity a role in it."
+        )
+
+
+class DatabaseMissing(Terminal):
+    def __init__(self, workspace: str, database: str, said: str) -> None:
+        self.workspace, self.database, self.said = workspace, database, said
+
+    def what(self) -> str:
+        return f"The workspace {self.workspace} holds no mirrored database {self.database} ({self.said})."
+
+    def next(self) -> str:
+        return (
+            "Check the second id in `landing_zone`: it may be that of another kind of item, or the database was"
+            " deleted. `mirrorfeed fabric create NAME` prints the line of the one with that name."
+        )
+
+
+class NameTaken(Terminal):
+    def __init__(self, place: str, said: str) -> None:
+        self.place, self.said = place, said
+
+    def what(self) -> str:
+        return f"The name is taken in {self.place}, by something that is not shown to this identity ({self.said})."
+
+    def next(self) -> str:
+        return "Choose another name, or give the identity a role that may see it."
+
+
+class FabricUnavailable(Transient):
+    """Fabric did not answer, or answered that it cannot for now: whether the call took effect is not known."""
+
+    def __init__(self, action: str, place: str, reason: str) -> None:
+        self.action, self.place, self.reason = action, place, reason
+
+    def what(self) -> str:
+        return f"Fabric cannot be asked for now to {self.action} ({self.place}: {self.reason})."
+
+    def next(self) -> str:
+        return "Run the same command again later: it looks first at what has been done already."
+
+
+class CallRefused(Terminal):
+    def __init__(self, action: str, place: str, said: str) -> None:
+        self.action, self.place, self.said = action, place, said
+
+    def what(self) -> str:
+        return f"Fabric refuses to {self.action} ({self.place}: {self.said})."
+
+    def next(self) -> str:
+        return "Look at the mirrored database in Fabric, correct what it names, and run the same command again."

@@ -1,0 +1,142 @@
+"""Calls of Fabric's REST API: with a token, repeated as the service asks for it, and waited for if they take long."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import requests
+
+from mirrorfeed.credentials import LoginUnavailable
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.fabric.answers import FabricUnavailable, Place, answer_in, meaning
+from mirrorfeed.stores.patience import Patience, retry_after
+
+ENDPOINT = "https://api.fabric.microsoft.com"
+AUDIENCE = "https://api.fabric.microsoft.com"
+"""Of tokens; it stays the same at private endpoints."""
+_POLL_SECONDS = 5.0
+_OPERATION_SECONDS = 600.0
+
+
+@dataclass
+class Api:
+    """One thread's connection to the API. What changes something may be repeated: callers look at what is there."""
+
+    token: Callable[[], str]
+    endpoint: str = ENDPOINT
+    ca_file: str | None = None
+    patience: Patience = field(default_factory=Patience)
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _session: requests.Session = field(default_factory=requests.Session, init=False, repr=False)
+
+    def get(self, action: str, place: Place, path: str = "", **query: str) -> dict[str, Any]:
+        return _content(self._send(action, place, "GET", self._address(place, path), query=query))
+
+    def post(self, action: str, place: Place, path: str = "", body: Any = None, **query: str) -> dict[str, Any]:
+        """The content of the answer, or nothing of it where the service finishes later: then it has finished."""
+        response = self._send(action, place, "POST", self._address(place, path), body, query)
+        if response.status_code == 202:
+            self._finish(action, place, response)
+            return {}
+        return _content(response)
+
+    def pages(self, ask: Callable[..., dict[str, Any]], field_: str) -> Iterator[dict[str, Any]]:
+        """All entries of a listing, page after page."""
+        query: dict[str, str] = {}
+        while True:
+            page = ask(**query)
+            yield from page.get(field_) or []
+            if not page.get("continuationToken"):
+                return
+            query = {"continuationToken": page["continuationToken"]}
+
+    def _address(self, place: Place, path: str) -> str:
+        parts = [self.endpoint, "v1", "workspaces", place.workspace, "mirroredDatabases", place.database, path]
+        return "/".join(part for part in parts if part)
+
+    def _finish(self, action: str, place: Place, accepted: requests.Response) -> None:
+        """Waits for what was accepted. The address that comes with it may be on another host, to which no token goes:
+        the operation's id is enough."""
+        location = accepted.headers.get("Location", "")
+        operation = accepted.headers.get("x-ms-operation-id") or location.rstrip("/").rpartition("/")[2]
+        if not operation:
+            return
+        response, deadline = accepted, self.clock() + _OPERATION_SECONDS
+        while self.clock() < deadline:
+            self.sleep(retry_after(response.headers, datetime.now(UTC)) or _POLL_SECONDS)
+            response = self._send(action, place, "GET", f"{self.endpoint}/v1/operations/{operation}")
+            state = _content(response)
+            if state.get("status") == "Succeeded":
+                return
+            if state.get("status") == "Failed":
+                raise OperationFailed(action, str(place), answer_in(200, "", state.get("error")).message)
+        raise FabricUnavailable(action, str(place), f"the operation {operation} is not done after 10 minutes")
+
+    def _send(
+        self, action: str, place: Place, method: str, address: str, body: Any = None, query: Any = None
+    ) -> requests.Response:
+        deadline = self.clock() + self.patience.seconds
+        tries, unreached = 0, 0
+        while True:
+            tries += 1
+            asked: float | None = None
+            failure: MirrorfeedError
+            try:
+                headers = {"Authorization": f"Bearer {self.token()}"}
+                response = self._session.request(
+                    method,
+                    address,
+                    params=query,
+                    json=body,
+                    headers=headers,
+                    timeout=self.patience.answer_seconds,
+                    verify=self.ca_file or True,
+                    allow_redirects=False,
+                )
+            except LoginUnavailable as error:
+                failure = error
+            except requests.RequestException as error:  # not chained: it holds the request, and that holds the token
+                unreached += isinstance(error, requests.ConnectionError)
+                failure = FabricUnavailable(action, str(place), _reason(error))
+            else:
+                if response.status_code < 300:
+                    return response
+                header = response.headers.get("Retry-After", "")
+                failure = meaning(action, place, answer_in(response.status_code, header, _content(response)))
+                asked = retry_after(response.headers, datetime.now(UTC))
+            pause = (asked or 0.0) + self.patience.pause(tries, random.random())
+            too_late = self.clock() + pause > deadline or unreached >= self.patience.connections
+            if too_late or not isinstance(failure, Transient):
+                raise failure
+            self.sleep(pause)
+
+
+def _content(response: requests.Response) -> dict[str, Any]:
+    try:
+        found = response.json()
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _reason(error: requests.RequestException) -> str:
+    """The first line of what the library says, and of that the part that names the cause."""
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {text.rpartition('(Caused by ')[2]}".rstrip(":. )")[:300]
+
+
+class OperationFailed(Terminal):
+    def __init__(self, action: str, place: str, reason: str) -> None:
+        self.action, self.place, self.reason = action, place, reason
+
+    def what(self) -> str:
+        return f"Fabric took the request to {self.action} and then failed ({self.place}: {self.reason})."
+
+    def next(self) -> str:
+        return "Look at the item in Fabric, then run the same command again."

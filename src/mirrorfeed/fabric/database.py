@@ -1,0 +1,229 @@
+"""The open mirrored database: its making by name, its start and stop, and what it says about itself and its tables."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from mirrorfeed.config import Config
+from mirrorfeed.credentials import bearer
+from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.fabric.answers import NameTaken, Place
+from mirrorfeed.fabric.api import AUDIENCE, ENDPOINT, Api
+from mirrorfeed.landing.names import Target, fold
+
+_DEFAULT_SCHEMA = "dbo"
+_POLL_SECONDS = 5.0
+_OPEN_MIRROR = "GenericMirror"
+_DEFINITION = {
+    "properties": {
+        "source": {"type": _OPEN_MIRROR, "typeProperties": {}},
+        "target": {
+            "type": "MountedRelationalDatabase",
+            "typeProperties": {"defaultSchema": _DEFAULT_SCHEMA, "format": "Delta", "retentionInDays": 7},
+        },
+    }
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What the service says about a table. When it last synced is left out: it is no figure of freshness."""
+
+    schema: str
+    table: str
+    status: str
+    rows: int | None = None
+    error: str | None = None
+
+    def is_of(self, target: Target) -> bool:
+        return (fold(self.schema), fold(self.table)) == (fold(target.schema or _DEFAULT_SCHEMA), fold(target.table))
+
+    def __str__(self) -> str:
+        rows = "" if self.rows is None else f", {self.rows:,} rows"
+        return f"{self.status}{rows}{f': {self.error}' if self.error else ''}"
+
+
+@dataclass(frozen=True)
+class MirroredDatabase:
+    api: Api
+    place: Place
+
+    def status(self) -> str:
+        """One of Initializing, Initialized, Starting, Running, Paused, Stopping, Stopped, as the service spells it."""
+        return str(self.api.post("tell the status", self.place, "getMirroringStatus").get("status", "unknown"))
+
+    def tables(self) -> list[TableState]:
+        def ask(**query: str) -> dict[str, Any]:
+            return self.api.post("tell the status of its tables", self.place, "getTablesMirroringStatus", **query)
+
+        return [_table_state(entry) for entry in self.api.pages(ask, "data")]
+
+    def start(self, on_status: Callable[[str], None], seconds: float) -> None:
+        """Waits until it is running; nothing to do if it is."""
+        self._reach({"Running"}, "startMirroring", {"Initialized", "Stopped", "Paused"}, on_status, seconds)
+
+    def stop(self, on_status: Callable[[str], None], seconds: float) -> None:
+        self._reach({"Stopped", "Initialized"}, "stopMirroring", {"Running", "Paused"}, on_status, seconds)
+
+    def _reach(
+        self, goals: Collection[str], verb: str, ripe: Collection[str], on_status: Callable[[str], None], seconds: float
+    ) -> None:
+        """Asks once, in a state in which that can be asked, and looks until a goal is reached."""
+        deadline, asked, before = self.api.clock() + seconds, False, ""
+        while True:
+            status = self.status()
+            if status != before:
+                on_status(status)
+            before = status
+            if status in goals:
+                return
+            if status in ripe and not asked:
+                self.api.post(verb.replace("Mirroring", " mirroring"), self.place, verb)
+                asked = True
+            elif self.api.clock() >= deadline:
+                raise NotReached(str(self.place), verb, status, seconds)
+            else:
+                self.api.sleep(_POLL_SECONDS)
+
+    def wait_until_dropped(self, target: Target, on_wait: Callable[[str], None], seconds: float) -> None:
+        """Until the service no longer has the table. While it is not running it drops nothing, and there is nothing to
+        wait for: when it starts, it takes every table anew."""
+        deadline, before = self.api.clock() + seconds, ""
+        while True:
+            state = next((found for found in self.tables() if found.is_of(target)), None)
+            if state is None or self.status() in ("Initialized", "Stopped"):
+                return
+            if str(state) != before:
+                on_wait(str(state))
+            before = str(state)
+            if self.api.clock() >= deadline:
+                raise NotDropped(str(target), str(self.place), str(state), seconds)
+            self.api.sleep(_POLL_SECONDS)
+
+
+def create(api: Api, workspace: str, name: str, seconds: float = 120.0) -> tuple[str, bool]:
+    """The id of the open mirrored database with this name, and whether it was made now."""
+    place = Place(workspace)
+    if found := _find(api, place, name):
+        return _open_mirror(api, Place(workspace, found), name), False
+    part = {
+        "path": "mirroring.json",
+        "payload": base64.b64encode(json.dumps(_DEFINITION).encode()).decode(),
+        "payloadType": "InlineBase64",
+    }
+    trouble: NameTaken | None = None
+    try:
+        api.post(f"make {name!r}", place, body={"displayName": name, "definition": {"parts": [part]}})
+    except NameTaken as error:  # by this very call, if it was repeated
+        trouble = error
+    deadline = api.clock() + seconds
+    while not (found := _find(api, place, name)):
+        if api.clock() >= deadline:
+            raise trouble or NotListed(name, str(place))
+        api.sleep(_POLL_SECONDS)
+    return found, True
+
+
+def _find(api: Api, place: Place, name: str) -> str | None:
+    def ask(**query: str) -> dict[str, Any]:
+        return api.get("list the mirrored databases", place, **query)
+
+    ids = [str(entry["id"]) for entry in api.pages(ask, "value") if fold(entry["displayName"]) == fold(name)]
+    return ids[0] if ids else None
+
+
+def _open_mirror(api: Api, place: Place, name: str) -> str:
+    """The id of a database that takes files; one that was there before may mirror something else."""
+    parts = api.post(f"tell what {name!r} mirrors", place, "getDefinition").get("definition", {}).get("parts", [])
+    for part in parts:
+        if part.get("path", "").startswith("mirror"):
+            kind = json.loads(base64.b64decode(part["payload"]))["properties"]["source"]["type"]
+            if kind != _OPEN_MIRROR:
+                raise OtherMirror(name, str(place), kind)
+    return str(place.database)
+
+
+def _table_state(entry: dict[str, Any]) -> TableState:
+    error = entry.get("error")
+    if isinstance(error, dict):
+        error = ": ".join(str(error[name]) for name in ("errorCode", "message") if error.get(name))
+    rows = (entry.get("metrics") or {}).get("processedRows")
+    schema = entry.get("sourceSchemaName") or _DEFAULT_SCHEMA
+    return TableState(schema, entry.get("sourceTableName", ""), entry.get("status", ""), rows, error or None)
+
+
+def api_of(config: Config) -> Api:
+    return Api(bearer(config.credential, AUDIENCE, config.ca_file), config.fabric_endpoint or ENDPOINT, config.ca_file)
+
+
+def database_of(config: Config) -> MirroredDatabase:
+    """The one that the configuration's landing zone belongs to."""
+    workspace, database = config.onelake or (None, None)
+    if workspace is None or database is None:
+        raise NotInFabric(config.landing_zone)
+    return MirroredDatabase(api_of(config), Place(workspace, database))
+
+
+class NotInFabric(Terminal):
+    def __init__(self, landing_zone: str) -> None:
+        self.landing_zone = landing_zone
+
+    def what(self) -> str:
+        return f"The landing zone {self.landing_zone} names no mirrored database of Fabric."
+
+    def next(self) -> str:
+        return (
+            "Set `landing_zone: onelake://<workspace id>/<mirrored database id>`. With the workspace alone,"
+            " `mirrorfeed fabric create NAME` makes the database and prints the line."
+        )
+
+
+class OtherMirror(Terminal):
+    def __init__(self, name: str, place: str, kind: str) -> None:
+        self.name, self.place, self.kind = name, place, kind
+
+    def what(self) -> str:
+        return f"{self.name!r} is there already and mirrors a source of its own ({self.kind}; {self.place})."
+
+    def next(self) -> str:
+        return "It takes no files: choose another name."
+
+
+class NotListed(Transient):
+    def __init__(self, name: str, place: str) -> None:
+        self.name, self.place = name, place
+
+    def what(self) -> str:
+        return f"{self.name!r} was made in {self.place} and is not shown there yet."
+
+    def next(self) -> str:
+        return "Run the same command again in a few minutes: it makes no second one."
+
+
+class NotReached(Transient):
+    def __init__(self, place: str, verb: str, status: str, seconds: float) -> None:
+        self.place, self.verb, self.status, self.seconds = place, verb, status, seconds
+
+    def what(self) -> str:
+        return f"{self.verb} has no effect yet: after {self.seconds:.0f} s {self.place} is {self.status}."
+
+    def next(self) -> str:
+        return "Run the same command again to go on waiting, or look at the database in Fabric."
+
+
+class NotDropped(Transient):
+    def __init__(self, table: str, place: str, state: str, seconds: float) -> None:
+        self.table, self.place, self.state, self.seconds = table, place, state, seconds
+
+    def what(self) -> str:
+        return (
+            f"The folder of {self.table} is deleted, and after {self.seconds:.0f} s {self.place} still has the table"
+            f" ({self.state})."
+        )
+
+    def next(self) -> str:
+        return "Run the same command again: it goes on waiting, then publishes. Nothing is published until then."
