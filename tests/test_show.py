@@ -41,10 +41,10 @@ def test_rows_are_told_by_what_they_do(rows: dict[str, int], shown: str) -> None
     assert show.by_marker(rows) == shown
 
 
-def printed(*outcomes: Outcome) -> list[str]:
+def printed(*outcomes: Outcome, driver_retries: int = 0) -> list[str]:
     out = Console(file=io.StringIO(), width=120)
     out.print(show.summary(outcomes))
-    for note in show.notes(outcomes):
+    for note in show.notes(outcomes, driver_retries):
         out.print(note)
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue().splitlines()
@@ -74,6 +74,13 @@ def test_failures_repeated_tries_and_unchecked_keys_are_told_below() -> None:
     assert "a: The change data feed of main.a is off at version 4, so no changes could follow." in below
     assert "b: took 3 tries." in below
     assert "b: the keys of its first load were not checked (check_keys: false)." in below
+
+
+def test_calls_that_were_repeated_are_counted_in_one_line() -> None:
+    outcomes = [Outcome("a", Progress(retries=2), 0.1), Outcome("b", Progress(retries=1), 0.1)]
+    assert printed(*outcomes, driver_retries=4)[-1] == "7 calls to the landing zone had to be repeated."
+    assert printed(*outcomes[1:])[-1] == "1 call to the landing zone had to be repeated."
+    assert not any("repeated" in line for line in printed(Outcome("a", Progress(), 0.1)))
 
 
 def test_without_a_terminal_each_step_is_a_line() -> None:

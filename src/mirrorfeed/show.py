@@ -83,8 +83,8 @@ def summary(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def notes(outcomes: Sequence[Outcome]) -> list[Text]:
-    """What a reader of the summary must know besides."""
+def notes(outcomes: Sequence[Outcome], driver_retries: int = 0) -> list[Text]:
+    """What a reader of the summary must know besides. Calls of the driver are repeated for all tables together."""
     found = []
     for outcome in outcomes:
         if outcome.error:
@@ -94,6 +94,9 @@ def notes(outcomes: Sequence[Outcome]) -> list[Text]:
         first_load = outcome.progress.publications and outcome.progress.from_version_exclusive is None
         if first_load and not outcome.keys_checked:
             found.append(Text(f"{outcome.table}: the keys of its first load were not checked (check_keys: false)."))
+    repeated = driver_retries + sum(outcome.progress.retries for outcome in outcomes)
+    if repeated:
+        found.append(Text(f"{counted(repeated, 'call')} to the landing zone had to be repeated."))
     return found
 
 

@@ -95,6 +95,7 @@ def publish(tables: tuple[str, ...], dry_run: bool, path: str) -> None:
     spark = spark_session()
     from mirrorfeed import show
     from mirrorfeed.publish import fleet
+    from mirrorfeed.stores.process import retries
 
     out = show.console()
     if dry_run:
@@ -102,10 +103,11 @@ def publish(tables: tuple[str, ...], dry_run: bool, path: str) -> None:
         for name, decision in decided:
             out.print(Text(f"{name}: {decision}"))
         sys.exit(any(isinstance(decision, MirrorfeedError) for _, decision in decided))
+    repeated = retries().value
     with show.steps(out) as on_step:
         outcomes = fleet.publish_tables(spark, config, tables, on_step=on_step)
     out.print(show.summary(outcomes))
-    for note in show.notes(outcomes):
+    for note in show.notes(outcomes, retries().value - repeated):
         out.print(note)
     sys.exit(any(outcome.error for outcome in outcomes))
 

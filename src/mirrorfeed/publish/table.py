@@ -82,6 +82,8 @@ class Progress:
     rows: dict[str, int] = field(default_factory=dict)
     files: int = 0
     bytes: int = 0
+    retries: int = 0
+    """How often executors repeated calls to the landing zone, for files that were published or not."""
 
     def add(self, record: Record) -> None:
         if self.publications == 0:
@@ -151,7 +153,7 @@ def publish(
             raise decision
         on_step(progress)
         what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
-        new = _stage(feed, store, plan, view, facts, what, now)
+        new = _stage(feed, store, plan, view, facts, what, now, progress)
         if feed.table_id() != new.source_id:
             continue  # another table took the source's name, perhaps before its rows were read
         if commit.record(store, plan.folder, view, new):
@@ -202,6 +204,7 @@ def _stage(
     facts: Facts,
     what: Range | int,
     now: Callable[[], datetime],
+    progress: Progress,
 ) -> Record:
     version = what if isinstance(what, int) else what.to_version_inclusive
     columns = _columns(feed, plan, view, version)
@@ -218,6 +221,7 @@ def _stage(
         file_size=plan.file_size,
     )
     receipts, bad = feed.stage(what, plan, job)
+    progress.retries += sum(receipt.retries for receipt in receipts)
     if bad:
         raise RowsRefused(plan.source, what, bad)
     first = view.next_file_number

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.schema import MARKER, Column, arrow_schema
 from mirrorfeed.stores import Store
+from mirrorfeed.stores.process import retries
 
 _ROW_GROUP_BYTES = 32 * 2**20
 _PROBLEMS_SHOWN = 5
@@ -32,11 +33,15 @@ RECEIPT = pa.schema(
         ("rows", pa.string()),
         ("bytes", pa.int64()),
         ("sha256", pa.string()),
+        ("retries", pa.int32()),
         ("problem", pa.int32()),
         ("key", pa.string()),
     ]
 )
-RECEIPT_DDL = "partition int, place int, staged string, rows string, bytes long, sha256 string, problem int, key string"
+RECEIPT_DDL = (
+    "partition int, place int, staged string, rows string, bytes long, sha256 string, retries int, problem int,"
+    " key string"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class Receipt:
     rows: dict[str, int]
     bytes: int
     sha256: str
+    retries: int = 0
+    """How often calls to the store were repeated for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +164,7 @@ class _Files:
     def open(self) -> None:
         part = f"{self._partition:05d}-{self._attempt}-{len(self.receipts):05d}"
         self._name = staged_name(self._job.record_number, self._job.batch, part)
+        self._retries_before = retries().value
         self._sink = _Counting(self._job.store.open_write(f"{self._job.folder}/{self._name}"))
         self._writer = pq.ParquetWriter(self._sink, self._schema, compression=self._job.compression)
         self._rows = {}
@@ -191,7 +199,10 @@ class _Files:
         self._writer.close()
         self._sink.close()
         place, digest = len(self.receipts), self._sink.hash.hexdigest()
-        self.receipts.append(Receipt(self._partition, place, self._name, self._rows, self._sink.bytes, digest))
+        repeated = retries().value - self._retries_before
+        self.receipts.append(
+            Receipt(self._partition, place, self._name, self._rows, self._sink.bytes, digest, repeated)
+        )
         self._writer = self._sink = None
 
 
