@@ -108,6 +108,14 @@ def _onelake(value: str) -> str:
         ) from None
 
 
+def onelake_address(text: str) -> str:
+    """A landing zone in OneLake as it is written elsewhere than in the file, or `BadAddress`."""
+    try:
+        return _onelake(text)
+    except ValueError as error:
+        raise BadAddress(str(error)) from None
+
+
 def _endpoint(value: object) -> str:
     if not re.fullmatch(r"https://[^/?#\s]+/?", _text(value)):
         raise ValueError(f"{_short(value)} is not an https address without a path, as in https://host:port")
@@ -367,6 +375,17 @@ class ConfigInvalid(Terminal):
 
     def __str__(self) -> str:
         return f"{self.what()}\n{self.next()}"
+
+
+class BadAddress(Terminal):
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def what(self) -> str:
+        return f"The landing zone {self.reason}."
+
+    def next(self) -> str:
+        return "Nothing was done."
 
 
 class UnknownTable(Terminal):

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fixtures.defects import DEFECTS
+from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.zones import CUSTOMERS, customers, put, write_clean_zone
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
@@ -93,3 +94,24 @@ finally:
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "12 tables: no findings\n"), done.stderr
+
+
+def test_a_zone_in_onelake_is_read_with_the_credential_of_the_configuration(onelake: OneLake, tmp_path: Path) -> None:
+    file, address = tmp_path / "mirrorfeed.yml", f"onelake://{WORKSPACE}/{DATABASE}"
+    file.write_text(onelake.configuration() + "tables: [{source: a, target: b}]\n", encoding="utf-8")
+    write_clean_zone(onelake.store())
+    result = _lint(address, "--config", str(file))
+    assert (result.exit_code, result.output) == (0, "12 tables: no findings\n")
+
+    onelake.store().create(f"{CUSTOMERS}/{data_name(9)}", b"")
+    result = _lint(address, "--config", str(file))
+    assert result.exit_code == 1
+    assert f"sales.schema/customers/{data_name(9)}\n" in result.output
+
+
+def test_an_address_in_onelake_that_names_no_ids_is_told() -> None:
+    result = _lint("onelake://sales/orders")
+    assert result.exit_code == 1
+    assert result.output.startswith(
+        "Error: The landing zone 'onelake://sales/orders' does not name a workspace and a mirrored database by"
+    )

@@ -18,9 +18,9 @@ from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.config import Config
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.fleet import zone_of
 from mirrorfeed.publish.source import let_code_travel
 from mirrorfeed.publish.writer import StagingJob, executor_task
+from mirrorfeed.publish.zone import DatabaseNotNamed, zone_of
 from mirrorfeed.stores import AlreadyThere, FolderStore, NotThere, PathOutside, Store, StoreUnavailable
 from mirrorfeed.stores.answers import (
     CapacityPaused,
@@ -544,4 +544,14 @@ def test_a_configuration_leads_to_its_place(onelake: OneLake, tmp_path: Path) ->
     assert zone_of(place).list("") == []
     assert zone_of(Config(place.landing_zone, ())).address("t") == (
         f"https://onelake.dfs.fabric.microsoft.com/{WORKSPACE}/{DATABASE}/Files/LandingZone/t"
+    )
+
+
+def test_a_place_without_a_database_is_told() -> None:
+    with pytest.raises(DatabaseNotNamed) as told:
+        zone_of(Config(f"onelake://{WORKSPACE}", ()))
+    assert str(told.value) == (
+        f"The landing zone onelake://{WORKSPACE} names a workspace and no mirrored database. Add the database's id,"
+        " onelake://<workspace id>/<mirrored database id>; `mirrorfeed fabric create NAME` makes a database and prints"
+        " the line."
     )

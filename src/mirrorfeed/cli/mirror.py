@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,12 @@ import click
 
 from mirrorfeed import config as configuration
 from mirrorfeed.cli.root import config_option, json_option, main, spark_session
+from mirrorfeed.config import FILE, ONELAKE, Config
 from mirrorfeed.errors import Terminal, named
 
 if TYPE_CHECKING:
     from mirrorfeed.replica import TableReport
+    from mirrorfeed.stores import Store
 
 
 class NoLandingZone(Terminal):
@@ -26,7 +29,7 @@ class NoLandingZone(Terminal):
         return f"There is no landing zone at {self.path}."
 
     def next(self) -> str:
-        return "Name the folder that `landing_zone` in the configuration names."
+        return "Name the folder, or the address in OneLake, that `landing_zone` in the configuration names."
 
 
 class ReplicaMissing(Terminal):
@@ -45,17 +48,15 @@ class ReplicaMissing(Terminal):
 @click.argument("target")
 @click.option("--once/--follow", default=True, show_default=True, help="One pass, or passes until interrupted.")
 @click.option("--poll", default=5.0, show_default=True, help="Seconds between passes.")
-def replicate(landing_zone: str, target: str, once: bool, poll: float) -> None:
+@config_option
+def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str) -> None:
     """Apply LANDING_ZONE to Delta tables below the folder TARGET, as Fabric would."""
-    if not Path(landing_zone).is_dir():
-        raise NoLandingZone(landing_zone)
+    zone = _zone(landing_zone, path)
     try:
         from mirrorfeed import replica
     except ModuleNotFoundError as error:
         raise ReplicaMissing(error.name or "") from error
-    from mirrorfeed.stores import FolderStore
-
-    service = replica.Replica(FolderStore(str(Path(landing_zone).resolve())), str(Path(target).resolve()))
+    service = replica.Replica(zone, str(Path(target).resolve()))
     if once:
         reports = service.step()
         _say_reports(reports)
@@ -111,15 +112,32 @@ def verify(tables: tuple[str, ...], mirror: str, path: str) -> None:
 @main.command()
 @click.argument("landing_zone")
 @json_option
-def lint(landing_zone: str, as_json: bool) -> None:
-    """Check whether LANDING_ZONE, of any publisher, is as Fabric expects it. Exits with 1 on errors and warnings."""
-    if not Path(landing_zone).is_dir():
-        raise NoLandingZone(landing_zone)
+@config_option
+def lint(landing_zone: str, as_json: bool, path: str) -> None:
+    """Check whether LANDING_ZONE, of any publisher, is as Fabric expects it. Exits with 1 on errors and warnings.
+
+    It is a folder, or onelake://<workspace id>/<mirrored database id>, read with the credential of the configuration
+    if there is one.
+    """
+    zone = _zone(landing_zone, path)
     from mirrorfeed import inspect
     from mirrorfeed.inspect import words
-    from mirrorfeed.stores import FolderStore
 
-    report = inspect.lint(FolderStore(str(Path(landing_zone).resolve())))
+    report = inspect.lint(zone)
     for line in [words.as_json(report)] if as_json else words.lines(report):
         click.echo(line)
     sys.exit(not report.conforms)
+
+
+def _zone(landing_zone: str, path: str) -> Store:
+    """The landing zone that is named; one in OneLake by what the configuration, if there is one, says about OneLake."""
+    from mirrorfeed.publish.zone import zone_of
+
+    if not landing_zone.startswith(ONELAKE):
+        if not Path(landing_zone).is_dir():
+            raise NoLandingZone(landing_zone)
+        return zone_of(Config(str(Path(landing_zone).resolve()), ()))
+    address = configuration.onelake_address(landing_zone)
+    there = path != FILE or Path(path).exists()
+    config = configuration.load(path) if there else Config(address, ())
+    return zone_of(replace(config, landing_zone=address))

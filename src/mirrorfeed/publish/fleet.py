@@ -12,7 +12,7 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, Table
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, named
+from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed import history
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog, primary_key
 from mirrorfeed.feed.ranges import Published, recreated
@@ -21,7 +21,7 @@ from mirrorfeed.landing.names import data_number
 from mirrorfeed.publish import commit
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, Progress, look_ahead, preflight, publish
-from mirrorfeed.stores import FolderStore, Store
+from mirrorfeed.publish.zone import zone_of
 
 Result = TypeVar("Result")
 _TABLES_AT_ONCE = 4
@@ -63,18 +63,6 @@ class Status:
     not_consumed: int = 0
     """Files that the service has not taken away; of all files it leaves the last one."""
     error: str | None = None
-
-
-def zone_of(config: Config) -> Store:
-    """The place that the configuration's landing zone names."""
-    if config.onelake is None:
-        return FolderStore(config.landing_zone)
-    workspace, database = config.onelake
-    if database is None:
-        raise DatabaseNotNamed(config.landing_zone)
-    from mirrorfeed.stores.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
-
-    return OneLakeStore(workspace, database, config.credential, config.endpoint or ENDPOINT, config.ca_file)
 
 
 def default_workspace() -> Workspace:
@@ -210,20 +198,6 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         versions_per_range=table.versions_per_range,
         keep_records=table.keep_records,
     )
-
-
-class DatabaseNotNamed(Terminal):
-    def __init__(self, landing_zone: str) -> None:
-        self.landing_zone = landing_zone
-
-    def what(self) -> str:
-        return f"The landing zone {self.landing_zone} names a workspace and no mirrored database."
-
-    def next(self) -> str:
-        return (
-            "Add the database's id, onelake://<workspace id>/<mirrored database id>; `mirrorfeed fabric create NAME`"
-            " makes a database and prints the line."
-        )
 
 
 def _seconds_since(moment: datetime) -> float:
