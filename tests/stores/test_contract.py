@@ -234,6 +234,20 @@ def test_what_a_killed_creation_left_is_in_no_listing(tmp_path: Path) -> None:
     assert FolderStore(str(tmp_path)).list("") == []
 
 
+def test_a_killed_deletion_leaves_no_part_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FolderStore(str(tmp_path))
+    for name in ("a/b", "a/c/d"):
+        store.create(name, b"")
+
+    def killed(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shutil.rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.remove_folder("a")
+    assert (store.list(""), store.list("a"), store.list("a/c")) == ([], [], [])
+
+
 def test_a_creation_leaves_nothing_but_its_file(tmp_path: Path) -> None:
     store = FolderStore(str(tmp_path))
     store.create("a", b"")

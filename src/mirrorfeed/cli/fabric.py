@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from mirrorfeed import config as configuration
-from mirrorfeed.cli.root import config_option, main
+from mirrorfeed.cli.root import config_option, main, wait_option
 from mirrorfeed.config import ONELAKE
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
     from mirrorfeed.fabric import MirroredDatabase
-
-wait_option = click.option("--wait", default=10.0, show_default=True, metavar="MINUTES", help="How long to wait.")
 
 
 class NothingToMirror(Terminal):

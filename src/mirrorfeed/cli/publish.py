@@ -5,16 +5,22 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from rich.text import Text
 
 from mirrorfeed import config as configuration
-from mirrorfeed.cli.root import config_option, json_option, main, spark_session
-from mirrorfeed.config import FILE, Config
+from mirrorfeed.cli.root import config_option, json_option, main, spark_session, wait_option
+from mirrorfeed.config import FILE, Config, Table
 from mirrorfeed.errors import MirrorfeedError, Terminal, named
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mirrorfeed.publish.fleet import Outcome
 
 
 class FileInTheWay(Terminal):
@@ -106,25 +112,78 @@ def publish(tables: tuple[str, ...], dry_run: bool, path: str) -> None:
     repeated = retries().value
     with show.steps(out) as on_step:
         outcomes = fleet.publish_tables(spark, config, tables, on_step=on_step)
+    _say_outcomes(out, outcomes, retries().value - repeated)
+
+
+@main.command()
+@click.argument("table")
+@click.option("--yes", is_flag=True, help="Without asking.")
+@wait_option
+@config_option
+def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
+    """Publish TABLE anew: delete its folder, wait until Fabric has dropped it, publish a snapshot.
+
+    After a failure run it again, whatever it was doing.
+    """
+    config = configuration.load(path)
+    chosen = config.select([table])
+    from mirrorfeed import show
+    from mirrorfeed.publish import fleet
+    from mirrorfeed.publish.zone import zone_of
+    from mirrorfeed.stores.process import retries
+
+    for each in chosen:
+        place = zone_of(config).address(each.target.folder)
+        click.echo(f"{place} is deleted with all that is in it, and the table is gone in Fabric until it is published.")
+    if not yes:
+        click.confirm("Go on?", abort=True)
+    spark, out, repeated = spark_session(), show.console(), retries().value
+    with show.steps(out) as on_step:
+        outcomes = [
+            fleet.rebuild_table(spark, config, each, _until_dropped(config, each, wait * 60), on_step=on_step)
+            for each in chosen
+        ]
+    _say_outcomes(out, outcomes, retries().value - repeated)
+
+
+def _until_dropped(config: Config, table: Table, seconds: float) -> Callable[[], None]:
+    if config.onelake is None:
+        return lambda: click.echo("The landing zone is a folder: no service is asked whether it has dropped the table.")
+    from mirrorfeed import fabric
+
+    database = fabric.database_of(config)
+
+    def on_wait(state: str) -> None:
+        click.echo(f"{table.target}: waiting until Fabric has dropped it; now {state}")
+
+    return lambda: database.wait_until_dropped(table.target, on_wait, seconds)
+
+
+def _say_outcomes(out: Console, outcomes: Sequence[Outcome], driver_retries: int) -> NoReturn:
+    from mirrorfeed import show
+
     out.print(show.summary(outcomes))
-    for note in show.notes(outcomes, retries().value - repeated):
+    for note in show.notes(outcomes, driver_retries):
         out.print(note)
     sys.exit(any(outcome.error for outcome in outcomes))
 
 
 @main.command()
 @click.argument("tables", nargs=-1)
+@click.option("--fabric", "with_fabric", is_flag=True, help="Beside it, what Fabric says about each table.")
 @json_option
 @config_option
-def status(tables: tuple[str, ...], as_json: bool, path: str) -> None:
+def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str) -> None:
     """Show how far each table is published, and what waits in the landing zone."""
     config = configuration.load(path)
-    config.select(tables)
+    chosen = config.select(tables)
+    said = _service_words(config, chosen) if with_fabric else [None] * len(chosen)
     spark = spark_session()
     from mirrorfeed import show
     from mirrorfeed.publish import fleet
 
-    found = fleet.statuses(spark, config, tables)
+    statuses = fleet.statuses(spark, config, tables)
+    found = [dataclasses.replace(row, service=words) for row, words in zip(statuses, said, strict=True)]
     out = show.console()
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(row) for row in found], indent=2, ensure_ascii=False))
@@ -134,6 +193,14 @@ def status(tables: tuple[str, ...], as_json: bool, path: str) -> None:
             if row.error:
                 out.print(Text(f"{row.table}: {row.error}", style="red"))
     sys.exit(any(row.error for row in found))
+
+
+def _service_words(config: Config, tables: Sequence[Table]) -> Sequence[str | None]:
+    from mirrorfeed import fabric
+
+    states = fabric.database_of(config).tables()
+    by_table = [next((state for state in states if state.is_of(table.target)), None) for table in tables]
+    return ["no such table yet" if state is None else str(state) for state in by_table]
 
 
 def _source(name: str, path: str) -> Any:

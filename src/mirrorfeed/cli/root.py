@@ -13,6 +13,7 @@ from mirrorfeed.errors import MirrorfeedError
 config_option = click.option(
     "--config", "path", default=FILE, show_default=True, metavar="FILE", help="The configuration to use."
 )
+wait_option = click.option("--wait", default=10.0, show_default=True, metavar="MINUTES", help="How long to wait.")
 json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 

@@ -19,6 +19,7 @@ from mirrorfeed.feed.ranges import Published, recreated
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import data_number
 from mirrorfeed.publish import commit
+from mirrorfeed.publish.rebuild import clear
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, Progress, look_ahead, preflight, publish
 from mirrorfeed.publish.zone import zone_of
@@ -63,6 +64,8 @@ class Status:
     not_consumed: int = 0
     """Files that the service has not taken away; of all files it leaves the last one."""
     error: str | None = None
+    service: str | None = None
+    """What Fabric says about the table; None if it was not asked."""
 
 
 def default_workspace() -> Workspace:
@@ -104,6 +107,22 @@ def publish_tables(
         return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error)
 
     return _each(one, config.select(names))
+
+
+def rebuild_table(
+    spark: SparkSession,
+    config: Config,
+    table: Table,
+    until_dropped: Callable[[], None],
+    *,
+    on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
+    workspace: Callable[[], Workspace] = default_workspace,
+) -> Outcome:
+    """Deletes the table's folder, waits for the service, and publishes. What goes wrong before that is raised."""
+    clear(DeltaFeed(spark, table.source), zone_of(config), plan_of(table, workspace))
+    until_dropped()
+    (outcome,) = publish_tables(spark, config, [str(table.target)], on_step=on_step, workspace=workspace)
+    return outcome
 
 
 def decisions(

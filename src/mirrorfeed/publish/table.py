@@ -169,12 +169,19 @@ def look_ahead(feed: Feed, plan: Plan, view: commit.View | None) -> tuple[Facts,
     return facts, decide(plan.source, published, facts, plan.versions_per_range)
 
 
-def _refuse_early(feed: Feed, store: Store, plan: Plan) -> None:
-    """Before a first publication: an empty table folder would be an error to the service in the end."""
+def check_snapshot(feed: Feed, plan: Plan) -> None:
+    """Raises what in the source would stand in the way of a first publication."""
     _, decision = look_ahead(feed, plan, None)
     if isinstance(decision, Finding):
         raise decision
-    preflight(feed, store, plan, None, decision)
+    if isinstance(decision, TakeSnapshot):
+        _columns(feed, plan, None, decision.version)
+
+
+def _refuse_early(feed: Feed, store: Store, plan: Plan) -> None:
+    """Before a first publication: an empty table folder would be an error to the service in the end."""
+    check_snapshot(feed, plan)
+    commit.check_metadata(store, plan.folder, plan.keys)
 
 
 def preflight(feed: Feed, store: Store, plan: Plan, view: commit.View | None, decision: Decision) -> None:

@@ -64,7 +64,7 @@ class Store(Protocol):
         ...
 
     def remove_folder(self, folder: str) -> None:
-        """Deletes a folder with all that is in it; one that is not there is as good as deleted."""
+        """Deletes a folder with all that is in it, in one step; one that is not there is as good as deleted."""
         ...
 
     def address(self, path: str) -> str:

@@ -27,7 +27,7 @@ from mirrorfeed.stores.base import (
 )
 
 _UNFINISHED = ".unfinished-"
-"""Files that did not get their name; listings leave them out."""
+"""What did not get its name yet, or has lost it; listings leave it out."""
 _UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
 
 
@@ -98,8 +98,11 @@ class FolderStore:
             self._at(path).unlink()
 
     def remove_folder(self, folder: str) -> None:
+        place = self._at(folder)
+        gone = place.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
         with self._faults("remove", folder), suppress(FileNotFoundError):
-            shutil.rmtree(self._at(folder))
+            os.rename(place, gone)  # nobody may take what a killed deletion leaves for a whole folder
+            shutil.rmtree(gone)
 
     def address(self, path: str) -> str:
         return str(Path(self.root, path))

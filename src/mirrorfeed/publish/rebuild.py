@@ -1,0 +1,46 @@
+"""The first step of a table's rebuild: its folder is deleted. Then the service drops the table, and it is published.
+
+How far a rebuild came is kept nowhere, for each step looks at what is there. Until the folder is deleted, nothing has
+changed, and publication may simply go on. Once it is deleted, its log is gone with it: whoever publishes next, a second
+rebuild or any other run, takes a snapshot. That would be right even before the service has seen the deletion, for a
+folder that was made anew has another ETag, by which the service drops the table and takes it from the beginning. To
+wait for it all the same is what its makers advise, and shows that it did.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.publish import commit
+from mirrorfeed.publish.table import Feed, Plan, check_snapshot
+from mirrorfeed.stores import Store, StoreUnavailable
+
+_TRIES, _PAUSE = 12, 10.0
+
+
+def clear(feed: Feed, store: Store, plan: Plan, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Finishes what is recorded, and deletes the table's folder; nothing of it if no snapshot could follow."""
+    check_snapshot(feed, plan)
+    with suppress(Terminal):  # what cannot be finished goes too: it is the reason for many a rebuild
+        if commit.has_log(store, plan.folder):
+            commit.settle(store, plan.folder)
+    trouble: StoreUnavailable | None = None
+    for tries in range(_TRIES):
+        if not _is_there(store, plan.folder):
+            return
+        if tries:
+            sleep(_PAUSE)
+        try:
+            store.remove_folder(plan.folder)
+        except StoreUnavailable as error:  # while the service reads it, for one
+            trouble = error
+    if _is_there(store, plan.folder):
+        raise trouble or commit.KeepsChanging(store.address(plan.folder))
+
+
+def _is_there(store: Store, folder: str) -> bool:
+    parent, _, name = folder.rpartition("/")
+    return any(entry.name == name for entry in store.list(parent))
