@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,13 +34,19 @@ _KEEPS_FEED = _KEEPS_SCHEMA | {
 """Operations that are known to leave the schema, or the feed's switch, as it was. Any other is looked at."""
 
 _FEW = 16
+_DETAIL = ("format", "id", "location", "properties", "partitionColumns")
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
     table_id: str
     location: str
-    feed_on: bool
+    properties: Mapping[str, str]
+    partition_columns: tuple[str, ...]
+
+    @property
+    def feed_on(self) -> bool:
+        return self.properties.get(FEED, "false").lower() == "true"
 
 
 class SourceMissing(Terminal):
@@ -101,10 +107,10 @@ class NoVersions(Terminal):
 def detail(spark: SparkSession, source: Source) -> Detail:
     """The table's identity, or a refusal where the source is missing, a view, or not Delta."""
     with _refusals(source):
-        row = spark.sql(f"DESCRIBE DETAIL {source.sql}").select("format", "id", "location", "properties").first()
+        row = spark.sql(f"DESCRIBE DETAIL {source.sql}").select(*_DETAIL).first()
     if row is None or row["format"] != "delta":
         raise NotDelta(str(source), f"a table in the format {row['format'].lower() if row else 'unknown'}")
-    return Detail(row["id"], row["location"], row["properties"].get(FEED, "false").lower() == "true")
+    return Detail(row["id"], row["location"], row["properties"], tuple(row["partitionColumns"]))
 
 
 _NO_TABLE = (
