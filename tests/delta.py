@@ -32,11 +32,13 @@ class DeltaTable:
         *,
         feed: bool = True,
         properties: Mapping[str, str] | None = None,
+        by: str = "",
     ) -> None:
         self.spark, self.path, self.source = spark, path, Source(path=str(path))
         listed = {FEED: str(feed).lower(), **(properties or {})}
         spelled = ", ".join(f"'{name}' = '{value}'" for name, value in listed.items())
-        self.sql(f"CREATE TABLE {{}} ({columns}) USING DELTA TBLPROPERTIES ({spelled})")
+        partitioned = f"PARTITIONED BY ({by})" if by else ""
+        self.sql(f"CREATE TABLE {{}} ({columns}) USING DELTA {partitioned} TBLPROPERTIES ({spelled})")
 
     def sql(self, statement: str) -> None:
         self.spark.sql(statement.replace("{}", self.source.sql))

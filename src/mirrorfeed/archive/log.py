@@ -1,0 +1,247 @@
+"""The files that a Delta log speaks of, read with Spark: paths, sizes, times, deletion vectors. No data file is read.
+
+Spark itself offers no list of a table's files with their ages, so the log is read as what it is: JSON and Parquet. What
+it says decides how old a file is, never whether a query needs it: that is Delta's to say.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from typing import Any
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from mirrorfeed.feed.history import LogDamaged
+
+_VECTOR = "struct<storageType string, pathOrInlineDv string, offset int, cardinality bigint>"
+_FILE = f"path string, partitionValues map<string, string>, size bigint, deletionVector {_VECTOR}, dataChange boolean"
+_ADD = f"struct<{_FILE}, modificationTime bigint, stats string, stats_parsed struct<numRecords bigint>>"
+_SCHEMA = (
+    f"add {_ADD}, remove struct<{_FILE}>, cdc struct<{_FILE}>, sidecar struct<path string>,"
+    " metaData struct<schemaString string>"
+)
+
+_NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json))")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_BASE85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file as the log describes it. `uri` is decoded, as Spark spells the files that it reads."""
+
+    uri: str
+    size: int | None = None
+    rows: int | None = None
+    created: datetime | None = None
+    partition: Mapping[str, str | None] | None = None
+    vector: str | None = None
+    """The file of its deletion vector, if it has one outside the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The files of the log that give the state at a version: a checkpoint, whole, and the commits after it."""
+
+    checkpoint_version: int
+    checkpoint: tuple[str, ...]
+    commits: tuple[str, ...]
+
+
+def parts_at(table: str, names: Iterable[str], version: int) -> Parts:
+    """Chosen from the names in the log's folder, or `LogDamaged` where commits are missing."""
+    commits: dict[int, str] = {}
+    checkpoints: dict[int, list[tuple[str, int]]] = {}
+    for name in names:
+        if (found := _NAME.fullmatch(name)) is None or int(found[1]) > version:
+            continue
+        if found[2] == "json":
+            commits[int(found[1])] = name
+        else:
+            checkpoints.setdefault(int(found[1]), []).append((name, int(found[4] or 0)))
+    for start in sorted(checkpoints, reverse=True):
+        if whole := _whole(checkpoints[start]):
+            break
+    else:
+        start, whole = -1, ()
+    needed = range(start + 1, version + 1)
+    if not all(number in commits for number in needed):
+        raise LogDamaged(table)
+    return Parts(start, whole, tuple(commits[number] for number in needed))
+
+
+def _whole(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+    """The files of one checkpoint of a version. One in parts counts when all its parts are there."""
+    for name, parts in sorted(found):
+        if not parts:
+            return (name,)
+        if len(same := [other for other, count in found if count == parts]) == parts:
+            return tuple(sorted(same))
+    return ()
+
+
+@dataclass(frozen=True)
+class DeltaLog:
+    spark: SparkSession
+    table: str
+    location: str
+
+    def files(self, version: int) -> dict[str, LogFile]:
+        """The table's files at a version, by their URIs."""
+        parts = parts_at(self.table, self._names(), version)
+        actions, names = self._actions(parts)
+        key = F.concat_ws(":", "vector.storageType", "vector.pathOrInlineDv", "vector.offset")
+        newest = (
+            actions.where("path IS NOT NULL")
+            .groupBy("path", key.alias("key"))
+            .agg(F.max_by(F.struct(*_COLUMNS[2:]), "version").alias("last"))
+            .where("last.live")
+            .select("path", "last.*")
+        )
+        found = (self._file(row, names) for row in newest.toArrow().to_pylist())
+        return {file.uri: file for file in found}
+
+    def changed_files(self, first: int, last: int) -> list[LogFile]:
+        """What a read of the change feed of these versions opens: for each commit its `_change_data` files, or where
+        it has none, the files that it added and removed; those of deletion vectors too. A time is unknown where the
+        log does not tell it: `_change_data` files have none, and an old log has lost those of removed files."""
+        try:
+            before = self.files(first - 1) if first > 0 else {}
+        except LogDamaged:
+            before = {}
+        frame = self._read("json", [f"{version:020d}.json" for version in range(first, last + 1)])
+        listed = []
+        for kind in ("add", "remove", "cdc"):
+            there = frame.where(f"{kind}.path IS NOT NULL")
+            listed.append(_narrow(there, kind, _version()).withColumn("kind", F.lit(kind)))
+        rows = reduce(DataFrame.unionByName, listed).toArrow().to_pylist()
+        known = before | {file.uri: file for file in (self._file(row) for row in rows if row["kind"] == "add")}
+        with_changes = {row["version"] for row in rows if row["kind"] == "cdc"}
+        found: dict[str, LogFile] = {}
+        for row in rows:
+            if (row["kind"] != "cdc") if row["version"] in with_changes else not row["change"]:
+                continue
+            file = self._file(row)
+            if file.uri in known:
+                same = known[file.uri]
+                file = LogFile(file.uri, same.size, same.rows, same.created, same.partition, file.vector)
+            found[file.uri + (file.vector or "")] = file
+        return list(found.values())
+
+    def _names(self) -> list[str]:
+        listed = self.spark.read.format("binaryFile").option("pathGlobFilter", "*.{json,parquet}")
+        rows = listed.load(f"{self.location}/_delta_log").select("path").toArrow()["path"].to_pylist()
+        return [str(path).rpartition("/")[2] for path in rows]
+
+    def _actions(self, parts: Parts) -> tuple[DataFrame, dict[str, str]]:
+        """Those that add and remove files, and the names of columns by those that the log has."""
+        frames, schemas = [], []
+        if parts.checkpoint:
+            at = F.lit(parts.checkpoint_version)
+            main = self._read(parts.checkpoint[0].rpartition(".")[2], parts.checkpoint)
+            rest = main.where("sidecar.path IS NOT NULL OR metaData.schemaString IS NOT NULL").select(
+                "sidecar.path", "metaData.*"
+            )
+            rows = rest.collect()
+            sidecars = [f"_sidecars/{row['path']}" for row in rows if row["path"]]
+            schemas += [(parts.checkpoint_version, row) for row in rows if row["schemaString"]]
+            frames.append(_narrow(main, "add", at))
+            if sidecars:
+                frames.append(_narrow(self._read("parquet", sidecars), "add", at))
+        if parts.commits:
+            commits = self._read("json", parts.commits)
+            frames += [_narrow(commits, kind, _version()) for kind in ("add", "remove")]
+            changed = commits.where("metaData.schemaString IS NOT NULL").select(_version().alias("v"), "metaData.*")
+            schemas += [(row["v"], row) for row in changed.collect()]
+        _, newest = max(schemas, key=lambda each: each[0])
+        return reduce(DataFrame.unionByName, frames), column_names(newest["schemaString"])
+
+    def _read(self, form: str, names: Sequence[str]) -> DataFrame:
+        return self.spark.read.schema(_SCHEMA).format(form).load([f"{self.location}/_delta_log/{n}" for n in names])
+
+    def _file(self, row: Mapping[str, Any], names: Mapping[str, str] | None = None) -> LogFile:
+        return LogFile(
+            uri=uri_of(self.location, row["path"]),
+            size=row["size"],
+            rows=_live_rows(row),
+            created=_EPOCH + timedelta(milliseconds=row["created"]) if row["created"] is not None else None,
+            partition={(names or {}).get(name, name): value for name, value in row["partition"] or ()},
+            vector=vector_file(self.location, row["vector"]),
+        )
+
+
+_COLUMNS = ("version", "path", "live", "change", "partition", "size", "created", "rows", "vector")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def column_names(schema: str) -> dict[str, str]:
+    """Under column mapping, the log has names of its own for the columns: theirs to those of the table."""
+    fields = json.loads(schema)["fields"]
+    return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
+
+
+def _version() -> Column:
+    return F.substring(F.col("_metadata.file_name"), 1, 20).cast("int")
+
+
+def _narrow(frame: DataFrame, kind: str, version: Column) -> DataFrame:
+    """The actions of one kind, of what is needed of them."""
+    is_add = kind == "add"
+    rows = F.coalesce(F.get_json_object("add.stats", "$.numRecords").cast("bigint"), "add.stats_parsed.numRecords")
+    return frame.select(
+        version.alias("version"),
+        F.col(f"{kind}.path").alias("path"),
+        F.lit(is_add).alias("live"),
+        F.col(f"{kind}.dataChange").alias("change"),
+        F.col(f"{kind}.partitionValues").alias("partition"),
+        F.col(f"{kind}.size").alias("size"),
+        (F.col("add.modificationTime") if is_add else F.lit(None).cast("bigint")).alias("created"),
+        (rows if is_add else F.lit(None).cast("bigint")).alias("rows"),
+        F.col(f"{kind}.deletionVector").alias("vector"),
+    )
+
+
+def _live_rows(row: Mapping[str, Any]) -> int | None:
+    written: int | None = row["rows"]
+    gone: int | None = row["vector"]["cardinality"] if row["vector"] else 0
+    return None if written is None or gone is None else written - gone
+
+
+def uri_of(location: str, path: str) -> str:
+    """A path in the log is encoded, and relative to the table unless it has a scheme."""
+    return plain(unquote(path) if _SCHEME.match(path) else f"{location.rstrip('/')}/{unquote(path)}")
+
+
+def plain(uri: str) -> str:
+    """One spelling: Java writes local files with one slash or three."""
+    return re.sub(r"^file:///*", "file:/", uri)
+
+
+def vector_file(location: str, vector: Mapping[str, Any] | None) -> str | None:
+    """Where a deletion vector is stored; those of kind `i` stand in the log itself."""
+    if vector is None or vector["storageType"] == "i":
+        return None
+    if vector["storageType"] == "p":
+        return plain(unquote(vector["pathOrInlineDv"]))
+    text = vector["pathOrInlineDv"]
+    prefix, name = text[:-20], uuid.UUID(bytes=_base85(text[-20:]))
+    return plain("/".join(filter(None, (location.rstrip("/"), prefix, f"deletion_vector_{name}.bin"))))
+
+
+def _base85(text: str) -> bytes:
+    """The alphabet is that of ZeroMQ, which Python's own module does not have."""
+    found = b""
+    for start in range(0, len(text), 5):
+        value = 0
+        for letter in text[start : start + 5]:
+            value = value * 85 + _BASE85.index(letter)
+        found += value.to_bytes(4, "big")
+    return found

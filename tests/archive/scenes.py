@@ -1,0 +1,61 @@
+"""A small table of which a part counts as archived, and the proof that nothing of it was read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from fixtures.tiers import make_old
+from mirrorfeed.archive.files import LocalIndex
+from mirrorfeed.archive.log import DeltaLog, LogFile
+from mirrorfeed.archive.policy import Policy
+from tests.delta import DeltaTable
+
+NOW = datetime.now(UTC)
+POLICY = Policy(60)
+
+
+class Orders(DeltaTable):
+    """Partitioned by day, with a file and ten rows a day: ids 10 to 19 on day 1, and so on. Days 1 and 2 are 100 days
+    old, the others new."""
+
+    def __init__(
+        self, spark: SparkSession, path: Path, days: int = 4, properties: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(spark, path, "id int, v string, day int", properties=properties, by="day")
+        self.sql(f"""
+            INSERT INTO {{}} SELECT /*+ REPARTITION(1) */ cast(id AS int), concat('v', id), cast(id DIV 10 AS int)
+            FROM range(10, {days + 1}0)""")
+        make_old(
+            path, lambda add: NOW - timedelta(days=100) if {"1", "2"} & {*add["partitionValues"].values()} else None
+        )
+
+    def log(self) -> DeltaLog:
+        return DeltaLog(self.spark, str(self.source), LocalIndex(self.spark, self.source).location())
+
+    def files(self, version: int | None = None) -> list[LogFile]:
+        found = self.log().files(self.latest if version is None else version)
+        return [found[uri] for uri in sorted(found)]
+
+
+def days(files: Iterable[LogFile]) -> list[str | None]:
+    """Their partitions."""
+    return sorted(str(file.partition["day"]) if file.partition else "?" for file in files)
+
+
+@contextmanager
+def data_moved_away(path: Path) -> Iterator[None]:
+    """The table's folder holds its log and nothing else meanwhile."""
+    aside = path.with_name(f"{path.name}-aside")
+    path.rename(aside)
+    shutil.copytree(aside / "_delta_log", path / "_delta_log")
+    try:
+        yield
+    finally:
+        shutil.rmtree(path)
+        aside.rename(path)

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mirrorfeed.archive.lifecycle import Finding, NoRules, NotInAzure, Place, check, place_of, prefixes, rule_text
+
+PLACE = Place("lake", "sales/orders")
+EXPECTED = prefixes(PLACE, ("day",), random_names=False)
+LOCATION = "abfss://lake@acct.dfs.core.windows.net/sales/orders"
+
+
+def policy(
+    archive: dict[str, Any] | None = None, prefix: list[str] | None = None, enabled: bool = True, **more: Any
+) -> dict[str, Any]:
+    """One rule; right for the table above, but for what is given."""
+    found = rule_text("orders", EXPECTED, 60)
+    rule = found["rules"][0]
+    rule["enabled"] = enabled
+    if prefix is not None:
+        rule["definition"]["filters"]["prefixMatch"] = prefix
+    if archive is not None:
+        rule["definition"]["actions"]["baseBlob"]["tierToArchive"] = archive
+    rule["definition"]["filters"] |= {name: value for name, value in more.items() if name == "blobIndexMatch"}
+    rule["definition"]["actions"]["baseBlob"] |= {name: value for name, value in more.items() if name == "delete"}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("location", "place"),
+    [
+        (LOCATION, PLACE),
+        ("abfs://lake@acct.dfs.core.windows.net/t/", Place("lake", "t")),
+        ("wasbs://lake@acct.blob.core.windows.net/a b/é", Place("lake", "a b/é")),
+        ("https://acct.blob.core.windows.net/lake/t", Place("lake", "t")),
+        ("file:/tmp/t", None),
+        ("s3://bucket/t", None),
+    ],
+)
+def test_a_location_tells_container_and_folder(location: str, place: Place | None) -> None:
+    assert place_of(location) == place
+
+
+def test_a_rule_names_all_files_of_a_table_but_its_log() -> None:
+    assert EXPECTED == [
+        "lake/sales/orders/day=",
+        "lake/sales/orders/deletion_vector_",
+        "lake/sales/orders/_change_data/",
+    ]
+    assert prefixes(PLACE, (), random_names=False)[0] == "lake/sales/orders/part-"
+
+
+def test_tables_with_random_names_get_rules_of_ten_prefixes_each() -> None:
+    listed = prefixes(PLACE, ("day",), random_names=True)
+    rules = rule_text("main.sales.orders", listed, 60)["rules"]
+    assert [len(rule["definition"]["filters"]["prefixMatch"]) for rule in rules] == [10, 10, 10, 10, 10, 10, 3]
+    assert [rule["name"] for rule in rules][:2] == ["archivemainsalesorders1", "archivemainsalesorders2"]
+    assert check({"rules": rules}, PLACE, listed, 60) == []
+
+
+@pytest.mark.parametrize("wrap", [lambda p: p, lambda p: {"policy": p}, lambda p: {"properties": {"policy": p}}])
+def test_the_rule_that_is_printed_passes_its_check_in_every_form_of_export(wrap: Any) -> None:
+    assert check(wrap(policy()), PLACE, EXPECTED, 60) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (policy({"daysAfterLastAccessTimeGreaterThan": 60}), "goes by access time"),
+        (policy({"daysAfterModificationGreaterThan": 60}), "goes by modification time"),
+        (policy({"daysAfterCreationGreaterThan": 30}), "says 30 days, and the table's property 60"),
+        (policy({}), "says None days, and the table's property 60"),
+        (policy(prefix=["lake/sales/"]), "reaches the table's _delta_log"),
+        (policy(prefix=["lake/sales/orders/"]), "reaches the table's _delta_log"),
+        (policy(prefix=["lake/sales/orders/_"]), "reaches the table's _delta_log"),
+        (policy(prefix=[]), "reaches the table's _delta_log"),
+        (policy(delete={"daysAfterCreationGreaterThan": 365}), "deletes files of the table"),
+        (policy(blobIndexMatch=[{"name": "tier", "op": "==", "value": "old"}]), "chooses files by tag"),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str) -> None:
+    found = check(given, PLACE, EXPECTED, 60)
+    assert [finding.rule for finding in found if problem in finding.problem] == ["archiveorders1"]
+
+
+@pytest.mark.parametrize("given", [policy(enabled=False), policy(prefix=["other/"]), {"rules": []}])
+def test_a_table_that_no_rule_reaches_is_flagged(given: dict[str, Any]) -> None:
+    assert check(given, PLACE, EXPECTED, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
+
+
+def test_files_that_a_rule_leaves_out_are_flagged() -> None:
+    (finding,) = check(policy(prefix=["lake/sales/orders/day="]), PLACE, EXPECTED, 60)
+    assert str(finding) == "no rule archives lake/sales/orders/deletion_vector_, lake/sales/orders/_change_data/"
+
+
+@pytest.mark.parametrize("given", [{}, [], "rules", {"rules": {}}, {"rules": ["x"]}])
+def test_what_is_no_policy_is_refused(given: Any) -> None:
+    with pytest.raises(NoRules) as caught:
+        check(given, PLACE, EXPECTED, 60)
+    assert str(caught.value) == (
+        "This is no lifecycle policy of an Azure storage account: it holds no list `rules`. Export it with `az storage"
+        " account management-policy show`, or copy the code view of the portal."
+    )
+
+
+def test_a_table_outside_azure_is_said_to_have_no_rule() -> None:
+    assert str(NotInAzure("t", "file:/tmp/t")) == (
+        "t is at file:/tmp/t, which is not in Azure storage: there is no lifecycle rule for it. Name a table whose"
+        " folder has an address such as abfss://container@account.dfs.core.windows.net/folder."
+    )

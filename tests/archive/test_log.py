@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable as OtherReader
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive.log import Parts, parts_at, plain, uri_of, vector_file
+from mirrorfeed.feed.history import LogDamaged
+from tests.archive.scenes import Orders, days
+
+UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
+
+
+def commit(*versions: int) -> tuple[str, ...]:
+    return tuple(f"{version:020d}.json" for version in versions)
+
+
+def checkpoint(version: int, rest: str = "checkpoint.parquet") -> str:
+    return f"{version:020d}.{rest}"
+
+
+def part(version: int, number: int, of: int) -> str:
+    return checkpoint(version, f"checkpoint.{number:010d}.{of:010d}.parquet")
+
+
+@pytest.mark.parametrize(
+    ("names", "version", "expected"),
+    [
+        (commit(0, 1, 2), 2, Parts(-1, (), commit(0, 1, 2))),
+        (commit(0, 1, 2), 1, Parts(-1, (), commit(0, 1))),
+        ((*commit(1, 2, 3), checkpoint(1)), 3, Parts(1, (checkpoint(1),), commit(2, 3))),
+        ((*commit(1, 2, 3), checkpoint(1), checkpoint(3)), 3, Parts(3, (checkpoint(3),), ())),
+        ((*commit(1, 2, 3), checkpoint(1), checkpoint(3)), 2, Parts(1, (checkpoint(1),), commit(2))),
+        ((*commit(2), part(1, 1, 2), part(1, 2, 2)), 2, Parts(1, (part(1, 1, 2), part(1, 2, 2)), commit(2))),
+        ((*commit(0, 1, 2), part(1, 1, 2)), 2, Parts(-1, (), commit(0, 1, 2))),
+        ((*commit(2), part(1, 1, 2), checkpoint(1)), 2, Parts(1, (checkpoint(1),), commit(2))),
+        (
+            (*commit(2), checkpoint(1, f"checkpoint.{UUID}.json")),
+            2,
+            Parts(1, (checkpoint(1, f"checkpoint.{UUID}.json"),), commit(2)),
+        ),
+        ((*commit(0), "00000000000000000000.crc", "x.json", f"{checkpoint(9)}.tmp"), 0, Parts(-1, (), commit(0))),
+    ],
+)
+def test_the_newest_whole_checkpoint_and_the_commits_after_it_give_a_version(
+    names: tuple[str, ...], version: int, expected: Parts
+) -> None:
+    assert parts_at("t", names, version) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "version"),
+    [((), 0), (commit(1, 2), 2), (commit(0, 2), 2), (commit(0, 1), 2), ((*commit(3), checkpoint(1)), 3)],
+)
+def test_a_log_with_a_hole_is_refused(names: tuple[str, ...], version: int) -> None:
+    with pytest.raises(LogDamaged):
+        parts_at("t", names, version)
+
+
+@pytest.mark.parametrize(
+    ("path", "uri"),
+    [
+        ("part-0.parquet", "abfss://c@a.net/t/part-0.parquet"),
+        ("day=a%20b/part-0.parquet", "abfss://c@a.net/t/day=a b/part-0.parquet"),
+        ("day=c%2525d/part-0.parquet", "abfss://c@a.net/t/day=c%25d/part-0.parquet"),
+        ("abfss://c@a.net/other/a%20b", "abfss://c@a.net/other/a b"),
+        ("file:///tmp/other", "file:/tmp/other"),
+    ],
+)
+def test_paths_in_the_log_are_decoded_once(path: str, uri: str) -> None:
+    assert uri_of("abfss://c@a.net/t/", path) == uri
+
+
+@pytest.mark.parametrize("uri", ["file:/tmp/t", "file:///tmp/t"])
+def test_local_files_have_one_spelling(uri: str) -> None:
+    assert plain(uri) == "file:/tmp/t"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "file"),
+    [
+        ("u", "okd*IM=ID1H!W^dC4Tgk", "file:/t/deletion_vector_4b69616b-97c8-410a-884d-fbe57667439d.bin"),
+        ("u", "aBokd*IM=ID1H!W^dC4Tgk", "file:/t/aB/deletion_vector_4b69616b-97c8-410a-884d-fbe57667439d.bin"),
+        ("p", "file:///u/deletion%20vector.bin", "file:/u/deletion vector.bin"),
+        ("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", None),
+    ],
+)
+def test_the_file_of_a_deletion_vector_is_found(kind: str, text: str, file: str | None) -> None:
+    assert vector_file("file:/t", {"storageType": kind, "pathOrInlineDv": text}) == file
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"delta.checkpointPolicy": "v2", "delta.columnMapping.mode": "name"},
+        {"delta.checkpoint.writeStatsAsJson": "false", "delta.checkpoint.writeStatsAsStruct": "true"},
+    ],
+    ids=["classic", "v2 and column mapping", "statistics as columns"],
+)
+def test_files_are_those_of_another_reader_whatever_the_checkpoints(
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str]
+) -> None:
+    given = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "2", **properties}
+    table = Orders(spark, tmp_path / "a b é" / "t", properties=given)
+    table.sql("DELETE FROM {} WHERE id IN (13, 14) OR day = 2")
+    table.sql("UPDATE {} SET v = 'other' WHERE id = 33")
+    assert any("checkpoint." in path.name for path in (table.path / "_delta_log").iterdir())
+    found = table.files(3)
+    assert {file.uri: file.size for file in found} == {
+        uri_of(f"file:{table.path}", row["path"]): row["size_bytes"]
+        for row in pa.table(OtherReader(str(table.path)).get_add_actions()).to_pylist()
+    }
+    assert sum(file.rows or 0 for file in found) == 28  # without those that were deleted
+    with_vector = [file for file in found if file.vector]
+    assert days(with_vector) == ["1", "3"]
+    named = [file.uri for file in found] + [str(file.vector) for file in with_vector]
+    assert all(Path(uri.removeprefix("file:")).is_file() for uri in named)
+
+
+def test_a_feed_range_reads_change_files_or_else_what_was_added_and_removed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Orders(spark, tmp_path / "t", days=3, properties={"delta.enableDeletionVectors": "false"})
+    table.sql("UPDATE {} SET v = 'x' WHERE id = 11")  # 2: changes are recorded
+    table.sql("DELETE FROM {} WHERE day = 2")  # 3: a whole file goes
+    table.sql("INSERT INTO {} VALUES (39, 'x', 3)")  # 4
+    table.sql("OPTIMIZE {}")  # 5: no row changes
+    log = table.log()
+    (recorded,) = log.changed_files(2, 2)
+    assert "/_change_data/" in recorded.uri
+    assert recorded.created is None
+    (gone,) = log.changed_files(3, 3)
+    assert (gone.partition, gone.rows) == ({"day": "2"}, 10)
+    assert gone.created is not None  # known from the version before
+    assert log.changed_files(5, 5) == []
+    assert days(log.changed_files(1, 5)) == ["1", "1", "2", "3", "3"]  # the one recorded has a partition, too
