@@ -16,7 +16,7 @@ from fixtures.faults import Crash, Fault, Mode, faults_at
 from fixtures.journeys import FOLDER, PLAN, Journey, newest_version
 from fixtures.shared_faults import SIGN, NoRenames, SharedFaultyStore
 from mirrorfeed.errors import MirrorfeedError, Transient
-from mirrorfeed.stores import NotThere, StoreUnavailable
+from mirrorfeed.stores import StoreUnavailable
 
 SMALL = replace(PLAN, file_size=1)
 LATE = (1, 6, None)
@@ -63,7 +63,7 @@ def _disturbed(publish: Callable[[], object]) -> None:
     except MirrorfeedError:
         raise
     except Exception as error:  # a worker's, which Spark hands on as text
-        if not any(word in str(error) for word in (SIGN, NotThere.__name__, StoreUnavailable.__name__)):
+        if not any(word in str(error) for word in (SIGN, StoreUnavailable.__name__)):
             raise
 
 
