@@ -127,7 +127,7 @@ def test_other_changes_of_columns_break_a_range(
     table.sql(statement)
     assert commits(spark, table.source)[-1].operation == follows
     assert facts(spark, table.source, 0, limit=100).breaks == (2,)
-    assert facts(spark, table.source, 1, limit=100).breaks == ()  # a range that begins there spans no change
+    assert facts(spark, table.source, 1, limit=100).breaks == (2,)
 
 
 def test_schemas_and_the_feed_are_looked_at_for_no_more_versions_than_asked_for(

@@ -150,22 +150,6 @@ def test_a_replaced_table_is_another_table(published: Zone) -> None:
         published.publish()
 
 
-def test_an_added_column_flows_and_a_dropped_one_stops_the_table(spark: SparkSession, tmp_path: Path) -> None:
-    mapped = {"delta.columnMapping.mode": "name"}
-    table = DeltaTable(spark, tmp_path / "orders", properties=mapped)
-    table.insert(1)
-    zone = Zone(tmp_path / "zone", table)
-    zone.publish()
-    table.sql("ALTER TABLE {} ADD COLUMNS (w double)")
-    table.sql("INSERT INTO {} VALUES (2, 'two', 2.5)")
-    zone.publish()
-    assert zone.mirrors_the_table()
-    assert zone.last == [{"id": 2, "v": "two", "w": 2.5, "__rowMarker__": 4}]
-    table.sql("ALTER TABLE {} DROP COLUMN v")
-    with pytest.raises(IncompatibleSchema, match="do not go on from what is published: 'v' is gone"):
-        zone.publish()
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [

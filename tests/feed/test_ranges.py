@@ -72,17 +72,17 @@ def test_a_table_whose_newest_version_is_published_has_nothing_new() -> None:
         (4, facts(5, 6, 7), 500, [(4, 7)]),
         (4, facts(5, 6, 7), 2, [(4, 6), (6, 7)]),
         (4, facts(5, 6, 7), 1, [(4, 5), (5, 6), (6, 7)]),
-        (4, facts(5, 6, 7, breaks=(6,)), 500, [(4, 5), (5, 7)]),
-        (4, facts(5, 6, 7, breaks=(5,)), 500, [(4, 7)]),  # the range begins with it
+        (4, facts(5, 6, 7, breaks=(6,)), 500, [(4, 5), (5, 6), (6, 7)]),
+        (4, facts(5, 6, 7, breaks=(5,)), 500, [(4, 5), (5, 7)]),
         (4, facts(5, 6, 7, breaks=(7, 6)), 500, [(4, 5), (5, 6), (6, 7)]),
-        (4, facts(5, 6, 7, 8, 9, breaks=(8,)), 2, [(4, 6), (6, 7), (7, 9)]),
+        (4, facts(5, 6, 7, 8, 9, 10, breaks=(8,)), 2, [(4, 6), (6, 7), (7, 8), (8, 10)]),
         # What can be read before an obstacle is published first.
         (4, facts(5, 6, 8), 500, [(4, 6)]),
         (4, facts(5, 6, 7, latest=8), 500, [(4, 7)]),
         (4, facts(5, 6, 7, feed_off_at=7), 500, [(4, 6)]),
         (4, facts(5, 6, 7, 8, damaged_at=7), 500, [(4, 6)]),
         (4, facts(5, 6, 8, feed_off_at=6), 500, [(4, 5)]),
-        (4, facts(5, 6, 7, 8, breaks=(6, 8), feed_off_at=8), 500, [(4, 5), (5, 7)]),
+        (4, facts(5, 6, 7, 8, breaks=(6, 8), feed_off_at=8), 500, [(4, 5), (5, 6), (6, 7)]),
     ],
 )
 def test_new_versions_are_published_in_ranges(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -52,7 +54,8 @@ def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
 def test_each_type_has_its_form(spark: Any, landing: str, arrow: pa.DataType) -> None:
     (column,) = columns_of(T, schema(("a", spark)))
 
-    assert column == Column("a", landing)
+    assert (column.name, column.type, column.dropped) == ("a", landing, False)
+    assert json.loads(column.nested or "null") == (spark if landing == "json" else None)
     assert column.arrow == arrow
 
 
@@ -120,6 +123,59 @@ def test_new_columns_come_after_those_that_are_published_wherever_the_source_has
     added = Column("city", "string")
 
     assert evolve(T, 7, (ID, NAME), (NAME, added, ID)) == (ID, NAME, added)
+
+
+def test_a_dropped_column_is_carried_on_empty() -> None:
+    dropped = replace(NAME, dropped=True)
+    city = Column("city", "string")
+
+    assert evolve(T, 7, (ID, NAME), (ID,), may_drop=["name"]) == (ID, dropped)
+    assert evolve(T, 8, (ID, dropped), (ID, city)) == (ID, dropped, city)
+
+
+@pytest.mark.parametrize("again", ["name", "NAME"])
+def test_a_dropped_column_cannot_come_back_for_the_mirror_still_has_its_old_values(again: str) -> None:
+    with pytest.raises(IncompatibleSchema, match=f"'name' was dropped and is there again, as '{again}'"):
+        evolve(T, 9, (ID, replace(NAME, dropped=True)), (ID, Column(again, "string")))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "goes_on"),
+    [
+        ({"a": "integer"}, {"a": "integer", "b": "string"}, True),
+        ({"a": "integer", "b": "string"}, {"b": "string", "a": "integer"}, True),
+        ({"a": "integer"}, {"b": "integer"}, False),
+        ({"a": "integer", "b": "string"}, {"a": "integer"}, False),
+        ({"a": "integer"}, {"a": "long"}, False),
+        ({"a": {"b": "integer"}}, {"a": {"b": "integer", "c": "date"}}, True),
+        ({"a": {"b": "integer"}}, {"a": {"c": "integer"}}, False),
+        ({"a": {"b": "integer"}}, {"a": "string"}, False),
+    ],
+)
+@pytest.mark.parametrize("wrapped", ["struct", "array", "map"])
+def test_nested_columns_may_gain_fields_and_lose_none(
+    before: dict[str, Any], now: dict[str, Any], goes_on: bool, wrapped: str
+) -> None:
+    old, new = (Column("s", "json", json.dumps(_wrapped(_struct(fields), wrapped))) for fields in (before, now))
+    if goes_on:
+        assert evolve(T, 7, (ID, old), (ID, new)) == (ID, new)
+    else:
+        with pytest.raises(IncompatibleSchema, match="'s' has other fields than before"):
+            evolve(T, 7, (ID, old), (ID, new))
+
+
+def _struct(fields: dict[str, Any]) -> dict[str, Any]:
+    types = {name: _struct(type_) if isinstance(type_, dict) else type_ for name, type_ in fields.items()}
+    spelled = [{"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in types.items()]
+    return {"type": "struct", "fields": spelled}
+
+
+def _wrapped(type_: dict[str, Any], kind: str) -> dict[str, Any]:
+    if kind == "array":
+        return {"type": "array", "elementType": type_, "containsNull": True}
+    if kind == "map":
+        return {"type": "map", "keyType": "string", "valueType": type_, "valueContainsNull": True}
+    return type_
 
 
 @pytest.mark.parametrize(

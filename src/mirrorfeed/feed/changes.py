@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import reduce
 from operator import or_
@@ -93,7 +93,7 @@ def _null(key: Sequence[SparkColumn]) -> SparkColumn:
 
 
 def _payload(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
-    return [column for column in columns if column.name not in keys]
+    return [column for column in columns if column.name not in keys and not column.dropped]
 
 
 def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
@@ -132,15 +132,18 @@ def _landing_rows(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str
     marker = F.when(live, Marker.UPSERT.value).otherwise(Marker.DELETE.value).cast("int")
     place = {name: f"__key_{i}__" for i, name in enumerate(keys)}
     place |= {column.name: f"__value_{i}__" for i, column in enumerate(_payload(columns, keys))}
-    written = [_form(column, F.col(place[column.name])) for column in columns]
+    written = [_form(column, lambda name: F.col(place[name])) for column in columns]
     return rows.where(~came_and_went).select(*written, marker.alias(MARKER), problem.cast("int").alias(PROBLEM))
 
 
 def _written(columns: Sequence[Column]) -> list[SparkColumn]:
-    return [_form(column, _col(column.name)) for column in columns]
+    return [_form(column, _col) for column in columns]
 
 
-def _form(column: Column, value: SparkColumn) -> SparkColumn:
+def _form(column: Column, value_of: Callable[[str], SparkColumn]) -> SparkColumn:
+    if column.dropped:
+        return F.lit(None).cast("string" if column.type == "json" else column.type).alias(column.name)
+    value = value_of(column.name)
     return (F.to_json(value, _JSON) if column.type == "json" else value).alias(column.name)
 
 

@@ -184,7 +184,7 @@ def facts(spark: SparkSession, source: Source, after: int | None, limit: int) ->
     missing = first_missing(after, latest.version, [commit.version for commit in new])
     end = min(after + limit, latest.version) if missing is None else min(after + limit, missing - 1)
     near = [commit for commit in new if commit.version <= end]
-    breaks, damaged_at = _breaks(spark, source, near)
+    breaks, damaged_at = _breaks(spark, source, after, near)
     whole = near if damaged_at is None else [commit for commit in near if commit.version < damaged_at]
     doubtful = [commit for commit in whole if commit.operation not in _KEEPS_FEED]
     return Facts(table.table_id, latest, tuple(new), _feed_off_at(spark, source, doubtful), tuple(breaks), damaged_at)
@@ -216,22 +216,28 @@ def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, An
     return schema
 
 
-def _breaks(spark: SparkSession, source: Source, near: list[Commit]) -> tuple[list[int], int | None]:
-    """The versions, but for the first, at which the schema changed by more than added columns; and the first whose
-    schema the log cannot give, where this ends."""
+def _breaks(spark: SparkSession, source: Source, after: int, near: list[Commit]) -> tuple[list[int], int | None]:
+    """The versions at which the schema changed by more than added columns, the first also where the schema before it
+    is not known any more; and the first version whose schema the log cannot give, where this ends."""
     found: list[int] = []
-    before: dict[str, Any] | None = None
+    before = _schema_if_known(spark, source, after) if near else None
     for commit in near:
-        if before is not None and commit.operation in _KEEPS_SCHEMA:
+        if commit is not near[0] and commit.operation in _KEEPS_SCHEMA:
             continue
-        try:
-            now = schema_at(spark, source, commit.version)
-        except LogDamaged:
+        now = _schema_if_known(spark, source, commit.version)
+        if now is None:
             return found, commit.version
-        if before is not None and not only_adds(before, now):
+        if before is None or not only_adds(before, now):
             found.append(commit.version)
         before = now
     return found, None
+
+
+def _schema_if_known(spark: SparkSession, source: Source, version: int) -> dict[str, Any] | None:
+    try:
+        return schema_at(spark, source, version)
+    except LogDamaged:
+        return None
 
 
 def only_adds(before: dict[str, Any], now: dict[str, Any]) -> bool:

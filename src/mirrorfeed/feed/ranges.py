@@ -68,7 +68,7 @@ class TakeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PublishRanges:
-    """In order, without overlap or hole; each ends before a schema change that a read cannot span."""
+    """In order, without overlap or hole; a schema change that a read cannot span is a part of its own."""
 
     ranges: tuple[Range, ...]
 
@@ -188,11 +188,12 @@ def first_missing(after: int, to: int, versions: Sequence[int]) -> int | None:
 
 
 def split(after: int, to: int, breaks: Sequence[int], limit: int) -> list[Range]:
-    """Cuts the versions `after + 1` to `to` before each break, and so that no part has more than `limit` versions."""
+    """Cuts the versions `after + 1` to `to` so that each break is a part of its own (what it did to the columns must
+    not be hidden by what followed), and no part has more than `limit` versions."""
     parts = []
-    ends = [version - 1 for version in sorted(breaks) if after + 1 < version <= to] + [to]
+    ends = {end for version in breaks if after < version <= to for end in (version - 1, version)} | {to}
     start = after
-    for end in ends:
+    for end in sorted(ends):
         while start < end:
             stop = min(end, start + limit)
             parts.append(Range(start, stop))

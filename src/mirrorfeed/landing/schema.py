@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +41,10 @@ class Column:
 
     name: str
     type: str
+    nested: str = ""
+    """Of a nested column the source's type, in JSON as Spark spells it."""
+    dropped: bool = False
+    """Gone from the source. Files keep carrying it, as NULL: a column that is not nullable must not be left out."""
 
     @property
     def arrow(self) -> pa.DataType:
@@ -103,12 +108,17 @@ def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
     fields = schema["fields"]
     if reserved := reserved_names([field["name"] for field in fields]):
         raise ReservedColumn(table, reserved)
-    return tuple(Column(field["name"], _landing_type(table, field)) for field in fields)
+    return tuple(_column(table, field) for field in fields)
 
 
 def reserved_names(names: Sequence[str]) -> list[str]:
     """Those that no published table may have; Delta compares names without case."""
     return [name for name in names if name.lower() in RESERVED]
+
+
+def _column(table: str, field: dict[str, Any]) -> Column:
+    type_ = _landing_type(table, field)
+    return Column(field["name"], type_, json.dumps(field["type"], sort_keys=True) if type_ == "json" else "")
 
 
 def _landing_type(table: str, field: dict[str, Any]) -> str:
@@ -134,19 +144,56 @@ def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> No
             raise BadKey(table, key, f"values of the type {types[key]} have no reliable equality")
 
 
-def evolve(table: str, version: int, published: Sequence[Column], now: Sequence[Column]) -> tuple[Column, ...]:
-    """The columns to write after `published`: those in their order, then what was added since."""
+def evolve(
+    table: str, version: int, published: Sequence[Column], now: Sequence[Column], *, may_drop: Sequence[str] = ()
+) -> tuple[Column, ...]:
+    """The columns to write after `published`: those in their order, then what was added since.
+
+    Columns of `may_drop` may be gone. Of any other it is not known that its values are: a renamed column keeps them
+    under its new name, and no row says so.
+    """
     found = {column.name: column for column in now}
-    changes = []
+    again = {column.name.lower(): column.name for column in now}
+    kept, changes = [], []
     for column in published:
-        if column.name not in found:
+        current = found.get(column.name)
+        if column.dropped and column.name.lower() in again:
+            changes.append(f"{column.name!r} was dropped and is there again, as {again[column.name.lower()]!r}")
+        elif current is None and not (column.dropped or column.name in may_drop):
             changes.append(f"{column.name!r} is gone")
-        elif found[column.name].type != column.type:
-            changes.append(f"{column.name!r} was {column.type} and is {found[column.name].type}")
+        elif current is None:
+            kept.append(replace(column, dropped=True))
+        elif current.type != column.type:
+            changes.append(f"{column.name!r} was {column.type} and is {current.type}")
+        elif not _only_adds_fields(column.nested, current.nested):
+            changes.append(f"{column.name!r} has other fields than before")
+        else:
+            kept.append(current)
     if changes:
         raise IncompatibleSchema(table, version, changes)
     known = {column.name for column in published}
-    return (*published, *(column for column in now if column.name not in known))
+    return (*kept, *(column for column in now if column.name not in known))
+
+
+def _only_adds_fields(before: str, now: str) -> bool:
+    """Whether JSON that was written for one nested type means the same for the other."""
+    return before == now or _goes_on(json.loads(before), json.loads(now))
+
+
+def _goes_on(before: Any, now: Any) -> bool:
+    if not isinstance(before, dict) or not isinstance(now, dict):
+        return bool(before == now)
+    if before["type"] != now["type"]:
+        return False
+    match before["type"]:
+        case "struct":
+            fields = {field["name"]: field["type"] for field in now["fields"]}
+            return all(_goes_on(field["type"], fields.get(field["name"])) for field in before["fields"])
+        case "array":
+            return _goes_on(before["elementType"], now["elementType"])
+        case "map":
+            return bool(before["keyType"] == now["keyType"]) and _goes_on(before["valueType"], now["valueType"])
+    return bool(before == now)
 
 
 def arrow_schema(columns: Sequence[Column], *, with_marker: bool) -> pa.Schema:

@@ -139,10 +139,10 @@ def decisions(
         try:
             plan = plan_of(table, workspace)
             view = commit.peek(store, plan.folder)
-            _, decision = look_ahead(DeltaFeed(spark, table.source), plan, view)
+            facts, decision = look_ahead(DeltaFeed(spark, table.source), plan, view)
             if isinstance(decision, MirrorfeedError):
                 return str(table.target), decision
-            preflight(DeltaFeed(spark, table.source), store, plan, view, decision)
+            preflight(DeltaFeed(spark, table.source), store, plan, view, facts, decision)
             waiting = len(view.unfinished) if view else 0
             return str(table.target), f"{decision}{f', after renaming {waiting} recorded files' if waiting else ''}"
         except Exception as error:

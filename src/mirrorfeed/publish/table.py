@@ -30,6 +30,9 @@ from mirrorfeed.publish import commit
 from mirrorfeed.publish.writer import BadRow, Receipt, StagingJob
 from mirrorfeed.stores import Store
 
+_DROP = "DROP COLUMNS"
+"""The one operation after which a column that is gone is known to have no values under another name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -171,11 +174,11 @@ def look_ahead(feed: Feed, plan: Plan, view: commit.View | None) -> tuple[Facts,
 
 def check_snapshot(feed: Feed, plan: Plan) -> None:
     """Raises what in the source would stand in the way of a first publication."""
-    _, decision = look_ahead(feed, plan, None)
+    facts, decision = look_ahead(feed, plan, None)
     if isinstance(decision, Finding):
         raise decision
     if isinstance(decision, TakeSnapshot):
-        _columns(feed, plan, None, decision.version)
+        _columns(feed, plan, None, facts, decision.version)
 
 
 def _refuse_early(feed: Feed, store: Store, plan: Plan) -> None:
@@ -184,22 +187,27 @@ def _refuse_early(feed: Feed, store: Store, plan: Plan) -> None:
     commit.check_metadata(store, plan.folder, plan.keys)
 
 
-def preflight(feed: Feed, store: Store, plan: Plan, view: commit.View | None, decision: Decision) -> None:
+def preflight(feed: Feed, store: Store, plan: Plan, view: commit.View | None, facts: Facts, decision: Decision) -> None:
     """Raises what can be known to stand in the way of a decision; changes nothing."""
     if view is not None:
         commit.check_data(store, plan.folder, view)
     commit.check_metadata(store, plan.folder, plan.keys)
     if isinstance(decision, TakeSnapshot):
-        _columns(feed, plan, view, decision.version)
+        _columns(feed, plan, view, facts, decision.version)
     elif isinstance(decision, PublishRanges):
-        _columns(feed, plan, view, decision.ranges[0].to_version_inclusive)
+        _columns(feed, plan, view, facts, decision.ranges[0].to_version_inclusive)
 
 
-def _columns(feed: Feed, plan: Plan, view: commit.View | None, version: int) -> tuple[Column, ...]:
+def _columns(feed: Feed, plan: Plan, view: commit.View | None, facts: Facts, version: int) -> tuple[Column, ...]:
+    """The columns to write for what ends at a version; or why they cannot be written."""
     columns = feed.columns(version)
     if view is not None and view.newest is not None:
-        columns = evolve(plan.source, version, view.newest.columns, columns)
-    check_keys(plan.source, plan.keys, columns)
+        before = view.newest.columns
+        # A change that breaks the schema is a range of its own.
+        drops = facts.commits[0].operation == _DROP
+        may_drop = [column.name for column in before if column.name not in plan.keys] if drops else []
+        columns = evolve(plan.source, version, before, columns, may_drop=may_drop)
+    check_keys(plan.source, plan.keys, [column for column in columns if not column.dropped])
     return columns
 
 
@@ -214,7 +222,7 @@ def _stage(
     progress: Progress,
 ) -> Record:
     version = what if isinstance(what, int) else what.to_version_inclusive
-    columns = _columns(feed, plan, view, version)
+    columns = _columns(feed, plan, view, facts, version)
     commit.ensure_metadata(store, plan.folder, plan.keys)
     job = StagingJob(
         store=store,

@@ -1,0 +1,116 @@
+"""What becomes of a table's mirror when the columns of its source change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.journeys import Journey, newest_version
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.names import Target
+from mirrorfeed.landing.schema import IncompatibleSchema
+from mirrorfeed.verify import compare, mirror_of
+
+PLAIN = "id int, v string, w int NOT NULL"
+PLAIN_ROWS = "(1, 'a', 1), (2, 'b', 2)"
+NESTED = "id int, s struct<a: int, b: string>"
+NESTED_ROWS = "(1, struct(1, 'x')), (2, NULL)"
+
+
+class Changing(Journey):
+    """A table that is published with two rows and then changed."""
+
+    def begin(self, columns: str, rows: str) -> None:
+        properties = (
+            "delta.enableChangeDataFeed = true, delta.columnMapping.mode = 'name', delta.enableTypeWidening = true"
+        )
+        self.spark.sql(f"CREATE TABLE {self.sql} ({columns}) USING delta TBLPROPERTIES ({properties})")
+        self.spark.sql(f"INSERT INTO {self.sql} VALUES {rows}")
+        self.publish()
+
+    def run(self, *statements: str) -> None:
+        for statement in statements:
+            self.spark.sql(statement.replace("{}", self.sql))
+
+    def verified(self) -> str:
+        self.replicate()
+        mirror = mirror_of(str(self.place / "mirror"), Target.parse("s.t"))
+        source = Source(path=str(self.source))
+        return str(compare(self.spark, source, newest_version(self.source), mirror, self.keys))
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Changing:
+    return Changing(spark, tmp_path / "source", tmp_path, ("id",))
+
+
+DROP = "ALTER TABLE {} DROP COLUMN v"
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "statements"),
+    [
+        pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} ADD COLUMN x date",
+                     "INSERT INTO {} VALUES (3, 'c', 3, date'2026-01-01')"], id="a column is added"),
+        pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} ALTER COLUMN w FIRST",
+                     "INSERT INTO {} (id, v, w) VALUES (3, 'c', 3)"], id="columns change places"),
+        pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} ALTER COLUMN w DROP NOT NULL",
+                     "UPDATE {} SET w = NULL WHERE id = 1"], id="a column may be NULL from now on"),
+        pytest.param(PLAIN, PLAIN_ROWS, ["INSERT INTO {} VALUES (3, 'c', 3)", DROP,
+                     "INSERT INTO {} (id, w) VALUES (4, 4)", "DELETE FROM {} WHERE id = 1"], id="a column is dropped"),
+        pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} DROP COLUMN w", "INSERT INTO {} VALUES (4, 'd')"],
+                     id="a column that is never NULL is dropped"),
+        pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} ADD COLUMN s.c date",
+                     "INSERT INTO {} VALUES (3, struct(3, 'z', date'2026-01-01'))"], id="a field is added"),
+        pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} DROP COLUMN s", "INSERT INTO {} VALUES (3)"],
+                     id="a nested column is dropped"),
+    ],
+)  # fmt: skip
+def test_changes_that_flow_on(table: Changing, columns: str, rows: str, statements: list[str]) -> None:
+    table.begin(columns, rows)
+    table.run(*statements)
+    table.publish()
+    table.run("UPDATE {} SET id = id + 100 WHERE id = 2")
+    table.publish()
+    assert table.verified().startswith("equal")
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "statements", "words"),
+    [
+        pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} RENAME COLUMN v TO x"], "at version 2 .*: 'v' is gone",
+                     id="a column is renamed"),
+        pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} ALTER COLUMN w TYPE bigint"], "'w' was integer and is long",
+                     id="a type is widened"),
+        pytest.param(PLAIN, PLAIN_ROWS, [DROP, "ALTER TABLE {} ADD COLUMN v string"],
+                     "'v' was dropped and is there again, as 'v'", id="a dropped column is added again"),
+        pytest.param(PLAIN, PLAIN_ROWS, ["INSERT OVERWRITE {} SELECT 1, 'x', 2", DROP, "RESTORE {} TO VERSION AS OF 1"],
+                     "'v' was dropped and is there again", id="a dropped column is restored"),
+        pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} DROP COLUMN id"], "'id' is gone", id="a key is dropped"),
+        pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} RENAME COLUMN s.a TO c"], "'s' has other fields than before",
+                     id="a field is renamed"),
+        pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} DROP COLUMN s.a"], "'s' has other fields than before",
+                     id="a field is dropped"),
+    ],
+)  # fmt: skip
+def test_changes_that_stop_the_table(
+    table: Changing, columns: str, rows: str, statements: list[str], words: str
+) -> None:
+    table.begin(columns, rows)
+    table.run(*statements)
+    with pytest.raises(IncompatibleSchema, match=words):
+        table.publish()
+    published = table.published()
+    with pytest.raises(IncompatibleSchema, match=words):
+        table.publish()
+    assert table.published() == published
+
+
+def test_changes_before_the_one_that_stops_the_table_are_published(table: Changing) -> None:
+    table.begin(PLAIN, PLAIN_ROWS)
+    table.run("INSERT INTO {} VALUES (3, 'c', 3)", "ALTER TABLE {} RENAME COLUMN v TO x")
+    with pytest.raises(IncompatibleSchema):
+        table.publish()
+    assert table.published() == 2
