@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from fixtures.onelake import OneLake
+from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.session import get_session
 
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
@@ -37,6 +38,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of a run. Tests that use it come after those that do not."""
+    os.environ.setdefault(SECRET, uuid.uuid4().hex)  # of all simulators from now on, for its workers to find
     warehouse = tmp_path_factory.mktemp("warehouse")
     options = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": warehouse.as_uri()}
     session = get_session(options=options)

@@ -8,7 +8,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.feed.source import Source
-from mirrorfeed.verify import Comparison, MirrorColumns, MirrorMissing, compare
+from mirrorfeed.landing.log import Record
+from mirrorfeed.landing.names import Target
+from mirrorfeed.verify import (
+    Comparison,
+    MirrorColumns,
+    MirrorMissing,
+    MirrorUnreadable,
+    NothingTaken,
+    compare,
+    first_equal,
+    mirror_of,
+    tables_in_onelake,
+    verify_at,
+)
 
 SOURCE = """
     SELECT * FROM VALUES
@@ -102,3 +115,71 @@ def test_other_columns_are_an_error(spark: SparkSession, source: Source, tmp_pat
     spark.sql(f"CREATE TABLE {other.sql} USING DELTA AS SELECT 1L AS id, 'x' AS city, 1.0D AS score, '' AS counts")
     with pytest.raises(MirrorColumns, match=r"'id' is bigint where int is expected; 'nested' is missing"):
         compared(spark, source, other)
+
+
+# At which version
+
+
+def record(version: int) -> Record:
+    return Record(1, "b", "2026-11-21", "t", "id", None, version, (), ("id",), 2)
+
+
+@pytest.mark.parametrize(
+    ("differing", "asked", "version"),
+    [
+        ({9: 0, 8: 0}, [9], 9),
+        ({9: 2, 8: 0}, [9, 8], 8),
+        ({9: 2, 8: 5}, [9, 8], 9),
+        ({9: 5, 8: 2}, [9, 8], 8),
+        ({9: None, 8: 0}, [9, 8], 8),
+        ({9: None, 8: 3}, [9, 8], 8),
+        ({9: 1}, [9], 9),
+    ],
+)
+def test_the_comparison_settles_where_the_mirror_stands(
+    differing: dict[int, int | None], asked: list[int], version: int
+) -> None:
+    seen: list[int] = []
+
+    def compare_at(record: Record) -> Comparison:
+        seen.append(record.to_version_inclusive)
+        count = differing[record.to_version_inclusive]
+        if count is None:
+            raise MirrorColumns("t", "p", ["'new' is missing"])
+        return Comparison("t", record.to_version_inclusive, 10, 10, count)
+
+    assert first_equal(compare_at, [record(each) for each in differing]).version == version
+    assert seen == asked
+
+
+def test_a_mirror_with_other_columns_at_every_version_is_told() -> None:
+    def compare_at(record: Record) -> Comparison:
+        raise MirrorColumns("t", "p", [f"of {record.to_version_inclusive}"])
+
+    with pytest.raises(MirrorColumns, match="of 9"):
+        first_equal(compare_at, [record(9), record(8)])
+
+
+def test_a_mirror_that_came_to_no_publication_is_told() -> None:
+    with pytest.raises(NothingTaken) as told:
+        verify_at(None, Source(path="/orders"), Source(path="/mirror"), ())  # type: ignore[arg-type]
+    assert str(told.value) == (
+        "The mirror of /orders has not come to any of the publications that are on record. Verify again once the"
+        " service has taken more files; `mirrorfeed status` counts those that wait."
+    )
+
+
+def test_the_tables_of_a_mirrored_database_are_beside_its_files() -> None:
+    tables = tables_in_onelake("w", "d", "https://onelake.dfs.fabric.microsoft.com")
+    assert str(mirror_of(tables, Target("sales", "orders"))) == (
+        "abfss://w@onelake.dfs.fabric.microsoft.com/d/Tables/sales/orders"
+    )
+    assert str(mirror_of(tables, Target(None, "orders"))).endswith("/d/Tables/dbo/orders")
+
+
+def test_a_place_that_spark_cannot_reach_is_an_error(spark: SparkSession, source: Source) -> None:
+    with pytest.raises(MirrorUnreadable) as told:
+        compared(spark, source, Source(path="abfss://w@localhost/d/Tables/dbo/orders"))
+    assert "abfss://w@localhost/d/Tables/dbo/orders: " in str(told.value)
+    assert "ClassNotFoundException" in str(told.value)
+    assert "Give Spark access to that place: for OneLake by the settings `fs.azure.account…`" in str(told.value)

@@ -6,17 +6,19 @@ counts and the first differences come back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import Target
 
 _SHOWN = 5
@@ -83,12 +85,67 @@ class MirrorColumns(Terminal):
         return "Check that this is the mirror of that table, and whether all its files have been replicated."
 
 
+class NothingTaken(Transient):
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"The mirror of {self.table} has not come to any of the publications that are on record."
+
+    def next(self) -> str:
+        return "Verify again once the service has taken more files; `mirrorfeed status` counts those that wait."
+
+
+class MirrorUnreadable(Terminal):
+    def __init__(self, table: str, path: str, reason: str) -> None:
+        self.table, self.path, self.reason = table, path, reason
+
+    def what(self) -> str:
+        return f"Spark cannot read the mirror of {self.table} at {self.path}: {self.reason}."
+
+    def next(self) -> str:
+        return (
+            "Give Spark access to that place: for OneLake by the settings `fs.azure.account…` of the cluster, as the"
+            " README shows; or name another copy of the mirror with --mirror."
+        )
+
+
+def tables_in_onelake(workspace: str, database: str, endpoint: str) -> str:
+    """Where the service keeps the tables of a mirrored database: beside its files."""
+    return f"abfss://{workspace}@{urlsplit(endpoint).netloc}/{database}/Tables"
+
+
 def mirror_of(folder: str, target: Target) -> Source:
     """The mirror of a table below a folder of replicated tables; a folder that is a Delta table is the mirror."""
+    below = f"{target.schema or 'dbo'}/{target.table}"
+    if "://" in folder:
+        return Source(path=f"{folder.rstrip('/')}/{below}")
     place = Path(folder).resolve()
-    if not (place / "_delta_log").is_dir():
-        place = place / (target.schema or "dbo") / target.table
-    return Source(path=str(place))
+    return Source(path=str(place if (place / "_delta_log").is_dir() else place / below))
+
+
+def verify_at(spark: SparkSession, source: Source, mirror: Source, records: Sequence[Record]) -> Comparison:
+    """The comparison at the version at which the mirror stands, which is that of one of these publications."""
+    if not records:
+        raise NothingTaken(str(source))
+    return first_equal(lambda record: compare(spark, source, record.to_version_inclusive, mirror, record.keys), records)
+
+
+def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
+    """The first comparison that finds the mirror equal; if none does, the one with the fewest differences."""
+    found: list[Comparison] = []
+    trouble: MirrorColumns | None = None
+    for record in records:
+        try:
+            found.append(compare_at(record))
+        except MirrorColumns as error:  # of a publication that the mirror may not have come to
+            trouble = trouble or error
+            continue
+        if found[-1].equal:
+            return found[-1]
+    if trouble is not None and not found:
+        raise trouble
+    return min(found, key=lambda comparison: comparison.differing)
 
 
 def compare(
@@ -99,8 +156,10 @@ def compare(
     try:
         found = spark.read.table(mirror.sql)
         schema = found.schema
-    except PySparkException as error:
+    except AnalysisException as error:
         raise MirrorMissing(str(source), str(mirror)) from error
+    except Exception as error:  # of a file system or a session, by whatever class
+        raise MirrorUnreadable(str(source), str(mirror), _cause(error)) from error
     faults = [fault for field in expected.schema if (fault := _fault(field, schema))]
     if faults:
         raise MirrorColumns(str(source), str(mirror), faults)
@@ -114,6 +173,12 @@ def compare(
     source_rows, mirror_rows, differing = (int(value or 0) for value in counts)
     first = _first(table, [name for name in names if name not in keys], keys or names, shown) if differing else ()
     return Comparison(str(source), version, source_rows, mirror_rows, differing, first)
+
+
+def _cause(error: Exception) -> str:
+    """The first line of an error that says more than where it was met."""
+    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
+    return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0] if lines else "")[:300]
 
 
 def _fault(field: StructField, mirror: StructType) -> str | None:

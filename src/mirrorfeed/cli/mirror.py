@@ -17,6 +17,7 @@ from mirrorfeed.config import FILE, ONELAKE, Config
 from mirrorfeed.errors import Terminal, named
 
 if TYPE_CHECKING:
+    from mirrorfeed.publish.fleet import Standing
     from mirrorfeed.replica import TableReport
     from mirrorfeed.stores import Store
 
@@ -30,6 +31,17 @@ class NoLandingZone(Terminal):
 
     def next(self) -> str:
         return "Name the folder, or the address in OneLake, that `landing_zone` in the configuration names."
+
+
+class MirrorNotNamed(Terminal):
+    def __init__(self, landing_zone: str) -> None:
+        self.landing_zone = landing_zone
+
+    def what(self) -> str:
+        return f"Where the mirror of {self.landing_zone} is, is not known."
+
+    def next(self) -> str:
+        return "Name it with --mirror: the folder that `mirrorfeed replicate` writes to."
 
 
 class ReplicaMissing(Terminal):
@@ -78,35 +90,57 @@ def _say_reports(reports: Sequence[TableReport]) -> None:
 @main.command()
 @click.argument("tables", nargs=-1)
 @click.option(
-    "--mirror", required=True, help="The folder of the replicated tables, or, for one table, that of its Delta table."
+    "--mirror",
+    help="The folder of the replicated tables, or, for one table, that of its Delta table. Left out for a landing zone"
+    " in OneLake: the tables of the mirrored database.",
 )
 @config_option
-def verify(tables: tuple[str, ...], mirror: str, path: str) -> None:
-    """Compare each source, at its published version, with its mirror, row for row."""
+def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
+    """Compare each source, at the version at which its mirror stands, with the mirror, row for row.
+
+    Where it stands is told by the files that the service has taken.
+    """
     config = configuration.load(path)
     config.select(tables)
+    folder = mirror or _tables_in_onelake(config)
     spark = spark_session()
-    from mirrorfeed.publish.fleet import newest_records
-    from mirrorfeed.verify import compare, mirror_of
+    from mirrorfeed.publish.fleet import standings
+    from mirrorfeed.verify import mirror_of, verify_at
 
     failed = False
-    for table, record in newest_records(config, tables):
-        if record is None:
+    for table, standing in standings(config, tables):
+        if standing.newest is None:
             failed = True
             click.echo(f"{table.target}: nothing is published yet. Run `mirrorfeed publish`.")
             continue
-        version = record.to_version_inclusive
         try:
-            found = compare(spark, table.source, version, mirror_of(mirror, table.target), record.keys)
+            found = verify_at(spark, table.source, mirror_of(folder, table.target), standing.candidates)
         except Exception as error:
             failed = True
             click.echo(f"Error: {table.target}: {named('Verifying', error)}", err=True)
             continue
         failed = failed or not found.equal
-        click.echo(f"{table.target}: {found}")
+        click.echo(f"{table.target}: {found}{_behind(found.version, standing)}")
         for difference in found.first:
             click.echo(f"  {difference}")
     sys.exit(failed)
+
+
+def _behind(version: int, standing: Standing) -> str:
+    newest = standing.newest
+    if newest is None or newest.to_version_inclusive == version:
+        return ""
+    return f"; published up to version {newest.to_version_inclusive}, files that wait: {max(1, standing.waiting)}"
+
+
+def _tables_in_onelake(config: Config) -> str:
+    workspace, database = config.onelake or (None, None)
+    if workspace is None or database is None:
+        raise MirrorNotNamed(config.landing_zone)
+    from mirrorfeed.stores.onelake import ENDPOINT
+    from mirrorfeed.verify import tables_in_onelake
+
+    return tables_in_onelake(workspace, database, config.endpoint or ENDPOINT)
 
 
 @main.command()

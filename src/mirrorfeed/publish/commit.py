@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ParamSpec
 
@@ -147,6 +147,18 @@ def peek(store: Store, folder: str) -> View | None:
 
 def has_log(store: Store, folder: str) -> bool:
     return _log_id(store, folder) is not None
+
+
+def records(store: Store, folder: str, view: View) -> Iterator[Record]:
+    """The records that are kept, the newest first."""
+    if view.newest is not None:
+        yield view.newest
+    for number in reversed(view.records[:-1]):
+        path = f"{folder}/{log_folder(view.log_id)}/{record_name(number)}"
+        try:
+            yield log.parse(store.read(path), store.address(path))
+        except NotThere:  # pruned meanwhile
+            return
 
 
 def _view(store: Store, folder: str, log_id: str) -> View | None:

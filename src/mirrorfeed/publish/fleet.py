@@ -16,6 +16,7 @@ from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed import history
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog, primary_key
 from mirrorfeed.feed.ranges import Published, recreated
+from mirrorfeed.landing.consumed import may_stand_at
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import data_number
 from mirrorfeed.publish import commit
@@ -23,6 +24,7 @@ from mirrorfeed.publish.rebuild import clear
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, Progress, look_ahead, preflight, publish
 from mirrorfeed.publish.zone import zone_of
+from mirrorfeed.stores import Store
 
 Result = TypeVar("Result")
 _TABLES_AT_ONCE = 4
@@ -66,6 +68,16 @@ class Status:
     error: str | None = None
     service: str | None = None
     """What Fabric says about the table; None if it was not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    newest: Record | None = None
+    """What was published last; None before a first publication."""
+    candidates: tuple[Record, ...] = ()
+    """Where the mirror may stand, the newest first."""
+    waiting: int = 0
+    """Files that the service has not taken, leaving out one that it may have."""
 
 
 def default_workspace() -> Workspace:
@@ -193,11 +205,19 @@ def without_files(config: Config) -> list[str]:
     return [str(table.target) for table in config.tables if lacks(table)]
 
 
-def newest_records(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, Record | None]]:
-    """What each table's log says was published last; None before a first publication."""
+def standings(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, Standing]]:
+    """What each table's log says was published, and how much of it the service has taken."""
     store = zone_of(config)
-    views = [(table, commit.peek(store, table.target.folder)) for table in config.select(names)]
-    return [(table, view.newest if view else None) for table, view in views]
+    return [(table, _standing(store, table.target.folder)) for table in config.select(names)]
+
+
+def _standing(store: Store, folder: str) -> Standing:
+    view = commit.peek(store, folder)
+    if view is None:
+        return Standing()
+    numbers = [number for name in view.data if (number := data_number(name, commit.SUFFIX))]
+    records = commit.records(store, folder, view)
+    return Standing(view.newest, may_stand_at(records, min(numbers, default=None)), max(0, len(numbers) - 1))
 
 
 def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Plan:

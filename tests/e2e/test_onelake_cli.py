@@ -1,0 +1,114 @@
+"""Whole journeys through the commands with a landing zone in a simulated OneLake; the replica stands for Fabric."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from fixtures.onelake import DATABASE, WORKSPACE, OneLake
+from fixtures.onelake.faults import Fault, How
+from mirrorfeed.cli import main
+from mirrorfeed.landing.names import data_name
+from tests.delta import DeltaTable
+
+ADDRESS = f"onelake://{WORKSPACE}/{DATABASE}"
+
+
+class Project:
+    def __init__(self, folder: Path, onelake: OneLake) -> None:
+        self.folder, self.mirror, self.onelake = folder, str(folder / "mirror"), onelake
+        table = "tables:\n  - {source: ./orders, target: sales.orders, keys: [id]}\n"
+        (folder / "mirrorfeed.yml").write_text(onelake.configuration() + table, encoding="utf-8")
+
+    def output(self, *arguments: str, code: int = 0, answer: str = "") -> str:
+        command = [*arguments, "--config", str(self.folder / "mirrorfeed.yml")]
+        result = CliRunner().invoke(main, command, env={"COLUMNS": "400"}, input=answer)
+        assert result.exit_code == code, result.output
+        return result.output
+
+    def run(self, *arguments: str, code: int = 0, answer: str = "") -> str:
+        return " ".join(self.output(*arguments, code=code, answer=answer).split())
+
+    def files(self) -> list[str]:
+        return [entry.name for entry in self.onelake.store().list("sales.schema/orders") if entry.name[0] != "_"]
+
+
+@pytest.fixture
+def project(spark: SparkSession, tmp_path: Path, onelake: OneLake) -> Project:
+    return Project(tmp_path, onelake)
+
+
+def test_from_publishing_to_a_rebuilt_table(spark: SparkSession, project: Project, onelake: OneLake) -> None:
+    table = DeltaTable(spark, project.folder / "orders")
+    table.insert(1)
+    onelake.server.faults.add(Fault("append", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0"))
+    onelake.server.faults.add(Fault("rename", How.ANSWER, 1))
+    published = project.run("publish")
+    assert "snapshot to 1" in published
+    assert published.endswith("3 calls to the landing zone had to be repeated.")
+
+    onelake.fabric.starting = ["Running"]
+    assert "sales.orders: Replicating" in project.run("fabric", "start")
+    where = f"abfss://{WORKSPACE}@{onelake.address}/{DATABASE}/Tables/sales/orders"
+    assert f"Spark cannot read the mirror of {project.folder}/orders at {where}: " in project.run("verify", code=1)
+    (row,) = json.loads(project.output("status", "--fabric", "--json"))
+    assert (row["published_version"], row["newest_version"], row["not_consumed"]) == (1, 1, 0)
+    assert row["service"] == "Replicating, 0 rows"
+    assert "in Fabric" in project.run("status", "--fabric")
+    assert "in Fabric" not in project.run("status")
+    assert project.run("lint", ADDRESS).endswith("1 table: no findings")
+
+    table.sql("UPDATE {} SET v = 'new'")
+    project.run("replicate", ADDRESS, project.mirror)
+    project.run("publish")
+    assert project.run("verify", "--mirror", project.mirror) == (
+        "sales.orders: equal at version 1, 1 rows; published up to version 2, files that wait: 1"
+    )
+    project.run("replicate", ADDRESS, project.mirror)
+    assert project.run("verify", "--mirror", project.mirror) == "sales.orders: equal at version 2, 1 rows"
+
+    assert "Aborted!" in project.run("rebuild", "sales.orders", answer="n\n", code=1)
+    assert project.files() == [data_name(2)]
+    rebuilt = project.run("rebuild", "sales.orders", answer="y\n")
+    assert f"/{DATABASE}/Files/LandingZone/sales.schema/orders is deleted with all that is in it" in rebuilt
+    assert "snapshot to 2" in rebuilt
+    assert project.files() == [data_name(1)]
+    project.run("replicate", ADDRESS, project.mirror)
+    assert project.run("verify", "--mirror", project.mirror) == "sales.orders: equal at version 2, 1 rows"
+
+
+def test_a_rebuild_waits_for_fabric_and_goes_on_where_it_was_left(
+    spark: SparkSession, project: Project, onelake: OneLake
+) -> None:
+    DeltaTable(spark, project.folder / "orders").insert(1)
+    project.run("publish")
+    onelake.fabric.databases[DATABASE].status = "Running"
+    onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
+    onelake.fabric.drop_looks = 2
+    left = project.run("rebuild", "sales.orders", "--yes", "--wait", "0", code=1)
+    assert "sales.orders: waiting until Fabric has dropped it; now Replicating" in left
+    assert "Error: The folder of sales.orders is deleted, and after 0 s the mirrored database" in left
+    assert project.files() == []
+
+    onelake.fabric.databases[DATABASE].tables = {}
+    assert "snapshot to 1" in project.run("rebuild", "sales.orders", "--yes", "--wait", "0")
+    assert project.files() == [data_name(1)]
+
+
+def test_a_folder_needs_its_mirror_named_and_waits_for_no_service(spark: SparkSession, tmp_path: Path) -> None:
+    config = tmp_path / "mirrorfeed.yml"
+    config.write_text("landing_zone: zone\ntables:\n  - {source: ./orders, target: orders, keys: [id]}\n")
+    DeltaTable(spark, tmp_path / "orders").insert(1)
+
+    def run(*arguments: str) -> str:
+        return " ".join(CliRunner().invoke(main, [*arguments, "--config", str(config)]).output.split())
+
+    assert "Where the mirror of" in run("verify")
+    assert "Name it with --mirror: the folder that `mirrorfeed replicate` writes to." in run("verify")
+    rebuilt = run("rebuild", "orders", "--yes")
+    assert "The landing zone is a folder: no service is asked whether it has dropped the table." in rebuilt
+    assert "snapshot to 1" in rebuilt
