@@ -140,6 +140,10 @@ class Take:
     def ends_equal(self) -> None:
         """After one more run, without faults."""
         publish(self.feed, self.zone, self.plan)
+        self.judge()
+
+    def judge(self) -> None:
+        """Of what a run left that nothing disturbed."""
         self.audit.at_rest(self.plan.keep_records)
         assert self.audit.published == self.table.latest
         self.mirror.take()

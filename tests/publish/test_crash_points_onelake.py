@@ -1,0 +1,115 @@
+"""Every call of a publication over the protocol fails, and the next run brings the mirror to equality.
+
+The client repeats calls by itself here, as it does against OneLake: so beside calls that fail for good there are those
+that took effect, lost their answer and were sent again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from enum import Enum
+
+import pytest
+
+from fixtures.mirror import Audit, Mirror
+from fixtures.onelake import OneLake
+from fixtures.onelake.faults import Fault, How
+from fixtures.onelake.inside import Inside
+from fixtures.tables import TableFeed
+from mirrorfeed.errors import Transient
+from mirrorfeed.publish.table import publish
+from mirrorfeed.stores.patience import Patience
+from tests.publish.scenes import FOLDER, SCENARIOS, Scenario, Take
+
+BRIEF = Patience(seconds=0.04, first_pause=0.001, longest_pause=0.002, answer_seconds=5)
+MANY = 10_000
+
+
+class Trouble(Enum):
+    REFUSED = "the call is refused, and those after it are not"
+    REPEATED = "the call takes effect, its answer is lost, and the client sends it again"
+    CUT_BEFORE = "no call arrives any more, from this one on"
+    CUT_AFTER = "the call takes effect, and then no call arrives any more"
+
+    def faults(self, call: int) -> list[Fault]:
+        refused = Fault("*", How.ANSWER, status=400, code="InvalidInput", after=call)
+        done = Fault("*", How.DROP_AFTER, after=call)
+        cut = Fault("*", How.DROP_BEFORE, MANY, after=call)
+        return {
+            Trouble.REFUSED: [refused],
+            Trouble.REPEATED: [done],
+            Trouble.CUT_BEFORE: [cut],
+            Trouble.CUT_AFTER: [done, cut],
+        }[self]
+
+
+class Stage:
+    """A scenario in a simulated OneLake, to be played again and again."""
+
+    def __init__(self, onelake: OneLake, scenario: Scenario) -> None:
+        self._onelake, self._scenario, self._store = onelake, scenario, onelake.store(patience=BRIEF)
+        onelake.files.checks_renames = scenario.checks_renames
+        self._inside = Inside(onelake.files)
+        self._audit, self._table = Audit(self._inside, FOLDER), scenario.table()  # type: ignore[arg-type]
+        if scenario.published_before:
+            publish(TableFeed(self._table, **scenario.feed), self._store, scenario.plan_before or scenario.plan)
+        if scenario.deleted:
+            self._store.remove_folder(FOLDER)
+        scenario.change(self._table)
+        self._saved = onelake.files.save()
+
+    def play(self, faults: list[Fault]) -> int:
+        """How many calls the run made that was to be disturbed."""
+        self._onelake.files.restore(self._saved)
+        audit = self._audit.on(self._inside)  # type: ignore[arg-type]
+        feed = TableFeed(self._table.copy(), **self._scenario.feed)
+        take = Take(self._scenario.plan, feed, self._inside, audit, Mirror(self._inside, FOLDER))  # type: ignore[arg-type]
+        for fault in faults:
+            self._onelake.server.faults.add(replace(fault))
+        before = len(self._onelake.calls)
+        with suppress(Transient):
+            publish(feed, self._store, take.plan)
+        calls = len(self._onelake.calls) - before
+        self._onelake.server.faults.clear()
+        publish(feed, self._store, take.plan)
+        take.judge()
+        for objection in self._inside.objections:
+            raise objection
+        return calls
+
+
+def _named(*names: str) -> list[Scenario]:
+    return [scenario for scenario in SCENARIOS if scenario.name in names]
+
+
+def _troubles(calls: int) -> Iterator[tuple[int, Trouble]]:
+    return ((call, trouble) for call in range(calls) for trouble in Trouble)
+
+
+@pytest.mark.parametrize("scenario", _named("first snapshot", "several files"), ids=lambda each: each.name)
+def test_the_run_after_a_call_that_failed_completes_the_mirror(
+    onelake: OneLake, scenario: Scenario, counted: Counter[str]
+) -> None:
+    _play(Stage(onelake, scenario), counted, stride=11)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda each: each.name)
+def test_the_run_after_any_call_that_failed_completes_the_mirror(
+    onelake: OneLake, scenario: Scenario, counted: Counter[str]
+) -> None:
+    _play(Stage(onelake, scenario), counted, stride=1)
+
+
+def _play(stage: Stage, counted: Counter[str], stride: int) -> None:
+    calls = stage.play([])
+    for call, trouble in list(_troubles(calls))[::stride]:
+        try:
+            stage.play(trouble.faults(call))
+        except BaseException as error:
+            error.add_note(f"played with {trouble} at call {call}")
+            raise
+        counted["crash points over OneLake's protocol"] += 1
