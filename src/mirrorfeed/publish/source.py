@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import mirrorfeed
-from mirrorfeed.errors import Transient
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.feed import changes, history, read
 from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.source import Source
@@ -28,10 +30,9 @@ from mirrorfeed.publish.writer import (
     receipts_in,
     stage_empty,
 )
-from mirrorfeed.stores.base import StoreUnavailable
 
 _KEYS_SHOWN = 5
-_NOT_WRITTEN = f"{StoreUnavailable.__module__}.{StoreUnavailable.__name__}"
+_OURS = re.compile(r"^\W*(mirrorfeed(?:\.\w+)+)\.(\w+): (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,12 @@ class DeltaFeed:
             task = _by_place(rows.columns, executor_task(job, changes.PROBLEM))
             receipts = rows.toDF(*map(str, range(len(rows.columns)))).mapInArrow(task, RECEIPT_DDL).toArrow()
         except Exception as error:
-            if _NOT_WRITTEN in str(error):  # all that Spark tells of a task's failure, by whatever class, is its text
-                raise ExecutorsCannotWrite(job.store.address(job.folder)) from error
-            raise
+            # All that Spark tells of a task's failure, by whatever class, is its text.
+            kind, sentences = told_by_executors(str(error))
+            if kind is None:
+                raise
+            refused = ExecutorsCannotWrite if issubclass(kind, Transient) else ExecutorsMayNotWrite
+            raise refused(job.store.address(job.folder), sentences) from error
         return receipts_in(receipts.to_pylist())
 
 
@@ -92,15 +96,37 @@ def _by_place(names: Sequence[str], task: Callable[[Batches], Batches]) -> Calla
     return named
 
 
+def told_by_executors(text: str) -> tuple[type[MirrorfeedError] | None, str]:
+    """The kind and the sentences of the last error of ours in a traceback."""
+    for module, name, sentences in reversed(_OURS.findall(text)):
+        kind = getattr(sys.modules.get(module), name, None)
+        if isinstance(kind, type) and issubclass(kind, MirrorfeedError):
+            return kind, sentences.strip()
+    return None, ""
+
+
 class ExecutorsCannotWrite(Transient):
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, address: str, sentences: str) -> None:
+        self.address, self.sentences = address, sentences
 
     def what(self) -> str:
         return f"The landing zone did not take what executors wrote to {self.address}."
 
     def next(self) -> str:
-        return "Check that executors can reach it and may write there, then publish again."
+        return self.sentences
+
+
+class ExecutorsMayNotWrite(Terminal):
+    """What they met does not pass by itself."""
+
+    def __init__(self, address: str, sentences: str) -> None:
+        self.address, self.sentences = address, sentences
+
+    def what(self) -> str:
+        return f"Executors cannot write to {self.address}."
+
+    def next(self) -> str:
+        return self.sentences
 
 
 def let_code_travel() -> None:
