@@ -11,16 +11,19 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup setup-floor demo test test-floor check fmt bench soak lock clean
+.PHONY: help prerequisites setup setup-floor demo demo-onelake test test-floor check fmt bench soak lock clean
 
 help: ## list the verbs
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-12s%s\n' "$$verb" "$$line"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-14s%s\n' "$$verb" "$$line"; done
 
 setup: .venv/made ## build .venv, if it is not there or older than the lock
 	@:
 
 demo: setup ## publish a small shop in rounds, replicate it and verify the mirror
 	@PYTHONPATH=. $(RUN) -m fixtures.demo
+
+demo-onelake: setup ## the same into OneLake and Fabric, both simulated
+	@PYTHONPATH=. $(RUN) -m fixtures.demo_onelake
 
 test: setup ## run all tests but the long ones
 	@$(RUN) -m pytest
