@@ -204,6 +204,8 @@ class _Top(Options):
     ca_file: str | None = None
     """Certificates to trust at the endpoint; None: those of the system."""
     credential: Annotated[Credential, PlainValidator(_credential)] = Default()
+    ledger: Annotated[Source | None, PlainValidator(_source)] = None
+    """The Delta table that tells of every publication; None: no one is told."""
     tables: Annotated[list[Any], Field(min_length=1)]
 
 
@@ -217,6 +219,7 @@ class Config:
     ca_file: str | None = None
     credential: Credential = field(default_factory=Default)
     fabric_endpoint: str | None = None
+    ledger: Source | None = None
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:
@@ -266,7 +269,8 @@ def load(path: str | Path = FILE) -> Config:
     resolved = tuple(_resolved(table, top, shown) for table in tables if table is not None)
     zone = top.landing_zone if top.landing_zone.startswith(ONELAKE) else _absolute(top.landing_zone, shown)
     ca_file = None if top.ca_file is None else _absolute(top.ca_file, shown)
-    return Config(zone, resolved, shown, top.endpoint, ca_file, top.credential, top.fabric_endpoint)
+    ledger = None if top.ledger is None else _located(top.ledger, shown)
+    return Config(zone, resolved, shown, top.endpoint, ca_file, top.credential, top.fabric_endpoint, ledger)
 
 
 def _resolved(table: Table, top: _Top, file: str) -> Table:

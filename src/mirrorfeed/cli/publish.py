@@ -110,9 +110,10 @@ def publish(tables: tuple[str, ...], dry_run: bool, path: str) -> None:
             out.print(Text(f"{name}: {decision}"))
         sys.exit(any(isinstance(decision, MirrorfeedError) for _, decision in decided))
     repeated = retries().value
+    lost: list[MirrorfeedError] = []
     with show.steps(out) as on_step:
-        outcomes = fleet.publish_tables(spark, config, tables, on_step=on_step)
-    _say_outcomes(out, outcomes, retries().value - repeated)
+        outcomes = fleet.publish_tables(spark, config, tables, on_step=on_step, on_ledger_lost=lost.append)
+    _say_outcomes(out, outcomes, lost, retries().value - repeated)
 
 
 @main.command()
@@ -138,12 +139,20 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
     if not yes:
         click.confirm("Go on?", abort=True)
     spark, out, repeated = spark_session(), show.console(), retries().value
+    lost: list[MirrorfeedError] = []
     with show.steps(out) as on_step:
         outcomes = [
-            fleet.rebuild_table(spark, config, each, _until_dropped(config, each, wait * 60), on_step=on_step)
+            fleet.rebuild_table(
+                spark,
+                config,
+                each,
+                _until_dropped(config, each, wait * 60),
+                on_step=on_step,
+                on_ledger_lost=lost.append,
+            )
             for each in chosen
         ]
-    _say_outcomes(out, outcomes, retries().value - repeated)
+    _say_outcomes(out, outcomes, lost, retries().value - repeated)
 
 
 def _until_dropped(config: Config, table: Table, seconds: float) -> Callable[[], None]:
@@ -159,11 +168,13 @@ def _until_dropped(config: Config, table: Table, seconds: float) -> Callable[[],
     return lambda: database.wait_until_dropped(table.target, on_wait, seconds)
 
 
-def _say_outcomes(out: Console, outcomes: Sequence[Outcome], driver_retries: int) -> NoReturn:
+def _say_outcomes(
+    out: Console, outcomes: Sequence[Outcome], lost: Sequence[MirrorfeedError], driver_retries: int
+) -> NoReturn:
     from mirrorfeed import show
 
     out.print(show.summary(outcomes))
-    for note in show.notes(outcomes, driver_retries):
+    for note in [*show.notes(outcomes, driver_retries), *(Text(str(error), style="yellow") for error in lost)]:
         out.print(note)
     sys.exit(any(outcome.error for outcome in outcomes))
 

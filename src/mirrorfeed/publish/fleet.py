@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from mirrorfeed.feed.ranges import Published, recreated
 from mirrorfeed.landing.consumed import may_stand_at
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import data_number
-from mirrorfeed.publish import commit
+from mirrorfeed.publish import commit, ledger
 from mirrorfeed.publish.rebuild import clear
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, Progress, look_ahead, preflight, publish
@@ -87,16 +88,21 @@ def default_workspace() -> Workspace:
     return WorkspaceClient()
 
 
+def _warn(error: MirrorfeedError) -> None:
+    warnings.warn(str(error), stacklevel=3)
+
+
 def publish_tables(
     spark: SparkSession,
     config: Config,
     names: Sequence[str] = (),
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
+    on_ledger_lost: Callable[[MirrorfeedError], None] = _warn,
     workspace: Callable[[], Workspace] = default_workspace,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Outcome]:
-    """Publishes all tables of the configuration, or those named, in its order."""
+    """Publishes all tables of the configuration, or those named, in its order; then writes the ledger, if it can."""
     store = zone_of(config)
 
     def one(table: Table) -> Outcome:
@@ -118,7 +124,10 @@ def publish_tables(
                 break
         return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error)
 
-    return _each(one, config.select(names))
+    outcomes = _each(one, config.select(names))
+    if lost := ledger.keep(spark, config.ledger, outcomes):
+        on_ledger_lost(lost)
+    return outcomes
 
 
 def rebuild_table(
@@ -128,12 +137,15 @@ def rebuild_table(
     until_dropped: Callable[[], None],
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
+    on_ledger_lost: Callable[[MirrorfeedError], None] = _warn,
     workspace: Callable[[], Workspace] = default_workspace,
 ) -> Outcome:
     """Deletes the table's folder, waits for the service, and publishes. What goes wrong before that is raised."""
     clear(DeltaFeed(spark, table.source), zone_of(config), plan_of(table, workspace))
     until_dropped()
-    (outcome,) = publish_tables(spark, config, [str(table.target)], on_step=on_step, workspace=workspace)
+    (outcome,) = publish_tables(
+        spark, config, [str(table.target)], on_step=on_step, on_ledger_lost=on_ledger_lost, workspace=workspace
+    )
     return outcome
 
 

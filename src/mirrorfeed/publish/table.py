@@ -5,6 +5,7 @@ The source is behind a port, so that this loop can be tried with every fault of 
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -72,6 +73,19 @@ class Feed(Protocol):
 
 
 @dataclass(slots=True)
+class Publication:
+    """One record that a run made, and what only the run knows of it. For people, never for decisions."""
+
+    record: Record
+    oldest: datetime
+    """When the first of its versions was committed."""
+    latest: int
+    """The newest version of the source as it was made."""
+    seconds: dict[str, float]
+    """By phase: stage, record and rename, as far as it came."""
+
+
+@dataclass(slots=True)
 class Progress:
     """What one run did for one table, as far as it came."""
 
@@ -87,8 +101,11 @@ class Progress:
     bytes: int = 0
     retries: int = 0
     """How often executors repeated calls to the landing zone, for files that were published or not."""
+    made: list[Publication] = field(default_factory=list)
 
-    def add(self, record: Record) -> None:
+    def add(self, publication: Publication) -> None:
+        record = publication.record
+        self.made.append(publication)
         if self.publications == 0:
             self.from_version_exclusive = record.from_version_exclusive
         self.published = self.to_version_inclusive = record.to_version_inclusive
@@ -134,6 +151,7 @@ def publish(
     progress: Progress | None = None,
     on_step: Callable[[Progress], None] = lambda _: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    clock: Callable[[], float] = time.monotonic,
 ) -> Progress:
     """Publishes all versions up to the one that is the newest when it begins; raises findings and refusals."""
     progress = progress or Progress()
@@ -141,7 +159,10 @@ def publish(
         _refuse_early(feed, store, plan)
     goal: int | None = None
     while True:
+        begun = clock()
         view = commit.settle(store, plan.folder)
+        if progress.made:
+            progress.made[-1].seconds.setdefault("rename", clock() - begun)
         commit.tidy(store, plan.folder, view, plan.keep_records)
         progress.published = view.newest.to_version_inclusive if view.newest else None
         if goal is not None and progress.published is not None and progress.published >= goal:
@@ -156,11 +177,15 @@ def publish(
             raise decision
         on_step(progress)
         what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
+        begun = clock()
         new = _stage(feed, store, plan, view, facts, what, now, progress)
         if feed.table_id() != new.source_id:
             continue  # another table took the source's name, perhaps before its rows were read
+        staged = clock()
         if commit.record(store, plan.folder, view, new):
-            progress.add(new)
+            oldest = facts.commits[0] if isinstance(what, Range) else facts.latest
+            seconds = {"stage": staged - begun, "record": clock() - staged}
+            progress.add(Publication(new, oldest.timestamp, facts.latest.version, seconds))
             on_step(progress)
 
 

@@ -1,0 +1,180 @@
+"""The ledger: a Delta table with a row for every publication and every failure, for people and dashboards.
+
+It is written after the fact and never read by what publishes: losing it, or failing to write it, harms nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.feed.ranges import Finding
+from mirrorfeed.feed.source import Source, quote
+
+if TYPE_CHECKING:
+    from mirrorfeed.publish.fleet import Outcome
+    from mirrorfeed.publish.table import Publication
+
+PUBLISHED, FINDING, FAILED = "published", "finding", "failed"
+
+COLUMNS = (
+    ("time", "timestamp", "When it was recorded, or when it failed"),
+    ("table", "string", "The target"),
+    ("outcome", "string", "published, finding (the history forbids to go on) or failed"),
+    ("from_version", "bigint", "The range is after this version of the source; NULL for a snapshot"),
+    ("to_version", "bigint", "The last version of the range"),
+    ("inserts", "bigint", "Rows by marker"),
+    ("updates", "bigint", "Rows by marker"),
+    ("upserts", "bigint", "Rows by marker"),
+    ("deletes", "bigint", "Rows by marker"),
+    ("files", "bigint", "Data files"),
+    ("bytes", "bigint", "Of these files"),
+    ("stage_seconds", "double", "For reading the feed and writing the files"),
+    ("record_seconds", "double", "For the record that commits them"),
+    ("rename_seconds", "double", "For giving them their final names; NULL if the run ended before"),
+    ("lag_versions", "bigint", "Versions of the source that were not published then"),
+    ("lag_seconds", "double", "From the commit of the first published version to the record"),
+    ("tries", "bigint", "How often the run had to try"),
+    ("error", "string", "The kind of the failure"),
+    ("message", "string", "What happened, and what to do next"),
+)
+_DDL = ", ".join(f"{quote(name)} {type_} COMMENT '{comment}'" for name, type_, comment in COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """As the columns above, in their order."""
+
+    time: datetime
+    table: str
+    outcome: str
+    from_version: int | None = None
+    to_version: int | None = None
+    inserts: int = 0
+    updates: int = 0
+    upserts: int = 0
+    deletes: int = 0
+    files: int = 0
+    bytes: int = 0
+    stage_seconds: float | None = None
+    record_seconds: float | None = None
+    rename_seconds: float | None = None
+    lag_versions: int | None = None
+    lag_seconds: float | None = None
+    tries: int = 1
+    error: str | None = None
+    message: str | None = None
+
+
+def rows(outcomes: Iterable[Outcome], now: datetime) -> list[Row]:
+    """What a run did, table by table: its publications, then what stopped it. Nothing new is no row."""
+    found: list[Row] = []
+    for outcome in outcomes:
+        found += [_published(outcome, publication) for publication in outcome.progress.made]
+        if error := outcome.error:
+            kind = FINDING if isinstance(error, Finding) else FAILED
+            found.append(
+                Row(
+                    time=now,
+                    table=outcome.table,
+                    outcome=kind,
+                    from_version=outcome.progress.published,
+                    lag_versions=outcome.lag_versions,
+                    tries=outcome.tries,
+                    error=type(error).__name__,
+                    message=str(error),
+                )
+            )
+    return found
+
+
+def _published(outcome: Outcome, publication: Publication) -> Row:
+    record, seconds = publication.record, publication.seconds
+
+    def count(marker: str) -> int:
+        return sum(file.rows.get(marker, 0) for file in record.files)
+
+    return Row(
+        time=record.at,
+        table=outcome.table,
+        outcome=PUBLISHED,
+        from_version=record.from_version_exclusive,
+        to_version=record.to_version_inclusive,
+        inserts=count("insert"),
+        updates=count("update"),
+        upserts=count("upsert"),
+        deletes=count("delete"),
+        files=len(record.files),
+        bytes=sum(file.bytes for file in record.files),
+        stage_seconds=seconds.get("stage"),
+        record_seconds=seconds.get("record"),
+        rename_seconds=seconds.get("rename"),
+        lag_versions=publication.latest - record.to_version_inclusive,
+        lag_seconds=max(0.0, (record.at - publication.oldest).total_seconds()),
+        tries=outcome.tries,
+    )
+
+
+def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:
+    """Adds the rows in one commit, and makes the table if it is not there; or `LedgerNotWritten`."""
+    if not new:
+        return
+    try:
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_DDL}) USING DELTA")
+        # With the columns named, for a ledger of a later release may have more.
+        spark.createDataFrame([astuple(row) for row in new], _DDL).writeTo(ledger.sql).append()
+    except Exception as error:
+        raise LedgerNotWritten(str(ledger), error) from error
+
+
+def read(spark: SparkSession, ledger: Source) -> list[Row]:
+    """All rows by time, or `LedgerUnreadable`."""
+    names = [name for name, _, _ in COLUMNS]
+    try:
+        found = spark.read.table(ledger.sql).select(*map(quote, names)).orderBy("time").toArrow().to_pylist()
+    except Exception as error:
+        raise LedgerUnreadable(str(ledger), error) from error
+    return [Row(**each) for each in found]
+
+
+def keep(spark: SparkSession, ledger: Source | None, outcomes: Sequence[Outcome]) -> MirrorfeedError | None:
+    """Writes down what a run did, where the configuration names a ledger. What went wrong is told, never raised."""
+    if ledger is None:
+        return None
+    try:
+        append(spark, ledger, rows(outcomes, datetime.now(UTC)))
+    except MirrorfeedError as error:
+        return error
+    return None
+
+
+class LedgerNotWritten(Transient):
+    def __init__(self, ledger: str, cause: Exception) -> None:
+        self.ledger, self.reason = ledger, _first_line(cause)
+
+    def what(self) -> str:
+        return f"The ledger {self.ledger} was not written: {self.reason}."
+
+    def next(self) -> str:
+        return "What was published is published; only the ledger does not tell of it. Check `ledger` and its rights."
+
+
+class LedgerUnreadable(Terminal):
+    def __init__(self, ledger: str, cause: Exception) -> None:
+        self.ledger, self.reason = ledger, _first_line(cause)
+
+    def what(self) -> str:
+        return f"The ledger {self.ledger} cannot be read: {self.reason}."
+
+    def next(self) -> str:
+        return "Publish once with `ledger` in the configuration, and check the name and the right to SELECT from it."
+
+
+def _first_line(error: Exception) -> str:
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return said[:300].rstrip(".")

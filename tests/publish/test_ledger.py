@@ -1,0 +1,123 @@
+"""The ledger tells of every publication and every failure, and nothing depends on it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import load
+from mirrorfeed.errors import MirrorfeedError, Unexpected
+from mirrorfeed.feed import history
+from mirrorfeed.feed.ranges import FeedOff
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.log import PublishedFile, Record
+from mirrorfeed.publish import ledger
+from mirrorfeed.publish.fleet import Outcome, publish_tables
+from mirrorfeed.publish.ledger import FAILED, FINDING, PUBLISHED, Row
+from mirrorfeed.publish.table import Progress, Publication
+from tests.delta import DeltaTable
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def publication(after: int | None, to: int, *files: dict[str, int], renamed: float | None = 0.5) -> Publication:
+    record = Record(
+        number=1,
+        batch="b",
+        time=NOON.isoformat(),
+        source="main.sales.orders",
+        source_id="id",
+        from_version_exclusive=after,
+        to_version_inclusive=to,
+        columns=(),
+        keys=("id",),
+        next_file_number=1 + len(files),
+        files=tuple(PublishedFile(f"s{n}", n, rows, 100, "") for n, rows in enumerate(files, 1)),
+    )
+    seconds = {"stage": 2.0, "record": 0.25} | ({} if renamed is None else {"rename": renamed})
+    return Publication(record, NOON - timedelta(minutes=5), 9, seconds)
+
+
+def test_every_publication_of_a_run_is_a_row_with_its_range_its_rows_and_its_lag() -> None:
+    progress = Progress(published=7, latest=9)
+    progress.add(publication(None, 4, {"insert": 3}))
+    progress.add(publication(4, 7, {"upsert": 2, "delete": 1}, {"upsert": 5}, renamed=None))
+    first, second = ledger.rows([Outcome("sales.orders", progress, 3.0, tries=2)], NOON)
+    assert first == Row(
+        NOON, "sales.orders", PUBLISHED, None, 4, inserts=3, files=1, bytes=100, stage_seconds=2.0, record_seconds=0.25,
+        rename_seconds=0.5, lag_versions=5, lag_seconds=300.0, tries=2,
+    )  # fmt: skip
+    assert second == Row(
+        NOON, "sales.orders", PUBLISHED, 4, 7, upserts=7, deletes=1, files=2, bytes=200, stage_seconds=2.0,
+        record_seconds=0.25, rename_seconds=None, lag_versions=2, lag_seconds=300.0, tries=2,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "kind"),
+    [
+        (FeedOff("main.sales.orders", 4), FINDING, "FeedOff"),
+        (Unexpected("Publishing sales.orders", ValueError("odd")), FAILED, "Unexpected"),
+    ],
+)
+def test_what_stopped_a_table_is_a_row_of_its_own(error: MirrorfeedError, outcome: str, kind: str) -> None:
+    (row,) = ledger.rows([Outcome("sales.orders", Progress(published=4, latest=6), 1.0, tries=3, error=error)], NOON)
+    assert row == Row(
+        NOON, "sales.orders", outcome, from_version=4, lag_versions=2, tries=3, error=kind, message=str(error)
+    )
+
+
+def test_a_table_with_nothing_new_is_no_row() -> None:
+    assert ledger.rows([Outcome("sales.orders", Progress(published=4, latest=4), 1.0)], NOON) == []
+
+
+def test_the_columns_are_those_of_a_row() -> None:
+    assert [name for name, _, _ in ledger.COLUMNS] == [field.name for field in fields(Row)]
+
+
+def test_losing_the_ledger_is_said_with_what_it_means() -> None:
+    error = ledger.LedgerNotWritten("main.mirrorfeed.ledger", PermissionError("no\nmore"))
+    assert str(error) == (
+        "The ledger main.mirrorfeed.ledger was not written: no. What was published is published; only the ledger does"
+        " not tell of it. Check `ledger` and its rights."
+    )
+
+
+def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "a")
+    DeltaTable(spark, tmp_path / "silent", feed=False)
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text(
+        "landing_zone: ./zone\nledger: ./ledger\ntables:\n  - {source: ./a, target: a, keys: [id]}\n"
+        "  - {source: ./silent, target: silent, keys: [id]}\n"
+    )
+    config = load(file)
+    assert config.ledger == Source(path=str(tmp_path / "ledger"))
+    publish_tables(spark, config)
+    table.insert(1, 2)
+    publish_tables(spark, config, ["a"])
+    found = ledger.read(spark, config.ledger)
+    assert [(row.outcome, row.to_version, row.upserts, row.error) for row in found if row.table == "a"] == [
+        (PUBLISHED, 0, 0, None),
+        (PUBLISHED, 1, 2, None),
+    ]
+    assert [(row.outcome, row.error) for row in found if row.table == "silent"] == [(FINDING, "FeedOff")]
+    assert all(row.time.tzinfo for row in found)
+    assert len(history.commits(spark, config.ledger)) == 1 + 2  # it was made, and each run added to it once
+
+    table.insert(3)
+    with pytest.warns(UserWarning, match="The ledger .* was not written"):
+        (outcome,) = publish_tables(spark, replace(config, ledger=table.source), ["a"])  # a table of another form
+    assert (outcome.error, outcome.progress.published) == (None, 2)
+    assert len(table.rows()) == 3
+
+
+def test_a_ledger_that_cannot_be_read_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ledger.LedgerUnreadable, match=r"nowhere cannot be read: .*\. Publish once with `ledger`"):
+        ledger.read(spark, Source(path=str(tmp_path / "nowhere")))
