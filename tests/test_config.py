@@ -571,3 +571,13 @@ def test_a_configuration_for_onelake_can_be_sent_to_other_processes(load: Load) 
     read = load(in_onelake("credential: {service_principal: {tenant_id: t, client_id: c, secret: {env: X}}}"))
     assert pickle.loads(pickle.dumps(read)) == read
     assert hash(read) == hash(pickle.loads(pickle.dumps(read)))
+
+
+def test_a_landing_zone_and_a_ledger_that_are_given_take_the_place_of_the_files(tmp_path: Path) -> None:
+    (tmp_path / "mirrorfeed.yml").write_text(
+        in_onelake("credential: {service_credential: fabric}", "ledger: main.ours.ledger")
+    )
+    read = config.load(tmp_path / "mirrorfeed.yml", landing_zone="./zone", ledger="main.theirs.ledger")
+    assert (read.landing_zone, str(read.ledger)) == (f"{tmp_path}/zone", "main.theirs.ledger")
+    read = config.load(tmp_path / "mirrorfeed.yml")
+    assert (read.landing_zone, str(read.ledger)) == (f"onelake://{WORKSPACE}/{DATABASE}", "main.ours.ledger")

@@ -251,17 +251,26 @@ class Config:
         return [table for table in self.tables if table.source.fold() == source]
 
 
-def load(path: str | Path = FILE) -> Config:
-    """The file as values; or `ConfigMissing`, `ConfigUnreadable`, or `ConfigInvalid` with every mistake in it."""
+def load(path: str | Path = FILE, *, landing_zone: str | None = None, ledger: str | None = None) -> Config:
+    """The file as values; or `ConfigMissing`, `ConfigUnreadable`, or `ConfigInvalid` with every mistake in it.
+
+    A landing zone and a ledger that are given here take the place of the file's, so that one file does for several
+    deployments; or `OptionInvalid`.
+    """
     shown = str(path)
     document = read(shown)
+    options = {"landing_zone": landing_zone, "ledger": ledger}
+    given = {name: value for name, value in options.items() if value is not None}
     faults: dict[Place, str] = {}
-    top = _check(_Top, document.data, (), faults)
+    top = _check(_Top, {**document.data, **given}, (), faults)
+    for name in given:
+        if reason := faults.get((name,)):
+            raise OptionInvalid(name, reason)
     tables = [_check(Table, table, ("tables", i), faults) for i, table in enumerate(document.tables)]
     mistakes = [document.mistake(place, words) for place, words in faults.items() if place not in document.unusable]
     mistakes += document.mistakes
     mistakes += _shared_targets(document)
-    if top is not None and not top.landing_zone.startswith(ONELAKE):
+    if top is not None and landing_zone is None and not top.landing_zone.startswith(ONELAKE):
         words = "is for a landing zone in OneLake alone (onelake://…)"
         mistakes += [document.mistake((name,), words) for name in _ONELAKE_FIELDS if name in top.model_fields_set]
     if mistakes or top is None:
@@ -269,8 +278,8 @@ def load(path: str | Path = FILE) -> Config:
     resolved = tuple(_resolved(table, top, shown) for table in tables if table is not None)
     zone = top.landing_zone if top.landing_zone.startswith(ONELAKE) else _absolute(top.landing_zone, shown)
     ca_file = None if top.ca_file is None else _absolute(top.ca_file, shown)
-    ledger = None if top.ledger is None else _located(top.ledger, shown)
-    return Config(zone, resolved, shown, top.endpoint, ca_file, top.credential, top.fabric_endpoint, ledger)
+    told = None if top.ledger is None else _located(top.ledger, shown)
+    return Config(zone, resolved, shown, top.endpoint, ca_file, top.credential, top.fabric_endpoint, told)
 
 
 def _resolved(table: Table, top: _Top, file: str) -> Table:
@@ -390,6 +399,19 @@ class BadAddress(Terminal):
 
     def next(self) -> str:
         return "Nothing was done."
+
+
+class OptionInvalid(Terminal):
+    """A value that takes the place of one in the file."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name, self.reason = name, reason
+
+    def what(self) -> str:
+        return f"The option --{self.name.replace('_', '-')} {self.reason}."
+
+    def next(self) -> str:
+        return "Correct the option and run the same command again; nothing was done."
 
 
 class UnknownTable(Terminal):

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed import config as configuration
-from mirrorfeed.cli.root import config_option, main, wait_option
+from mirrorfeed.cli.root import config_option, load, main, wait_option
 from mirrorfeed.config import ONELAKE
 from mirrorfeed.errors import Terminal
 
@@ -37,7 +36,7 @@ def fabric() -> None:
 @config_option
 def create(name: str, path: str) -> None:
     """Make an open mirrored database NAME in the workspace of the configuration, if it is not there yet."""
-    config = configuration.load(path)
+    config = load(path)
     from mirrorfeed import fabric as service
 
     if config.onelake is None:
@@ -54,7 +53,7 @@ def create(name: str, path: str) -> None:
 @config_option
 def start(force: bool, wait: float, path: str) -> None:
     """Start mirroring, once every table of the configuration has a first file, and wait until it runs."""
-    config = configuration.load(path)
+    config = load(path)
     from mirrorfeed import fabric as service
     from mirrorfeed.publish import fleet
 
@@ -72,7 +71,7 @@ def stop(wait: float, path: str) -> None:
     """Stop mirroring. When it is started again, Fabric takes every table anew."""
     from mirrorfeed import fabric as service
 
-    service.database_of(configuration.load(path)).stop(_say_status, wait * 60)
+    service.database_of(load(path)).stop(_say_status, wait * 60)
 
 
 @fabric.command()
@@ -81,7 +80,7 @@ def status(path: str) -> None:
     """Show the status of the mirrored database and of each of its tables. Exits with 1 if one has an error."""
     from mirrorfeed import fabric as service
 
-    database = service.database_of(configuration.load(path))
+    database = service.database_of(load(path))
     _say_status(database.status())
     sys.exit(_say_tables(database))
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed import config as configuration
-from mirrorfeed.cli.root import config_option, json_option, main, spark_session
-from mirrorfeed.config import FILE, ONELAKE, Config
+from mirrorfeed.cli.root import config_option, json_option, load, main, spark_session
+from mirrorfeed.config import FILE, ONELAKE, Config, onelake_address
 from mirrorfeed.errors import Terminal, named
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
 
     Where it stands is told by the files that the service has taken.
     """
-    config = configuration.load(path)
+    config = load(path)
     config.select(tables)
     folder = mirror or _tables_in_onelake(config)
     spark = spark_session()
@@ -171,7 +170,7 @@ def _zone(landing_zone: str, path: str) -> Store:
         if not Path(landing_zone).is_dir():
             raise NoLandingZone(landing_zone)
         return zone_of(Config(str(Path(landing_zone).resolve()), ()))
-    address = configuration.onelake_address(landing_zone)
+    address = onelake_address(landing_zone)
     there = path != FILE or Path(path).exists()
-    config = configuration.load(path) if there else Config(address, ())
+    config = load(path) if there else Config(address, ())
     return zone_of(replace(config, landing_zone=address))

@@ -13,7 +13,7 @@ import click
 from rich.text import Text
 
 from mirrorfeed import config as configuration
-from mirrorfeed.cli.root import config_option, json_option, main, spark_session, wait_option
+from mirrorfeed.cli.root import config_option, json_option, load, main, spark_session, wait_option
 from mirrorfeed.config import FILE, Config, Table
 from mirrorfeed.errors import MirrorfeedError, Terminal, named
 
@@ -51,7 +51,7 @@ def init(file: str) -> None:
 @config_option
 def enable(tables: tuple[str, ...], path: str) -> None:
     """Switch the change data feed on for the tables of the configuration."""
-    config = configuration.load(path)
+    config = load(path)
     chosen = config.select(tables)
     spark = spark_session()
     from mirrorfeed.feed.enable import DEFAULT_LINE
@@ -96,7 +96,7 @@ def changes(table: str, start: str, end: str | None, past_end: Any, preview: int
 @config_option
 def publish(tables: tuple[str, ...], dry_run: bool, path: str) -> None:
     """Publish what is new in the tables of the configuration, or in those named."""
-    config = configuration.load(path)
+    config = load(path)
     config.select(tables)
     spark = spark_session()
     from mirrorfeed import show
@@ -126,7 +126,7 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
 
     After a failure run it again, whatever it was doing.
     """
-    config = configuration.load(path)
+    config = load(path)
     chosen = config.select([table])
     from mirrorfeed import show
     from mirrorfeed.publish import fleet
@@ -186,7 +186,7 @@ def _say_outcomes(
 @config_option
 def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str) -> None:
     """Show how far each table is published, and what waits in the landing zone."""
-    config = configuration.load(path)
+    config = load(path)
     chosen = config.select(tables)
     said = _service_words(config, chosen) if with_fabric else [None] * len(chosen)
     spark = spark_session()
@@ -219,7 +219,7 @@ def _source(name: str, path: str) -> Any:
     from mirrorfeed.feed.source import Source
 
     if Path(path).exists() or path != FILE:
-        config: Config = configuration.load(path)
+        config: Config = load(path)
         try:
             return config.select([name])[0].source
         except configuration.UnknownTable:

@@ -7,7 +7,8 @@ from typing import Any, NoReturn
 
 import click
 
-from mirrorfeed.config import FILE
+from mirrorfeed import config
+from mirrorfeed.config import FILE, Config
 from mirrorfeed.errors import MirrorfeedError
 
 config_option = click.option(
@@ -32,6 +33,12 @@ def fail(message: str) -> NoReturn:
     sys.exit(1)
 
 
+def load(path: str) -> Config:
+    """The configuration, with what the options before the command say in its place."""
+    given: dict[str, str | None] = click.get_current_context().find_object(dict) or {}
+    return config.load(path, **given)
+
+
 def spark_session() -> Any:
     """Started only once the configuration is known to be good: it takes long."""
     from mirrorfeed.session import get_session
@@ -41,5 +48,9 @@ def spark_session() -> Any:
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="mirrorfeed")
-def main() -> None:
+@click.option("--landing-zone", metavar="PLACE", help="In place of the configuration's.")
+@click.option("--ledger", metavar="TABLE", help="In place of the configuration's.")
+@click.pass_context
+def main(context: click.Context, landing_zone: str | None, ledger: str | None) -> None:
     """Publishes Delta tables into Microsoft Fabric open mirroring, exactly once in effect."""
+    context.obj = {"landing_zone": landing_zone, "ledger": ledger}

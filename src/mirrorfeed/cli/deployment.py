@@ -1,0 +1,86 @@
+"""The commands around a deployment: what it needs, and which tables it has."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+from rich.text import Text
+
+from mirrorfeed.cli.root import config_option, load, main, spark_session
+from mirrorfeed.errors import Terminal
+
+
+@main.command()
+@config_option
+def preflight(path: str) -> None:
+    """Check what publishing needs: rights, the credential, the landing zone, the feeds. Exits with 1 if it lacks any.
+
+    Writes an empty file into the landing zone, under a name that readers ignore, and removes it.
+    """
+    config = load(path)
+    spark = spark_session()
+    from mirrorfeed import preflight as checks
+    from mirrorfeed import show
+
+    out = show.console()
+    found = []
+    for check in checks.preflight(spark, config):
+        found.append(check)
+        detail = f": {check.detail}" if check.detail else ""
+        style = "red" if check.state is checks.State.MISSING else ""
+        out.print(Text(f"{check.state.value:<12}{check.what}{detail}", style=style))
+    sys.exit(any(check.state is checks.State.MISSING for check in found))
+
+
+@main.command()
+@click.option("--task-value", metavar="NAME", help="In a Databricks task: hand them to the tasks after it.")
+@config_option
+def tables(task_value: str | None, path: str) -> None:
+    """List the targets of the configuration."""
+    targets = [str(table.target) for table in load(path).tables]
+    if task_value is not None:
+        hand_on(task_value, targets)
+    for target in targets:
+        click.echo(target)
+
+
+_LARGEST_TASK_VALUE = 48 * 2**10
+
+
+def _task_values() -> Any:
+    if "DATABRICKS_RUNTIME_VERSION" not in os.environ:
+        raise NotInATask()
+    return importlib.import_module("databricks.sdk.runtime").dbutils.jobs.taskValues
+
+
+def hand_on(name: str, targets: list[str], task_values: Callable[[], Any] = _task_values) -> None:
+    """Sets a task value, over which a later task of the run can loop."""
+    size = len(json.dumps(targets))
+    if size > _LARGEST_TASK_VALUE:
+        raise TooManyTables(len(targets), size)
+    task_values().set(key=name, value=targets)
+
+
+class NotInATask(Terminal):
+    def what(self) -> str:
+        return "There are no task values here: this is no Databricks runtime."
+
+    def next(self) -> str:
+        return "Leave out --task-value."
+
+
+class TooManyTables(Terminal):
+    def __init__(self, count: int, size: int) -> None:
+        self.count, self.size = count, size
+
+    def what(self) -> str:
+        return f"The names of {self.count} tables are {self.size} bytes, and a task value holds {_LARGEST_TASK_VALUE}."
+
+    def next(self) -> str:
+        return "Use the job that publishes all tables in one task, or several configurations."

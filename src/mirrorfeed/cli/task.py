@@ -1,0 +1,28 @@
+"""The entry point of Databricks' wheel tasks: there any status is a failure, even 0, so this returns or raises."""
+
+from __future__ import annotations
+
+import sys
+
+from mirrorfeed.cli import main as command
+from mirrorfeed.errors import Terminal
+
+
+def main() -> None:
+    """Runs the command that the task's parameters name; or `TaskFailed`."""
+    try:
+        command(prog_name="mirrorfeed")
+    except SystemExit as ended:
+        if ended.code:
+            raise TaskFailed(tuple(sys.argv[1:]), ended.code) from None
+
+
+class TaskFailed(Terminal):
+    def __init__(self, arguments: tuple[str, ...], status: object) -> None:
+        self.arguments, self.status = arguments, status
+
+    def what(self) -> str:
+        return f"mirrorfeed {' '.join(self.arguments)} ended with status {self.status}."
+
+    def next(self) -> str:
+        return "What it printed above says why."

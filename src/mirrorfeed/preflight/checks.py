@@ -1,0 +1,139 @@
+"""All checks, in the order in which a publication would miss what they look for. Nothing is left behind."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import ONELAKE, Config
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.feed import history
+from mirrorfeed.preflight.check import Check, State
+from mirrorfeed.preflight.rights import check_rights, needed
+from mirrorfeed.publish.source import let_code_travel
+from mirrorfeed.publish.zone import zone_of
+from mirrorfeed.stores import NotThere, Store
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+
+FOLDER = "_mirrorfeed_preflight"
+"""Readers of a landing zone ignore it; it is there for a moment."""
+_TOKEN_FOR = "https://storage.azure.com/.default"
+
+
+def default_workspace() -> WorkspaceClient:
+    """The Databricks workspace of the environment; ValueError where there is none."""
+    from databricks.sdk import WorkspaceClient
+
+    return WorkspaceClient()
+
+
+def preflight(
+    spark: SparkSession, config: Config, workspace: Callable[[], WorkspaceClient] = default_workspace
+) -> Iterator[Check]:
+    yield from _rights(config, workspace)
+    yield check_credential(config)
+    yield from _landing_zone(spark, config)
+    for table in config.tables:
+        yield _feed(spark, table.source)
+
+
+def _rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Check]:
+    rights = needed(config)
+    if not rights:
+        yield Check("rights in Unity Catalog", State.NOT_CHECKED, "nothing of the configuration is in it")
+        return
+    try:
+        client = workspace()
+    except ValueError:
+        things = ", ".join(dict.fromkeys(right.thing for right in rights))
+        yield Check("rights in Unity Catalog", State.NOT_CHECKED, f"no workspace is configured here: {things}")
+        return
+    yield from check_rights(client, rights)
+
+
+def check_credential(config: Config) -> Check:
+    if not config.landing_zone.startswith(ONELAKE):
+        return Check("credential", State.NOT_CHECKED, "the landing zone is not in OneLake")
+    from mirrorfeed.credentials import token_credential
+
+    try:
+        token_credential(config.credential, config.ca_file).get_token(_TOKEN_FOR)
+    except Exception as error:
+        return Check("credential", State.MISSING, _said(error))
+    return Check("credential", State.OK, str(config.credential))
+
+
+def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
+    """The driver records and renames, executors write the files: both must reach it, and see one place."""
+    store = zone_of(config)
+    path = f"{FOLDER}/{uuid.uuid4().hex}"
+
+    def from_driver() -> None:
+        store.create(f"{path}-driver", b"")
+        store.remove(f"{path}-driver")
+
+    def from_executor() -> None:
+        _write_on_executor(spark, store, f"{path}-executor")
+        try:
+            store.read(f"{path}-executor")
+        except NotThere as error:
+            raise ExecutorsElsewhere(store.address("")) from error
+        store.remove(f"{path}-executor")
+
+    for who, attempt in (("the driver", from_driver), ("executors", from_executor)):
+        what = f"landing zone, written by {who}"
+        try:
+            attempt()
+            yield Check(what, State.OK, store.address(""))
+        except Exception as error:
+            yield Check(what, State.MISSING, _said(error))
+    try:
+        store.remove_folder(FOLDER)
+    except MirrorfeedError as error:
+        yield Check("landing zone, clean again", State.MISSING, _said(error))
+
+
+def _write_on_executor(spark: SparkSession, store: Store, path: str) -> None:
+    let_code_travel()
+
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            if batch.num_rows:
+                store.create(path, b"")
+            yield batch
+
+    spark.range(1).mapInArrow(write, "id bigint").collect()
+
+
+def _feed(spark: SparkSession, source: Any) -> Check:
+    what = f"change data feed of {source}"
+    try:
+        on = history.detail(spark, source).feed_on
+    except Exception as error:
+        return Check(what, State.MISSING, _said(error))
+    return Check(what, State.OK) if on else Check(what, State.MISSING, "it is off: run `mirrorfeed enable`")
+
+
+class ExecutorsElsewhere(MirrorfeedError):
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def what(self) -> str:
+        return f"What an executor wrote to {self.address} is not there for the driver."
+
+    def next(self) -> str:
+        return "Use a landing zone that all machines of the cluster share."
+
+
+def _said(error: Exception) -> str:
+    """An error's words; of a failed task those that its Python process ended with."""
+    if isinstance(error, MirrorfeedError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    own = [line.partition(": ")[2] for line in lines if line.startswith("mirrorfeed.")]
+    return (own or lines or [type(error).__name__])[0][:500]

@@ -1,0 +1,74 @@
+"""The whole list, for a configuration on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from fixtures.fakes import RecordingGrants
+from mirrorfeed.config import Config, load
+from mirrorfeed.preflight import State, preflight
+from mirrorfeed.preflight.checks import FOLDER, ExecutorsElsewhere, check_credential
+from tests.delta import DeltaTable
+
+
+def config(folder: Path, *tables: str, zone: str = "zone") -> Config:
+    listed = "".join(f"  - {{source: {source}, target: t{n}, keys: [id]}}\n" for n, source in enumerate(tables))
+    (folder / "mirrorfeed.yml").write_text(f"landing_zone: ./{zone}\ntables:\n{listed}")
+    return load(folder / "mirrorfeed.yml")
+
+
+def nowhere() -> RecordingGrants:
+    raise ValueError("no credentials are configured")
+
+
+def test_all_is_told_in_one_list_and_nothing_is_left_behind(spark: SparkSession, tmp_path: Path) -> None:
+    DeltaTable(spark, tmp_path / "on")
+    DeltaTable(spark, tmp_path / "silent", feed=False)
+    found = list(preflight(spark, config(tmp_path, "./on", "./silent", "./gone", "main.sales.orders"), nowhere))
+    assert [(check.what.replace(str(tmp_path), "."), check.state) for check in found] == [
+        ("rights in Unity Catalog", State.NOT_CHECKED),
+        ("credential", State.NOT_CHECKED),
+        ("landing zone, written by the driver", State.OK),
+        ("landing zone, written by executors", State.OK),
+        ("change data feed of ./on", State.OK),
+        ("change data feed of ./silent", State.MISSING),
+        ("change data feed of ./gone", State.MISSING),
+        ("change data feed of main.sales.orders", State.MISSING),
+    ]
+    assert found[0].detail == (
+        "no workspace is configured here: catalog main, schema main.sales, table main.sales.orders"
+    )
+    assert found[5].detail == "it is off: run `mirrorfeed enable`"
+    assert found[6].detail.startswith("There is no Delta table at")
+    assert not (tmp_path / "zone" / FOLDER).exists()
+
+
+def test_a_landing_zone_that_cannot_be_written_is_told_for_the_driver_and_for_executors(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "zone").write_text("no folder")
+    found = {check.what: check for check in preflight(spark, config(tmp_path, "./gone"), nowhere)}
+    for who in ("the driver", "executors"):
+        check = found[f"landing zone, written by {who}"]
+        assert check.state is State.MISSING
+        assert f"{tmp_path}/zone" in check.detail
+        assert "Traceback" not in check.detail
+
+
+def test_executors_that_write_elsewhere_are_said_with_what_to_do() -> None:
+    assert str(ExecutorsElsewhere("/landing")) == (
+        "What an executor wrote to /landing is not there for the driver. Use a landing zone that all machines of the"
+        " cluster share."
+    )
+
+
+def test_a_credential_that_gives_no_token_is_missing_with_its_reason(tmp_path: Path) -> None:
+    zone = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
+    (tmp_path / "mirrorfeed.yml").write_text(
+        f"landing_zone: {zone}\ncredential: {{service_credential: fabric}}\ntables: [{{source: a, target: b}}]\n"
+    )
+    check = check_credential(load(tmp_path / "mirrorfeed.yml"))
+    assert (check.what, check.state) == ("credential", State.MISSING)
+    assert check.detail.startswith("The service credential fabric of Unity Catalog cannot be used here")

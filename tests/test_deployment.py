@@ -1,0 +1,86 @@
+"""What a deployed bundle calls: the task's entry point, the tables as a task value, options in the file's place."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from mirrorfeed.cli import main, task
+from mirrorfeed.cli.deployment import NotInATask, TooManyTables, hand_on
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "mirrorfeed.yml"
+    path.write_text("landing_zone: ./zone\ntables: [{source: a, target: sales.orders}, {source: b, target: lines}]\n")
+    return str(path)
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["task", *arguments])
+    task.main()
+
+
+def test_a_task_that_succeeds_returns_for_any_status_would_be_a_failure(
+    monkeypatch: pytest.MonkeyPatch, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call(monkeypatch, "tables", "--config", file)
+    assert capsys.readouterr().out == "sales.orders\nlines\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["tables", "--config", "/nowhere.yml"], 1, "There is no configuration"),
+        (["tables", "--no-such-option"], 2, "No such option"),
+        ([], 2, "Usage:"),
+    ],
+)
+def test_a_task_that_fails_raises_and_has_said_why(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], status: int, words: str
+) -> None:
+    with pytest.raises(task.TaskFailed, match=rf"ended with status {status}\. What it printed above says why\."):
+        call(monkeypatch, *arguments)
+    assert words in capsys.readouterr().err
+
+
+class TaskValues:
+    def __init__(self) -> None:
+        self.given: dict[str, Any] = {}
+
+    def set(self, key: str, value: Any) -> None:
+        self.given[key] = value
+
+
+def test_the_tables_are_handed_on_as_a_task_value() -> None:
+    values = TaskValues()
+    hand_on("targets", ["sales.orders", "lines"], lambda: values)
+    assert values.given == {"targets": ["sales.orders", "lines"]}
+
+
+def test_more_than_a_task_value_holds_is_refused_before_it_is_tried() -> None:
+    with pytest.raises(TooManyTables, match=r"The names of 900 tables are \d+ bytes, and a task value holds 49152"):
+        hand_on("targets", [f"sales.{'t' * 50}{n}" for n in range(900)], TaskValues)
+
+
+def test_outside_a_runtime_there_are_no_task_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
+    with pytest.raises(NotInATask, match="this is no Databricks runtime"):
+        hand_on("targets", ["orders"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--landing-zone", ""], "The option --landing-zone is empty: name a folder."),
+        (["--landing-zone", "s3://bucket/x"], "The option --landing-zone 's3://bucket/x' is not a folder"),
+        (["--ledger", "a.b.c.d"], "The option --ledger 'a.b.c.d' has 4 parts"),
+    ],
+)
+def test_an_option_in_the_files_place_is_checked_as_the_file_is(file: str, options: list[str], words: str) -> None:
+    result = CliRunner().invoke(main, [*options, "tables", "--config", file])
+    assert (result.exit_code, result.output.split("\n")[0].startswith(f"Error: {words}")) == (1, True)
