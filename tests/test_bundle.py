@@ -1,8 +1,11 @@
+"""The bundle, checked without a workspace: what it declares exists, and what exists is declared."""
+
 from __future__ import annotations
 
 import json
 import re
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -10,69 +13,256 @@ from typing import Any
 import click
 import pytest
 import yaml
+from databricks.bundles.core import Resource
+from databricks.bundles.dashboards import Dashboard
+from databricks.bundles.jobs import Job
+from databricks.bundles.schemas import Schema
+from databricks.bundles.secret_scopes import SecretScope
+from databricks.bundles.volumes import Volume
 
 ROOT = Path(__file__).parent.parent
-RESOURCES = sorted(ROOT.glob("resources/*.yml"))
+FILES = sorted(ROOT.glob("resources/*.yml"))
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+CLASSES: dict[str, type[Resource]] = {
+    "dashboards": Dashboard,
+    "jobs": Job,
+    "schemas": Schema,
+    "secret_scopes": SecretScope,
+    "volumes": Volume,
+}
 
 bundle: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
 project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-def tasks() -> list[dict[str, Any]]:
-    documents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in RESOURCES]
-    jobs = [job for document in documents for job in document["resources"].get("jobs", {}).values()]
-    return [task for job in jobs for task in job["tasks"]]
+def declared(file: Path) -> dict[str, dict[str, Any]]:
+    """A file's resources, by kind and name, of whichever target they are."""
+    document = yaml.safe_load(file.read_text(encoding="utf-8"))
+    targets = document.get("targets", {}).values()
+    found: dict[str, dict[str, Any]] = document.get("resources", {})
+    for target in targets:
+        found = found | target["resources"]
+    return found
+
+
+RESOURCES = [
+    (kind, name, content) for file in FILES for kind, named in declared(file).items() for name, content in named.items()
+]
+JOBS = {name: content for kind, name, content in RESOURCES if kind == "jobs"}
+
+
+def tasks(job: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """All of a job that run something, those of a loop among them."""
+    for task in job["tasks"]:
+        yield task["for_each_task"]["task"] if "for_each_task" in task else task
+
+
+WHEEL_TASKS = [(name, task) for name, job in JOBS.items() for task in tasks(job)]
+
+
+def strings(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for each in value.values():
+            yield from strings(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from strings(each)
+    elif isinstance(value, str):
+        yield value
+
+
+def used(pattern: str) -> set[str]:
+    """What the texts of the bundle's files refer to."""
+    documents = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in (ROOT / "databricks.yml", *FILES)]
+    return {match for text in strings(documents) for match in re.findall(pattern, text)}
 
 
 def test_there_are_the_three_targets_and_dev_is_the_default() -> None:
     assert list(bundle["targets"]) == ["dev", "staging", "prod"]
     assert [name for name, target in bundle["targets"].items() if target.get("default")] == ["dev"]
+    assert bundle["targets"]["dev"]["mode"] == "development"
 
 
-@pytest.mark.parametrize("file", RESOURCES, ids=lambda file: file.name)
-def test_a_resource_is_in_a_file_named_after_its_kind_and_in_the_bundle(file: Path) -> None:
-    kind = re.fullmatch(r"\w+\.(\w+)\.yml", file.name)
+@pytest.mark.parametrize("target", ["staging", "prod"])
+def test_outside_dev_a_service_principal_runs_the_jobs_and_groups_have_permissions(target: str) -> None:
+    shared = bundle["targets"][target]
+    assert shared["mode"] == "production"
+    assert shared["run_as"] == {"service_principal_name": "${var.service_principal}"}
+    assert any("group_name" in permission for permission in shared["permissions"])
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_resource_is_in_a_file_named_after_it_and_its_kind_and_in_the_bundle(file: Path) -> None:
+    kind = re.fullmatch(r"(\w+)\.(\w+)\.yml", file.name)
     assert kind
-    assert list(yaml.safe_load(file.read_text(encoding="utf-8"))["resources"]) == [f"{kind[1]}s"]
+    ((kinds, named),) = declared(file).items()
+    assert kinds == f"{kind[2]}s"
+    assert list(named) == [kind[1]]
     assert any(file in ROOT.glob(pattern) for pattern in bundle["include"])
 
 
-@pytest.mark.parametrize("file", [ROOT / "databricks.yml", *RESOURCES], ids=lambda file: file.name)
-def test_every_variable_that_is_used_is_declared(file: Path) -> None:
-    used = set(re.findall(r"\$\{var\.(\w+)\}", file.read_text(encoding="utf-8")))
-    assert used <= set(bundle["variables"])
+@pytest.mark.parametrize(("kind", "name", "content"), RESOURCES, ids=[f"{kind}.{name}" for kind, name, _ in RESOURCES])
+def test_a_resource_is_one_that_databricks_own_classes_take(kind: str, name: str, content: dict[str, Any]) -> None:
+    CLASSES[kind].from_dict(content)  # type: ignore[attr-defined]
 
 
-def test_every_variable_that_is_declared_is_used_and_described() -> None:
-    text = "".join(file.read_text(encoding="utf-8") for file in RESOURCES)
-    assert set(re.findall(r"\$\{var\.(\w+)\}", text)) == set(bundle["variables"])
+def test_these_classes_refuse_a_field_that_they_do_not_know() -> None:
+    """The test above relies on it."""
+    with pytest.raises(ValueError, match="no_such_field"):
+        Job.from_dict({"name": "x", "no_such_field": 1})  # type: ignore[typeddict-unknown-key]
+
+
+def test_every_variable_is_declared_used_and_described() -> None:
+    assert used(r"\$\{var\.(\w+)\}") == set(bundle["variables"])
     assert all(variable["description"] for variable in bundle["variables"].values())
 
 
-def test_the_tasks_call_commands_that_the_wheel_has_with_options_that_they_take() -> None:
-    for task in (task["python_wheel_task"] for task in tasks() if "python_wheel_task" in task):
-        assert task["package_name"] == project["name"]
-        name, *arguments = task["parameters"]
-        group = EntryPoint(task["entry_point"], project["scripts"][task["entry_point"]], "console_scripts").load()
-        command = group.commands[name]
-        command.make_context(name, list(arguments))  # raises for what it does not take
+def test_every_resource_that_is_referred_to_exists() -> None:
+    there = {f"{kind}.{name}" for kind, name, _ in RESOURCES}
+    assert used(r"\$\{resources\.(\w+\.\w+)\.") <= there
+    assert {"schemas.mirrorfeed", "volumes.landing"} <= used(r"\$\{resources\.(\w+\.\w+)\.")
 
 
-def test_a_command_refuses_what_it_does_not_take() -> None:
-    """The test above relies on it."""
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_runs_once_at_a_time_ends_in_time_and_tells_when_it_fails(name: str) -> None:
+    job = JOBS[name]
+    assert (job["max_concurrent_runs"], job["queue"]) == (1, {"enabled": True})
+    assert job["timeout_seconds"] == "${var.timeout_seconds}"
+    assert [rule["metric"] for rule in job["health"]["rules"]] == ["RUN_DURATION_SECONDS"]
+    told = job["email_notifications"]
+    assert told["on_failure"] == told["on_duration_warning_threshold_exceeded"] == "${var.notify}"
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), WHEEL_TASKS, ids=[f"{name}.{task['task_key']}" for name, task in WHEEL_TASKS]
+)
+def test_a_task_runs_on_the_compute_of_the_variables_and_is_not_repeated(name: str, task: dict[str, Any]) -> None:
+    """Databricks repeats any failure; what may pass is repeated by the package itself."""
+    assert task["environment_key"] == "${var.environment_key}"
+    assert task["job_cluster_key"] == "${var.cluster_key}"
+    assert task["libraries"] == "${var.libraries}"
+    assert (task["max_retries"], task["disable_auto_optimization"]) == (0, True)
+    assert JOBS[name]["environments"] == "${var.environments}"
+    assert JOBS[name]["job_clusters"] == "${var.job_clusters}"
+
+
+def command_of(task: dict[str, Any]) -> click.Context:
+    """What a task's parameters call, checked as the entry point would check them."""
+    assert task["package_name"] == project["name"]
+    assert task["entry_point"] == "mirrorfeed-task"
     group = EntryPoint("mirrorfeed", project["scripts"]["mirrorfeed"], "console_scripts").load()
+    options = {option for parameter in group.params for option in parameter.opts}
+    arguments = list(task["parameters"])
+    while arguments[0].startswith("--"):
+        assert arguments[0] in options
+        del arguments[:2]  # and its value
+    name, *rest = arguments
+    context: click.Context = group.commands[name].make_context(name, rest)  # raises for what it does not take
+    return context
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), WHEEL_TASKS, ids=[f"{name}.{task['task_key']}" for name, task in WHEEL_TASKS]
+)
+def test_a_task_calls_a_command_that_the_wheel_has_with_options_that_it_takes(name: str, task: dict[str, Any]) -> None:
+    context = command_of(task["python_wheel_task"])
+    assert context.params["path"] == "${var.config}"  # every task names the configuration, none takes a default
+
+
+def test_the_entry_point_of_the_tasks_is_one_of_the_wheel() -> None:
+    assert callable(EntryPoint("t", project["scripts"]["mirrorfeed-task"], "console_scripts").load())
+
+
+def test_a_parameter_that_a_command_does_not_take_is_refused() -> None:
+    """The tests above rely on it."""
+    task = {
+        "package_name": "mirrorfeed",
+        "entry_point": "mirrorfeed-task",
+        "parameters": ["publish", "--no-such-option"],
+    }
     with pytest.raises(click.UsageError):
-        group.commands["publish"].make_context("publish", ["--no-such-option"])
+        command_of(task)
+
+
+def test_a_loop_goes_over_a_value_that_a_task_before_it_sets() -> None:
+    for job in JOBS.values():
+        keys = {task["task_key"]: task for task in job["tasks"]}
+        for task in job["tasks"]:
+            assert {each["task_key"] for each in task.get("depends_on", [])} <= set(keys)
+            if loop := task.get("for_each_task"):
+                reference = re.fullmatch(r"\{\{tasks\.(\w+)\.values\.(\w+)\}\}", loop["inputs"])
+                assert reference
+                assert [each["task_key"] for each in task["depends_on"]] == [reference[1]]
+                context = command_of(keys[reference[1]]["python_wheel_task"])
+                assert context.params["task_value"] == reference[2]
+                assert "{{input}}" in loop["task"]["python_wheel_task"]["parameters"]
+    assert "for_each_task" in JOBS["publish_each"]["tasks"][1]
+
+
+def test_the_ledgers_schema_is_not_destroyed_by_accident() -> None:
+    (schema,) = (content for kind, _, content in RESOURCES if kind == "schemas")
+    assert schema["lifecycle"] == {"prevent_destroy": True}
+
+
+def test_tests_and_fixtures_stay_at_home() -> None:
+    assert bundle["sync"]["exclude"] == ["tests/**", "fixtures/**"]
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)
-def test_a_notebook_is_kept_without_outputs(file: Path) -> None:
+def test_a_notebook_is_kept_without_outputs_and_reads_each_of_its_widgets(file: Path) -> None:
     cells = [cell for cell in json.loads(file.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
     assert cells
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
+    code = "".join("".join(cell["source"]) for cell in cells)
+    made = re.findall(r'widgets\.text\("(\w+)"', code)
+    assert set(made) == set(re.findall(r'widgets\.get\("(\w+)"', code))
+    assert "config" in made
+
+
+def test_the_notebooks_that_are_referred_to_exist() -> None:
+    for kind, _, content in RESOURCES:
+        if kind == "jobs":
+            for task in tasks(content):
+                if notebook := task.get("notebook_task"):
+                    assert (ROOT / "resources" / notebook["notebook_path"]).is_file()
 
 
 def test_the_wheel_brings_no_spark_of_its_own() -> None:
     names = {re.split(r"[^\w-]", dependency)[0] for dependency in project["dependencies"]}
     assert not names & {"pyspark", "delta-spark", "databricks-connect"}
+
+
+# The dashboard
+
+(DASHBOARD,) = (
+    json.loads((ROOT / "resources" / content["file_path"]).read_text(encoding="utf-8"))
+    for kind, _, content in RESOURCES
+    if kind == "dashboards"
+)
+WIDGETS = [item["widget"] for page in DASHBOARD["pages"] for item in page["layout"]]
+
+
+def test_every_dataset_of_the_dashboard_is_drawn_and_every_drawing_has_one() -> None:
+    datasets = {dataset["name"] for dataset in DASHBOARD["datasets"]}
+    assert {query["query"]["datasetName"] for widget in WIDGETS for query in widget["queries"]} == datasets
+
+
+@pytest.mark.parametrize("widget", WIDGETS, ids=lambda widget: widget["name"])
+def test_a_drawing_shows_the_fields_that_it_asks_for(widget: dict[str, Any]) -> None:
+    asked = {field["name"] for query in widget["queries"] for field in query["query"]["fields"]}
+    assert set(re.findall(r'"fieldName": "(\w+)"', json.dumps(widget["spec"]))) == asked
+
+
+def test_the_drawings_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for page in DASHBOARD["pages"]:
+        for item in page["layout"]:
+            place = item["position"]
+            cells = {
+                (x, y)
+                for x in range(place["x"], place["x"] + place["width"])
+                for y in range(place["y"], place["y"] + place["height"])
+            }
+            assert not cells & taken
+            assert all(x < 6 for x, _ in cells)
+            taken |= cells

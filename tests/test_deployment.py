@@ -84,3 +84,8 @@ def test_outside_a_runtime_there_are_no_task_values(monkeypatch: pytest.MonkeyPa
 def test_an_option_in_the_files_place_is_checked_as_the_file_is(file: str, options: list[str], words: str) -> None:
     result = CliRunner().invoke(main, [*options, "tables", "--config", file])
     assert (result.exit_code, result.output.split("\n")[0].startswith(f"Error: {words}")) == (1, True)
+
+
+def test_a_mirror_that_is_not_named_is_refused_before_spark_starts(file: str) -> None:
+    result = CliRunner().invoke(main, ["verify", "--mirror", "", "--config", file])
+    assert (result.exit_code, "Invalid value for --mirror: is empty" in result.output) == (2, True)

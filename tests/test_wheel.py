@@ -1,0 +1,82 @@
+"""The wheel in an empty environment, beside only what a Databricks runtime brings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RUNTIME = ("pyspark", "py4j", "pandas", "numpy", "pytz", "dateutil", "six.py", "tzdata")
+"""What pyspark is and needs; a runtime has it."""
+BY_EXTRA = ("mirrorfeed.replica",)
+"""Rooms that need the extra [replica]."""
+
+
+def uv() -> Path:
+    found = shutil.which("uv") or ROOT / ".uv/bin/uv"
+    assert Path(found).exists(), "make setup brings uv"
+    return Path(found).resolve()
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    answer = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return answer.stdout
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with the wheel and what it asks for."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run(uv(), "build", "--quiet", "--wheel", "--out-dir", folder / "dist", "--python", sys.executable, ROOT)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    run(uv(), "venv", "--quiet", "--python", sys.executable, folder / "env")
+    # The releases of the lock: they are at hand where this suite runs.
+    wanted = run(
+        *(uv(), "export", "--quiet", "--frozen", "--no-dev", "--no-emit-project", "--no-hashes", "--project", ROOT)
+    )
+    (folder / "locked.txt").write_text(wanted, encoding="utf-8")
+    run(
+        *(uv(), "pip", "install", "--quiet", "--python", folder / "env/bin/python"),
+        *("--constraint", folder / "locked.txt", wheel),
+    )
+    return folder / "env/bin"
+
+
+def test_its_commands_start_without_spark(place: Path, tmp_path: Path) -> None:
+    assert importlib.util.find_spec("pyspark")  # here, and not there
+    assert "preflight" in run(place / "mirrorfeed", "--help")
+    config = tmp_path / "mirrorfeed.yml"
+    config.write_text("landing_zone: ./landing\ntables: [{source: a, target: sales.orders}]\n")
+    assert run(place / "mirrorfeed-task", "tables", "--config", config) == "sales.orders\n"
+
+
+def test_every_module_of_it_can_be_imported_beside_a_runtime(place: Path, tmp_path: Path) -> None:
+    ours = Path(importlib.util.find_spec("pyspark").origin or "").parent.parent  # type: ignore[union-attr]
+    for name in RUNTIME:
+        if (ours / name).exists():
+            (tmp_path / name).symlink_to(ours / name)
+    code = (
+        "import importlib, pkgutil, mirrorfeed\n"
+        "for found in pkgutil.walk_packages(mirrorfeed.__path__, 'mirrorfeed.'):\n"
+        f"    if not found.name.startswith({BY_EXTRA!r}) and not found.name.endswith('__main__'):\n"
+        "        importlib.import_module(found.name)\n"
+        "        print(found.name)\n"
+    )
+    said = run(place / "python", "-c", code, PYTHONPATH=str(tmp_path))
+    assert {"mirrorfeed.publish.fleet", "mirrorfeed.stores.onelake", "mirrorfeed.cli.task"} <= set(said.split())
+
+
+def test_it_is_named_as_the_jobs_name_it(place: Path) -> None:
+    code = (
+        "from importlib.metadata import distribution\n"
+        "print(*sorted(entry.name for entry in distribution('mirrorfeed').entry_points))"
+    )
+    assert re.findall(r"[\w-]+", run(place / "python", "-c", code)) == ["mirrorfeed", "mirrorfeed-task"]
