@@ -1,4 +1,4 @@
-"""The commands around a deployment: what it needs, and which tables it has."""
+"""The commands around a deployment: what it needs, which tables it has, and what it did."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import click
@@ -48,6 +50,34 @@ def tables(task_value: str | None, path: str) -> None:
         hand_on(task_value, targets)
     for target in targets:
         click.echo(target)
+
+
+@main.command()
+@click.option("--html", "file", required=True, metavar="FILE", help="The page to write, whole in one file.")
+@config_option
+def report(file: str, path: str) -> None:
+    """Draw the ledger: lag, rows, seconds by phase, backlog, and what went wrong."""
+    config = load(path)
+    if config.ledger is None:
+        raise NoLedger(config.path)
+    spark = spark_session()
+    from mirrorfeed.publish import ledger
+    from mirrorfeed.report import page
+
+    rows = ledger.read(spark, config.ledger)
+    Path(file).write_text(page(rows, datetime.now(UTC)), encoding="utf-8")
+    click.echo(f"Wrote {file}, from {len(rows):,} rows of the ledger.")
+
+
+class NoLedger(Terminal):
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def what(self) -> str:
+        return f"{self.path} names no ledger, and there is nothing else to draw."
+
+    def next(self) -> str:
+        return "Add `ledger:` to it, or give --ledger before the command, and publish."
 
 
 _LARGEST_TASK_VALUE = 48 * 2**10

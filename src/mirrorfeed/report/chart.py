@@ -1,0 +1,165 @@
+"""Charts as SVG text, without a library and without scripts: lines over time, and stacked bars by day.
+
+Colours are classes (`c0` to `c7`, `rest`) that the page gives values to, in light and in dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from html import escape
+
+COLOURS = 8
+"""So many series are told apart; what is beyond is drawn as one."""
+
+_WIDTH, _HEIGHT = 640, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 28
+_DENSE = 60
+"""A line of more points shows them only under the pointer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    time: datetime
+    value: float
+
+
+def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
+    """A line a series, its points in order of time."""
+    points = [point for each in series.values() for point in each]
+    if not points:
+        return _nothing()
+    start, end = min(point.time for point in points), max(point.time for point in points)
+    if start == end:
+        start, end = start - timedelta(hours=1), end + timedelta(hours=1)
+    top = ticks(max(point.value for point in points))
+    span = (end - start).total_seconds()
+
+    def x(time: datetime) -> float:
+        return _LEFT + (time - start).total_seconds() / span * (_WIDTH - _LEFT - _RIGHT)
+
+    drawn = [*_value_axis(top, unit), *(_tick_below(x(time), label) for time, label in time_ticks(start, end))]
+    for colour, (name, own) in enumerate(_told_apart(series)):
+        path = " ".join(f"{x(point.time):.1f},{_y(point.value, top):.1f}" for point in own)
+        shade = _shade(colour)
+        dot = f"dot {shade} dense" if len(own) > _DENSE else f"dot {shade}"
+        drawn.append(f'<polyline class="line {shade}" points="{path}"/>')
+        drawn += [
+            f'<circle class="{dot}" cx="{x(point.time):.1f}" cy="{_y(point.value, top):.1f}" r="2.5">'
+            f"<title>{escape(name)}, {_moment(point.time)}: {number(point.value)} {escape(unit)}</title></circle>"
+            for point in own
+        ]
+    return _figure(drawn, [name for name, _ in _told_apart(series)])
+
+
+def bars(days: Mapping[date, Mapping[str, float]], kinds: Sequence[str], unit: str) -> str:
+    """A bar a day, with a part for each kind from the bottom up. Days without anything are left free."""
+    if not days:
+        return _nothing()
+    first, last = min(days), max(days)
+    count = (last - first).days + 1
+    top = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for parts in days.values()))
+    slot = (_WIDTH - _LEFT - _RIGHT) / count
+    wide = min(slot * 0.7, 48)
+    drawn = _value_axis(top, unit)
+    every = math.ceil(count / 8)
+    for n in range(0, count, every):
+        day = first + timedelta(days=n)
+        drawn.append(_tick_below(_LEFT + (n + 0.5) * slot, f"{day:%b} {day.day}"))
+    for day, parts in sorted(days.items()):
+        left = _LEFT + ((day - first).days + 0.5) * slot - wide / 2
+        below = 0.0
+        for colour, kind in enumerate(kinds):
+            if value := parts.get(kind, 0):
+                high, low = _y(below + value, top), _y(below, top)
+                drawn.append(
+                    f'<rect class="bar {_shade(colour)}" x="{left:.1f}" y="{high:.1f}" width="{wide:.1f}"'
+                    f' height="{max(low - high, 0.5):.1f}"><title>{day:%Y-%m-%d}, {escape(kind)}: {number(value)}'
+                    f" {escape(unit)}</title></rect>"
+                )
+                below += value
+    there = {kind for parts in days.values() for kind, value in parts.items() if value}
+    return _figure(drawn, [kind if kind in there else "" for kind in kinds])
+
+
+def ticks(largest: float) -> list[float]:
+    """Round steps from zero to no less than the largest value."""
+    if largest <= 0:
+        return [0.0, 1.0]
+    rough = largest / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * each for each in (1, 2, 2.5, 5, 10) if power * each >= rough * 0.999999)
+    return [step * n for n in range(math.ceil(largest / step - 1e-9) + 1)]
+
+
+def time_ticks(start: datetime, end: datetime) -> list[tuple[datetime, str]]:
+    """Round moments between two times, and what to write at them."""
+    span = end - start
+    steps = [timedelta(minutes=minutes) for minutes in (1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 10080)]
+    step = next((step for step in steps if span / step <= 7), timedelta(days=math.ceil(span.days / 7)))
+    zero = datetime(2024, 1, 1, tzinfo=UTC)  # a Monday
+    found: list[tuple[datetime, str]] = []
+    moment = zero + math.ceil((start - zero) / step) * step
+    while moment <= end:
+        midnight = moment.hour == moment.minute == 0
+        found.append((moment, f"{moment:%b} {moment.day}" if midnight else f"{moment:%H:%M}"))
+        moment += step
+    return found
+
+
+def number(value: float) -> str:
+    """Short, for an axis or a tile."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.3g}"
+
+
+def _told_apart(series: Mapping[str, Sequence[Point]]) -> list[tuple[str, Sequence[Point]]]:
+    """Those with the largest values first, so that the colours go to them."""
+    return sorted(series.items(), key=lambda item: (-max(point.value for point in item[1]), item[0]))
+
+
+def _shade(colour: int) -> str:
+    return f"c{colour}" if colour < COLOURS else "rest"
+
+
+def _y(value: float, top: Sequence[float]) -> float:
+    return _HEIGHT - _BOTTOM - value / top[-1] * (_HEIGHT - _TOP - _BOTTOM)
+
+
+def _value_axis(top: Sequence[float], unit: str) -> list[str]:
+    drawn = []
+    for value in top:
+        y = _y(value, top)
+        kind = "axis" if value == 0 else "grid"
+        drawn.append(f'<line class="{kind}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        label = f"{number(value)} {unit}" if value == top[-1] else number(value)
+        anchor = f'x="{_LEFT - 6}" text-anchor="end"' if value != top[-1] else 'x="0" text-anchor="start"'
+        drawn.append(f'<text {anchor} y="{y + 4:.1f}">{escape(label)}</text>')
+    return drawn
+
+
+def _tick_below(x: float, label: str) -> str:
+    return f'<text x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(label)}</text>'
+
+
+def _figure(drawn: Sequence[str], names: Sequence[str]) -> str:
+    svg = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(drawn)}</svg>'
+    if len(names) == 1:
+        return svg  # the title says what it is
+    told = [(_shade(n), name) for n, name in enumerate(names) if name and n < COLOURS]
+    keys = "".join(f'<span><i class="key {shade}"></i>{escape(name)}</span>' for shade, name in told)
+    more = len([name for name in names if name]) - len(told)
+    rest = f'<span><i class="key rest"></i>{more} more</span>' if more > 0 else ""
+    return f'{svg}<p class="legend">{keys}{rest}</p>'
+
+
+def _nothing() -> str:
+    return '<p class="nothing">Nothing yet.</p>'
+
+
+def _moment(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"

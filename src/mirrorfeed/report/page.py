@@ -1,0 +1,182 @@
+"""One page over a ledger, whole in one file: no scripts, nothing from elsewhere."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from html import escape
+
+from mirrorfeed.publish.ledger import PUBLISHED, Row
+from mirrorfeed.report.chart import Point, bars, lines, number
+
+_LAG_DAYS, _DAYS = 14, 30
+_FAILURES = 50
+MARKERS = ("inserts", "updates", "upserts", "deletes")
+PHASES = ("stage", "record", "rename")
+
+
+def page(rows: Sequence[Row], now: datetime) -> str:
+    """The page about these rows, as of now."""
+    published = [row for row in rows if row.outcome == PUBLISHED]
+    recent = _since(published, now - timedelta(days=_DAYS))
+    body = [
+        "<header><h1>mirrorfeed</h1>",
+        f"<p>Publications as of {_moment(now)} UTC, from {len(rows):,} rows of the ledger</p></header>",
+        _tiles(rows, now),
+        '<div class="charts">',
+        _card("Lag: from a commit to its publication", lag_chart(_since(published, now - timedelta(days=_LAG_DAYS)))),
+        _card("Rows a day, by what they do", marker_chart(recent)),
+        _card("MiB a day", bars(by_day(recent, ["files"], lambda row, _: row.bytes / 2**20), ["files"], "MiB")),
+        _card("Seconds a day, by phase", phase_chart(recent)),
+        "</div>",
+        _card("How far is each table?", _backlog(rows, now)),
+        _card("What went wrong", _failures(rows)),
+    ]
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>mirrorfeed</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{STYLE}</style></head><body>{''.join(body)}</body></html>\n"
+    )
+
+
+def lag_chart(rows: Iterable[Row]) -> str:
+    """A line a table: how old the oldest change of each publication was."""
+    series: dict[str, list[Point]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.time):
+        if row.outcome == PUBLISHED and row.lag_seconds is not None:
+            series[row.table].append(Point(row.time, row.lag_seconds / 60))
+    return lines(series, "min")
+
+
+def marker_chart(rows: Iterable[Row]) -> str:
+    return bars(by_day(rows, MARKERS, lambda row, marker: getattr(row, marker)), MARKERS, "rows")
+
+
+def phase_chart(rows: Iterable[Row]) -> str:
+    return bars(by_day(rows, PHASES, lambda row, phase: getattr(row, f"{phase}_seconds") or 0), PHASES, "s")
+
+
+def by_day(
+    rows: Iterable[Row], kinds: Sequence[str], value: Callable[[Row, str], float]
+) -> dict[date, dict[str, float]]:
+    """The sums of a day for each kind."""
+    found: dict[date, dict[str, float]] = defaultdict(lambda: dict.fromkeys(kinds, 0.0))
+    for row in rows:
+        for kind in kinds:
+            found[row.time.astimezone(UTC).date()][kind] += value(row, kind)
+    return dict(found)
+
+
+def latest(rows: Iterable[Row]) -> dict[str, Row]:
+    """The newest row of each table, by its name."""
+    return {row.table: row for row in sorted(rows, key=lambda row: (row.time, row.table))}
+
+
+def _since(rows: Iterable[Row], start: datetime) -> list[Row]:
+    return [row for row in rows if row.time >= start]
+
+
+def _rows_in(row: Row) -> int:
+    return row.inserts + row.updates + row.upserts + row.deletes
+
+
+def _tiles(rows: Sequence[Row], now: datetime) -> str:
+    newest = latest(rows).values()
+    stopped = sum(row.outcome != PUBLISHED for row in newest)
+    day = [row for row in _since(rows, now - timedelta(days=1)) if row.outcome == PUBLISHED]
+    tiles = [
+        ("tables", number(len(newest)), ""),
+        ("stopped", number(stopped), "bad" if stopped else ""),
+        ("publications in a day", number(len(day)), ""),
+        ("rows in a day", number(sum(map(_rows_in, day))), ""),
+        ("MiB in a day", number(round(sum(row.bytes for row in day) / 2**20, 1)), ""),
+    ]
+    shown = "".join(f'<div class="tile {kind}"><b>{value}</b>{name}</div>' for name, value, kind in tiles)
+    return f'<div class="tiles">{shown}</div>'
+
+
+def _backlog(rows: Sequence[Row], now: datetime) -> str:
+    published = latest(row for row in rows if row.outcome == PUBLISHED)
+    lines_ = []
+    for table, row in sorted(latest(rows).items()):
+        last = published.get(table)
+        version = "-" if last is None or last.to_version is None else f"{last.to_version:,}"
+        behind = "-" if row.lag_versions is None else f"{row.lag_versions:,}"
+        ago = "never" if last is None else f"{_moment(last.time)} ({_ago(now - last.time)} ago)"
+        state = "published" if row.outcome == PUBLISHED else f"stopped: {row.error}"
+        kind = "" if row.outcome == PUBLISHED else ' class="bad"'
+        lines_.append(
+            f"<tr><td>{escape(table)}</td><td{kind}>{escape(state)}</td><td class=n>{version}</td>"
+            f"<td class=n>{behind}</td><td>{ago}</td></tr>"
+        )
+    head = "<th>Table<th>State<th class=n>Version published<th class=n>Versions not published<th>Last published"
+    return _table(head, lines_)
+
+
+def _failures(rows: Sequence[Row]) -> str:
+    failed = sorted((row for row in rows if row.outcome != PUBLISHED), key=lambda row: row.time, reverse=True)
+    lines_ = [
+        f"<tr><td class=t>{_moment(row.time)}</td><td>{escape(row.table)}</td><td>{escape(row.error or '')}</td>"
+        f"<td>{escape(row.message or '')}</td></tr>"
+        for row in failed[:_FAILURES]
+    ]
+    shown = _table("<th>Time (UTC)<th>Table<th>Error<th>What happened, and what to do", lines_)
+    left = len(failed) - _FAILURES
+    return shown + (f'<p class="nothing">{left:,} older ones are not shown.</p>' if left > 0 else "")
+
+
+def _table(head: str, lines_: Sequence[str]) -> str:
+    if not lines_:
+        return '<p class="nothing">Nothing.</p>'
+    return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines_)}</table></div>'
+
+
+def _card(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+
+
+def _moment(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
+
+
+def _ago(since: timedelta) -> str:
+    minutes = int(since.total_seconds() // 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    return f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} d"
+
+
+STYLE = """
+:root{color-scheme:light dark;--bg:#f6f7f9;--card:#fff;--ink:#1b2330;--soft:#667085;--line:#e3e7ee;--bad:#c22d2d;
+--c0:#2563c9;--c1:#e08a1e;--c2:#1d9a73;--c3:#c2408f;--c4:#7a5bd6;--c5:#5aa3d8;--c6:#a8871a;--c7:#8a5a44;--rest:#a7afbd}
+@media(prefers-color-scheme:dark){:root{--bg:#12161d;--card:#1b212b;--ink:#e6eaf1;--soft:#98a2b3;--line:#2d3643;
+--bad:#ff7b72;--c0:#6ea3ff;--c1:#f0a848;--c2:#4cc79d;--c3:#e884c0;--c4:#a893f2;--c5:#8cc8f0;--c6:#d2b04a;--c7:#c7947a;
+--rest:#667085}}
+*{box-sizing:border-box}
+body{margin:0 auto;padding:24px;max-width:1400px;background:var(--bg);color:var(--ink);
+font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
+h1{margin:0;font-size:22px}h2{margin:0 0 10px;font-size:14px;font-weight:600}
+header p{margin:2px 0 18px;color:var(--soft)}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:14px;margin-bottom:14px}
+.tile,section{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:14px 16px}
+.tile{color:var(--soft)}.tile b{display:block;font-size:26px;font-weight:600;color:var(--ink);line-height:1.2}
+.tile.bad b,td.bad{color:var(--bad)}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,520px),1fr));gap:14px;margin-bottom:14px}
+section+section{margin-top:14px}.charts section{margin-top:0}
+svg{display:block;width:100%;height:auto}
+svg text{font-size:11px;fill:var(--soft)}
+.grid{stroke:var(--line)}.axis{stroke:var(--soft)}
+.line{fill:none;stroke:currentColor;stroke-width:1.6;stroke-linejoin:round}.dot,.bar{fill:currentColor}
+.dense{opacity:0}.dense:hover{opacity:1}
+.key{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:6px;background:currentColor}
+.c0{color:var(--c0)}.c1{color:var(--c1)}.c2{color:var(--c2)}.c3{color:var(--c3)}.c4{color:var(--c4)}
+.c5{color:var(--c5)}.c6{color:var(--c6)}.c7{color:var(--c7)}.rest{color:var(--rest)}
+.legend{display:flex;flex-wrap:wrap;gap:4px 16px;margin:8px 0 0;font-size:12px;color:var(--soft)}
+.nothing{margin:0;color:var(--soft)}
+.scroll{overflow-x:auto}table{width:100%;border-collapse:collapse}
+th{text-align:left;font-weight:600;color:var(--soft);font-size:12px}
+th,td{padding:6px 14px 6px 0;border-bottom:1px solid var(--line);vertical-align:top}
+tr:last-child td{border-bottom:0}.n{text-align:right;font-variant-numeric:tabular-nums}
+th.n,td.n{padding-right:28px}.t{white-space:nowrap}
+"""

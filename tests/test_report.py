@@ -1,0 +1,188 @@
+"""The page over a ledger: whole in one file, and its charts say what the rows say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from mirrorfeed.cli import main
+from mirrorfeed.feed.source import Source
+from mirrorfeed.publish import ledger
+from mirrorfeed.publish.ledger import FAILED, FINDING, PUBLISHED, Row
+from mirrorfeed.report import page
+from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_ticks
+from tests.test_bundle import DASHBOARD
+
+NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
+EVIL = "<script>alert(1)</script>&\"'"
+ROWS = [
+    Row(NOW - timedelta(days=40), "sales.old", PUBLISHED, None, 3, inserts=9, files=1, bytes=10, lag_seconds=1.0),
+    Row(NOW - timedelta(days=2), "sales.orders", PUBLISHED, None, 4, inserts=20, files=1, bytes=2**20,
+        stage_seconds=2.5, record_seconds=0.5, rename_seconds=0.5, lag_versions=1, lag_seconds=600.0),
+    Row(NOW - timedelta(hours=3), "sales.orders", PUBLISHED, 4, 5, upserts=7, deletes=2, files=1, bytes=2**20,
+        stage_seconds=1.0, record_seconds=0.5, lag_versions=0, lag_seconds=60.0),
+    Row(NOW - timedelta(hours=1), EVIL, FINDING, lag_versions=3, error="Gap", message=f"Changes are lost {EVIL}"),
+    Row(NOW - timedelta(minutes=5), "sales.old", FAILED, from_version=3, error="StoreUnavailable",
+        message="No answer."),
+]  # fmt: skip
+
+
+class Elements(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_is_whole_in_itself_and_runs_nothing() -> None:
+    text = page(ROWS, NOW)
+    elements = Elements(text).tags
+    assert not {"script", "link", "img", "iframe", "object", "embed", "base", "form"} & {tag for tag, _ in elements}
+    names = {name for _, attributes in elements for name in attributes}
+    assert not {"src", "href", "srcset", "data", "style", "action"} & names
+    assert not [name for name in names if name.startswith("on")]
+    assert not re.search(r"url\(|@import|//", text.split("</style>")[0])
+
+
+def test_names_and_messages_are_shown_as_they_are_and_never_taken_for_markup() -> None:
+    text = page(ROWS, NOW)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "<script" not in text
+
+
+def test_the_tiles_count_the_last_day_and_the_tables_that_are_stopped() -> None:
+    tiles = re.findall(r'<div class="tile ?(\w*)"><b>(.*?)</b>(.*?)</div>', page(ROWS, NOW))
+    assert tiles == [
+        ("", "3", "tables"),
+        ("bad", "2", "stopped"),
+        ("", "1", "publications in a day"),
+        ("", "9", "rows in a day"),
+        ("", "1", "MiB in a day"),
+    ]
+
+
+def test_the_tables_say_how_far_each_is_and_what_went_wrong() -> None:
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", page(ROWS, NOW))
+    orders = cells.index("sales.orders")
+    assert cells[orders : orders + 5] == ["sales.orders", "published", "5", "0", "2026-03-14 06:30 (3 h ago)"]
+    old = cells.index("sales.old")
+    assert cells[old : old + 5] == ["sales.old", "stopped: StoreUnavailable", "3", "-", "2026-02-02 09:30 (40 d ago)"]
+    wrong = cells.index("2026-03-14 09:25")
+    assert cells[wrong : wrong + 4] == ["2026-03-14 09:25", "sales.old", "StoreUnavailable", "No answer."]
+
+
+def test_an_empty_ledger_is_a_page_too() -> None:
+    assert page([], NOW).count("Nothing yet.") == 4
+
+
+def test_a_chart_of_lines_has_a_point_for_every_value_in_its_place() -> None:
+    points = [Point(NOW, 0.0), Point(NOW + timedelta(hours=1), 50.0), Point(NOW + timedelta(hours=2), 100.0)]
+    svg = ElementTree.fromstring(lines({"a": points}, "min"))
+    dots = [(float(dot.get("cx", "")), float(dot.get("cy", ""))) for dot in svg.iter("circle")]
+    assert dots[1] == pytest.approx(((dots[0][0] + dots[2][0]) / 2, (dots[0][1] + dots[2][1]) / 2))
+    assert [title.text for title in svg.iter("title")][1] == "a, 2026-03-14 10:30: 50 min"
+
+
+def test_the_parts_of_a_bar_stand_on_each_other_and_are_as_high_as_their_values() -> None:
+    drawn = bars({NOW.date(): {"in": 10.0, "out": 30.0}}, ["in", "out"], "rows")
+    svg = ElementTree.fromstring(drawn.partition("<p")[0])
+    lower, upper = ({name: float(bar.get(name, "")) for name in ("y", "height")} for bar in svg.iter("rect"))
+    assert upper["height"] == pytest.approx(3 * lower["height"], abs=0.2)
+    assert upper["y"] + upper["height"] == pytest.approx(lower["y"], abs=0.2)
+
+
+def test_more_series_than_colours_are_drawn_as_the_rest() -> None:
+    drawn = lines({f"t{n}": [Point(NOW, n), Point(NOW + timedelta(hours=1), n)] for n in range(11)}, "min")
+    assert drawn.count('class="line rest"') == 3
+    assert "3 more" in drawn
+    assert drawn.index(">t10<") < drawn.index(">t3<")  # the largest have the colours
+
+
+@pytest.mark.parametrize(
+    ("largest", "expected"),
+    [(0, [0, 1]), (1, [0, 0.25, 0.5, 0.75, 1]), (7, [0, 2, 4, 6, 8]), (240, [0, 100, 200, 300])],
+)  # fmt: skip
+def test_an_axis_has_round_steps(largest: float, expected: list[float]) -> None:
+    assert ticks(largest) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("span", "labels"),
+    [
+        (timedelta(hours=3), ["09:30", "10:00", "10:30", "11:00", "11:30", "12:00", "12:30"]),
+        (timedelta(days=3), ["12:00", "Mar 15", "12:00", "Mar 16", "12:00", "Mar 17"]),
+        (timedelta(days=10), ["Mar 15", "Mar 17", "Mar 19", "Mar 21", "Mar 23"]),
+    ],
+)
+def test_times_are_told_at_round_moments(span: timedelta, labels: list[str]) -> None:
+    assert [label for _, label in time_ticks(NOW, NOW + span)] == labels
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0, "0"), (0.25, "0.25"), (999, "999"), (51_234, "51.2k"), (2.5e6, "2.5M"), (3e9, "3G")]
+)
+def test_numbers_are_short(value: float, shown: str) -> None:
+    assert number(value) == shown
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no headless Chromium on PATH")
+def test_a_browser_draws_it_without_an_error(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(page(ROWS, NOW), encoding="utf-8")
+    options = (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path}/profile",
+        "--enable-logging=stderr",
+    )
+    answer = subprocess.run(
+        [str(CHROMIUM), *options, "--dump-dom", f"file://{tmp_path}/page.html"],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert answer.stdout.count("<svg") == 4
+    assert "CONSOLE" not in answer.stderr
+
+
+def test_the_report_is_written_from_a_ledger(spark: SparkSession, tmp_path: Path) -> None:
+    ledger.append(spark, Source(path=str(tmp_path / "ledger")), ROWS)
+    (tmp_path / "mirrorfeed.yml").write_text(
+        "landing_zone: ./zone\nledger: ./ledger\ntables: [{source: a, target: sales.orders}]\n"
+    )
+    target = tmp_path / "page.html"
+    arguments = ["report", "--html", str(target), "--config", str(tmp_path / "mirrorfeed.yml")]
+    result = CliRunner().invoke(main, arguments)
+    assert (result.exit_code, result.output) == (0, f"Wrote {target}, from 5 rows of the ledger.\n")
+    assert "sales.orders" in target.read_text(encoding="utf-8")
+
+
+def test_a_report_without_a_ledger_says_where_it_would_come_from(tmp_path: Path) -> None:
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: a, target: b}]\n")
+    result = CliRunner().invoke(main, ["report", "--html", "x", "--config", str(tmp_path / "mirrorfeed.yml")])
+    assert result.exit_code == 1
+    assert "names no ledger" in result.output
+
+
+def test_the_dashboards_queries_give_the_fields_that_its_drawings_show(spark: SparkSession) -> None:
+    columns = ", ".join(
+        f"{name} {type_}" if name != "table" else f"`table` {type_}" for name, type_, _ in ledger.COLUMNS
+    )
+    spark.createDataFrame([], columns).createOrReplaceTempView("ledger")
+    given = {each["name"]: set(spark.sql("".join(each["queryLines"])).columns) for each in DASHBOARD["datasets"]}
+    for layout in DASHBOARD["pages"][0]["layout"]:
+        (query,) = (each["query"] for each in layout["widget"]["queries"])
+        assert {field["name"] for field in query["fields"]} <= given[query["datasetName"]]
