@@ -199,6 +199,12 @@ def test_a_loop_goes_over_a_value_that_a_task_before_it_sets() -> None:
     assert "for_each_task" in JOBS["publish_each"]["tasks"][1]
 
 
+@pytest.mark.parametrize("name", JOBS)
+def test_a_jobs_parameters_are_those_that_its_tasks_read(name: str) -> None:
+    read = re.findall(r"\{\{job\.parameters\.(\w+)\}\}", " ".join(strings(JOBS[name])))
+    assert sorted(each["name"] for each in JOBS[name].get("parameters", [])) == sorted(read)
+
+
 def test_the_ledgers_schema_is_not_destroyed_by_accident() -> None:
     (schema,) = (content for kind, _, content in RESOURCES if kind == "schemas")
     assert schema["lifecycle"] == {"prevent_destroy": True}
