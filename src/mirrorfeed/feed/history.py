@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -220,24 +220,20 @@ def _breaks(spark: SparkSession, source: Source, after: int, near: list[Commit])
     """The versions at which the schema changed by more than added columns, the first also where the schema before it
     is not known any more; and the first version whose schema the log cannot give, where this ends."""
     found: list[int] = []
-    before = _schema_if_known(spark, source, after) if near else None
+    before: dict[str, Any] | None = None
+    with suppress(Exception):  # the log may begin later, or have a hole there
+        before = schema_at(spark, source, after) if near else None
     for commit in near:
         if commit is not near[0] and commit.operation in _KEEPS_SCHEMA:
             continue
-        now = _schema_if_known(spark, source, commit.version)
-        if now is None:
+        try:
+            now = schema_at(spark, source, commit.version)
+        except LogDamaged:
             return found, commit.version
         if before is None or not only_adds(before, now):
             found.append(commit.version)
         before = now
     return found, None
-
-
-def _schema_if_known(spark: SparkSession, source: Source, version: int) -> dict[str, Any] | None:
-    try:
-        return schema_at(spark, source, version)
-    except LogDamaged:
-        return None
 
 
 def only_adds(before: dict[str, Any], now: dict[str, Any]) -> bool:
