@@ -9,6 +9,7 @@ from rich.console import Console
 
 from mirrorfeed import show
 from mirrorfeed.feed.ranges import FeedOff
+from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.fleet import Outcome
 from mirrorfeed.publish.table import Progress
 
@@ -103,3 +104,9 @@ def test_on_a_terminal_each_table_has_a_bar() -> None:
         step("sales.orders", Progress("…", 1, 4, published=4, publications=1, rows={"delete": 1}, files=1))
     assert isinstance(out.file, io.StringIO)
     assert "sales.orders: published up to version 4: 1 delete, 1 file" in out.file.getvalue()
+
+
+def test_a_table_that_was_started_again_says_why() -> None:
+    first = Progress("…", None, 3, published=3, latest=3, publications=1, rows={"insert": 1}, files=1, bytes=10)
+    lines = printed(Outcome("a", first, 0.1, reseeded=IncompatibleSchema("main.a", 3, ["'v' is gone"])))
+    assert "a: reseeded from a snapshot. The columns of main.a at version 3 do not go on" in " ".join(lines)

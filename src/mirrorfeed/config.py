@@ -186,6 +186,8 @@ class Options(BaseModel):
     """The bytes that a data file aims at."""
     versions_per_range: Annotated[int, Field(ge=1, le=100_000)] = 500
     keep_records: Annotated[int, Field(ge=1)] = 10
+    on_gap: Literal["stop", "reseed"] = "stop"
+    on_schema_change: Literal["stop", "reseed"] = "stop"
 
 
 class Table(Options):

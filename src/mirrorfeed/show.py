@@ -87,6 +87,8 @@ def notes(outcomes: Sequence[Outcome], driver_retries: int = 0) -> list[Text]:
     """What a reader of the summary must know besides. Calls of the driver are repeated for all tables together."""
     found = []
     for outcome in outcomes:
+        if outcome.reseeded:
+            found.append(Text(f"{outcome.table}: reseeded from a snapshot. {outcome.reseeded.what()}", style="yellow"))
         if outcome.error:
             found.append(Text(f"{outcome.table}: {outcome.error}", style="red"))
         if outcome.tries > 1:

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, Table, load
-from mirrorfeed.feed.ranges import FeedOff, SourceRecreated
+from mirrorfeed.feed.ranges import FeedOff, Gap, SourceRecreated
+from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.fleet import Outcome, decisions, plan_of, publish_tables, statuses
 from mirrorfeed.publish.table import Progress
-from tests.delta import DeltaTable
+from mirrorfeed.stores import FolderStore
+from tests.delta import FEED, DeltaTable
+
+OFF, ON = (f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {on})" for on in ("false", "true"))
 
 
 @pytest.fixture
@@ -191,3 +196,38 @@ def test_keys_left_out_are_asked_of_unity_catalog(
 def test_an_outcome_counts_the_versions_that_are_not_published_yet() -> None:
     assert Outcome("t", Progress(published=4, latest=7), 1.0).lag_versions == 3
     assert Outcome("t", Progress(latest=7), 1.0).lag_versions is None
+
+
+@pytest.mark.parametrize("reseed", [True, False], ids=["reseed", "stop"])
+@pytest.mark.parametrize(
+    ("option", "finding", "statements"),
+    [
+        ("on_schema_change", IncompatibleSchema, ["ALTER TABLE {} RENAME COLUMN v TO w"]),
+        ("on_gap", Gap, [OFF, "INSERT INTO {} VALUES (3, 'c')", ON]),
+    ],
+)
+def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says_so(
+    spark: SparkSession,
+    tmp_path: Path,
+    configured: Callable[..., Config],
+    option: str,
+    finding: type[Exception],
+    statements: list[str],
+    reseed: bool,
+) -> None:
+    table = DeltaTable(spark, tmp_path / "a", properties={"delta.columnMapping.mode": "name"})
+    table.insert(1, 2)
+    config = configured("a", more=f"{option}: {'reseed' if reseed else 'stop'}\n")
+    publish_tables(spark, config, sleep=never)
+    for statement in statements:
+        table.sql(statement)
+    dropped: list[str] = []
+    (outcome,) = publish_tables(spark, config, sleep=never, until_dropped=lambda each: dropped.append(str(each.target)))
+    if not reseed:
+        assert (type(outcome.error), outcome.reseeded, dropped) == (finding, None, [])
+        return
+    assert (outcome.error, type(outcome.reseeded), dropped) == (None, finding, ["a"])
+    assert outcome.progress.to_version_inclusive == table.latest
+    mirror = Mirror(FolderStore(str(tmp_path / "zone")), "a")
+    mirror.take()
+    assert canonical(mirror.rows) == canonical(table.rows())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -130,6 +130,7 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
     chosen = config.select([table])
     from mirrorfeed import show
     from mirrorfeed.publish import fleet
+    from mirrorfeed.publish.rebuild import until_dropped_by
     from mirrorfeed.publish.zone import zone_of
     from mirrorfeed.stores.process import retries
 
@@ -138,34 +139,15 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
         click.echo(f"{place} is deleted with all that is in it, and the table is gone in Fabric until it is published.")
     if not yes:
         click.confirm("Go on?", abort=True)
+    waiting = until_dropped_by(config, click.echo, wait * 60)
     spark, out, repeated = spark_session(), show.console(), retries().value
     lost: list[MirrorfeedError] = []
     with show.steps(out) as on_step:
         outcomes = [
-            fleet.rebuild_table(
-                spark,
-                config,
-                each,
-                _until_dropped(config, each, wait * 60),
-                on_step=on_step,
-                on_ledger_lost=lost.append,
-            )
+            fleet.rebuild_table(spark, config, each, waiting, on_step=on_step, on_ledger_lost=lost.append)
             for each in chosen
         ]
     _say_outcomes(out, outcomes, lost, retries().value - repeated)
-
-
-def _until_dropped(config: Config, table: Table, seconds: float) -> Callable[[], None]:
-    if config.onelake is None:
-        return lambda: click.echo("The landing zone is a folder: no service is asked whether it has dropped the table.")
-    from mirrorfeed import fabric
-
-    database = fabric.database_of(config)
-
-    def on_wait(state: str) -> None:
-        click.echo(f"{table.target}: waiting until Fabric has dropped it; now {state}")
-
-    return lambda: database.wait_until_dropped(table.target, on_wait, seconds)
 
 
 def _say_outcomes(

@@ -16,12 +16,14 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed import history
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog, primary_key
-from mirrorfeed.feed.ranges import Published, recreated
+from mirrorfeed.feed.ranges import Gap, Published, recreated
+from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.landing.consumed import may_stand_at
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import data_number
+from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish import commit, ledger
-from mirrorfeed.publish.rebuild import clear
+from mirrorfeed.publish.rebuild import clear, until_dropped_by
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, Progress, look_ahead, preflight, publish
 from mirrorfeed.publish.zone import zone_of
@@ -43,6 +45,8 @@ class Outcome:
     keys_checked: bool = True
     tries: int = 1
     error: MirrorfeedError | None = None
+    reseeded: MirrorfeedError | None = None
+    """Why the table was started again from a snapshot, if it was."""
 
     @property
     def lag_versions(self) -> int | None:
@@ -99,20 +103,28 @@ def publish_tables(
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
     on_ledger_lost: Callable[[MirrorfeedError], None] = _warn,
+    until_dropped: Callable[[Table], None] | None = None,
     workspace: Callable[[], Workspace] = default_workspace,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Outcome]:
     """Publishes all tables of the configuration, or those named, in its order; then writes the ledger, if it can."""
     store = zone_of(config)
+    wait = until_dropped or until_dropped_by(config)
 
     def one(table: Table) -> Outcome:
         name, progress, begun = str(table.target), Progress(), time.monotonic()
         tries = 0
         error: MirrorfeedError | None = None
+        reseeded: MirrorfeedError | None = None
+        cleared = True
         for tries in range(1, _TRIES + 1):
             try:
-                feed = DeltaFeed(spark, table.source)
-                publish(feed, store, plan_of(table, workspace), progress, lambda so_far: on_step(name, so_far))
+                feed, plan = DeltaFeed(spark, table.source), plan_of(table, workspace)
+                if not cleared:
+                    clear(feed, store, plan)
+                    wait(table)
+                    cleared = True
+                publish(feed, store, plan, progress, lambda so_far: on_step(name, so_far))
                 error = None
                 break
             except Transient as caught:
@@ -121,8 +133,10 @@ def publish_tables(
                     sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (tries - 1)))
             except Exception as caught:
                 error = named(f"Publishing {name}", caught)
-                break
-        return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error)
+                if reseeded or not _reseeds(table, error):
+                    break
+                reseeded, cleared = error, False
+        return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error, reseeded)
 
     outcomes = _each(one, config.select(names))
     if lost := ledger.keep(spark, config.ledger, outcomes):
@@ -130,11 +144,17 @@ def publish_tables(
     return outcomes
 
 
+def _reseeds(table: Table, error: MirrorfeedError) -> bool:
+    """Whether the configuration has a table with this trouble started again from a snapshot."""
+    gap = isinstance(error, Gap) and table.on_gap == "reseed"
+    return gap or (isinstance(error, IncompatibleSchema | FeedUnreadable) and table.on_schema_change == "reseed")
+
+
 def rebuild_table(
     spark: SparkSession,
     config: Config,
     table: Table,
-    until_dropped: Callable[[], None],
+    until_dropped: Callable[[Table], None],
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
     on_ledger_lost: Callable[[MirrorfeedError], None] = _warn,
@@ -142,7 +162,7 @@ def rebuild_table(
 ) -> Outcome:
     """Deletes the table's folder, waits for the service, and publishes. What goes wrong before that is raised."""
     clear(DeltaFeed(spark, table.source), zone_of(config), plan_of(table, workspace))
-    until_dropped()
+    until_dropped(table)
     (outcome,) = publish_tables(
         spark, config, [str(table.target)], on_step=on_step, on_ledger_lost=on_ledger_lost, workspace=workspace
     )

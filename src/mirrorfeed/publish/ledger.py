@@ -76,13 +76,12 @@ def rows(outcomes: Iterable[Outcome], now: datetime) -> list[Row]:
     found: list[Row] = []
     for outcome in outcomes:
         found += [_published(outcome, publication) for publication in outcome.progress.made]
-        if error := outcome.error:
-            kind = FINDING if isinstance(error, Finding) else FAILED
+        for error in filter(None, (outcome.reseeded, outcome.error)):
             found.append(
                 Row(
                     time=now,
                     table=outcome.table,
-                    outcome=kind,
+                    outcome=FINDING if isinstance(error, Finding) or error is outcome.reseeded else FAILED,
                     from_version=outcome.progress.published,
                     lag_versions=outcome.lag_versions,
                     tries=outcome.tries,

@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import Terminal
 from mirrorfeed.publish import commit
 from mirrorfeed.publish.table import Feed, Plan, check_snapshot
 from mirrorfeed.stores import Store, StoreUnavailable
 
 _TRIES, _PAUSE = 12, 10.0
+_PATIENCE = 600.0
 
 
 def clear(feed: Feed, store: Store, plan: Plan, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -39,6 +41,25 @@ def clear(feed: Feed, store: Store, plan: Plan, sleep: Callable[[float], None] =
             trouble = error
     if _is_there(store, plan.folder):
         raise trouble or commit.KeepsChanging(store.address(plan.folder))
+
+
+def until_dropped_by(
+    config: Config, say: Callable[[str], None] = lambda _: None, seconds: float = _PATIENCE
+) -> Callable[[Table], None]:
+    """Waits until the service has dropped a table, where there is a service to ask."""
+
+    def wait(table: Table) -> None:
+        if config.onelake is None:
+            say("The landing zone is a folder: no service is asked whether it has dropped the table.")
+            return
+        from mirrorfeed import fabric  # takes long to import, and folders never need it
+
+        def on_wait(state: str) -> None:
+            say(f"{table.target}: waiting until Fabric has dropped it; now {state}")
+
+        fabric.database_of(config).wait_until_dropped(table.target, on_wait, seconds)
+
+    return wait
 
 
 def _is_there(store: Store, folder: str) -> bool:
