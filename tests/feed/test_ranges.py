@@ -107,8 +107,7 @@ def test_changes_that_cannot_be_read_are_a_gap(what: Facts, version: int, reason
     assert (finding.published, finding.version, finding.reason) == (4, version, reason)
     assert str(finding) == (
         f"The changes of sales.orders after version 4 cannot be read: at version {version} {reason}. Only a new"
-        " snapshot helps: delete the table's folder in the landing zone, wait until the table is gone from the"
-        " mirrored database, then publish."
+        " snapshot helps: start the table again with `mirrorfeed rebuild`. `on_gap: reseed` does that by itself."
     )
 
 

@@ -78,8 +78,8 @@ def test_what_is_no_record_is_refused_with_its_reason(content: bytes | dict[str,
     assert refused.value.what().startswith(f"The publication record {ADDRESS} cannot be read: ")
     assert reason in refused.value.what()
     assert refused.value.next() == (
-        "Nothing is published on a guess. Restore the file if someone changed it; otherwise delete the table's folder"
-        " in the landing zone and publish again from a snapshot."
+        "Nothing is published on a guess. Restore the file if someone changed it; otherwise start the table again"
+        " with `mirrorfeed rebuild`."
     )
 
 

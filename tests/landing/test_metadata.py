@@ -46,9 +46,7 @@ def test_what_cannot_be_read_is_refused_with_its_reason(content: bytes, reason: 
 
     assert refused.value.what().startswith("orders/_metadata.json cannot be read: ")
     assert reason in refused.value.what()
-    assert refused.value.next() == (
-        "Restore the file, or delete the table's folder in the landing zone and publish again from a snapshot."
-    )
+    assert refused.value.next() == ("Restore the file, or start the table again with `mirrorfeed rebuild`.")
 
 
 def test_changed_keys_say_which_they_were_and_are() -> None:

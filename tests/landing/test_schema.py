@@ -192,6 +192,5 @@ def test_a_change_that_the_service_cannot_follow_is_refused(now: tuple[Column, .
 
     assert str(refused.value) == (
         f"The columns of {T} at version 7 do not go on from what is published: {changes}. Change the source back, or"
-        " start again: delete the table's folder in the landing zone, wait until the table is gone from the mirrored"
-        " database, then publish."
+        " start the table again with `mirrorfeed rebuild`; `on_schema_change: reseed` does that by itself."
     )

@@ -122,8 +122,8 @@ def test_a_log_file_that_names_no_log_is_refused(content: bytes) -> None:
         look(store, T)
 
     assert str(refused.value) == (
-        "memory:/shop.schema/orders/_mirrorfeed/log.json does not name a log. Restore the file, or delete the table's"
-        " folder in the landing zone and publish again from a snapshot."
+        "memory:/shop.schema/orders/_mirrorfeed/log.json does not name a log. Restore the file, or start the table"
+        " again with `mirrorfeed rebuild`."
     )
 
 
@@ -308,7 +308,7 @@ def test_a_number_that_the_log_never_gave_out_stops_the_table(records: Any, numb
 
     assert str(disagree.value) == (
         f"memory:/{T}/{name(number)}.parquet {says} Another publisher writes here, or the log was lost. Give this table"
-        " a folder of its own, or delete the folder and publish again from a snapshot."
+        " a folder of its own, or start it again with `mirrorfeed rebuild`."
     )
 
 
@@ -407,8 +407,8 @@ def test_keys_that_are_set_never_change(wanted: tuple[str, ...], spelled: str) -
 
     assert str(refused.value) == (
         f"memory:/{T}/_metadata.json sets the keys ['id'], and the table now has {spelled}. Keys never change once they"
-        " are set: put the old ones back into the configuration, or delete the table's folder in the landing zone, wait"
-        " until the table is gone from the mirrored database, and publish again."
+        " are set: put the old ones back into the configuration, or start the table again with"
+        " `mirrorfeed rebuild`."
     )
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 

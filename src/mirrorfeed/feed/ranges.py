@@ -105,10 +105,7 @@ class FeedOff(Finding):
         return "Run `mirrorfeed enable`, then publish."
 
 
-_START_AGAIN = (
-    "Only a new snapshot helps: delete the table's folder in the landing zone, wait until the table is gone from the"
-    " mirrored database, then publish."
-)
+_START_AGAIN = "Only a new snapshot helps: start the table again with `mirrorfeed rebuild`."
 
 
 class Gap(Finding):
@@ -128,7 +125,7 @@ class Gap(Finding):
         return f"The changes of {self.table} after version {self.published} cannot be read: {where} {self.reason}."
 
     def next(self) -> str:
-        return _START_AGAIN
+        return f"{_START_AGAIN} `on_gap: reseed` does that by itself."
 
 
 class SourceRecreated(Finding):

@@ -27,10 +27,7 @@ class FeedUnreadable(Finding):
         )
 
     def next(self) -> str:
-        return (
-            "Start again: delete the table's folder in the landing zone, wait until the table is gone from the mirrored"
-            " database, then publish."
-        )
+        return "Start the table again with `mirrorfeed rebuild`; `on_schema_change: reseed` does that by itself."
 
 
 class SnapshotGone(Terminal):

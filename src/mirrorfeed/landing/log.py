@@ -60,8 +60,8 @@ class RecordUnreadable(Terminal):
 
     def next(self) -> str:
         return (
-            "Nothing is published on a guess. Restore the file if someone changed it; otherwise delete the table's"
-            " folder in the landing zone and publish again from a snapshot."
+            "Nothing is published on a guess. Restore the file if someone changed it; otherwise start the table"
+            " again with `mirrorfeed rebuild`."
         )
 
 

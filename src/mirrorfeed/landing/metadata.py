@@ -16,7 +16,7 @@ class MetadataUnreadable(Terminal):
         return f"{self.address} cannot be read: {self.reason}."
 
     def next(self) -> str:
-        return "Restore the file, or delete the table's folder in the landing zone and publish again from a snapshot."
+        return "Restore the file, or start the table again with `mirrorfeed rebuild`."
 
 
 class KeysChanged(Terminal):
@@ -29,8 +29,8 @@ class KeysChanged(Terminal):
 
     def next(self) -> str:
         return (
-            "Keys never change once they are set: put the old ones back into the configuration, or delete the table's"
-            " folder in the landing zone, wait until the table is gone from the mirrored database, and publish again."
+            "Keys never change once they are set: put the old ones back into the configuration, or start the"
+            " table again with `mirrorfeed rebuild`."
         )
 
 

@@ -98,8 +98,8 @@ class IncompatibleSchema(Terminal):
 
     def next(self) -> str:
         return (
-            "Change the source back, or start again: delete the table's folder in the landing zone, wait until the"
-            " table is gone from the mirrored database, then publish."
+            "Change the source back, or start the table again with `mirrorfeed rebuild`; `on_schema_change: reseed`"
+            " does that by itself."
         )
 
 

@@ -82,7 +82,7 @@ class LogUnreadable(Terminal):
         return f"{self.address} does not name a log."
 
     def next(self) -> str:
-        return "Restore the file, or delete the table's folder in the landing zone and publish again from a snapshot."
+        return "Restore the file, or start the table again with `mirrorfeed rebuild`."
 
 
 class FinalNameTaken(Terminal):
@@ -118,8 +118,8 @@ class NumbersDisagree(Terminal):
 
     def next(self) -> str:
         return (
-            "Another publisher writes here, or the log was lost. Give this table a folder of its own, or delete the"
-            " folder and publish again from a snapshot."
+            "Another publisher writes here, or the log was lost. Give this table a folder of its own, or start it again"
+            " with `mirrorfeed rebuild`."
         )
 
 
