@@ -117,3 +117,14 @@ def test_ids_secrets_and_capacities_that_are_wrong_are_told_with_the_next_step(p
     expired = project.run("fabric", "stop", code=1)
     assert "has expired (AADSTS7000222). Make a new secret in Entra ID and put it into the environment" in expired
     assert SECRET in expired
+
+
+@pytest.mark.parametrize("arguments", [("rebuild", "sales.orders", "--yes"), ("status", "--fabric")])
+def test_what_stands_in_the_way_of_asking_fabric_is_told_before_anything_else(
+    project: Project, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.publish("sales.schema/orders")
+    project.onelake.authority.audience = "https://storage.azure.com"
+    monkeypatch.setattr("mirrorfeed.session.get_session", lambda: None)
+    assert "Fabric does not accept the token for the mirrored database" in project.run(*arguments, code=1)
+    assert project.onelake.store().list("sales.schema/orders")

@@ -24,6 +24,7 @@ from mirrorfeed.publish.commit import (
     look,
     peek,
     record,
+    records,
     settle,
     tidy,
 )
@@ -320,6 +321,15 @@ def test_names_with_an_underscore_and_consumed_files_are_no_concern() -> None:
 
 
 # tidy
+
+
+def test_records_that_are_kept_come_newest_first_until_one_is_pruned() -> None:
+    store = zone(*(a_record(number) for number in (1, 2, 3, 4)))
+    view = look(store, T)
+    assert [record.number for record in records(store, T, view)] == [4, 3, 2, 1]
+    store.remove(f"{LOG}/{name(2)}.json")
+    assert [record.number for record in records(store, T, view)] == [4, 3]
+    assert list(records(zone(), T, look(zone(), T))) == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -222,7 +223,14 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
     for statement in statements:
         table.sql(statement)
     dropped: list[str] = []
-    (outcome,) = publish_tables(spark, config, sleep=never, until_dropped=lambda each: dropped.append(str(each.target)))
+
+    @contextmanager
+    def dropping(table: Table) -> Iterator[None]:
+        yield
+        assert not (tmp_path / "zone" / table.target.folder).exists()
+        dropped.append(str(table.target))
+
+    (outcome,) = publish_tables(spark, config, sleep=never, dropping=dropping)
     if not reseed:
         assert (type(outcome.error), outcome.reseeded, dropped) == (finding, None, [])
         return

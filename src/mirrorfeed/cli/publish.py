@@ -130,7 +130,7 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
     chosen = config.select([table])
     from mirrorfeed import show
     from mirrorfeed.publish import fleet
-    from mirrorfeed.publish.rebuild import until_dropped_by
+    from mirrorfeed.publish.rebuild import dropping_by
     from mirrorfeed.publish.zone import zone_of
     from mirrorfeed.stores.process import retries
 
@@ -139,12 +139,12 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
         click.echo(f"{place} is deleted with all that is in it, and the table is gone in Fabric until it is published.")
     if not yes:
         click.confirm("Go on?", abort=True)
-    waiting = until_dropped_by(config, click.echo, wait * 60)
+    dropping = dropping_by(config, click.echo, wait * 60)
     spark, out, repeated = spark_session(), show.console(), retries().value
     lost: list[MirrorfeedError] = []
     with show.steps(out) as on_step:
         outcomes = [
-            fleet.rebuild_table(spark, config, each, waiting, on_step=on_step, on_ledger_lost=lost.append)
+            fleet.rebuild_table(spark, config, each, dropping, on_step=on_step, on_ledger_lost=lost.append)
             for each in chosen
         ]
     _say_outcomes(out, outcomes, lost, retries().value - repeated)

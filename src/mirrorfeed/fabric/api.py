@@ -75,7 +75,8 @@ class Api:
             if state.get("status") == "Succeeded":
                 return
             if state.get("status") == "Failed":
-                raise OperationFailed(action, str(place), answer_in(200, "", state.get("error")).message)
+                error = answer_in(response.status_code, "", state.get("error"))
+                raise OperationFailed(action, str(place), error.message or error.code)
         raise FabricUnavailable(action, str(place), f"the operation {operation} is not done after 10 minutes")
 
     def _send(

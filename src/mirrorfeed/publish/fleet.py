@@ -23,7 +23,7 @@ from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import data_number
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish import commit, ledger
-from mirrorfeed.publish.rebuild import clear, until_dropped_by
+from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, Progress, look_ahead, preflight, publish
 from mirrorfeed.publish.zone import zone_of
@@ -103,13 +103,13 @@ def publish_tables(
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
     on_ledger_lost: Callable[[MirrorfeedError], None] = _warn,
-    until_dropped: Callable[[Table], None] | None = None,
+    dropping: Dropping | None = None,
     workspace: Callable[[], Workspace] = default_workspace,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Outcome]:
     """Publishes all tables of the configuration, or those named, in its order; then writes the ledger, if it can."""
     store = zone_of(config)
-    wait = until_dropped or until_dropped_by(config)
+    dropping = dropping or dropping_by(config)
 
     def one(table: Table) -> Outcome:
         name, progress, begun = str(table.target), Progress(), time.monotonic()
@@ -121,8 +121,8 @@ def publish_tables(
             try:
                 feed, plan = DeltaFeed(spark, table.source), plan_of(table, workspace)
                 if not cleared:
-                    clear(feed, store, plan)
-                    wait(table)
+                    with dropping(table):
+                        clear(feed, store, plan)
                     cleared = True
                 publish(feed, store, plan, progress, lambda so_far: on_step(name, so_far))
                 error = None
@@ -154,15 +154,15 @@ def rebuild_table(
     spark: SparkSession,
     config: Config,
     table: Table,
-    until_dropped: Callable[[Table], None],
+    dropping: Dropping,
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
     on_ledger_lost: Callable[[MirrorfeedError], None] = _warn,
     workspace: Callable[[], Workspace] = default_workspace,
 ) -> Outcome:
     """Deletes the table's folder, waits for the service, and publishes. What goes wrong before that is raised."""
-    clear(DeltaFeed(spark, table.source), zone_of(config), plan_of(table, workspace))
-    until_dropped(table)
+    with dropping(table):
+        clear(DeltaFeed(spark, table.source), zone_of(config), plan_of(table, workspace))
     (outcome,) = publish_tables(
         spark, config, [str(table.target)], on_step=on_step, on_ledger_lost=on_ledger_lost, workspace=workspace
     )

@@ -10,8 +10,8 @@ wait for it all the same is what its makers advise, and shows that it did.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import Terminal
@@ -43,13 +43,17 @@ def clear(feed: Feed, store: Store, plan: Plan, sleep: Callable[[float], None] =
         raise trouble or commit.KeepsChanging(store.address(plan.folder))
 
 
-def until_dropped_by(
-    config: Config, say: Callable[[str], None] = lambda _: None, seconds: float = _PATIENCE
-) -> Callable[[Table], None]:
-    """Waits until the service has dropped a table, where there is a service to ask."""
+Dropping = Callable[[Table], AbstractContextManager[None]]
+"""In its body a table's folder is deleted; it ends when the service has dropped the table."""
 
-    def wait(table: Table) -> None:
+
+def dropping_by(config: Config, say: Callable[[str], None] = lambda _: None, seconds: float = _PATIENCE) -> Dropping:
+    """Asks the service that belongs to the landing zone, if there is one."""
+
+    @contextmanager
+    def dropping(table: Table) -> Iterator[None]:
         if config.onelake is None:
+            yield
             say("The landing zone is a folder: no service is asked whether it has dropped the table.")
             return
         from mirrorfeed import fabric  # takes long to import, and folders never need it
@@ -57,9 +61,12 @@ def until_dropped_by(
         def on_wait(state: str) -> None:
             say(f"{table.target}: waiting until Fabric has dropped it; now {state}")
 
-        fabric.database_of(config).wait_until_dropped(table.target, on_wait, seconds)
+        database = fabric.database_of(config)
+        database.status()  # whatever stands in the way of asking is told before anything is deleted
+        yield
+        database.wait_until_dropped(table.target, on_wait, seconds)
 
-    return wait
+    return dropping
 
 
 def _is_there(store: Store, folder: str) -> bool:

@@ -1,0 +1,76 @@
+"""The secret is in nothing that a run leaves: neither output, nor Spark's logs and plans, nor files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from fixtures.onelake import SECRET, OneLake
+from fixtures.onelake.faults import Fault, How
+
+PROGRAM = """
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from mirrorfeed import cli
+from mirrorfeed.session import get_session
+
+folder = Path(sys.argv[1])
+spark = get_session(options={
+    "spark.master": "local[2]",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.dir": (folder / "events").as_uri(),
+    "spark.eventLog.compress": "false",
+})
+table = f"delta.`{folder}/orders`"
+spark.sql(f"CREATE TABLE {table} (id int) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+for number in range(2):
+    spark.sql(f"INSERT INTO {table} VALUES ({number})")
+    with suppress(SystemExit):
+        cli.main(["publish", "--config", str(folder / "mirrorfeed.yml")])
+spark.stop()
+"""
+
+
+def test_the_secret_is_in_nothing_that_a_run_leaves(onelake: OneLake, tmp_path: Path) -> None:
+    tables = "tables:\n  - {source: ./orders, target: orders, keys: [id]}\n"
+    (tmp_path / "mirrorfeed.yml").write_text(onelake.configuration() + tables, encoding="utf-8")
+    (tmp_path / "events").mkdir()
+    # The second publication fails in the executors, so that their tracebacks are among what is looked at.
+    onelake.server.faults.add(Fault("append", How.ANSWER, 1000, status=403, code="Forbidden", after=1))
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        env=os.environ | {SECRET: onelake.authority.secret, "MIRRORFEED_CACHE": str(own_cache(tmp_path))},
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+    )
+    output = ended.stdout + ended.stderr
+    assert ended.returncode == 0, output.decode()
+    said = " ".join(output.decode().split())
+    assert "snapshot to 1" in said
+    assert "Executors cannot write to" in said
+    assert "OneLake does not allow this identity to write" in said
+
+    left = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert any("MapInArrow" in content.decode(errors="replace") for path, content in left.items() if "/events/" in path)
+    assert any(b"NoPermission" in content for path, content in left.items() if path.endswith("spark.log"))
+    left |= {path: node.content for path, node in onelake.files.nodes.items()}
+    left |= {"output": output, "calls": repr(onelake.calls).encode()}
+    hidden = [onelake.authority.secret, *onelake.authority.tokens]
+    assert len(hidden) > 2
+    assert [path for path, content in left.items() if any(word.encode() in content for word in hidden)] == []
+
+
+def own_cache(folder: Path) -> Path:
+    """With Delta's JARs where others have them, and a log of its own."""
+    cache = folder / "cache"
+    cache.mkdir()
+    others = Path(os.environ.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
+    for resolved in others.glob("ivy-*"):
+        (cache / resolved.name).symlink_to(resolved)
+    return cache
