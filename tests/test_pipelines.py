@@ -1,0 +1,51 @@
+"""The pipelines for users: they run the verbs, deploy the targets that exist, store no secret and pin what they use."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent
+GITHUB = (ROOT / ".github/workflows/bundle.yml").read_text(encoding="utf-8")
+AZURE = (ROOT / ".azure/pipelines.yml").read_text(encoding="utf-8")
+BOTH = pytest.mark.parametrize("text", [GITHUB, AZURE], ids=["GitHub", "Azure"])
+bundle: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
+
+
+@BOTH
+def test_a_pipeline_checks_tests_validates_and_deploys(text: str) -> None:
+    for verb in ("make check", "make test", "databricks bundle validate --strict", "databricks bundle deploy"):
+        assert verb in text
+    assert set(re.findall(r"\b(dev|staging|prod)\b", yaml.safe_dump(yaml.safe_load(text)))) == {"staging", "prod"}
+
+
+@BOTH
+def test_a_pipeline_logs_in_with_the_token_of_its_run_and_stores_none(text: str) -> None:
+    assert re.search(r"DATABRICKS_AUTH_TYPE: (github|azure-devops)-oidc", text)
+    assert not re.search(r"secrets\.|DATABRICKS_TOKEN|CLIENT_SECRET", text)
+
+
+@BOTH
+def test_a_pipeline_gives_every_variable_that_has_no_value_of_its_own(text: str) -> None:
+    given = set(re.findall(r"BUNDLE_VAR_(\w+):", text))
+    needed = {name for name, variable in bundle["variables"].items() if not {"default", "lookup"} & set(variable)}
+    assert needed | {"service_principal"} == given
+
+
+def test_actions_are_pinned_to_a_commit_with_its_release_beside_it() -> None:
+    used = re.findall(r"uses: (.*)", GITHUB)
+    assert used
+    assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) for each in used)
+
+
+@BOTH
+def test_the_tools_are_those_that_the_project_is_tried_with(text: str) -> None:
+    (version,) = re.findall(r"UV_VERSION := (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert version in text
+    floor = tuple(map(int, re.findall(r"\d+", bundle["bundle"]["databricks_cli_version"])))
+    (cli,) = set(re.findall(r"(?:setup-cli@\w+ # v|cli: )([\d.]+)", text))
+    assert tuple(map(int, cli.split("."))) >= floor
