@@ -11,7 +11,7 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup setup-floor demo demo-onelake test test-floor check fmt bench soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake test test-floor test-connect check fmt bench soak lock clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-14s%s\n' "$$verb" "$$line"; done
@@ -30,6 +30,9 @@ test: setup ## run all tests but the long ones
 
 test-floor: .venv-floor/made ## the same on the oldest Spark that is supported
 	@.venv-floor/bin/python -m pytest
+
+test-connect: .venv-connect/made ## those marked for it over Databricks Connect, where a workspace is configured
+	@.venv-connect/bin/python -m pytest -m connect -rs
 
 check: setup ## formatting, lint, strict types, notebooks without outputs
 	@$(RUN) -m ruff format --check --quiet || { echo 'Not formatted: run make fmt.'; exit 1; }
@@ -52,7 +55,7 @@ lock: $(UV) ## resolve the dependencies again, as far as uv.lock is out of date
 	@"$(UV)" lock --python "$$(.ci/prerequisites)"
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-floor .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo dist spark-warehouse
+	@rm -rf .venv .venv-floor .venv-connect .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo dist spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 prerequisites: # $(error) says it in one line, where a recipe that fails would take two
@@ -66,6 +69,12 @@ prerequisites: # $(error) says it in one line, where a recipe that fails would t
 .venv-floor/made: pyproject.toml uv.lock | prerequisites $(UV)
 	@echo 'Setting up .venv-floor'
 	@UV_PROJECT_ENVIRONMENT=.venv-floor $(SYNC) --group floor
+	@touch $@
+
+.venv-connect/made: pyproject.toml uv.lock | prerequisites $(UV)
+	@command -v python3.12 >/dev/null || { echo 'Databricks Connect needs Python 3.12: put python3.12 on PATH.' >&2; exit 1; }
+	@echo 'Setting up .venv-connect'
+	@UV_PROJECT_ENVIRONMENT=.venv-connect PYTHON=python3.12 $(SYNC) --group connect
 	@touch $@
 
 .uv/bin/uv: | prerequisites

@@ -8,13 +8,14 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from fixtures.onelake import SECRET, OneLake
-from mirrorfeed.session import get_session
+from mirrorfeed.session import ConnectNotConfigured, get_session
 
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
 settings.register_profile("soak", max_examples=3000, deadline=None, database=None, print_blob=True)
@@ -41,7 +42,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.setdefault(SECRET, uuid.uuid4().hex)  # of all simulators from now on, for its workers to find
     warehouse = tmp_path_factory.mktemp("warehouse")
     options = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": warehouse.as_uri()}
-    session = get_session(options=options)
+    try:
+        session = get_session(options=options)
+    except ConnectNotConfigured as error:
+        pytest.skip(str(error))
     yield session
     session.stop()
 
@@ -55,15 +59,24 @@ def onelake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneLake
         yield simulator
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _notebooks_find_what_databricks_gives_them(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """IPython writes beside its profile, so it gets a copy."""
-    folder = tmp_path_factory.mktemp("ipython")
-    shutil.copytree(ROOT / "fixtures/ipython", folder / "profile_default/startup")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("IPYTHONDIR", str(folder))
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
-        yield
+class Notebooks:
+    """They find what Databricks gives them, and what each needs, by its name, is made."""
+
+    def __init__(self) -> None:
+        self._home = TemporaryDirectory(prefix="mirrorfeed-ipython-")  # IPython writes beside its profile
+        shutil.copytree(ROOT / "fixtures/ipython", Path(self._home.name, "profile_default/startup"))
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        if item.path.suffix == ".ipynb":  # its kernel has this process's environment
+            own = {"IPYTHONDIR": self._home.name, "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": item.path.stem}
+            os.environ.update(own)
+
+    def pytest_unconfigure(self) -> None:
+        self._home.cleanup()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Notebooks())  # a hook of this file alone is called for tests below it only
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,6 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.feed.changes import PROBLEM, Problem, full, inserts, key_problems, net, snapshot_rows
 from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, columns_of, reserved_names
 
+pytestmark = pytest.mark.connect
+
 COLUMNS = (Column("id", "integer"), Column("v", "string"))
 NULL, SHARED = Problem.NULL_KEY.value, Problem.DUPLICATE_KEY.value
 DELETE, UPSERT = 2, 4

@@ -33,10 +33,15 @@ def page(rows: Sequence[Row], now: datetime) -> str:
         _card("How far is each table?", _backlog(rows, now)),
         _card("What went wrong", _failures(rows)),
     ]
+    return whole("".join(body))
+
+
+def whole(body: str) -> str:
+    """A page with this content, such as charts, in the colours that they need."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>mirrorfeed</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{STYLE}</style></head><body>{''.join(body)}</body></html>\n"
+        f"<style>{STYLE}</style></head><body>{body}</body></html>\n"
     )
 
 

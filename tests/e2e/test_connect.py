@@ -1,0 +1,32 @@
+"""Over a Spark Connect server on this machine: what publishes needs no JVM and no SparkContext in its process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.connect import connect_server
+
+ROOT = Path(__file__).parent.parent.parent
+PROVEN = ("tests/feed/test_changes.py", "tests/publish/test_fleet.py", "tests/publish/test_ledger.py")
+
+
+@pytest.mark.slow
+def test_feed_fleet_and_ledger_pass_their_tests_over_spark_connect(spark: SparkSession, tmp_path: Path) -> None:
+    """They run as they are, in a process that has no Spark of its own; the session here has put Delta's JARs aside."""
+    warehouse = {"spark.sql.warehouse.dir": tmp_path.as_uri(), "spark.sql.shuffle.partitions": "2"}
+    with connect_server(warehouse) as address:
+        answer = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PROVEN],
+            cwd=ROOT,
+            env=os.environ | {"SPARK_REMOTE": address},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert answer.returncode == 0, answer.stdout[-4000:]
