@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from mirrorfeed import show
+from mirrorfeed import amounts, show
 from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.fleet import Outcome
@@ -19,14 +19,14 @@ from mirrorfeed.publish.table import Progress
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 2**20, "5.0 MiB"), (3 * 2**40, "3072.0 GiB")],
 )
 def test_sizes_have_a_unit_that_fits(number: int, shown: str) -> None:
-    assert show.size(number) == shown
+    assert amounts.size(number) == shown
 
 
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0, "0 s"), (59.9, "59 s"), (60, "1.0 min"), (5400, "1.5 h"), (129_600, "1.5 d")]
 )
 def test_durations_have_a_unit_that_fits(seconds: float, shown: str) -> None:
-    assert show.duration(seconds) == shown
+    assert amounts.duration(seconds) == shown
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from mirrorfeed.amounts import counted, duration, size
 from mirrorfeed.publish.fleet import Outcome, Status
 from mirrorfeed.publish.table import Progress
 
@@ -123,10 +124,6 @@ def by_marker(rows: Mapping[str, int]) -> str:
     return ", ".join(counted(rows[marker], marker) for marker in _MARKERS if rows.get(marker))
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def status(rows: Sequence[Status]) -> Table:
     table = Table(header_style="bold")
     table.add_column("table", overflow="fold")
@@ -147,23 +144,6 @@ def status(rows: Sequence[Status]) -> Table:
             *([Text(row.service or "-")] if with_service else []),
         )
     return table
-
-
-def size(count: int) -> str:
-    scaled = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if scaled < 1024 or unit == "GiB":
-            return f"{scaled:.0f} {unit}" if unit == "B" else f"{scaled:.1f} {unit}"
-        scaled /= 1024
-    raise AssertionError("unreachable")
-
-
-def duration(seconds: float) -> str:
-    whole = int(seconds)
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if whole >= length:
-            return f"{whole / length:.1f} {unit}"
-    return f"{whole} s"
 
 
 def _or_dash(value: object) -> str:

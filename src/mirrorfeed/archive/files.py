@@ -40,7 +40,7 @@ class FileIndex(Protocol):
         ...
 
 
-def index_of(spark: SparkSession, source: Source) -> FileIndex:
+def index_of(spark: SparkSession, source: Source) -> LocalIndex | NativeIndex:
     return NativeIndex(spark, source) if is_databricks(spark) else LocalIndex(spark, source)
 
 

@@ -77,7 +77,8 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str
 
 
 def _say_reports(reports: Sequence[TableReport]) -> None:
-    from mirrorfeed.show import by_marker, counted
+    from mirrorfeed.amounts import counted
+    from mirrorfeed.show import by_marker
 
     names = {0: "insert", 1: "update", 2: "delete", 4: "upsert"}
     for report in reports:

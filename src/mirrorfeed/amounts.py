@@ -1,0 +1,24 @@
+"""How amounts are written for people."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size(count: int) -> str:
+    scaled = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if scaled < 1024 or unit == "GiB":
+            return f"{scaled:.0f} {unit}" if unit == "B" else f"{scaled:.1f} {unit}"
+        scaled /= 1024
+    raise AssertionError("unreachable")
+
+
+def duration(seconds: float) -> str:
+    whole = int(seconds)
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if whole >= length:
+            return f"{whole / length:.1f} {unit}"
+    return f"{whole} s"

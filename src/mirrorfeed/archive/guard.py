@@ -1,0 +1,221 @@
+"""Reading a table of which a part is archived: a right answer or an early error, never a part of an answer.
+
+Each read is planned first, at a version that is pinned, and nothing is read before it is known that no archived file is
+needed. A file that counts as archived may have been brought back: with `tiers` every one is looked at, without them
+none is believed to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import StructType
+
+from mirrorfeed.amounts import counted, size
+from mirrorfeed.archive import hot, policy
+from mirrorfeed.archive.files import Answer, LocalIndex, NativeIndex, archived_among, index_of
+from mirrorfeed.archive.log import DeltaLog, LogFile
+from mirrorfeed.archive.predicate import filtered
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed import history, read
+from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.stores.tiers import Tier, TierStore
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Recent:
+    """The hot part of a table, and what it leaves out."""
+
+    rows: DataFrame
+    version: int
+    left_out: tuple[LogFile, ...]
+
+    def __str__(self) -> str:
+        if not self.left_out:
+            return f"all rows at version {self.version}"
+        rows = [file.rows for file in self.left_out]
+        count = "rows of unknown number" if None in rows else f"{sum(filter(None, rows)):,} rows"
+        return f"version {self.version} without {amount(self.left_out)} in the archive, {count}"
+
+
+class ArchiveAwareTable:
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str | Source,
+        tiers: TierStore | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._spark, self._now, self._tiers = spark, now, tiers
+        self.source = Source.parse(name) if isinstance(name, str) else name
+
+    def files(self, where: str | None = None, version: int | None = None) -> Answer:
+        """The files that count as archived and are needed, brought back or not. Reads nothing."""
+        return self._index.needed(where, policy.read(self._spark, self.source), self._now(), version)
+
+    def query(
+        self, where: str | None = None, columns: Sequence[str] | None = None, version: int | None = None
+    ) -> DataFrame:
+        """The rows that match, or `ArchivedFilesNeeded` before anything is read."""
+        answer = self.files(where, version)
+        self._refuse("A query", where, answer)
+        rows = filtered(read.snapshot(self._spark, self.source, answer.version), str(self.source), where)
+        return rows if columns is None else rows.select(*map(quote, columns))
+
+    def schema(self) -> StructType:
+        return self._spark.table(self.source.sql).schema
+
+    def count(self, version: int | None = None) -> int:
+        """From the log, where it tells."""
+        (row,) = self._metadata("A count", lambda frame: frame.groupBy().count(), version)
+        return int(row[0])
+
+    def bounds(self, column: str, version: int | None = None) -> tuple[Any, Any]:
+        """The smallest and the largest value of a column; from the log, where it is exact."""
+        name = quote(column)
+        (row,) = self._metadata("Bounds", lambda frame: frame.agg(F.min(name), F.max(name)), version)
+        return row[0], row[1]
+
+    def partitions(self, version: int | None = None) -> list[dict[str, str | None]]:
+        """The values of the partition columns, as the log spells them."""
+        if isinstance(self._index, NativeIndex):
+            return [row.asDict() for row in self._spark.sql(f"SHOW PARTITIONS {self.source.sql}").collect()]
+        log = DeltaLog(self._spark, str(self.source), self._index.location())
+        found = log.files(self._newest if version is None else version).values()
+        distinct = {tuple(sorted((file.partition or {}).items())) for file in found}
+        return [dict(each) for each in sorted(distinct, key=str)]
+
+    def limit(self, n: int, partition_predicate: str | None = None) -> DataFrame:
+        """Any n rows, from hot files alone; or `NotEnoughFiles` where these hold fewer and archived ones may hold more.
+        The predicate may name partition columns only."""
+        partitions = history.detail(self._spark, self.source).partition_columns
+        names = self._spark.table(self.source.sql).select(*map(quote, partitions))
+        filtered(names, f"the partitions of {self.source}", partition_predicate)
+        if isinstance(self._index, NativeIndex):
+            return filtered(self._spark.table(self.source.sql), str(self.source), partition_predicate).limit(n)
+        answer = self.files(partition_predicate)
+        blocked = self._blocked(answer.archived)
+        rows = filtered(self._without(blocked, answer.version), str(self.source), partition_predicate).limit(n)
+        if blocked and (found := rows.count()) < n:
+            raise NotEnoughFiles(str(self.source), n, found, tuple(blocked))
+        return rows
+
+    def recent(self, columns: Sequence[str] | None = None) -> Recent:
+        """What is hot, and what that leaves out. The one method that gives a part, for that is its name."""
+        if isinstance(self._index, NativeIndex):
+            raise hot.OnlyOnOneMachine(str(self.source))
+        answer = self.files()
+        blocked = self._blocked(answer.archived)
+        rows = self._without(blocked, answer.version)
+        return Recent(rows if columns is None else rows.select(*map(quote, columns)), answer.version, tuple(blocked))
+
+    def stream(self, starting_version: int | None = None) -> DataFrame:
+        """A streaming read: of the whole table and what comes, or from a version on. What is there when it is made is
+        guarded; what comes later is new."""
+        reader = self._spark.readStream.format("delta")
+        if starting_version is None:
+            self._refuse("A stream of the whole table", None, self.files())
+            return self._stream(reader)
+        if not isinstance(self._index, NativeIndex) and starting_version <= self._newest:
+            found = policy.read(self._spark, self.source)
+            log = DeltaLog(self._spark, str(self.source), self._index.location())
+            changed = log.changed_files(starting_version, self._newest) if found else []
+            archived = archived_among(changed, found, self._now()) if found else []
+            what = f"A stream from version {starting_version}"
+            self._refuse(what, None, Answer(tuple(archived), None, self._newest))
+        return self._stream(reader.option("startingVersion", starting_version))
+
+    def _stream(self, reader: DataStreamReader) -> DataFrame:
+        return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
+
+    @cached_property
+    def _index(self) -> LocalIndex | NativeIndex:
+        return index_of(self._spark, self.source)
+
+    @property
+    def _newest(self) -> int:
+        return history.commits(self._spark, self.source)[-1].version
+
+    def _metadata(
+        self, what: str, question: Callable[[DataFrame], DataFrame], version: int | None
+    ) -> Sequence[Sequence[Any]]:
+        """Delta answers from the log when the log is exact; if its plan names files instead, these are guarded."""
+        at = self._newest if version is None else version
+        asked = question(read.snapshot(self._spark, self.source, at))
+        if isinstance(self._index, LocalIndex):
+            found = policy.read(self._spark, self.source)
+            self._refuse(what, None, self._index.of(asked, found, self._now(), at))
+        return asked.collect()
+
+    def _refuse(self, what: str, where: str | None, answer: Answer) -> None:
+        if blocked := self._blocked(answer.archived):
+            raise ArchivedFilesNeeded(what, str(self.source), answer.version, where, blocked)
+
+    def _blocked(self, archived: Sequence[LogFile]) -> list[LogFile]:
+        """Those that cannot be read now. Every one is looked at, with its deletion vector."""
+        if self._tiers is None or not archived:
+            return list(archived)
+        uris = {uri for file in archived for uri in (file.uri, file.vector) if uri}
+        found = self._tiers.look(sorted(uris))
+        return [
+            file
+            for file in archived
+            if not all(found.get(uri, Tier.MISSING).is_readable for uri in (file.uri, file.vector) if uri)
+        ]
+
+    def _without(self, blocked: Sequence[LogFile], version: int) -> DataFrame:
+        if not blocked:
+            return read.snapshot(self._spark, self.source, version)
+        return hot.without(self._spark, self.source, version, {file.uri for file in blocked}, self._now())
+
+
+def amount(files: Sequence[LogFile]) -> str:
+    """Their number and size, as far as it is known."""
+    known = [file.size for file in files if file.size is not None]
+    of = f" ({size(sum(known))})" if len(known) == len(files) else ""
+    return f"{counted(len(files), 'file')}{of}"
+
+
+class ArchivedFilesNeeded(Terminal):
+    """Files that are needed and cannot be read, before anything was read."""
+
+    def __init__(self, what: str, table: str, version: int, where: str | None, files: Sequence[LogFile]) -> None:
+        self.asked, self.table, self.version, self.where, self.files = what, table, version, where, tuple(files)
+
+    def what(self) -> str:
+        first = ", ".join(file.uri for file in self.files[:_SHOWN])
+        more = f" and {len(self.files) - _SHOWN} more" if len(self.files) > _SHOWN else ""
+        return (
+            f"{self.asked} of {self.table} at version {self.version} needs {amount(self.files)} that"
+            f" {'is' if len(self.files) == 1 else 'are'} in the archive: {first}{more}. Nothing was read."
+        )
+
+    def next(self) -> str:
+        where = f' --where "{self.where}"' if self.where else ""
+        return (
+            f"Bring them back with `mirrorfeed archive plan {self.table}{where} --to PLAN` and `mirrorfeed archive"
+            " restore PLAN`, or ask for what needs no archived file."
+        )
+
+
+class NotEnoughFiles(Terminal):
+    def __init__(self, table: str, asked: int, found: int, files: Sequence[LogFile]) -> None:
+        self.table, self.asked, self.found, self.files = table, asked, found, tuple(files)
+
+    def what(self) -> str:
+        return (
+            f"Not enough files to satisfy LIMIT: the files of {self.table} that are not in the archive hold"
+            f" {self.found:,} of {self.asked:,} rows; {amount(self.files)} more would be needed."
+        )
+
+    def next(self) -> str:
+        return "Reduce the LIMIT, or restore the files."
