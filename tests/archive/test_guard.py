@@ -113,7 +113,7 @@ def test_questions_that_the_log_answers_need_no_data(
 def test_bounds_that_the_log_does_not_know_exactly_are_guarded(
     guarded: ArchiveAwareTable, column: str, version: int
 ) -> None:
-    with pytest.raises(ArchivedFilesNeeded, match=r"Bounds .* needs 2 files"):
+    with pytest.raises(ArchivedFilesNeeded, match=r"A question for bounds of .* needs 2 files"):
         guarded.bounds(column, version)
 
 

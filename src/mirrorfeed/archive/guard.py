@@ -26,7 +26,7 @@ from mirrorfeed.archive.predicate import filtered
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.source import Source, quote
-from mirrorfeed.stores.tiers import Tier, TierStore
+from mirrorfeed.stores.tiers import TierStore
 
 _SHOWN = 3
 
@@ -76,13 +76,13 @@ class ArchiveAwareTable:
 
     def count(self, version: int | None = None) -> int:
         """From the log, where it tells."""
-        (row,) = self._metadata("A count", lambda frame: frame.groupBy().count(), version)
+        (row,) = self.guard("A count", lambda rows: rows.groupBy().count(), version).collect()
         return int(row[0])
 
     def bounds(self, column: str, version: int | None = None) -> tuple[Any, Any]:
         """The smallest and the largest value of a column; from the log, where it is exact."""
         name = quote(column)
-        (row,) = self._metadata("Bounds", lambda frame: frame.agg(F.min(name), F.max(name)), version)
+        (row,) = self.guard("A question for bounds", lambda rows: rows.agg(F.min(name), F.max(name)), version).collect()
         return row[0], row[1]
 
     def partitions(self, version: int | None = None) -> list[dict[str, str | None]]:
@@ -145,37 +145,37 @@ class ArchiveAwareTable:
     def _newest(self) -> int:
         return history.commits(self._spark, self.source)[-1].version
 
-    def _metadata(
-        self, what: str, question: Callable[[DataFrame], DataFrame], version: int | None
-    ) -> Sequence[Sequence[Any]]:
-        """Delta answers from the log when the log is exact; if its plan names files instead, these are guarded."""
+    def guard(self, what: str, question: Callable[[DataFrame], DataFrame], version: int | None = None) -> DataFrame:
+        """A question to the table at a version, once its plan is known to read no archived file. For any question: what
+        Delta answers from the log has no files in its plan. On Databricks the engine sees to that when it runs."""
         at = self._newest if version is None else version
         asked = question(read.snapshot(self._spark, self.source, at))
         if isinstance(self._index, LocalIndex):
             found = policy.read(self._spark, self.source)
             self._refuse(what, None, self._index.of(asked, found, self._now(), at))
-        return asked.collect()
+        return asked
 
     def _refuse(self, what: str, where: str | None, answer: Answer) -> None:
         if blocked := self._blocked(answer.archived):
             raise ArchivedFilesNeeded(what, str(self.source), answer.version, where, blocked)
 
     def _blocked(self, archived: Sequence[LogFile]) -> list[LogFile]:
-        """Those that cannot be read now. Every one is looked at, with its deletion vector."""
-        if self._tiers is None or not archived:
-            return list(archived)
-        uris = {uri for file in archived for uri in (file.uri, file.vector) if uri}
-        found = self._tiers.look(sorted(uris))
-        return [
-            file
-            for file in archived
-            if not all(found.get(uri, Tier.MISSING).is_readable for uri in (file.uri, file.vector) if uri)
-        ]
+        return blocked_among(archived, self._tiers)
 
     def _without(self, blocked: Sequence[LogFile], version: int) -> DataFrame:
         if not blocked:
             return read.snapshot(self._spark, self.source, version)
         return hot.without(self._spark, self.source, version, {file.uri for file in blocked}, self._now())
+
+
+def blocked_among(archived: Sequence[LogFile], tiers: TierStore | None) -> list[LogFile]:
+    """Those that cannot be read now. Every one is looked at, with its deletion vector: a sample tells nothing of the
+    others. Without a way to look, none can."""
+    if tiers is None or not archived:
+        return list(archived)
+    found = tiers.look(sorted({uri for file in archived for uri in (file.uri, file.vector) if uri}))
+    readable = {uri for uri, tier in found.items() if tier.is_readable}
+    return [file for file in archived if file.uri not in readable or (file.vector and file.vector not in readable)]
 
 
 def amount(files: Sequence[LogFile]) -> str:
@@ -188,8 +188,17 @@ def amount(files: Sequence[LogFile]) -> str:
 class ArchivedFilesNeeded(Terminal):
     """Files that are needed and cannot be read, before anything was read."""
 
-    def __init__(self, what: str, table: str, version: int, where: str | None, files: Sequence[LogFile]) -> None:
+    def __init__(
+        self,
+        what: str,
+        table: str,
+        version: int,
+        where: str | None,
+        files: Sequence[LogFile],
+        feed_from: int | None = None,
+    ) -> None:
         self.asked, self.table, self.version, self.where, self.files = what, table, version, where, tuple(files)
+        self.feed_from = feed_from
 
     def what(self) -> str:
         first = ", ".join(file.uri for file in self.files[:_SHOWN])
@@ -200,9 +209,11 @@ class ArchivedFilesNeeded(Terminal):
         )
 
     def next(self) -> str:
-        where = f' --where "{self.where}"' if self.where else ""
+        asked = f' --where "{self.where}"' if self.where else ""
+        if self.feed_from is not None:
+            asked = f" --feed-from {self.feed_from} --feed-to {self.version}"
         return (
-            f"Bring them back with `mirrorfeed archive plan {self.table}{where} --to PLAN` and `mirrorfeed archive"
+            f"Bring them back with `mirrorfeed archive plan {self.table}{asked} --to PLAN` and `mirrorfeed archive"
             " restore PLAN`, or ask for what needs no archived file."
         )
 

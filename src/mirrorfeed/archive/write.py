@@ -1,0 +1,137 @@
+"""Changing a table of which a part is archived: what would read archived files fails before it starts.
+
+What a statement needs is found as for a query, so it may be too much and is never too little. What only marks files as
+removed in the log needs none. On Databricks the engine guards statements itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, ShortType, StringType
+
+from mirrorfeed.archive.guard import ArchiveAwareTable
+from mirrorfeed.archive.policy import any_property
+from mirrorfeed.archive.predicate import filtered
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed import history
+from mirrorfeed.feed.source import quote
+
+_BOUNDED = (ByteType, ShortType, IntegerType, LongType, DateType, StringType)
+
+
+class GuardedWriter:
+    """Statements are atomic, so that somebody else's change between guard and statement can make it fail, no more."""
+
+    def __init__(self, spark: SparkSession, table: ArchiveAwareTable) -> None:
+        self._spark, self._table, self._source = spark, table, table.source
+
+    def delete(self, where: str) -> None:
+        self._table.guard("A DELETE", lambda rows: self._filtered(rows, where))
+        self._spark.sql(f"DELETE FROM {self._source.sql} WHERE {_closed(where)}")
+
+    def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
+        """Assignments are SQL expressions, by column."""
+        self._table.guard("An UPDATE", lambda rows: self._filtered(rows, where))
+        spelled = ", ".join(f"{quote(name)} = {value}" for name, value in assignments.items())
+        condition = "" if where is None else f" WHERE {_closed(where)}"
+        self._spark.sql(f"UPDATE {self._source.sql} SET {spelled}{condition}")
+
+    def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
+        """MERGE of these rows, called `s`, into the table, called `t`, where all keys are equal and the condition
+        holds, which names columns of `t` alone. `clauses` are SQL, from the first WHEN on.
+
+        Files are found from that condition and from the smallest and largest keys of the rows. With WHEN NOT MATCHED BY
+        SOURCE every file is needed.
+        """
+        own = [f"({target_condition}\n)"] if target_condition else []
+        own += self._bounds(rows, keys)
+        every = "BY SOURCE" in " ".join(clauses.upper().split())
+        needed = None if every or not own else " AND ".join(own)
+        self._table.guard("A MERGE", lambda found: self._filtered(found.alias("t"), needed))
+        # What bounds the keys follows from their being equal, so it changes nothing but which files Delta reads.
+        on = " AND ".join([*(f"t.{quote(key)} = s.{quote(key)}" for key in keys), *own])
+        view = f"mirrorfeed_merge_{id(rows)}"
+        rows.createOrReplaceTempView(view)
+        try:
+            self._spark.sql(f"MERGE INTO {self._source.sql} t USING {view} s ON {on} {clauses}")
+        finally:
+            self._spark.catalog.dropTempView(view)
+
+    def overwrite(self, rows: DataFrame) -> None:
+        """All rows of the table by these. Files are marked as removed, and none is read."""
+        writer = rows.write.format("delta").mode("overwrite")
+        if self._source.path is None:
+            writer.saveAsTable(self._source.sql)
+        else:
+            writer.save(self._source.path)
+
+    def replace(self, rows: DataFrame) -> None:
+        """The table by a new one with these rows and columns, which keeps its properties. No file is read."""
+        found = history.detail(self._spark, self._source)
+        writer = rows.writeTo(self._source.sql).using("delta")
+        for name, value in found.properties.items():
+            writer = writer.tableProperty(name, value)
+        with any_property(self._spark):
+            writer.createOrReplace()
+
+    def truncate(self) -> None:
+        self._spark.sql(f"TRUNCATE TABLE {self._source.sql}")
+
+    def drop(self) -> None:
+        self._spark.sql(f"DROP TABLE {self._source.sql}")
+
+    def drop_column(self, name: str) -> None:
+        """Refused while any file counts as archived, be it brought back or not: it cannot be rewritten later."""
+        archived = self._table.files().archived
+        if archived:
+            raise ColumnKept(str(self._source), name, len(archived))
+        self._spark.sql(f"ALTER TABLE {self._source.sql} DROP COLUMN {quote(name)}")
+
+    def _filtered(self, rows: DataFrame, where: str | None) -> DataFrame:
+        return filtered(rows, str(self._source), where)
+
+    def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
+        """Conditions that follow from equal keys, for types whose order is the same on both sides of the join."""
+        ours = self._spark.table(self._source.sql).schema
+        same = [key for key in keys if rows.schema[key].dataType == ours[key].dataType]
+        plain = [key for key in same if isinstance(ours[key].dataType, _BOUNDED)]
+        if not plain:
+            return []
+        ends = [end(quote(key)).alias(f"{end.__name__}{i}") for i, key in enumerate(plain) for end in (F.min, F.max)]
+        row = rows.agg(*ends).collect()[0]
+        found = []
+        for i, key in enumerate(plain):
+            low, high = _literal(row[2 * i]), _literal(row[2 * i + 1])
+            if low is not None and high is not None:
+                found.append(f"t.{quote(key)} >= {low} AND t.{quote(key)} <= {high}")
+        return found
+
+
+def _literal(value: Any) -> str | None:
+    """A value as SQL writes it, where that is beyond doubt. A side without rows has no bounds."""
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, str):
+        return f"'{value}'" if value.isprintable() and not set("'\\") & set(value) else None
+    return None if value is None else str(value)
+
+
+def _closed(condition: str) -> str:
+    """The line break ends a comment that it may end with."""
+    return f"({condition}\n)"
+
+
+class ColumnKept(Terminal):
+    def __init__(self, table: str, column: str, files: int) -> None:
+        self.table, self.column, self.files = table, column, files
+
+    def what(self) -> str:
+        return f"The column {self.column} of {self.table} is not dropped: {self.files:,} of its files are archived."
+
+    def next(self) -> str:
+        return "Leave the column where it is, and select the others; or restore and rewrite these files first."
