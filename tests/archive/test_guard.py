@@ -163,6 +163,14 @@ def test_without_tiers_a_file_that_counts_as_archived_is_never_read(spark: Spark
         ArchiveAwareTable(spark, table.source, now=lambda: NOW).query("day = 2")
 
 
+def test_the_files_are_rows_with_what_is_to_know_of_them(guarded: ArchiveAwareTable) -> None:
+    found = guarded.files_as_rows("id < 15")
+    assert found.columns == ["uri", "bytes", "rows", "age_days", "partition", "deletion_vector", "why", "tier"]
+    (row,) = found.collect()
+    assert (row["rows"], row["age_days"], row["partition"], row["tier"]) == (10, 100, {"day": "1"}, "archive")
+    assert row["why"] == "neither its partition nor its statistics rule out a match"
+
+
 def test_planning_reads_no_data_file(spark: SparkSession, table: Orders) -> None:
     with data_moved_away(table.path):
         found = ArchiveAwareTable(spark, table.source, now=lambda: NOW).files("id = 15 OR id = 35")

@@ -41,10 +41,9 @@ def rows(spark: SparkSession, *ids: int) -> DataFrame:
     [
         (lambda w, s: w.delete("id = 15"), ["1"]),
         (lambda w, s: w.delete("day = 2"), ["2"]),
-        (lambda w, s: w.update({"v": "'x'"}, "v = 'v35' OR id = 25"), ["1", "2"]),
+        (lambda w, s: w.update({"v": "'x'"}, "v = 'v35' OR id = 25"), ["2"]),
         (lambda w, s: w.update({"v": "'x'"}), ["1", "2"]),
         (lambda w, s: w.merge(rows(s, 25, 35), ["id"], UPSERT), ["2"]),
-        (lambda w, s: w.merge(rows(s, 35), ["v"], UPSERT), ["1", "2"]),
         (lambda w, s: w.merge(rows(s, 35), ["id"], "WHEN NOT MATCHED BY SOURCE THEN DELETE"), ["1", "2"]),
         (lambda w, s: w.merge(rows(s, 35).selectExpr("'35' id", "v", "day"), ["id"], UPSERT), ["1", "2"]),
     ],
@@ -54,7 +53,6 @@ def rows(spark: SparkSession, *ids: int) -> DataFrame:
         "UPDATE with OR",
         "UPDATE of all",
         "MERGE by its keys",
-        "MERGE by another key",
         "MERGE with NOT MATCHED BY SOURCE",
         "MERGE by a key of another type",
     ],
@@ -69,8 +67,7 @@ def test_a_statement_that_touches_archived_files_fails_before_it_starts(
     before = {path.name for path in (table.path / "_delta_log").iterdir()}
     with pytest.raises(ArchivedFilesNeeded) as caught:
         statement(writer, spark)
-    if "merged" not in str(caught.value.where):
-        assert days(caught.value.files) == needed
+    assert days(caught.value.files) == needed
     assert {path.name for path in (table.path / "_delta_log").iterdir()} == before
 
 
@@ -100,12 +97,17 @@ def test_what_only_marks_files_as_removed_reads_none(spark: SparkSession, tmp_pa
     policy.set_first(spark, table.source, 60, NOW)
     guarded = ArchiveAwareTable(spark, table.source, now=lambda: NOW)
     writer = GuardedWriter(spark, guarded)
-    FolderTiers(tmp_path / "aside", Clock(NOW)).archive(file.uri for file in table.files())
+    tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
+    tiers.archive(file.uri for file in table.files())
     writer.overwrite(rows(spark, 77))
     assert [row["id"] for row in guarded.query().collect()] == [77]
-    table.sql("RESTORE TABLE {} TO VERSION AS OF 2")
+    tiers.archive(file.uri for file in table.files())
     writer.replace(rows(spark, 78).selectExpr("id"))
     assert [row.asDict() for row in guarded.query().collect()] == [{"id": 78}]
     assert policy.required(spark, table.source).days == 60
+    tiers.archive(file.uri for file in table.files())
     writer.truncate()
-    assert guarded.count() == 0
+    assert guarded.query().count() == 0
+    spark.sql(f"CREATE TABLE to_drop USING DELTA LOCATION '{table.path}'")
+    GuardedWriter(spark, ArchiveAwareTable(spark, "to_drop", now=lambda: NOW)).drop()
+    assert not spark.catalog.tableExists("to_drop")

@@ -6,14 +6,14 @@ without a known age is as old as can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.interval import counts_as_archived
 from mirrorfeed.archive.log import DeltaLog, LogFile, plain
 from mirrorfeed.archive.policy import Policy
@@ -21,6 +21,7 @@ from mirrorfeed.archive.predicate import filtered
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.source import Source
+from mirrorfeed.stores.tiers import TierStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +45,6 @@ def index_of(spark: SparkSession, source: Source) -> LocalIndex | NativeIndex:
     return NativeIndex(spark, source) if is_databricks(spark) else LocalIndex(spark, source)
 
 
-def is_databricks(spark: SparkSession) -> bool:
-    """The engine is asked, for that is the same in a runtime, over Connect, and on serverless compute."""
-    try:
-        spark.sql("SELECT current_version().dbr_version").schema  # noqa: B018 - over Connect, this is when it is analysed
-    except AnalysisException:
-        return False
-    return True
-
-
 @dataclass(frozen=True)
 class LocalIndex:
     """For open source Delta on classic Spark."""
@@ -61,7 +53,7 @@ class LocalIndex:
     source: Source
 
     def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
-        at = history.commits(self.spark, self.source)[-1].version if version is None else version
+        at = history.newest_version(self.spark, self.source) if version is None else version
         frame = filtered(read.snapshot(self.spark, self.source, at), str(self.source), predicate)
         return self.of(frame, policy, now, at)
 
@@ -96,7 +88,7 @@ class NativeIndex:
     source: Source
 
     def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
-        at = history.commits(self.spark, self.source)[-1].version
+        at = history.newest_version(self.spark, self.source)
         if version not in (None, at):
             raise OnlyNewestVersion(str(self.source), version or 0, at)
         filtered(self.spark.table(self.source.sql), str(self.source), predicate)
@@ -108,10 +100,30 @@ class NativeIndex:
         return Answer(tuple(LogFile(plain(str(row[0]))) for row in rows), None, at)
 
 
-FILES_DDL = (
-    "uri string, bytes bigint, rows bigint, created timestamp, age_days int, partition map<string, string>,"
-    " deletion_vector string, why string, tier string"
+DESCRIBED = (
+    "uri string, bytes bigint, rows bigint, age_days int, partition map<string, string>, deletion_vector string,"
+    " why string, tier string"
 )
+
+
+def described(
+    files: Sequence[LogFile], predicate: str | None, now: datetime, tiers: TierStore | None = None
+) -> list[dict[str, Any]]:
+    """What people and programs want to know of archived files that are needed, in the columns of `DESCRIBED`."""
+    seen = tiers.look([file.uri for file in files]) if tiers else {}
+    return [
+        {
+            "uri": file.uri,
+            "bytes": file.size,
+            "rows": file.rows,
+            "age_days": (now - file.created).days if file.created else None,
+            "partition": dict(file.partition) if file.partition is not None else None,
+            "deletion_vector": file.vector,
+            "why": why(file, predicate),
+            "tier": seen[file.uri].value if seen else None,
+        }
+        for file in files
+    ]
 
 
 def why(file: LogFile, predicate: str | None) -> str:
@@ -123,31 +135,6 @@ def why(file: LogFile, predicate: str | None) -> str:
     else:
         needed = "neither its partition nor its statistics rule out a match"
     return needed if file.created else f"{needed}; its age is not known"
-
-
-def as_frame(
-    spark: SparkSession,
-    files: Sequence[LogFile],
-    predicate: str | None,
-    now: datetime,
-    tiers: Mapping[str, str] | None = None,
-) -> DataFrame:
-    """One row a file. `tiers` are by URI, where storage was asked."""
-    rows = [
-        (
-            file.uri,
-            file.size,
-            file.rows,
-            file.created,
-            (now - file.created).days if file.created else None,
-            dict(file.partition) if file.partition is not None else None,
-            file.vector,
-            why(file, predicate),
-            (tiers or {}).get(file.uri),
-        )
-        for file in files
-    ]
-    return spark.createDataFrame(rows, FILES_DDL)
 
 
 class OnlyNewestVersion(Terminal):

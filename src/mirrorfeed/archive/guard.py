@@ -20,7 +20,15 @@ from pyspark.sql.types import StructType
 
 from mirrorfeed.amounts import counted, size
 from mirrorfeed.archive import hot, policy
-from mirrorfeed.archive.files import Answer, LocalIndex, NativeIndex, archived_among, index_of
+from mirrorfeed.archive.files import (
+    DESCRIBED,
+    Answer,
+    LocalIndex,
+    NativeIndex,
+    archived_among,
+    described,
+    index_of,
+)
 from mirrorfeed.archive.log import DeltaLog, LogFile
 from mirrorfeed.archive.predicate import filtered
 from mirrorfeed.errors import Terminal
@@ -61,6 +69,11 @@ class ArchiveAwareTable:
     def files(self, where: str | None = None, version: int | None = None) -> Answer:
         """The files that count as archived and are needed, brought back or not. Reads nothing."""
         return self._index.needed(where, policy.read(self._spark, self.source), self._now(), version)
+
+    def files_as_rows(self, where: str | None = None, version: int | None = None) -> DataFrame:
+        """The same as a DataFrame of `files.DESCRIBED`, with the tier of each where it can be told."""
+        listed = described(self.files(where, version).archived, where, self._now(), self._tiers)
+        return self._spark.createDataFrame([tuple(each.values()) for each in listed], DESCRIBED)
 
     def query(
         self, where: str | None = None, columns: Sequence[str] | None = None, version: int | None = None
@@ -143,7 +156,7 @@ class ArchiveAwareTable:
 
     @property
     def _newest(self) -> int:
-        return history.commits(self._spark, self.source)[-1].version
+        return history.newest_version(self._spark, self.source)
 
     def guard(self, what: str, question: Callable[[DataFrame], DataFrame], version: int | None = None) -> DataFrame:
         """A question to the table at a version, once its plan is known to read no archived file. For any question: what

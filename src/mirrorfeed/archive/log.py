@@ -26,7 +26,7 @@ _FILE = f"path string, partitionValues map<string, string>, size bigint, deletio
 _ADD = f"struct<{_FILE}, modificationTime bigint, stats string, stats_parsed struct<numRecords bigint>>"
 _SCHEMA = (
     f"add {_ADD}, remove struct<{_FILE}>, cdc struct<{_FILE}>, sidecar struct<path string>,"
-    " metaData struct<schemaString string>"
+    " metaData struct<schemaString string>, commitInfo struct<timestamp bigint, inCommitTimestamp bigint>"
 )
 
 _NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json))")
@@ -111,8 +111,8 @@ class DeltaLog:
 
     def changed_files(self, first: int, last: int) -> list[LogFile]:
         """What a read of the change feed of these versions opens: for each commit its `_change_data` files, or where
-        it has none, the files that it added and removed; those of deletion vectors too. A time is unknown where the
-        log does not tell it: `_change_data` files have none, and an old log has lost those of removed files."""
+        it has none, the files that it added and removed; those of deletion vectors too. `_change_data` files are as
+        old as their commit. The time of a removed file is unknown where the log does not tell it any more."""
         try:
             before = self.files(first - 1) if first > 0 else {}
         except LogDamaged:
@@ -123,12 +123,16 @@ class DeltaLog:
             there = frame.where(f"{kind}.path IS NOT NULL")
             listed.append(_narrow(there, kind, _version()).withColumn("kind", F.lit(kind)))
         rows = reduce(DataFrame.unionByName, listed).toArrow().to_pylist()
+        time = F.coalesce("commitInfo.inCommitTimestamp", "commitInfo.timestamp").alias("time")
+        times = {row["v"]: row["time"] for row in frame.select(_version().alias("v"), time).collect() if row["time"]}
         known = before | {file.uri: file for file in (self._file(row) for row in rows if row["kind"] == "add")}
         with_changes = {row["version"] for row in rows if row["kind"] == "cdc"}
         found: dict[str, LogFile] = {}
         for row in rows:
             if (row["kind"] != "cdc") if row["version"] in with_changes else not row["change"]:
                 continue
+            if row["kind"] == "cdc":
+                row["created"] = times.get(row["version"])
             file = self._file(row)
             if file.uri in known:
                 same = known[file.uri]

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.interval import Frontier, parse_days, property_days, spell
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history
@@ -135,6 +136,9 @@ def _write(spark: SparkSession, source: Source, policy: Policy) -> None:
 @contextmanager
 def any_property(spark: SparkSession) -> Iterator[None]:
     """Open source Delta does not know the property and refuses it, unless told to take any."""
+    if is_databricks(spark):
+        yield
+        return
     before = spark.conf.get(_ANY_PROPERTY, "false")
     spark.conf.set(_ANY_PROPERTY, "true")
     try:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyspark.errors import AnalysisException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -18,12 +22,27 @@ def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
     if predicate is None:
         return frame
     try:
-        found = frame.where(predicate)
-        frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate)))
-        frame.agg(F.bool_or(F.expr(predicate)))
+        with _unlogged():
+            found = frame.where(predicate)
+            frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate)))
+            frame.agg(F.bool_or(F.expr(predicate)))
     except AnalysisException as error:
         raise BadPredicate(table, predicate, _reason(error)) from error
     return found
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Spark writes what it refuses to standard error, pages of it, before it raises."""
+    loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
 
 
 def _reason(error: AnalysisException) -> str:

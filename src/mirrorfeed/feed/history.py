@@ -158,6 +158,10 @@ def commits(spark: SparkSession, source: Source, after: int | None = None) -> li
     return [commit for commit in found if after is None or commit.version > after] or found[-1:]
 
 
+def newest_version(spark: SparkSession, source: Source) -> int:
+    return _newest(spark, source, 1)[-1].version
+
+
 def _newest(spark: SparkSession, source: Source, limit: int | None = None) -> list[Commit]:
     """The newest commits, ascending."""
     statement = f"DESCRIBE HISTORY {source.sql}" + ("" if limit is None else f" LIMIT {limit}")
