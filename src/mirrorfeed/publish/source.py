@@ -13,6 +13,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import mirrorfeed
+from mirrorfeed.archive import feed as archive
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.feed import changes, history, read
 from mirrorfeed.feed.ranges import Facts, Range
@@ -51,6 +52,7 @@ class DeltaFeed:
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         with read.read_faults(str(self.source), what):
+            archive.check(self.spark, self.source, what)
             if isinstance(what, Range):
                 return self._write(self._changed_rows(what, plan, job), job)
             return self._snapshot(what, plan, job)

@@ -1,0 +1,79 @@
+"""The change feed of a table with an archive: which files a range reads, before anything reads them.
+
+A range needs other files than a snapshot does: `_change_data`, and files that are no part of the table any more. On
+Databricks the log cannot be read here, and the engine guards the feed itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive import policy
+from mirrorfeed.archive.engine import is_databricks
+from mirrorfeed.archive.files import archived_among
+from mirrorfeed.archive.guard import ArchivedFilesNeeded, blocked_among
+from mirrorfeed.archive.log import DeltaLog, LogFile
+from mirrorfeed.feed import history
+from mirrorfeed.feed.ranges import Finding, Range
+from mirrorfeed.feed.source import Source
+from mirrorfeed.stores.tiers import AzureTiers, Tier, TierStore
+
+
+def check(
+    spark: SparkSession, source: Source, what: Range | int, tiers: TierStore | None = None, now: datetime | None = None
+) -> None:
+    """Raises `ArchivedFilesNeeded` or `FeedFilesGone` for a range of the feed or a snapshot that cannot be read whole.
+    A table without an interval has no archive, and is not looked at."""
+    found = history.detail(spark, source)
+    interval = policy.from_properties(found.properties)
+    if interval is None or is_databricks(spark):
+        return
+    tiers = tiers or AzureTiers.at(found.location)
+    files = needed(spark, source, found.location, what)
+    last = what if isinstance(what, int) else what.to_version_inclusive
+    archived = archived_among(files, interval, now or datetime.now(UTC))
+    if gone := _missing([file for file in files if tiers or file not in archived], tiers):
+        raise FeedFilesGone(str(source), what, gone)
+    if blocked := blocked_among(archived, tiers):
+        asked = "A snapshot" if isinstance(what, int) else f"The change feed ({what})"
+        first = None if isinstance(what, int) else what.from_version_exclusive + 1
+        raise ArchivedFilesNeeded(asked, str(source), last, None, blocked, feed_from=first)
+
+
+def needed(spark: SparkSession, source: Source, location: str, what: Range | int) -> Sequence[LogFile]:
+    log = DeltaLog(spark, str(source), location)
+    if isinstance(what, int):
+        return list(log.files(what).values())
+    return log.changed_files(what.from_version_exclusive + 1, what.to_version_inclusive)
+
+
+def _missing(files: Sequence[LogFile], tiers: TierStore | None) -> list[str]:
+    uris = sorted({uri for file in files for uri in (file.uri, file.vector) if uri})
+    if tiers is not None:
+        return [uri for uri, tier in tiers.look(uris).items() if tier is Tier.MISSING]
+    local = [uri for uri in uris if uri.startswith("file:")]
+    return [uri for uri in local if not Path(uri.removeprefix("file:")).exists()]
+
+
+class FeedFilesGone(Finding):
+    """Files that only a copy could bring back: VACUUM has removed them."""
+
+    def __init__(self, table: str, range_: Range | int, uris: Sequence[str]) -> None:
+        super().__init__(table)
+        self.range, self.uris = range_, tuple(uris)
+
+    def what(self) -> str:
+        what = f"version {self.range}" if isinstance(self.range, int) else f"the changes in {self.range}"
+        more = f" and {len(self.uris) - 3} more" if len(self.uris) > 3 else ""
+        gone = ", ".join(self.uris[:3]) + more
+        return f"{self.table} cannot be published: {what} would read files that are gone: {gone}."
+
+    def next(self) -> str:
+        return (
+            "VACUUM removed them, and no restore brings them back. Only a new snapshot helps: delete the table's folder"
+            " in the landing zone, wait until the table is gone from the mirrored database, then publish."
+        )

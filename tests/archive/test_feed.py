@@ -1,0 +1,100 @@
+"""The change feed of a table with an archive: what a range needs is known before it is read."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive import feed, jobs, policy, restore
+from mirrorfeed.archive.feed import FeedFilesGone
+from mirrorfeed.archive.guard import ArchivedFilesNeeded
+from mirrorfeed.archive.jobs import FeedOnDatabricks
+from mirrorfeed.feed.ranges import Range
+from mirrorfeed.stores.tiers import Priority
+from tests.archive.scenes import NOW, Orders, days
+from tests.delta import Zone
+
+LATER = NOW + timedelta(days=90)
+"""Everything counts as archived by then."""
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    """Versions: 1 the data, of which days 1 and 2 are old, 2 the interval, 3 a change on a hot day, 4 day 1 goes."""
+    made = Orders(spark, tmp_path_factory.mktemp("feed") / "orders")
+    policy.set_first(spark, made.source, 60, NOW)
+    made.sql("UPDATE {} SET v = 'x' WHERE id = 35")
+    made.sql("DELETE FROM {} WHERE day = 1")
+    return made
+
+
+def test_a_range_with_archived_files_is_refused_and_names_them(spark: SparkSession, table: Orders) -> None:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        feed.check(spark, table.source, Range(0, 1), now=NOW)
+    assert days(caught.value.files) == ["1", "2"]
+    assert f"The change feed (version 1) of {table.path} at version 1 needs 2 files" in str(caught.value)
+    assert f"`mirrorfeed archive plan {table.path} --feed-from 1 --feed-to 1 --to PLAN`" in str(caught.value)
+
+
+def test_a_file_that_was_removed_counts_by_its_own_age(spark: SparkSession, table: Orders) -> None:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        feed.check(spark, table.source, Range(3, 4), now=NOW)
+    assert days(caught.value.files) == ["1"]  # it is no part of the table any more
+
+
+def test_recorded_changes_have_no_age_in_the_log_and_count_by_their_commit(spark: SparkSession, table: Orders) -> None:
+    feed.check(spark, table.source, Range(2, 3), now=NOW)
+    with pytest.raises(ArchivedFilesNeeded, match="/_change_data/"):
+        feed.check(spark, table.source, Range(2, 3), now=LATER)
+
+
+def test_a_plan_covers_a_range_and_the_range_is_read_once_all_is_back(
+    spark: SparkSession, table: Orders, tmp_path: Path
+) -> None:
+    clock = Clock(LATER)
+    tiers = FolderTiers(tmp_path / "aside", clock)
+    plan = jobs.make_plan(spark, table.source, None, 1, None, Priority.HIGH, None, LATER)
+    assert (plan.feed_from, plan.version) == (1, 4)
+    assert sum("/_change_data/" in file.uri for file in plan.files) == 1
+    assert sum("/day=1/" in file.uri for file in plan.files) == 1
+    tiers.archive(file.uri for file in plan.files)
+    with pytest.raises(ArchivedFilesNeeded):
+        feed.check(spark, table.source, Range(0, 4), tiers, LATER)
+    assert not restore.ask(plan, tiers).done
+    clock.pass_(1)
+    assert restore.progress(plan, tiers).done
+    feed.check(spark, table.source, Range(0, 4), tiers, LATER)
+
+
+def test_a_publication_finds_out_before_it_starts(spark: SparkSession, table: Orders, tmp_path: Path) -> None:
+    zone = Zone(tmp_path, table)
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        zone.publish()
+    assert days(caught.value.files) == ["2"]
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
+def test_files_that_vacuum_took_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "t")
+    policy.set_first(spark, table.source, 3650, NOW)
+    table.sql("DELETE FROM {} WHERE day = 1")
+    (gone,) = table.log().changed_files(3, 3)
+    Path(gone.uri.removeprefix("file:")).unlink()
+    with pytest.raises(FeedFilesGone) as caught:
+        feed.check(spark, table.source, Range(2, 3), now=NOW)
+    assert str(caught.value) == (
+        f"{table.path} cannot be published: the changes in version 3 would read files that are gone: {gone.uri}. VACUUM"
+        " removed them, and no restore brings them back. Only a new snapshot helps: delete the table's folder in the"
+        " landing zone, wait until the table is gone from the mirrored database, then publish."
+    )
+
+
+def test_databricks_is_said_to_have_no_plan_for_the_feed() -> None:
+    assert str(FeedOnDatabricks("t")) == (
+        "Databricks does not tell which archived files the change feed of t needs. Plan with open source Spark on the"
+        " table's path, or publish before files reach the archive."
+    )
