@@ -1,0 +1,363 @@
+"""The commands about tables whose old files are in an archive tier. TABLE is a name in the catalog, or a path."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mirrorfeed.cli.root import json_option, main, spark_session
+from mirrorfeed.errors import Terminal
+
+if TYPE_CHECKING:
+    from mirrorfeed.archive.policy import Policy
+    from mirrorfeed.feed.source import Source
+
+where_option = click.option("--where", metavar="PREDICATE", help="A condition as after WHERE.")
+
+
+@main.group()
+def archive() -> None:
+    """Tables whose old files are in an archive tier: never a wrong answer, never a surprise."""
+
+
+@archive.command("set")
+@click.argument("table")
+@click.argument("interval")
+def set_(table: str, interval: str) -> None:
+    """Let files of TABLE count as archived from INTERVAL on, such as '60 days'; prints the cloud's rule for it."""
+    from mirrorfeed.archive import policy
+    from mirrorfeed.archive.interval import parse_days
+
+    days, source = parse_days(interval), _source(table)
+    spark = spark_session()
+    found = policy.set_first(spark, source, days, _now())
+    click.echo(f"{source}: files count as archived from {found.days} days on")
+    _say_rule(spark, source, found)
+
+
+@archive.command()
+@click.argument("table")
+def show(table: str) -> None:
+    """Show from when on files of TABLE count as archived, what the cloud's rule must say, and the rule itself."""
+    from mirrorfeed.archive import policy
+
+    source, spark = _source(table), spark_session()
+    found = policy.required(spark, source)
+    click.echo(f"{source}: files count as archived from {found.days} days on")
+    _say_change(found)
+    _say_rule(spark, source, found)
+
+
+@archive.command()
+@click.argument("table")
+@click.option("--nothing-archived", is_flag=True, help="Say that the rule is gone and all files are back.")
+def unset(table: str, nothing_archived: bool) -> None:
+    """Let all files of TABLE count as hot again."""
+    from mirrorfeed.archive import policy
+
+    source = _source(table)
+    if not nothing_archived:
+        raise StillArchived(str(source))
+    policy.unset(spark_session(), source)
+    click.echo(f"{source}: no file counts as archived")
+
+
+@archive.command("change-interval")
+@click.argument("table")
+@click.option("--to", "interval", required=True, metavar="INTERVAL", help="Such as '90 days'.")
+@click.option("--exact", is_flag=True, help="Raise it daily, so that hot files never count as archived.")
+@click.option("--rule-changed", is_flag=True, help="Say that the cloud's rule has this interval already.")
+def change_interval(table: str, interval: str, exact: bool, rule_changed: bool) -> None:
+    """Change the interval of TABLE: a shorter one at once, a longer one as far as is safe each day."""
+    from mirrorfeed.archive import policy
+    from mirrorfeed.archive.interval import parse_days
+
+    days, source = parse_days(interval), _source(table)
+    spark = spark_session()
+    before = policy.required(spark, source)
+    if days > before.rule and not rule_changed:
+        raise RuleFirst(str(source), before.rule, days)
+    found = policy.change_interval(spark, source, days, exact, _now())
+    click.echo(f"{source}: files count as archived from {found.days} days on")
+    _say_change(found)
+    if days < before.rule:
+        click.echo("Now change the cloud's rule to the same number of days.")
+        _say_rule(spark, source, found)
+
+
+@archive.command()
+@click.argument("table")
+def step(table: str) -> None:
+    """Raise the interval of TABLE as far as is safe now, if it is being changed: what a daily job runs."""
+    from mirrorfeed.archive import policy
+
+    source = _source(table)
+    found = policy.step(spark_session(), source, _now())
+    click.echo(f"{source}: files count as archived from {found.days} days on")
+    _say_change(found)
+
+
+@archive.command("lifecycle-check")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--table", required=True, help="The table that the rules are compared with.")
+def lifecycle_check(file: str, table: str) -> None:
+    """Compare the rules in FILE, as exported from the cloud, with the table's interval. Exits with 1 if they differ."""
+    from mirrorfeed.archive import lifecycle, policy
+
+    source = _source(table)
+    try:
+        rules = json.loads(Path(file).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise lifecycle.NoRules() from error
+    spark = spark_session()
+    found = policy.required(spark, source)
+    place, expected = _prefixes(spark, source)
+    if place is None:
+        raise lifecycle.NotInAzure(str(source), expected[0])
+    problems = lifecycle.check(rules, place, expected, found.rule)
+    for problem in problems:
+        click.echo(str(problem))
+    if not problems:
+        click.echo(f"{source}: the rules archive its files after {found.rule} days, as its property says")
+    sys.exit(bool(problems))
+
+
+@archive.command()
+@click.argument("table")
+@where_option
+@click.option("--tiers", "with_tiers", is_flag=True, help="Ask the storage for the tier of each file.")
+@json_option
+def files(table: str, where: str | None, with_tiers: bool, as_json: bool) -> None:
+    """List the archived files of TABLE that must be read to know which rows match. Reads no data file."""
+    from mirrorfeed.amounts import counted, size
+    from mirrorfeed.archive.files import described
+    from mirrorfeed.archive.guard import ArchiveAwareTable
+
+    source, spark = _source(table), spark_session()
+    answer = ArchiveAwareTable(spark, source).files(where)
+    tiers = _tiers(spark, source) if with_tiers else None
+    if with_tiers and tiers is None:
+        raise NoTiers(str(source))
+    listed = described(answer.archived, where, _now(), tiers)
+    if as_json:
+        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+        return
+    for row in listed:
+        told = [size(row["bytes"]) if row["bytes"] is not None else None, row["tier"]]
+        told += [f"{row['age_days']} days" if row["age_days"] is not None else None, row["why"]]
+        click.echo(f"{row['uri']}  {', '.join(filter(None, told))}")
+    hot = "" if answer.hot is None else f", beside {counted(answer.hot, 'hot file')}"
+    click.echo(f"{source} at version {answer.version}: needs {counted(len(listed), 'archived file')}{hot}")
+
+
+@archive.command()
+@click.argument("table")
+@where_option
+@click.option("--columns", metavar="A,B", help="Those to show; all by default.")
+@click.option("--rows", default=20, show_default=True, help="How many rows to show.")
+def query(table: str, where: str | None, columns: str | None, rows: int) -> None:
+    """Show rows of TABLE, or say at once which archived files that needs."""
+    from mirrorfeed.archive.guard import ArchiveAwareTable
+
+    source, spark = _source(table), spark_session()
+    chosen = columns.split(",") if columns else None
+    ArchiveAwareTable(spark, source, _tiers(spark, source)).query(where, chosen).show(rows, truncate=60)
+
+
+@archive.command()
+@click.argument("table")
+@where_option
+@click.option("--feed-from", type=int, metavar="VERSION", help="Plan for the change feed: its first version.")
+@click.option("--feed-to", type=int, metavar="VERSION", help="Its last version; the newest by default.")
+@click.option("--priority", type=click.Choice(["standard", "high"]), default="standard", show_default=True)
+@click.option("--prices", metavar="FILE", help="Your prices, for an estimate of the cost.")
+@click.option("--to", "target", required=True, metavar="PLAN", help="The file to write.")
+def plan(
+    table: str,
+    where: str | None,
+    feed_from: int | None,
+    feed_to: int | None,
+    priority: str,
+    prices: str | None,
+    target: str,
+) -> None:
+    """Write a plan of what to bring back so that a query on TABLE, or its change feed, can be read."""
+    from mirrorfeed.amounts import counted, size
+    from mirrorfeed.archive import jobs
+    from mirrorfeed.archive.plan import Prices
+    from mirrorfeed.stores.tiers import Priority
+
+    source = _source(table)
+    if where is not None and feed_from is not None:
+        raise click.UsageError("--where and --feed-from exclude each other: a range of the feed is read whole.")
+    priced = Prices.load(prices) if prices else None
+    spark = spark_session()
+    made = jobs.make_plan(spark, source, where, feed_from, feed_to, Priority[priority.upper()], priced, _now())
+    made.save(target)
+    cost = "" if made.cost is None else f", {made.cost:,.2f} {made.currency}"
+    click.echo(
+        f"Wrote {target}: {counted(len(made.files), 'file')}, {size(made.bytes)}, up to {made.hours:g} hours{cost}."
+        f" Carry it out with `mirrorfeed archive restore {target}`."
+    )
+
+
+@archive.command()
+@click.argument("path", metavar="PLAN")
+@click.option("--once", is_flag=True, help="Ask for the files, say how far they are, and end.")
+@click.option("--poll", default=300.0, show_default=True, metavar="SECONDS", help="Time between looks.")
+@click.option("--rows", default=20, show_default=True, help="How many rows of the query to show when all is back.")
+def restore(path: str, once: bool, poll: float, rows: int) -> None:
+    """Bring back what PLAN names, wait until every file is there, then run its query. It can be stopped at any time."""
+    from mirrorfeed.archive import jobs
+    from mirrorfeed.archive import restore as restoring
+    from mirrorfeed.archive.guard import ArchiveAwareTable
+    from mirrorfeed.archive.plan import Plan
+
+    made = Plan.load(path)
+    source, spark = _source(made.table), spark_session()
+    jobs.check_plan(spark, source, made)
+    tiers = _tiers(spark, source)
+    if tiers is None:
+        raise NoTiers(str(source))
+    found = restoring.ask(made, tiers) if once else restoring.follow(made, tiers, poll, _say_progress)
+    if once:
+        _say_progress(found)
+    if found.done and made.feed_from is None:
+        ArchiveAwareTable(spark, source, tiers).query(made.where, version=made.version).show(rows, truncate=60)
+
+
+@archive.command()
+@click.argument("table")
+@click.option("--optimize/--no-optimize", default=True, show_default=True)
+@click.option("--zorder", metavar="A,B", help="Columns to order by.")
+@click.option("--purge", is_flag=True, help="Rewrite files without the rows that deletion vectors hide.")
+@click.option("--analyze", is_flag=True, help="Collect statistics.")
+@click.option("--vacuum", is_flag=True, help="Delete files that no version within the retention needs.")
+def maintain(table: str, optimize: bool, zorder: str | None, purge: bool, analyze: bool, vacuum: bool) -> None:
+    """Run maintenance on what is not archived."""
+    from mirrorfeed.archive.maintain import Maintenance
+    from mirrorfeed.archive.maintain import maintain as run
+
+    wanted = Maintenance(optimize, tuple(zorder.split(",")) if zorder else (), purge, analyze, vacuum)
+    done = run(spark_session(), _source(table), wanted, _now())
+    for statement in done.statements:
+        click.echo(statement)
+    for partition in done.left_out:
+        named = ", ".join(f"{name}={value}" for name, value in partition) or "the table, which has no partitions"
+        click.echo(f"Left out, for it holds archived files: {named}")
+    for note in done.notes:
+        click.echo(note)
+
+
+@archive.command()
+@click.argument("table")
+def check(table: str) -> None:
+    """Look whether the hot files of TABLE are there. Exits with 1 if some are missing."""
+    from mirrorfeed.archive.maintain import missing_files
+
+    source, spark = _source(table), spark_session()
+    gone = missing_files(spark, source, _now(), _tiers(spark, source))
+    for uri in gone:
+        click.echo(f"Missing: {uri}")
+    if not gone:
+        click.echo(f"{source}: all hot files are there")
+    sys.exit(bool(gone))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _source(table: str) -> Source:
+    from mirrorfeed.feed.source import Source
+
+    return Source.parse(table)
+
+
+def _tiers(spark: Any, source: Source) -> Any:
+    """Those of the place where the table is; None where it has none, so that nothing archived counts as back."""
+    from mirrorfeed.feed.history import detail
+    from mirrorfeed.stores.tiers import AzureTiers
+
+    return AzureTiers.at(detail(spark, source).location)
+
+
+def _prefixes(spark: Any, source: Source) -> tuple[Any, list[str]]:
+    """The table's place in Azure with its prefixes; or none, with where it is instead."""
+    from mirrorfeed.archive import lifecycle
+    from mirrorfeed.feed.history import detail
+
+    found = detail(spark, source)
+    place = lifecycle.place_of(found.location)
+    if place is None:
+        return None, [found.location]
+    names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
+    random_names = any(found.properties.get(name, "none") not in ("none", "false") for name in names)
+    return place, lifecycle.prefixes(place, found.partition_columns, random_names)
+
+
+def _say_rule(spark: Any, source: Source, found: Policy) -> None:
+    from mirrorfeed.archive import lifecycle
+
+    place, listed = _prefixes(spark, source)
+    click.echo(
+        f"This moves no file. The cloud's lifecycle rule must say the same: {found.rule} days, by creation time."
+    )
+    if place is None:
+        click.echo(f"{listed[0]} is not in Azure storage, so there is no rule to show.")
+        return
+    click.echo(json.dumps(lifecycle.rule_text(str(source), listed, found.rule), indent=2))
+
+
+def _say_change(found: Policy) -> None:
+    if found.change and found.days < found.rule:
+        done = found.change.frontier.done_at()
+        how = "raised daily" if found.change.exact else "kept until then"
+        click.echo(
+            f"On the way to {found.rule} days, {how}: run `mirrorfeed archive step` daily, until {done:%Y-%m-%d}"
+        )
+
+
+def _say_progress(found: Any) -> None:
+    click.echo(f"{found.ready} back, {found.pending} on their way, {found.archived} in the archive")
+
+
+class StillArchived(Terminal):
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"If files of {self.table} were still in the archive, queries would take them as hot and fail."
+
+    def next(self) -> str:
+        return "Remove the cloud's rule, bring all files back, then run the command again with --nothing-archived."
+
+
+class RuleFirst(Terminal):
+    def __init__(self, table: str, rule: int, asked: int) -> None:
+        self.table, self.rule, self.asked = table, rule, asked
+
+    def what(self) -> str:
+        return (
+            f"While the cloud's rule for {self.table} says {self.rule} days it goes on moving files of that age, so the"
+            f" way to {self.asked} days cannot begin."
+        )
+
+    def next(self) -> str:
+        return f"Let the cloud's rule say {self.asked} days, then run the command again with --rule-changed."
+
+
+class NoTiers(Terminal):
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"{self.table} is not in Azure storage, so its files have no tiers."
+
+    def next(self) -> str:
+        return "Name a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder."

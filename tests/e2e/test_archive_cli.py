@@ -1,0 +1,93 @@
+"""The commands about archived files, as a user takes them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive.lifecycle import rule_text
+from tests.archive.scenes import Orders
+from tests.e2e.test_cli import said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["set", "t", "2 months"], "The interval '2 months' is not a whole number of days."),
+        (["change-interval", "t", "--to", "0 days"], "The interval '0 days' is no interval."),
+        (
+            ["unset", "t"],
+            "If files of t were still in the archive, queries would take them as hot and fail. Remove the cloud's rule,"
+            " bring all files back, then run the command again with --nothing-archived.",
+        ),
+        (["plan", "t", "--prices", "/no/such/file", "--to", "p"], "/no/such/file is no table of prices"),
+        (["restore", "/no/such/plan"], "/no/such/plan is no plan that can be carried out"),
+    ],
+)
+def test_what_is_wrong_with_a_command_is_said_before_spark_starts(arguments: list[str], words: str) -> None:
+    assert words in said(["archive", *arguments], 1)
+
+
+def test_a_plan_is_for_a_query_or_for_the_feed() -> None:
+    ended = said(["archive", "plan", "t", "--where", "id = 1", "--feed-from", "1", "--to", "p"], 2)
+    assert "--where and --feed-from exclude each other" in ended
+
+
+def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None:
+    made = Orders(spark, tmp_path / "orders")
+    table = str(made.path)
+
+    def run(*arguments: str, code: int = 0) -> str:
+        return said(["archive", *arguments], code)
+
+    assert "has no archive: delta.timeUntilArchived is not set" in run("show", table, code=1)
+    first = run("set", table, "60 days")
+    assert f"{table}: files count as archived from 60 days on" in first
+    assert "The cloud's lifecycle rule must say the same: 60 days, by creation time." in first
+    assert "is not in Azure storage, so there is no rule to show." in first
+
+    listed = json.loads(run("files", table, "--where", "id = 15", "--json"))
+    assert [(row["partition"], row["rows"], row["age_days"], row["tier"]) for row in listed] == [
+        ({"day": "1"}, 10, 100, None)
+    ]
+    assert "needs 1 archived file, beside 1 hot file" in run("files", table, "--where", "id IN (15, 35)")
+    assert f"{table} is not in Azure storage, so its files have no tiers." in run("files", table, "--tiers", code=1)
+
+    assert "needs 2 files" in run("query", table, code=1)
+    assert "names `nope`, which is no column" in run("query", table, "--where", "nope = 1", code=1)
+
+    prices = tmp_path / "prices.json"
+    price = {"gib": 0.02, "objects": 10_000}
+    prices.write_text(json.dumps({"currency": "EUR", "standard": price, "high": price}))
+    plan = str(tmp_path / "plan.json")
+    planned = run("plan", table, "--where", "id < 30", "--prices", str(prices), "--to", plan)
+    assert f"Wrote {plan}: 2 files, " in planned
+    assert "up to 15 hours, 2.00 EUR." in planned
+    assert "is there already and is left as it is" in run("plan", table, "--to", plan, code=1)
+    assert "is not in Azure storage" in run("restore", plan, code=1)
+
+    assert "Let the cloud's rule say 90 days, then run the command again with --rule-changed." in run(
+        "change-interval", table, "--to", "90 days", code=1
+    )
+    done = (datetime.now(UTC) + timedelta(days=30)).strftime("%Y-%m-%d")
+    changed = run("change-interval", table, "--to", "90 days", "--exact", "--rule-changed")
+    assert "files count as archived from 60 days on" in changed
+    assert f"On the way to 90 days, raised daily: run `mirrorfeed archive step` daily, until {done}" in changed
+    assert "files count as archived from 60 days on" in run("step", table)
+    shorter = run("change-interval", table, "--to", "30 days")
+    assert "files count as archived from 30 days on Now change the cloud's rule to the same number" in shorter
+
+    rules = tmp_path / "rules.json"
+    rules.write_text(json.dumps(rule_text("t", ["c/t/part-"], 30)))
+    assert "there is no lifecycle rule for it" in run("lifecycle-check", str(rules), "--table", table, code=1)
+    assert "all hot files are there" in run("check", table)
+    assert "Left out, for it holds archived files: day=1" in run("maintain", table)
+
+    spark.sql(f"CREATE OR REPLACE TABLE {made.source.sql} (id int) USING DELTA")
+    assert "The plan is of another table than" in run("restore", plan, code=1)
+    run("set", table, "30 days")
+    assert "no file counts as archived" in run("unset", table, "--nothing-archived")
