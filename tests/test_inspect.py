@@ -138,3 +138,9 @@ def _quoted(value: str, dialect: Dialect) -> str:
 )
 def test_without_quotes_an_escape_protects_the_separator(text: str, rows: list[list[str]]) -> None:
     assert [[value.text for value in row] for row in split([text], Dialect("\n", "|", "", "\\"))] == rows
+
+
+def test_without_quotes_and_escapes_every_value_is_what_stands_there() -> None:
+    dialect = Dialect(quote="", escape="")
+    rows = split(['a,b\r\n"x",\\y\r\n'], dialect)
+    assert [[value.text for value in row] for row in rows] == [["a", "b"], ['"x"', "\\y"]]

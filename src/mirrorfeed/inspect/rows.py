@@ -73,7 +73,9 @@ class _Splitter:
         else:
             body = rf"[^{column}\r\n]*+"
         self._plain = re.compile(body)
-        if dialect.escape in ("", dialect.quote):
+        if not quote:
+            inside = ""
+        elif dialect.escape in ("", dialect.quote):
             inside = rf"(?:[^{quote}]++|{quote}{quote})*+" if escape else rf"[^{quote}]*+"
         else:
             inside = rf"(?:[^{quote}{escape}]++|{escape}[\s\S])*+"
