@@ -1,10 +1,19 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from mirrorfeed.landing.metadata import KeysChanged, MetadataUnreadable, keys_in, to_json
+from mirrorfeed.landing.metadata import (
+    KeysChanged,
+    MetadataUnreadable,
+    SettingChanged,
+    goes_on_from,
+    parse,
+    spell,
+    to_json,
+)
 
 
 @pytest.mark.parametrize(
@@ -12,8 +21,8 @@ from mirrorfeed.landing.metadata import KeysChanged, MetadataUnreadable, keys_in
     [((), {}), (("id",), {"keyColumns": ["id"]}), (("größe", "day"), {"keyColumns": ["größe", "day"]})],
 )
 def test_keys_are_read_as_they_were_written(keys: tuple[str, ...], spelled: dict[str, list[str]]) -> None:
-    assert json.loads(to_json(keys)) == spelled
-    assert keys_in(to_json(keys), "m") == keys
+    assert json.loads(to_json(spell(keys, {}))) == spelled
+    assert parse(to_json(spell(keys, {})), "m") == spelled
 
 
 @pytest.mark.parametrize(
@@ -26,7 +35,7 @@ def test_keys_are_read_as_they_were_written(keys: tuple[str, ...], spelled: dict
     ],
 )
 def test_both_spellings_and_other_fields_are_understood(content: str, keys: tuple[str, ...]) -> None:
-    assert keys_in(content.encode(), "m") == keys
+    assert tuple(parse(content.encode(), "m").get("keyColumns", ())) == keys
 
 
 @pytest.mark.parametrize(
@@ -42,7 +51,7 @@ def test_both_spellings_and_other_fields_are_understood(content: str, keys: tupl
 )
 def test_what_cannot_be_read_is_refused_with_its_reason(content: bytes, reason: str) -> None:
     with pytest.raises(MetadataUnreadable) as refused:
-        keys_in(content, "orders/_metadata.json")
+        parse(content, "orders/_metadata.json")
 
     assert refused.value.what().startswith("orders/_metadata.json cannot be read: ")
     assert reason in refused.value.what()
@@ -52,4 +61,60 @@ def test_what_cannot_be_read_is_refused_with_its_reason(content: bytes, reason: 
 def test_changed_keys_say_which_they_were_and_are() -> None:
     assert KeysChanged("orders/_metadata.json", ["a"], ["a", "b"]).what() == (
         "orders/_metadata.json sets the keys ['a'], and the table now has the keys ['a', 'b']."
+    )
+
+
+BY_TIME = {"fileDetectionStrategy": "LastUpdateTimeFileDetection"}
+TEXT = {"FileFormat": "DelimitedText", "FileExtension": "csv", "FileFormatTypeProperties": {"NullValue": "N/A"}}
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "all_said"),
+    [
+        ({}, {}, True),
+        ({}, {"keyColumns": ["id"]}, False),
+        ({"keyColumns": ["id"]}, {"keyColumns": ["id"]}, True),
+        ({"keyColumns": []}, {}, True),
+        ({"keyColumns": ["id"], "note": "of another tool"}, {"keyColumns": ["id"]}, True),
+        ({"FileFormat": "Parquet", "isUpsertDefaultRowMarker": False}, {}, True),
+        ({**BY_TIME, **TEXT}, {"keyColumns": ["id"], **BY_TIME, **TEXT}, False),
+    ],
+)
+def test_metadata_goes_on_where_nothing_but_keys_is_added(
+    found: dict[str, Any], wanted: dict[str, Any], all_said: bool
+) -> None:
+    assert goes_on_from(found, wanted, "m") is all_said
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "says"),
+    [
+        ({}, BY_TIME, 'does not set fileDetectionStrategy, and the table now needs "LastUpdateTimeFileDetection"'),
+        (
+            BY_TIME,
+            {},
+            'sets fileDetectionStrategy to "LastUpdateTimeFileDetection", and the table now is without it',
+        ),
+        (
+            {},
+            {"isUpsertDefaultRowMarker": True},
+            "does not set isUpsertDefaultRowMarker, and the table now needs true",
+        ),
+        ({}, TEXT, 'does not set FileFormat, and the table now needs "DelimitedText"'),
+        (TEXT, {**TEXT, "FileExtension": "tsv"}, 'sets FileExtension to "csv", and the table now needs "tsv"'),
+        (
+            TEXT,
+            {**TEXT, "FileFormatTypeProperties": {"NullValue": ""}},
+            'sets FileFormatTypeProperties to {"NullValue": "N/A"}, and the table now needs {"NullValue": ""}',
+        ),
+    ],
+)
+def test_the_form_of_files_never_changes(found: dict[str, Any], wanted: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingChanged) as refused:
+        goes_on_from(found, wanted, "orders/_metadata.json")
+
+    assert str(refused.value) == (
+        f"orders/_metadata.json {says}. Files that are there were written under the old settings: put the"
+        " old ones back into the configuration, or delete the table's folder in the landing zone, wait until the table"
+        " is gone from the mirrored database, and publish again."
     )

@@ -120,11 +120,13 @@ def test_whatever_is_accepted_stays_below_the_landing_zone_and_can_be_read_back(
         (17, "parquet", "00000000000000000017.parquet"),
         (10**20 - 1, "parquet", "99999999999999999999.parquet"),
         (17, "csv", "00000000000000000017.csv"),
+        (17, "csv.gz", "00000000000000000017.csv.gz"),
     ],
 )
 def test_a_data_file_is_named_by_twenty_digits_and_read_back(number: int, suffix: str, name: str) -> None:
     assert names.data_name(number, suffix) == name
-    assert names.data_number(name, suffix) == number
+    assert names.data_number(name, suffix.removesuffix(".gz")) == number
+    assert names.published_name(number, names.staged_name(10, "0a", "1", suffix)) == name
 
 
 @pytest.mark.parametrize("number", [0, -1, 10**20])

@@ -12,7 +12,7 @@ from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.log import PublishedFile, Record, RecordTooNew, RecordUnreadable
-from mirrorfeed.landing.metadata import KeysChanged, MetadataUnreadable
+from mirrorfeed.landing.metadata import KeysChanged, MetadataUnreadable, spell
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.commit import (
     FinalNameTaken,
@@ -392,7 +392,7 @@ def test_metadata_is_written_once() -> None:
     store.watcher = lambda verb, path, _: made.append((verb, path))
 
     for _ in range(2):
-        ensure_metadata(store, T, ("a", "b"))
+        ensure_metadata(store, T, spell(("a", "b"), {}))
 
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["a", "b"]}
     assert made == [("create", f"{T}/_metadata.json")]
@@ -400,9 +400,9 @@ def test_metadata_is_written_once() -> None:
 
 def test_keys_are_added_to_a_table_that_had_none() -> None:
     store = MemoryStore()
-    ensure_metadata(store, T, ())
+    ensure_metadata(store, T, spell((), {}))
 
-    ensure_metadata(store, T, ("id",))
+    ensure_metadata(store, T, spell(("id",), {}))
 
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 
@@ -410,10 +410,10 @@ def test_keys_are_added_to_a_table_that_had_none() -> None:
 @pytest.mark.parametrize(("wanted", "spelled"), [(("id", "day"), "the keys ['id', 'day']"), ((), "no keys")])
 def test_keys_that_are_set_never_change(wanted: tuple[str, ...], spelled: str) -> None:
     store = MemoryStore()
-    ensure_metadata(store, T, ("id",))
+    ensure_metadata(store, T, spell(("id",), {}))
 
     with pytest.raises(KeysChanged) as refused:
-        ensure_metadata(store, T, wanted)
+        ensure_metadata(store, T, spell(wanted, {}))
 
     assert str(refused.value) == (
         f"memory:/{T}/_metadata.json sets the keys ['id'], and the table now has {spelled}. Keys never change once they"
@@ -428,7 +428,7 @@ def test_metadata_that_cannot_be_read_is_refused() -> None:
     store.create(f"{T}/_metadata.json", b"keys: id")
 
     with pytest.raises(MetadataUnreadable, match=r"^memory:/.*/_metadata\.json cannot be read: it is not a JSON obj"):
-        ensure_metadata(store, T, ("id",))
+        ensure_metadata(store, T, spell(("id",), {}))
 
 
 def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
@@ -436,7 +436,7 @@ def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
     store.locked = True
 
     with pytest.raises(StoreUnavailable, match="403 Forbidden"):
-        ensure_metadata(store, T, ("id",))
+        ensure_metadata(store, T, spell(("id",), {}))
 
 
 # record

@@ -13,6 +13,7 @@ import pytest
 from fixtures.faults import Fault, FaultyStore, Mode
 from fixtures.memory import MemoryStore
 from mirrorfeed.landing.names import staged_record_number
+from mirrorfeed.landing.output import AS_PARQUET, Delimited, Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.writer import RECEIPT, BadRow, Receipt, StagingJob, receipts_in, stage, stage_empty
 from mirrorfeed.stores import StoreUnavailable
@@ -119,8 +120,48 @@ def test_rows_keep_their_order_through_files_that_roll_at_the_target_size() -> N
 
     assert len(receipts) > 5
     assert [receipt.place for receipt in receipts] == list(range(len(receipts)))
-    assert all(20_000 <= receipt.bytes < 60_000 for receipt in receipts[:-1])
+    assert all(18_000 <= receipt.bytes < 24_000 for receipt in receipts[:-1])
     assert [id_ for receipt in receipts for id_ in content(store, receipt)["id"].to_pylist()] == list(range(20_000))
+
+
+@pytest.mark.parametrize("form", [AS_PARQUET, Output(Delimited())], ids=["Parquet", "text"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
+def test_one_large_batch_is_cut_into_files_near_the_target_size(form: Output, compression: str) -> None:
+    store = MemoryStore()
+    words = [f"{hashlib.sha256(str(id_).encode()).hexdigest()[:20]} and what repeats" for id_ in range(60_000)]
+    rows = batch(list(range(60_000))).set_column(1, "text", pa.array(words))
+
+    receipts, _ = staged(stage(job(store, file_size=100_000, compression=compression, output=form), 0, [rows]))
+
+    assert len(receipts) > 5
+    assert [receipt.bytes for receipt in receipts[:-1] if not 90_000 <= receipt.bytes < 115_000] == []
+    assert sum(count for receipt in receipts for count in receipt.rows.values()) == 60_000
+
+
+def test_a_small_target_is_met_with_wide_rows() -> None:
+    store = MemoryStore()
+    rows = batch([1, 2, 3]).set_column(1, "text", pa.array(["x" * 50_000] * 3))
+
+    receipts, _ = staged(stage(job(store, file_size=1024, compression="none"), 0, [rows]))
+
+    assert [receipt.rows for receipt in receipts] == [{"upsert": 1}] * 3
+
+
+def test_only_columns_that_repeat_have_dictionaries_and_all_have_statistics() -> None:
+    store = MemoryStore()
+    columns = (*COLUMNS, Column("a.b", "date"), Column("price", "double"))
+    rows = batch([1, 2])
+    rows = pa.RecordBatch.from_arrays(
+        [*rows.columns[:2], pa.array([1, 2], pa.date32()), pa.array([0.5, 1.5]), rows.column(2)],
+        names=["id", "text", "a.b", "price", "__rowMarker__"],
+    )
+
+    (receipt,), _ = staged(stage(job(store, columns=columns), 0, [rows]))
+
+    group = pq.read_metadata(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}"))).row_group(0)
+    found = [group.column(at) for at in range(group.num_columns)]
+    assert [column.has_dictionary_page for column in found] == [False, True, True, False, True]
+    assert all(column.is_stats_set and column.statistics.has_min_max for column in found)
 
 
 def test_small_batches_are_gathered_into_one_row_group() -> None:

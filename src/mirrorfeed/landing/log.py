@@ -41,6 +41,8 @@ class Record:
     keys: tuple[str, ...]
     next_file_number: int
     files: tuple[PublishedFile, ...] = ()
+    extension: str = "parquet"
+    """Of all data files of the table."""
     format: int = field(default=FORMAT)
 
     def to_json(self) -> bytes:

@@ -1,11 +1,26 @@
-"""`_metadata.json`: the key columns of a table, which never change once they are set."""
+"""`_metadata.json`: the key columns of a table and the form of its files, which never change once they are set."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mirrorfeed.errors import Terminal
+
+_START_AGAIN = (
+    "put the old ones back into the configuration, or delete the table's folder in the landing zone, wait until the"
+    " table is gone from the mirrored database, and publish again."
+)
+_SETTINGS: Mapping[str, Any] = {
+    "fileDetectionStrategy": None,
+    "isUpsertDefaultRowMarker": False,
+    "FileFormat": "Parquet",
+    "FileExtension": None,
+    "FileFormatTypeProperties": None,
+    "SchemaDefinition": None,
+}
+"""What is set beside the keys, and what holds where it is not."""
 
 
 class MetadataUnreadable(Terminal):
@@ -28,22 +43,51 @@ class KeysChanged(Terminal):
         return f"{self.address} sets the keys {list(self.published)}, and the table now has {wanted}."
 
     def next(self) -> str:
-        return (
-            "Keys never change once they are set: put the old ones back into the configuration, or start the"
-            " table again with `mirrorfeed rebuild`."
-        )
+        return f"Keys never change once they are set: {_START_AGAIN}"
 
 
-def to_json(keys: Sequence[str]) -> bytes:
-    return json.dumps({"keyColumns": list(keys)} if keys else {}, ensure_ascii=False).encode()
+class SettingChanged(Terminal):
+    def __init__(self, address: str, name: str, published: Any, wanted: Any) -> None:
+        self.address, self.name, self.published, self.wanted = address, name, published, wanted
+
+    def what(self) -> str:
+        old, new = (json.dumps(value, ensure_ascii=False) for value in (self.published, self.wanted))
+        found = f"does not set {self.name}" if self.published is None else f"sets {self.name} to {old}"
+        wanted = "is without it" if self.wanted is None else f"needs {new}"
+        return f"{self.address} {found}, and the table now {wanted}."
+
+    def next(self) -> str:
+        return f"Files that are there were written under the old settings: {_START_AGAIN}"
 
 
-def keys_in(data: bytes, address: str) -> tuple[str, ...]:
+def to_json(spelled: Mapping[str, Any]) -> bytes:
+    return json.dumps(spelled, ensure_ascii=False).encode()
+
+
+def spell(keys: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {**({"keyColumns": list(keys)} if keys else {}), **settings}
+
+
+def parse(data: bytes, address: str) -> dict[str, Any]:
+    """What the file spells, the keys under their first spelling."""
     try:
         spelled = json.loads(data)
-        keys = spelled.get("keyColumns", spelled.get("KeyColumns", []))
-    except (ValueError, AttributeError) as error:
+        if "KeyColumns" in spelled:
+            spelled.setdefault("keyColumns", spelled.pop("KeyColumns"))
+        keys = spelled.get("keyColumns", [])
+    except (ValueError, AttributeError, TypeError) as error:
         raise MetadataUnreadable(address, f"it is not a JSON object ({error})") from error
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise MetadataUnreadable(address, "keyColumns is not a list of names")
-    return tuple(keys)
+    return dict(spelled)
+
+
+def goes_on_from(found: Mapping[str, Any], wanted: Mapping[str, Any], address: str) -> bool:
+    """Whether the file says all that is wanted; otherwise keys are to be added to it. Other changes are refused."""
+    published, keys = found.get("keyColumns", []), wanted.get("keyColumns", [])
+    if published and published != keys:
+        raise KeysChanged(address, published, keys)
+    for name, default in _SETTINGS.items():
+        if found.get(name, default) != wanted.get(name, default):
+            raise SettingChanged(address, name, found.get(name), wanted.get(name))
+    return bool(published == keys)

@@ -19,11 +19,12 @@ _NUMBER_LIMIT = 10**20
 
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
 _PLAIN = re.compile(r"[\w-]+")
-_NUMBERED = re.compile(r"([0-9]{20})\.([0-9a-z]+)")
-_STAGED = re.compile(r"([0-9]{20})-[0-9a-f]+-[0-9a-z-]+\.([0-9a-z]+)")
+_ENDING = r"([0-9a-z]+)(?:\.(?:gz|zst|snappy))?"
+_NUMBERED = re.compile(rf"([0-9]{{20}})\.{_ENDING}")
+_STAGED = re.compile(rf"([0-9]{{20}})-[0-9a-f]+-[0-9a-z-]+\.{_ENDING}")
 _WORD = re.compile(r"[0-9a-z-]+")
 _HEX = re.compile(r"[0-9a-f]+")
-_SUFFIX = re.compile(r"[0-9a-z]+")
+_SUFFIX = re.compile(_ENDING)
 
 
 def split_name(text: str) -> tuple[str, ...]:
@@ -138,9 +139,14 @@ def data_name(number: int, suffix: str = "parquet") -> str:
     return _numbered(number, suffix)
 
 
-def data_number(name: str, suffix: str = "parquet") -> int | None:
-    """The number of a data file's name; None for any other name."""
-    return _number(_NUMBERED, name, suffix)
+def data_number(name: str, extension: str | None = "parquet") -> int | None:
+    """The number of a data file's name; None for any other name. Without an extension, any will do."""
+    return _number(_NUMBERED, name, extension)
+
+
+def published_name(number: int, staged: str) -> str:
+    """The name that a staged file is published under."""
+    return data_name(number, staged.partition(".")[2])
 
 
 def is_ignored(name: str) -> bool:
@@ -173,9 +179,9 @@ def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> 
     return f"{name}.{_checked(_SUFFIX, suffix)}"
 
 
-def staged_record_number(name: str, suffix: str | None = None) -> int | None:
-    """The record that a staged file was written for; None for any other name. Without a suffix, any will do."""
-    return _number(_STAGED, name, suffix)
+def staged_record_number(name: str, extension: str | None = None) -> int | None:
+    """The record that a staged file was written for; None for any other name. Without an extension, any will do."""
+    return _number(_STAGED, name, extension)
 
 
 def _numbered(number: int, suffix: str) -> str:
@@ -188,9 +194,9 @@ def _digits(number: int) -> str:
     return f"{number:020d}"
 
 
-def _number(pattern: re.Pattern[str], name: str, suffix: str | None) -> int | None:
+def _number(pattern: re.Pattern[str], name: str, extension: str | None) -> int | None:
     match = pattern.fullmatch(name)
-    if not match or (suffix is not None and match[2] != suffix):
+    if not match or (extension is not None and match[2] != extension):
         return None
     return int(match[1]) or None
 

@@ -145,9 +145,15 @@ def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> No
 
 
 def evolve(
-    table: str, version: int, published: Sequence[Column], now: Sequence[Column], *, may_drop: Sequence[str] = ()
+    table: str,
+    version: int,
+    published: Sequence[Column],
+    now: Sequence[Column],
+    *,
+    may_drop: Sequence[str] = (),
+    fixed: bool = False,
 ) -> tuple[Column, ...]:
-    """The columns to write after `published`: those in their order, then what was added since.
+    """The columns to write after `published`: those in their order, then what was added since, unless they are fixed.
 
     Columns of `may_drop` may be gone. Of any other it is not known that its values are: a renamed column keeps them
     under its new name, and no row says so.
@@ -169,10 +175,13 @@ def evolve(
             changes.append(f"{column.name!r} has other fields than before")
         else:
             kept.append(current)
+    known = {column.name for column in published}
+    added = [column for column in now if column.name not in known]
+    if fixed:
+        changes += [f"{column.name!r} was added, and SchemaDefinition takes no new columns" for column in added]
     if changes:
         raise IncompatibleSchema(table, version, changes)
-    known = {column.name for column in published}
-    return (*kept, *(column for column in now if column.name not in known))
+    return (*kept, *added)
 
 
 def _only_adds_fields(before: str, now: str) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing import log, metadata
@@ -19,18 +19,17 @@ from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
     METADATA,
-    data_name,
     data_number,
     is_ignored,
     is_log_id,
     log_folder,
+    published_name,
     record_name,
     record_number,
     staged_record_number,
 )
 from mirrorfeed.stores import AlreadyThere, NotThere, Store, StoreUnavailable
 
-SUFFIX = "parquet"
 Arguments = ParamSpec("Arguments")
 _LOOKS = 20
 """How often a look is begun again while others change the table, before it is left to a later run."""
@@ -61,6 +60,11 @@ class View:
     @property
     def next_file_number(self) -> int:
         return self.newest.next_file_number if self.newest else 1
+
+    @property
+    def extension(self) -> str | None:
+        """Of the table's data files; None before a first record."""
+        return self.newest.extension if self.newest else None
 
 
 class KeepsChanging(Transient):
@@ -190,10 +194,10 @@ def settle(store: Store, folder: str) -> View:
         left = tuple(file.staged for file in view.unfinished)
         if not left:
             break
-        taken = [file for file in view.unfinished if data_name(file.number, SUFFIX) in view.data]
-        if taken:
-            final = data_name(taken[0].number, SUFFIX)
-            raise FinalNameTaken(store.address(f"{folder}/{final}"), taken[0].staged)
+        for file in view.unfinished:
+            final = published_name(file.number, file.staged)
+            if final in view.data:
+                raise FinalNameTaken(store.address(f"{folder}/{final}"), file.staged)
         if left == before:
             raise trouble or KeepsChanging(store.address(folder))
         before = left
@@ -206,7 +210,7 @@ def _rename_in_order(store: Store, folder: str, view: View) -> Exception | None:
     """A later file never overtakes an earlier one: the first that does not move ends it."""
     for file in view.unfinished:
         staged = f"{folder}/{log_folder(view.log_id)}/{file.staged}"
-        final = f"{folder}/{data_name(file.number, SUFFIX)}"
+        final = f"{folder}/{published_name(file.number, file.staged)}"
         if trouble := _unbelieved(store.rename, staged, final):
             return trouble
     return None
@@ -215,7 +219,7 @@ def _rename_in_order(store: Store, folder: str, view: View) -> Exception | None:
 def check_data(store: Store, folder: str, view: View) -> None:
     """Refuses a folder that holds more than this log accounts for."""
     for name in view.data:
-        number = data_number(name, SUFFIX)
+        number = data_number(name, view.extension)
         if number is None:
             raise ForeignFile(store.address(f"{folder}/{name}"))
         if number >= view.next_file_number:
@@ -240,32 +244,34 @@ def tidy(store: Store, folder: str, view: View, keep_records: int) -> None:
             store.remove_folder(f"{folder}/{log_folder(name)}")
 
 
-def ensure_metadata(store: Store, folder: str, keys: tuple[str, ...]) -> None:
+def ensure_metadata(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
     """Writes `_metadata.json` before the first data file, or adds keys to one that has none."""
     path = f"{folder}/{METADATA}"
     trouble: Exception | None = None
     for _ in range(_LOOKS):
-        found = check_metadata(store, folder, keys)
-        if found == keys:
+        found = _metadata(store, folder)
+        if found is not None and metadata.goes_on_from(found, wanted, store.address(path)):
             return
         if isinstance(trouble, StoreUnavailable):
             raise trouble
         # Replaced rather than removed and made again: a removal that takes effect late would take the new file away.
         write = store.create if found is None else store.replace
-        trouble = _unbelieved(write, path, metadata.to_json(keys))
+        trouble = _unbelieved(write, path, metadata.to_json({**(found or {}), **wanted}))
     raise KeepsChanging(store.address(path))
 
 
-def check_metadata(store: Store, folder: str, keys: tuple[str, ...]) -> tuple[str, ...] | None:
-    """The keys that `_metadata.json` sets, None without the file; refuses others than these."""
+def check_metadata(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
+    """Refuses a `_metadata.json` that sets something else than what is wanted."""
+    if (found := _metadata(store, folder)) is not None:
+        metadata.goes_on_from(found, wanted, store.address(f"{folder}/{METADATA}"))
+
+
+def _metadata(store: Store, folder: str) -> dict[str, Any] | None:
     path = f"{folder}/{METADATA}"
     try:
-        found = metadata.keys_in(store.read(path), store.address(path))
+        return metadata.parse(store.read(path), store.address(path))
     except NotThere:
         return None
-    if found and found != keys:
-        raise metadata.KeysChanged(store.address(path), found, keys)
-    return found
 
 
 def record(store: Store, folder: str, view: View, new: Record) -> bool:

@@ -232,7 +232,7 @@ def without_files(config: Config) -> list[str]:
     store = zone_of(config)
 
     def lacks(table: Table) -> bool:
-        return not any(data_number(entry.name, commit.SUFFIX) for entry in store.list(table.target.folder))
+        return not any(data_number(entry.name, None) for entry in store.list(table.target.folder))
 
     return [str(table.target) for table in config.tables if lacks(table)]
 
@@ -247,7 +247,7 @@ def _standing(store: Store, folder: str) -> Standing:
     view = commit.peek(store, folder)
     if view is None:
         return Standing()
-    numbers = [number for name in view.data if (number := data_number(name, commit.SUFFIX))]
+    numbers = [number for name in view.data if (number := data_number(name, view.extension))]
     records = commit.records(store, folder, view)
     return Standing(view.newest, may_stand_at(records, min(numbers, default=None)), max(0, len(numbers) - 1))
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.ranges import (
@@ -25,7 +25,9 @@ from mirrorfeed.feed.ranges import (
     decide,
 )
 from mirrorfeed.landing.log import PublishedFile, Record
+from mirrorfeed.landing.metadata import spell
 from mirrorfeed.landing.names import log_folder
+from mirrorfeed.landing.output import AS_PARQUET, COMPRESSION, Output, check_output
 from mirrorfeed.landing.schema import Column, check_keys, evolve
 from mirrorfeed.publish import commit
 from mirrorfeed.publish.writer import BadRow, Receipt, StagingJob
@@ -44,11 +46,17 @@ class Plan:
     folder: str
     keys: tuple[str, ...]
     changes: str = "net"
+    markers: str = "upsert"
     check_keys: bool = True
-    compression: str = "snappy"
+    output: Output = AS_PARQUET
+    compression: str = COMPRESSION
     file_size: int = 128 * 2**20
     versions_per_range: int = 500
     keep_records: int = 10
+
+    def metadata(self, columns: Sequence[Column]) -> dict[str, Any]:
+        """What `_metadata.json` has to say."""
+        return spell(self.keys, self.output.settings(columns))
 
 
 class Feed(Protocol):
@@ -124,6 +132,9 @@ class RowsRefused(Terminal):
         1: "a key is NULL",
         2: "a key stands for more than one row",
         3: "there is an update or delete, and a table without keys takes inserts only",
+        4: "a value has a character that the encoding of the files lacks",
+        5: "a value could not be told from NULL without quotes",
+        6: "a value holds what the files have no way to escape",
     }
 
     def __init__(self, table: str, what: Range | int, rows: Sequence[BadRow]) -> None:
@@ -138,6 +149,11 @@ class RowsRefused(Terminal):
     def next(self) -> str:
         if self.rows[0].problem == 3:
             return "Give the table keys in the configuration, or a primary key in Unity Catalog."
+        if self.rows[0].problem in (4, 5, 6):
+            return (
+                "Under `delimited`, set an `encoding`, `quote`, `escape` or `null` that has room for it, and rebuild"
+                " the table if it was published before; or correct the rows in the source."
+            )
         return (
             "Correct these rows in the source, or choose keys that are unique and never NULL. If a corrected key is"
             " still refused, update its row once more, so that its changes end with the row that is right."
@@ -197,30 +213,33 @@ def look_ahead(feed: Feed, plan: Plan, view: commit.View | None) -> tuple[Facts,
     return facts, decide(plan.source, published, facts, plan.versions_per_range)
 
 
-def check_snapshot(feed: Feed, plan: Plan) -> None:
-    """Raises what in the source would stand in the way of a first publication."""
+def check_snapshot(feed: Feed, plan: Plan) -> tuple[Column, ...]:
+    """The columns of a first publication; raises what in the source would stand in its way."""
     facts, decision = look_ahead(feed, plan, None)
     if isinstance(decision, Finding):
         raise decision
-    if isinstance(decision, TakeSnapshot):
-        _columns(feed, plan, None, facts, decision.version)
+    return _columns(feed, plan, None, facts, facts.latest.version)
 
 
 def _refuse_early(feed: Feed, store: Store, plan: Plan) -> None:
     """Before a first publication: an empty table folder would be an error to the service in the end."""
-    check_snapshot(feed, plan)
-    commit.check_metadata(store, plan.folder, plan.keys)
+    columns = check_snapshot(feed, plan)
+    commit.check_metadata(store, plan.folder, plan.metadata(columns))
 
 
 def preflight(feed: Feed, store: Store, plan: Plan, view: commit.View | None, facts: Facts, decision: Decision) -> None:
     """Raises what can be known to stand in the way of a decision; changes nothing."""
     if view is not None:
         commit.check_data(store, plan.folder, view)
-    commit.check_metadata(store, plan.folder, plan.keys)
-    if isinstance(decision, TakeSnapshot):
-        _columns(feed, plan, view, facts, decision.version)
-    elif isinstance(decision, PublishRanges):
-        _columns(feed, plan, view, facts, decision.ranges[0].to_version_inclusive)
+    if isinstance(decision, PublishRanges):
+        columns = _columns(feed, plan, view, facts, decision.ranges[0].to_version_inclusive)
+    elif isinstance(decision, TakeSnapshot):
+        columns = _columns(feed, plan, view, facts, decision.version)
+    elif view is not None and view.newest is not None:
+        columns = view.newest.columns
+    else:
+        return
+    commit.check_metadata(store, plan.folder, plan.metadata(columns))
 
 
 def _columns(feed: Feed, plan: Plan, view: commit.View | None, facts: Facts, version: int) -> tuple[Column, ...]:
@@ -231,8 +250,10 @@ def _columns(feed: Feed, plan: Plan, view: commit.View | None, facts: Facts, ver
         # A change that breaks the schema is a range of its own.
         drops = facts.commits[0].operation == _DROP
         may_drop = [column.name for column in before if column.name not in plan.keys] if drops else []
-        columns = evolve(plan.source, version, before, columns, may_drop=may_drop)
+        fixed = plan.output.fixes_columns
+        columns = evolve(plan.source, version, before, columns, may_drop=may_drop, fixed=fixed)
     check_keys(plan.source, plan.keys, [column for column in columns if not column.dropped])
+    check_output(plan.source, plan.output, columns, plan.keys)
     return columns
 
 
@@ -248,7 +269,7 @@ def _stage(
 ) -> Record:
     version = what if isinstance(what, int) else what.to_version_inclusive
     columns = _columns(feed, plan, view, facts, version)
-    commit.ensure_metadata(store, plan.folder, plan.keys)
+    commit.ensure_metadata(store, plan.folder, plan.metadata(columns))
     job = StagingJob(
         store=store,
         folder=f"{plan.folder}/{log_folder(view.log_id)}",
@@ -257,6 +278,7 @@ def _stage(
         columns=columns,
         keys=plan.keys,
         with_marker=bool(plan.keys) and not isinstance(what, int),
+        output=plan.output,
         compression=plan.compression,
         file_size=plan.file_size,
     )
@@ -281,4 +303,5 @@ def _stage(
         keys=plan.keys,
         next_file_number=first + len(files),
         files=files,
+        extension=plan.output.extension,
     )

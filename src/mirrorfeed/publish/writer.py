@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import reprlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -14,16 +15,23 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from mirrorfeed.landing.delimited import UnwritableValue
 from mirrorfeed.landing.names import staged_name
+from mirrorfeed.landing.output import AS_PARQUET, Output
 from mirrorfeed.landing.schema import MARKER, Column, arrow_schema
+from mirrorfeed.publish.forms import Form, ParquetForm, TextForm
 from mirrorfeed.stores import Store
 from mirrorfeed.stores.process import retries
 
 _ROW_GROUP_BYTES = 32 * 2**20
+_LEAST_CUT = 2**10
+"""In bytes of memory: batches are not cut into smaller pieces."""
+_NEARLY_FULL = 0.9
+"""A file ends once it has this share of the target size, for the rest would make a small row group."""
 _PROBLEMS_SHOWN = 5
-_MARKERS = {0: "insert", 1: "update", 2: "delete", 4: "upsert"}
+_UPSERT = 4
+_MARKERS = {0: "insert", 1: "update", 2: "delete", _UPSERT: "upsert"}
 
 RECEIPT = pa.schema(
     [
@@ -80,6 +88,7 @@ class StagingJob:
     with_marker: bool
     compression: str
     file_size: int
+    output: Output = AS_PARQUET
 
 
 def stage(
@@ -96,7 +105,13 @@ def stage(
                 batch = batch.drop_columns([problem])
             if not bad:  # nothing of this batch id will be published
                 files.write(batch)
-        files.close()
+        if not bad:
+            files.close()
+        else:
+            files.abandon()
+    except _UnwritableRow as error:
+        bad.append(error.row)
+        files.abandon()
     except BaseException:
         files.abandon()
         raise
@@ -138,8 +153,14 @@ def _spell(key: dict[str, Any]) -> str:
     return ", ".join(f"{name} = {'NULL' if value is None else repr(value)}" for name, value in key.items())
 
 
+class _UnwritableRow(Exception):
+    def __init__(self, row: BadRow) -> None:
+        super().__init__(row)
+        self.row = row
+
+
 class _Files:
-    """The files of one partition: one open at a time, batches gathered into row groups."""
+    """The files of one partition: one open at a time, batches cut and gathered into groups that fill it."""
 
     def __init__(self, job: StagingJob, partition: int) -> None:
         self._job, self._partition = job, partition
@@ -148,28 +169,41 @@ class _Files:
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._sink: _Counting | None = None
-        self._writer: pq.ParquetWriter | None = None
+        self._form: Form | None = None
+        self._marked = job.with_marker
+        self._taken, self._shrinks = 0, 1.0
+        """Bytes in memory that went into the open file, and how many of them make one byte of a file."""
         self._rows: dict[str, int] = {}
         self.receipts: list[Receipt] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows == 0:
-            return
-        batch = batch.cast(self._schema)
-        self._gathered.append(batch)
-        self._gathered_bytes += batch.nbytes
-        if self._gathered_bytes >= min(_ROW_GROUP_BYTES, self._job.file_size):
-            self._write_group()
+        """Or `_UnwritableRow`."""
+        batch = batch.cast(self._schema) if batch.num_rows else batch
+        while batch.num_rows:
+            room = self._room()
+            rows = -(-max(_LEAST_CUT, room) * batch.num_rows // max(1, batch.nbytes))
+            piece = batch.slice(0, max(1, rows))
+            batch = batch.slice(piece.num_rows)
+            self._gathered.append(piece)
+            self._gathered_bytes += piece.nbytes
+            if piece.nbytes >= room:
+                self._write_group()
 
     def open(self) -> None:
         part = f"{self._partition:05d}-{self._attempt}-{len(self.receipts):05d}"
-        self._name = staged_name(self._job.record_number, self._job.batch, part)
+        output, compression = self._job.output, self._job.compression
+        self._name = staged_name(self._job.record_number, self._job.batch, part, output.suffix(compression))
         self._retries_before = retries().value
         self._sink = _Counting(self._job.store.open_write(f"{self._job.folder}/{self._name}"))
-        self._writer = pq.ParquetWriter(self._sink, self._schema, compression=self._job.compression)
-        self._rows = {}
+        schema = arrow_schema(self._job.columns, with_marker=self._marked)
+        if output.delimited is None:
+            self._form = ParquetForm(self._sink, schema, compression)
+        else:
+            self._form = TextForm(self._sink, schema, compression, output.delimited)
+        self._taken, self._rows = 0, {}
 
     def close(self) -> None:
+        """Or `_UnwritableRow`."""
         self._write_group()
         self._close_file()
 
@@ -178,39 +212,65 @@ class _Files:
         if self._sink is not None:
             self._sink.close()
 
+    def _room(self) -> int:
+        """How many bytes in memory the next group still takes, so that the file comes near its target size."""
+        left = self._job.file_size - (self._sink.bytes if self._sink else 0)
+        return max(1, min(_ROW_GROUP_BYTES, int(left * self._shrinks)) - self._gathered_bytes)
+
     def _write_group(self) -> None:
         if not self._gathered:
             return
-        if self._writer is None:
-            self.open()
-        assert self._writer is not None
-        assert self._sink is not None
         group = pa.Table.from_batches(self._gathered, self._schema)
-        self._writer.write_table(group, row_group_size=max(1, group.num_rows))
-        for name, count in _by_marker(group).items():
+        marked = self._needs_marker(group)
+        if marked and not self._marked:
+            self._close_file()
+        if self._form is None:
+            self._marked = marked
+            self.open()
+        assert self._form is not None
+        assert self._sink is not None
+        if self._job.with_marker and not self._marked:
+            group = group.drop_columns([MARKER])
+        try:
+            self._form.write(group)
+        except UnwritableValue as error:
+            raise _UnwritableRow(self._bad_row(group, error)) from error
+        for name, count in self._by_marker(group).items():
             self._rows[name] = self._rows.get(name, 0) + count
+        self._taken += self._gathered_bytes
+        self._shrinks = self._taken / max(1, self._sink.bytes)
         self._gathered, self._gathered_bytes = [], 0
-        if self._sink.bytes >= self._job.file_size:
+        if self._sink.bytes >= self._job.file_size * _NEARLY_FULL:
             self._close_file()
 
+    def _needs_marker(self, group: pa.Table) -> bool:
+        """Where rows without a marker are upserts, a file of upserts alone leaves it out."""
+        if not (self._job.with_marker and self._job.output.upserts_by_default):
+            return self._job.with_marker
+        return not pc.all(pc.equal(group.column(MARKER), _UPSERT)).as_py()
+
+    def _by_marker(self, rows: pa.Table) -> dict[str, int]:
+        if MARKER not in rows.column_names:
+            return {"upsert" if self._job.output.upserts_by_default else "insert": rows.num_rows}
+        counted = pc.value_counts(rows.column(MARKER)).to_pylist()
+        return {_MARKERS[entry["values"]]: entry["counts"] for entry in counted}
+
+    def _bad_row(self, group: pa.Table, error: UnwritableValue) -> BadRow:
+        key = _spell(group.select(self._job.keys).slice(error.row, 1).to_pylist()[0]) if self._job.keys else ""
+        where = f"{key}, column {error.column!r}" if key else f"column {error.column!r}"
+        return BadRow(error.reason.value, f"{where}: {reprlib.repr(error.shown)}")
+
     def _close_file(self) -> None:
-        if self._writer is None or self._sink is None:
+        if self._form is None or self._sink is None:
             return
-        self._writer.close()
+        self._form.close()
         self._sink.close()
         place, digest = len(self.receipts), self._sink.hash.hexdigest()
         repeated = retries().value - self._retries_before
         self.receipts.append(
             Receipt(self._partition, place, self._name, self._rows, self._sink.bytes, digest, repeated)
         )
-        self._writer = self._sink = None
-
-
-def _by_marker(rows: pa.Table) -> dict[str, int]:
-    if MARKER not in rows.column_names:
-        return {"insert": rows.num_rows}
-    counted = pc.value_counts(rows.column(MARKER)).to_pylist()
-    return {_MARKERS[entry["values"]]: entry["counts"] for entry in counted}
+        self._form = self._sink = None
 
 
 class _Counting:

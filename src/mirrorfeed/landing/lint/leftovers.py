@@ -78,7 +78,7 @@ def _against_record(table: Table, settings: Settings, record: Record) -> Iterato
         if number is None:
             continue
         if number >= record.next_file_number:
-            last = data_name(record.next_file_number - 1) if record.next_file_number > 1 else "none"
+            last = data_name(record.next_file_number - 1, record.extension) if record.next_file_number > 1 else "none"
             yield FOREIGN.broken(path, f"mirrorfeed's log does not know the file; the last that it published: {last}.")
         elif isinstance(file.inside, Contents) and sizes.get(number, file.size) != file.size:
             what = f"The file has {file.size:,} bytes, and record {record.number} published {sizes[number]:,}."

@@ -1,0 +1,184 @@
+"""The form of a table's data files and how the service finds and reads them: what `_metadata.json` says beside keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.schema import Column
+
+COMPRESSION = "zstd"
+"""Files travel and are stored more than once: zstd makes them smaller than snappy does, for little more time."""
+
+PARQUET = "parquet"
+BY_TIME = "LastUpdateTimeFileDetection"
+
+SUFFIX_OF_COMPRESSED_TEXT: Mapping[str, str] = {}
+"""What follows the extension of compressed delimited files. The specification names the extension alone, and a reader
+sees the compression in the first bytes; a service that wants `.gz` would have `{"gzip": ".gz"}` here."""
+
+_DECLARED = {
+    "boolean": "Boolean",
+    "byte": "Int16",
+    "short": "Int16",
+    "integer": "Int32",
+    "long": "Int64",
+    "float": "Single",
+    "double": "Double",
+    "string": "String",
+    "json": "String",
+    "binary": "ByteArray",
+    "date": "IDate",
+    "timestamp": "DateTime",
+    "timestamp_ntz": "DateTime",
+}
+"""The DataType of each landing type that has one. There is none for decimals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delimited:
+    """How delimited text is written; an empty `quote` or `escape` means that there is none."""
+
+    extension: str = "csv"
+    row_separator: str = "\r\n"
+    column_separator: str = ","
+    quote: str = '"'
+    escape: str = "\\"
+    null: str = ""
+    encoding: str = "UTF-8"
+    schema_definition: bool = True
+    """Whether the columns and their types are declared; then no column can be added."""
+    undeclared_types: str = "refuse"
+    """`string` declares types without a DataType as String."""
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "FirstRowAsHeader": True,
+            "RowSeparator": self.row_separator,
+            "ColumnSeparator": self.column_separator,
+            "QuoteCharacter": self.quote,
+            "EscapeCharacter": self.escape,
+            "NullValue": self.null,
+            "Encoding": self.encoding,
+        }
+
+    def fault(self) -> tuple[str, str] | None:
+        """The field and the reason why no file could be written in this way."""
+        if any(mark and mark in self.null for mark in (*"\r\n", self.column_separator, self.quote, self.escape)):
+            return "null", f"{self.null!r} holds a separator, a quote, an escape character or a line break"
+        if not self.quote and not self.null:
+            return "null", "is empty, and without a quote an empty text could not be told from NULL: set another"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    delimited: Delimited | None = None
+    """None: Parquet."""
+    by_time: bool = False
+    """The service takes files in the order of their storage times, not of their numbers."""
+    upserts_by_default: bool = False
+    """Rows without a marker are upserts, not inserts."""
+
+    @property
+    def fixes_columns(self) -> bool:
+        """Whether no column can be added once the table is published."""
+        return self.delimited is not None and self.delimited.schema_definition
+
+    @property
+    def extension(self) -> str:
+        return PARQUET if self.delimited is None else self.delimited.extension
+
+    def suffix(self, compression: str) -> str:
+        """What follows the first dot in the names of data files."""
+        return self.extension + (SUFFIX_OF_COMPRESSED_TEXT.get(compression, "") if self.delimited else "")
+
+    def settings(self, columns: Sequence[Column]) -> dict[str, Any]:
+        """What `_metadata.json` says beside the keys; columns have been checked before."""
+        spelled: dict[str, Any] = {}
+        if self.by_time:
+            spelled["fileDetectionStrategy"] = BY_TIME
+        if self.upserts_by_default:
+            spelled["isUpsertDefaultRowMarker"] = True
+        if self.delimited is not None:
+            spelled["FileFormat"] = "DelimitedText"
+            spelled["FileExtension"] = self.delimited.extension
+            spelled["FileFormatTypeProperties"] = self.delimited.options()
+            if self.delimited.schema_definition:
+                declared = [(column.name, _DECLARED.get(column.type, "String")) for column in columns]
+                # Deletes leave all but the keys empty, so every column is optional, as in Parquet.
+                listed = [{"Name": name, "DataType": type_, "IsNullable": True} for name, type_ in declared]
+                spelled["SchemaDefinition"] = {"Columns": listed}
+        return spelled
+
+
+AS_PARQUET = Output()
+
+
+def check_output(table: str, output: Output, columns: Sequence[Column], keys: Sequence[str]) -> None:
+    """Raises what a table's columns and keys have against the form."""
+    if output.upserts_by_default and not keys:
+        raise UpsertsWithoutKeys(table)
+    text = output.delimited
+    if text is None:
+        return
+    if text.schema_definition and text.undeclared_types == "refuse":
+        for column in columns:
+            if column.type not in _DECLARED:
+                raise NotDeclarable(table, column.name, column.type)
+    for column in columns:
+        try:
+            column.name.encode(text.encoding)
+        except UnicodeEncodeError as error:
+            raise NameNotEncodable(table, column.name, text.encoding) from error
+    if len(columns) == 1 and not keys and not text.null:
+        raise EmptyLines(table, columns[0].name)
+
+
+class UpsertsWithoutKeys(Terminal):
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"Rows of {self.table} cannot be upserts by default, for the table has no keys."
+
+    def next(self) -> str:
+        return "Give it keys, or leave out `default_marker: upsert`."
+
+
+class NotDeclarable(Terminal):
+    def __init__(self, table: str, column: str, type_: str) -> None:
+        self.table, self.column, self.type = table, column, type_
+
+    def what(self) -> str:
+        return f"Column {self.column!r} of {self.table} has the type {self.type}, for which text has no DataType."
+
+    def next(self) -> str:
+        return (
+            "Under `delimited`, set `undeclared_types: string` to publish it as String, or `schema_definition: false`"
+            " to declare no types; or publish the table as Parquet."
+        )
+
+
+class NameNotEncodable(Terminal):
+    def __init__(self, table: str, column: str, encoding: str) -> None:
+        self.table, self.column, self.encoding = table, column, encoding
+
+    def what(self) -> str:
+        return f"The name of column {self.column!r} of {self.table} has a character that {self.encoding} lacks."
+
+    def next(self) -> str:
+        return "Set another `encoding` under `delimited`, as UTF-8, or rename the column."
+
+
+class EmptyLines(Terminal):
+    def __init__(self, table: str, column: str) -> None:
+        self.table, self.column = table, column
+
+    def what(self) -> str:
+        return f"{self.column!r} is the only column of {self.table}: a row that is NULL would be an empty line of text."
+
+    def next(self) -> str:
+        return "Set another `null` under `delimited`, as N/A, or publish the table as Parquet."

@@ -1,0 +1,366 @@
+"""Delimited text as it is written, read back by the replica, which shares no code with the writer."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fixtures.memory import MemoryStore
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.inspect import lint
+from mirrorfeed.inspect.text import text_contents
+from mirrorfeed.landing.lint.facts import Contents
+from mirrorfeed.landing.lint.metadata import read_metadata
+from mirrorfeed.landing.metadata import SettingChanged, spell, to_json
+from mirrorfeed.landing.output import Delimited, EmptyLines, NameNotEncodable, NotDeclarable, Output
+from mirrorfeed.landing.schema import Column, IncompatibleSchema, arrow_schema
+from mirrorfeed.publish.table import RowsRefused, publish
+from mirrorfeed.publish.writer import BadRow, StagingJob, receipts_in, stage
+from mirrorfeed.replica import Replica
+from mirrorfeed.replica.metadata import parse_metadata
+from mirrorfeed.replica.reader import FileRows, read_rows
+from mirrorfeed.stores import FolderStore
+from tests.publish.scenes import FOLDER, orders, plan, three_commits, two_orders
+
+TEXTS = ["plain", None, "", " ", "a,b;c|d\te", 'say "hi"', "it's", "back\\slash/slash", "one\ntwo\rthree\r\nfour"]
+TEXTS += ["\\", '"', "''", "N/A", "null", "\r\n", ",", "\\,", '"quoted"', "'x'", "end\\", "Łódź 東京 🦊", "﻿mark"]
+AS_IS = ["plain", None, " ", "say ~ hi", "x" * 1000]
+COLUMNS = (Column("id", "long"), Column("text", "string"), Column('other, "name" it\'s', "string"))
+
+
+def written(form: Delimited, columns: Sequence[Column], rows: Sequence[tuple[Any, ...]], **other: Any) -> bytes:
+    """One file of upserts; `BadRow`s are raised by their text."""
+    store = MemoryStore()
+    job = StagingJob(store, "log", 1, "ba7c4", tuple(columns), ("id",), True, "none", 2**20, Output(form))
+    schema = arrow_schema(columns, with_marker=True)
+    data = [{field.name: value for field, value in zip(schema, (*row, 4), strict=True)} for row in rows]
+    batches = [pa.RecordBatch.from_pylist(data[start : start + 3], schema) for start in range(0, len(data), 3)]
+    found = [row for part in stage(replace(job, **other), 0, batches) for row in part.to_pylist()]
+    receipts, bad = receipts_in(found)
+    if bad:
+        raise Refused(bad[0])
+    return store.read(f"log/{receipts[0].staged}")
+
+
+class Refused(Exception):
+    def __init__(self, row: BadRow) -> None:
+        super().__init__(row.problem, row.key)
+
+
+def read_back(data: bytes, form: Delimited, columns: Sequence[Column]) -> FileRows:
+    metadata = parse_metadata(to_json(spell(["id"], Output(form).settings(columns))), "m")
+    return read_rows(data, f"{1:020}.{form.extension}", "the file", metadata)
+
+
+def faults(data: bytes, form: Delimited, columns: Sequence[Column]) -> Any:
+    """What `mirrorfeed lint` finds in the file and its metadata."""
+    settings, found = read_metadata(to_json(spell(["id"], Output(form).settings(columns))), "orders")
+    contents = text_contents(io.BytesIO(data), f"{1:020}.{form.extension}", settings)
+    assert isinstance(contents, Contents)
+    assert contents.markers == {"4": contents.rows}
+    return (*found, *contents.faults)
+
+
+def values(rows: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+
+
+SEPARATORS = list(itertools.product(("\r\n", "\n", "\r"), (",", ";", "|", "\t")))
+
+
+@pytest.mark.parametrize("separators", SEPARATORS, ids=repr)
+@pytest.mark.parametrize("quote", ['"', "'", ""])
+@pytest.mark.parametrize("escape", ["\\", "/", '"', ""])
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "not declared"])
+def test_texts_come_back_as_they_were_with_every_option(
+    separators: tuple[str, str], quote: str, escape: str, declared: bool
+) -> None:
+    row, column = separators
+    form = Delimited("txt", row, column, quote, escape, "" if quote else "NULL", schema_definition=declared)
+    texts = [text for text in TEXTS if _has_a_form(text, form)]
+    columns = COLUMNS if quote == '"' and escape else (*COLUMNS[:2], Column("other", "string"))
+    rows = [(n, text, texts[-n]) for n, text in enumerate(texts)]
+
+    data = written(form, columns, rows)
+    found = read_back(data, form, columns)
+
+    assert faults(data, form, columns) == ()
+    assert found.rows.column_names == [column.name for column in columns]
+    assert values(found.rows) == [(n if declared else str(n), *rest) for n, *rest in rows]
+    assert found.counts() == {4: len(rows)}
+
+
+def _has_a_form(text: str | None, form: Delimited) -> bool:
+    if text is None or form.escape:
+        return text != form.null or bool(form.quote)
+    return form.quote not in text if form.quote else not set(text) & {*"\r\n", form.column_separator}
+
+
+@pytest.mark.parametrize("null", ["", "N/A", "null", "0"])
+def test_null_is_told_from_an_empty_text_and_from_a_text_that_looks_like_it(null: str) -> None:
+    form = Delimited(null=null)
+    rows = [(0, "", null), (1, None, None), (2, null, "")]
+
+    assert values(read_back(written(form, COLUMNS, rows), form, COLUMNS).rows) == rows
+
+
+LEAST, MOST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)
+TYPES: dict[str, list[Any]] = {
+    "boolean": [True, False],
+    "byte": [-128, 127],
+    "short": [-32768, 32767],
+    "integer": [-(2**31), 2**31 - 1],
+    "long": [-(2**63), 2**63 - 1],
+    "float": [0.1, 1.5, -3.4028234663852886e38, 1e-45, math.inf, -math.inf, math.nan, -0.0],
+    "double": [0.1, 1e300, 5e-324, math.inf, -math.inf, math.nan, -0.0, 1e20, 123456789.123456789],
+    "string": ["a", ""],
+    "json": ['{"a":[1,null],"b":"x\\"y"}', "[]"],
+    "binary": [b"", b"\x00", b"\xff\xfe\xfd", b"////", bytes(range(256))],
+    "date": [date.min, date.max, date(2024, 2, 29)],
+    "timestamp": [LEAST.replace(tzinfo=UTC), MOST.replace(tzinfo=UTC), datetime(2026, 7, 1, 10, tzinfo=UTC)],
+    "timestamp_ntz": [LEAST, MOST, datetime(2026, 7, 1, 10, 0, 0, 1)],
+}
+AS_STRING: dict[str, list[Any]] = {
+    "decimal(38,18)": [Decimal("0.000000000000000001"), Decimal("-99999999999999999999.999999999999999999")],
+    "decimal(5,0)": [Decimal(0), Decimal(-99999)],
+}
+
+
+@pytest.mark.parametrize("escape", ["\\", "/"])
+@pytest.mark.parametrize("type_", TYPES)
+def test_each_type_with_a_declared_form_comes_back_equal(type_: str, escape: str) -> None:
+    form, columns = Delimited(escape=escape), (Column("id", "long"), Column("v", type_))
+    rows = [(n, value) for n, value in enumerate([*TYPES[type_], None])]
+
+    data = written(form, columns, rows)
+    found = values(read_back(data, form, columns).rows)
+    assert faults(data, form, columns) == ()
+
+    # A DateTime has no zone; an instant is written in UTC.
+    expected = [(n, v.replace(tzinfo=None) if isinstance(v, datetime) else v) for n, v in rows]
+    if type_ == "float":
+        expected = [(n, None if v is None else pa.scalar(v, pa.float32()).as_py()) for n, v in expected]
+    assert repr(found) == repr(expected)
+
+
+@pytest.mark.parametrize("type_", AS_STRING)
+def test_a_type_without_a_declared_form_is_a_text_without_loss_where_that_was_chosen(type_: str) -> None:
+    form = Delimited(undeclared_types="string")
+    columns = (Column("id", "long"), Column("v", type_))
+
+    found = values(read_back(written(form, columns, list(enumerate(AS_STRING[type_]))), form, columns).rows)
+
+    assert found == [(n, f"{value:f}") for n, value in enumerate(AS_STRING[type_])]
+
+
+@pytest.mark.parametrize("encoding", ["UTF-8", "utf-16", "utf-16le", "utf-32", "gb18030"])
+def test_encodings_that_have_every_character(encoding: str) -> None:
+    form = Delimited(encoding=encoding)
+    rows = [(n, text, None) for n, text in enumerate(TEXTS)]
+
+    assert values(read_back(written(form, COLUMNS, rows), form, COLUMNS).rows) == rows
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "lacking"),
+    [
+        ("ascii", "plain ~", "é"),
+        ("windows-1252", "€ é “x”", "Ł"),
+        ("iso-8859-1", "é ÿ", "€"),
+        ("shift_jis", "東京 ソ", "Ł"),
+    ],
+)
+def test_a_character_that_the_encoding_lacks_is_told_with_the_key_and_the_column(
+    encoding: str, text: str, lacking: str
+) -> None:
+    form = Delimited(encoding=encoding)
+    rows: list[tuple[Any, ...]] = [(n, text, None) for n in range(7)]
+    assert values(read_back(written(form, COLUMNS, rows), form, COLUMNS).rows) == rows
+
+    with pytest.raises(Refused) as refused:
+        written(form, COLUMNS, [*rows, (7, f"{text}{lacking}{text}", None), (8, lacking, None)])
+    assert refused.value.args == (4, f"id = 7, column 'text': {lacking!r}")
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "problem"),
+    [
+        (Delimited(quote="", null="N/A"), "N/A", 5),
+        (Delimited(quote="", escape="", null="N/A"), "a,b", 6),
+        (Delimited(quote="", escape="", null="N/A"), "a\rb", 6),
+        (Delimited(escape=""), 'say "hi"', 6),
+    ],
+)
+def test_a_text_that_has_no_form_is_told_with_the_key_and_the_column(form: Delimited, text: str, problem: int) -> None:
+    columns = COLUMNS[:2]
+    with pytest.raises(Refused) as refused:
+        written(form, columns, [(1, "x"), (2, text)])
+    assert refused.value.args == (problem, f"id = 2, column 'text': {text!r}")
+
+
+def test_a_whole_number_that_looks_like_null_without_quotes_is_told() -> None:
+    with pytest.raises(Refused) as refused:
+        written(Delimited(quote="", null="0"), COLUMNS[:1], [(0,)])
+    assert refused.value.args == (5, "id = 0, column 'id': '0'")
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
+@pytest.mark.parametrize("encoding", ["UTF-8", "utf-16"])
+def test_every_compression_is_read_back_also_where_a_file_has_many_groups(compression: str, encoding: str) -> None:
+    form = Delimited(encoding=encoding)
+    rows = [(n, f"text {n} " * 20, None) for n in range(2000)]
+
+    data = written(form, COLUMNS, rows, compression=compression, file_size=10**6)
+
+    assert values(read_back(data, form, COLUMNS).rows) == rows
+    assert (len(data) < 300_000) is (compression != "none")
+
+
+# Whole publications
+
+
+@pytest.mark.parametrize("changes", ["net", "full"])
+@pytest.mark.parametrize(
+    "output",
+    [
+        Output(Delimited()),
+        Output(Delimited("tsv", "\n", "\t", encoding="utf-16")),
+        Output(Delimited("psv", "\r", "|", "'", "/", "N/A", schema_definition=False), upserts_by_default=True),
+    ],
+    ids=["csv", "tsv", "psv"],
+)
+def test_a_table_published_as_text_is_mirrored_and_lints_clean(tmp_path: Path, output: Output, changes: str) -> None:
+    store = FolderStore(str(tmp_path / "zone"))
+    table = orders((1, 'a "quote", and\r\na break'), (2, ""), (3, "N/A"))
+    chosen = plan(output=output, changes=changes, compression="gzip", file_size=100)
+    publish(TableFeed(table), store, chosen)
+    three_commits(table)
+    publish(TableFeed(table, rows_per_batch=2), store, chosen)
+
+    (report,) = Replica(store, str(tmp_path / "mirror")).step()
+
+    assert report.message == ""
+    assert lint(store).findings == ()
+    assert mirrored(tmp_path / "mirror" / "sales" / "orders") == sorted(
+        (str(row["id"]), row["status"]) for row in table.at(table.latest)
+    )
+
+
+def mirrored(path: Path) -> list[tuple[str, Any]]:
+    from deltalake import DeltaTable
+
+    return sorted((str(row["id"]), row["status"]) for row in DeltaTable(path).to_pyarrow_table().to_pylist())
+
+
+def test_the_column_added_to_a_declared_schema_is_refused_in_words_and_flows_without_one() -> None:
+    for declared in (True, False):
+        store, table = MemoryStore(), two_orders()
+        chosen = plan(output=Output(Delimited(schema_definition=declared)))
+        publish(TableFeed(table), store, chosen)
+        table.add_column("city", "string")
+        table.insert({"id": 9, "status": "new", "city": "Oslo"})
+        if not declared:
+            publish(TableFeed(table), store, chosen)
+            continue
+        with pytest.raises(IncompatibleSchema) as refused:
+            publish(TableFeed(table), store, chosen)
+        assert refused.value.what() == (
+            "The columns of main.sales.orders at version 3 do not go on from what is published: 'city' was added, and"
+            " SchemaDefinition takes no new columns."
+        )
+
+
+def test_the_form_of_a_published_table_does_not_change() -> None:
+    store, table = MemoryStore(), two_orders()
+    publish(TableFeed(table), store, plan())
+    table.insert({"id": 9, "status": "new"})
+    with pytest.raises(SettingChanged, match="does not set FileFormat, and the table now needs"):
+        publish(TableFeed(table), store, plan(output=Output(Delimited())))
+    assert publish(TableFeed(table), store, plan()).publications == 1
+
+
+def test_rows_without_a_form_are_refused_with_what_to_do_and_nothing_is_published() -> None:
+    store, table = MemoryStore(), orders((1, "Łódź"))
+    with pytest.raises(RowsRefused) as refused:
+        publish(TableFeed(table), store, plan(output=Output(Delimited(encoding="ascii"))))
+    assert str(refused.value) == (
+        "main.sales.orders cannot be published: at version 1 a value has a character that the encoding of the files"
+        " lacks (id = 1, column 'status': 'Ł'). Under `delimited`, set an `encoding`, `quote`, `escape` or `null` that"
+        " has room for it, and rebuild the table if it was published before; or correct the rows in the source."
+    )
+    assert [entry.name for entry in store.list(FOLDER)] == ["_metadata.json", "_mirrorfeed"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "keys", "form", "error", "says"),
+    [
+        (
+            {"id": "long", "price": "decimal(12,2)"},
+            ("id",),
+            Delimited(),
+            NotDeclarable,
+            "Column 'price' of main.sales.orders has the type decimal(12,2), for which text has no DataType. Under"
+            " `delimited`, set `undeclared_types: string` to publish it as String, or `schema_definition: false` to"
+            " declare no types; or publish the table as Parquet.",
+        ),
+        (
+            {"größe": "long"},
+            (),
+            Delimited(encoding="ascii", null="-"),
+            NameNotEncodable,
+            "The name of column 'größe' of main.sales.orders has a character that ascii lacks. Set another `encoding`"
+            " under `delimited`, as UTF-8, or rename the column.",
+        ),
+        (
+            {"note": "string"},
+            (),
+            Delimited(),
+            EmptyLines,
+            "'note' is the only column of main.sales.orders: a row that is NULL would be an empty line of text. Set"
+            " another `null` under `delimited`, as N/A, or publish the table as Parquet.",
+        ),
+    ],
+)
+def test_a_table_that_text_cannot_hold_is_refused_before_anything_is_written(
+    columns: dict[str, str], keys: tuple[str, ...], form: Delimited, error: type[MirrorfeedError], says: str
+) -> None:
+    store = MemoryStore()
+    with pytest.raises(error) as refused:
+        publish(TableFeed(Table(columns, keys)), store, plan(keys=keys, output=Output(form)))
+    assert isinstance(refused.value, Terminal)
+    assert str(refused.value) == says
+    assert store.list("") == []
+
+
+@pytest.mark.parametrize(
+    ("form", "field", "reason"),
+    [
+        (Delimited(null="a,b"), "null", "'a,b' holds a separator, a quote, an escape character or a line break"),
+        (Delimited(null="\\N"), "null", "'\\\\N' holds a separator, a quote, an escape character or a line break"),
+        (Delimited(null="a\nb"), "null", "'a\\nb' holds a separator, a quote, an escape character or a line break"),
+        (
+            Delimited(quote=""),
+            "null",
+            "is empty, and without a quote an empty text could not be told from NULL: set another",
+        ),
+    ],
+)
+def test_options_that_contradict_each_other(form: Delimited, field: str, reason: str) -> None:
+    assert form.fault() == (field, reason)
+
+
+def test_the_default_options_and_those_of_the_sample_are_good() -> None:
+    assert [form.fault() for form in (Delimited(), Delimited("tsv", "\n", "\t", "'", "", "N/A", "utf-16"))] == [
+        None
+    ] * 2
