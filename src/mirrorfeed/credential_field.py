@@ -1,0 +1,53 @@
+"""The field `credential` of the user's file: which credential it names. Secrets are never in it, only where they are."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
+
+
+def credential_in(value: object) -> Credential:
+    """No value is repeated in a mistake: a secret may have been written where it does not belong."""
+    match value:
+        case Default() | ServicePrincipal() | ServiceCredential():
+            return value
+        case "default":
+            return Default()
+        case {"service_credential": str(name), **others} if not others and name.strip():
+            return ServiceCredential(name)
+        case {"service_principal": dict(facts), **others} if not others:
+            return _service_principal(facts)
+    raise ValueError(
+        "must be default, {service_principal: {tenant_id, client_id, secret}} or {service_credential: name}"
+    )
+
+
+def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
+    required, known = ("tenant_id", "client_id", "secret"), ("tenant_id", "client_id", "secret", "authority")
+    faults = [f"service_principal: {name} is missing" for name in required if name not in facts]
+    faults += [f"service_principal: {name} is not a known field" for name in facts if name not in known]
+    for name in ("tenant_id", "client_id"):
+        if name in facts and not re.fullmatch(r"[0-9A-Za-z.-]+", str(facts[name])):
+            faults.append(f"service_principal: {name} is not an id")
+    authority = facts.get("authority")
+    if authority is not None and not str(authority).startswith("https://"):
+        faults.append("service_principal: authority is not an https address, as in https://login.microsoftonline.us")
+    secret = _secret_place(facts["secret"]) if "secret" in facts else None
+    if "secret" in facts and secret is None:
+        faults.append(
+            "service_principal: secret must say where the secret is, {scope: …, key: …} or {env: …} or both; a secret"
+            " itself does not belong in this file"
+        )
+    if faults or secret is None:
+        raise ValueError("; ".join(faults))
+    return ServicePrincipal(str(facts["tenant_id"]), str(facts["client_id"]), secret, authority)
+
+
+def _secret_place(value: object) -> Secret | None:
+    if not isinstance(value, dict) or not all(isinstance(each, str) and each.strip() for each in value.values()):
+        return None
+    if set(value) not in ({"env"}, {"scope", "key"}, {"env", "scope", "key"}):
+        return None
+    return Secret(**value)
