@@ -16,6 +16,7 @@ from mirrorfeed.document import ConfigMissing, ConfigUnreadable
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
+from mirrorfeed.landing.output import Delimited, Output
 
 Load = Callable[[str], Config]
 
@@ -84,7 +85,8 @@ def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(l
 
 
 def _options(table: Table) -> tuple[object, ...]:
-    return tuple(getattr(table, name) for name in Options.model_fields)
+    names = ("changes", "check_keys", "compression", "file_size", "versions_per_range", "keep_records")
+    return tuple(getattr(table, name) for name in names)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,16 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) ->
         ("file_size: 5 GiB", "file_size: '5 GiB' is not between 1 KiB and 4 GiB: write a number with its unit"),
         ("kees: [a]", "kees: is not a known field; did you mean keys?"),
         ("landing_zone: /lz", "landing_zone: belongs at the top level, not to a table"),
-        ("on: 1", "on: is not a known field; known here: changes, check_keys, compression, file_size"),
+        (
+            "on: 1",
+            "on: is not a known field; known here: format, delimited, detection, default_marker, changes, markers",
+        ),
+        ("format: csv", "format: must be parquet or delimited, not 'csv'"),
+        ("detection: name", "detection: must be number or time, not 'name'"),
+        ("default_marker: delete", "default_marker: must be insert or upsert, not 'delete'"),
+        ("markers: exact", "markers: exact is for changes: full alone; net publishes upserts and deletes"),
+        ("delimited: {quote: ''}", "delimited: is for format: delimited alone"),
+        ("delimited: csv", "delimited: must hold fields and their values, not 'csv'"),
         ("target: orders", "target: is there twice, first on line 4"),
         ("? [a, b]\n    : 1", ": the name of a field must be text"),
         ("changes: !env MODE", "changes: has the tag !env, which is not known here"),
@@ -226,6 +237,92 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) ->
 def test_a_mistake_in_a_table_is_told_with_its_line_and_in_words(load: Load, line: str, mistake: str) -> None:
     (told,) = mistakes(load, with_table(line))
     assert told.startswith(f"5: {mistake}")
+
+
+TEXT = (
+    SMALLEST
+    + """\
+    format: delimited
+    delimited:
+      {line}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "mistake"),
+    [
+        ("quot: ''", "quot: is not a known field; did you mean quote?"),
+        (
+            "compression: gzip",
+            "compression: is not a known field; known here: extension, row_separator, column_separat",
+        ),
+        ("extension: .tsv", "extension: must be lower-case letters and digits without a dot, as in tsv, not '.tsv'"),
+        ("extension: parquet", "extension: must be lower-case letters and digits without a dot, as in tsv, not 'parq"),
+        ("row_separator: '\\n'", 'row_separator: must be one of "\\r\\n", "\\n", "\\r", not "\\\\n"'),
+        ("column_separator: ' '", 'column_separator: must be one of ",", ";", "|", "\\t", not " "'),
+        ("quote: '`'", 'quote: must be one of "\\"", "\'", "", not "`"'),
+        ("escape: 1", 'escape: must be one of "\\\\", "/", "\\"", "", not 1'),
+        ("null: 0", "null: must be text, not 0: put it in quotes"),
+        ("null: 'a,b'", "null: 'a,b' holds a separator, a quote, an escape character or a line break"),
+        ("encoding: utf-99", "encoding: 'utf-99' is not an encoding that is known here, as UTF-8, utf-16 or windows-1"),
+        ("encoding: base64", "encoding: 'base64' is not an encoding that is known here, as UTF-8, utf-16 or windows-1"),
+        ("schema_definition: 'no'", "schema_definition: must be true or false, not 'no'"),
+        ("undeclared_types: drop", "undeclared_types: must be refuse or string, not 'drop'"),
+    ],
+)
+def test_a_mistake_in_the_form_of_text_is_told_with_its_own_line(load: Load, line: str, mistake: str) -> None:
+    (told,) = mistakes(load, TEXT.replace("{line}", line))
+    assert told.startswith(f"7: {mistake}")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "changes: full\ndetection: time",
+            "3: detection: time leaves files that are visible together without an order",
+        ),
+        ("default_marker: upsert\nkeys: []", "2: default_marker: upsert needs keys, and the table has none"),
+        (
+            "format: delimited\ndelimited: {quote: ''}",
+            "3: null: is empty, and without a quote an empty text could not be told from NULL: set another",
+        ),
+        ("delimited: {quote: ''}", "2: delimited: is for format: delimited alone"),
+        ("markers: exact", "2: markers: exact is for changes: full alone; net publishes upserts and deletes"),
+        ("partner: {name: a}", "2: source_type: is missing"),
+        ("partner: {name: '', source_type: Delta, source_version: '4'}", "2: name: is empty"),
+        ("partner: {name: a, source_type: Delta, source_version: 4}", "2: source_version: must be text, not 4"),
+    ],
+)
+def test_what_contradicts_itself_for_all_tables_is_told_once_where_it_is_said(load: Load, text: str, told: str) -> None:
+    options = "\n".join(line for line in text.splitlines() if not line.startswith("keys"))
+    keys = ", keys: []" if "keys: []" in text else ""
+    found = mistakes(
+        load, f"landing_zone: /lz\n{options}\ntables: [{{source: a, target: a{keys}}}, {{source: b, target: b{keys}}}]"
+    )
+    assert found[0].startswith(told)
+    assert len(found) == (2 if "source_type: is" in told else 1)
+
+
+def test_the_form_of_files_is_chosen_for_all_tables_and_for_each(load: Load) -> None:
+    first, second, third = load(
+        """\
+        landing_zone: /lz
+        format: delimited
+        delimited: {extension: tsv, column_separator: "\\t", row_separator: "\\n", encoding: utf-16, null: N/A}
+        default_marker: upsert
+        partner: {name: us, source_type: Delta, source_version: '4.0', information: {region: west, rounds: 3}}
+        tables:
+          - {source: a, target: a}
+          - {source: b, target: b, format: parquet, detection: time}
+          - {source: c, target: c, delimited: {}, default_marker: insert, changes: full, markers: exact}
+        """
+    ).tables
+    assert first.output == Output(Delimited("tsv", "\n", "\t", null="N/A", encoding="utf-16"), upserts_by_default=True)
+    assert second.output == Output(None, by_time=True, upserts_by_default=True)
+    assert third.output == Output(Delimited())
+    assert third.markers == "exact"
 
 
 @pytest.mark.parametrize(
@@ -438,9 +535,9 @@ def test_the_example_is_a_valid_file(load: Load, tmp_path: Path) -> None:
 
 
 def test_the_options_in_the_examples_comments_are_all_options_with_their_defaults(load: Load) -> None:
-    shown = re.findall(r"(?m)^#(\w+): ", config.EXAMPLE)
+    shown = re.findall(r"(?m)^#(\w+):", config.EXAMPLE)
     assert set(shown) == set(Options.model_fields)
-    assert load(re.sub(r"(?m)^#(?=\w)", "", config.EXAMPLE)).tables == load(config.EXAMPLE).tables
+    assert load(re.sub(r"(?m)^#(?=\w|  \w)", "", config.EXAMPLE)).tables == load(config.EXAMPLE).tables
 
 
 WORKSPACE, DATABASE = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, PlainValidator, ValidationError
 
 from mirrorfeed.credential_field import credential_in
 from mirrorfeed.credentials import Credential, Default
@@ -22,7 +22,9 @@ from mirrorfeed.document import Document, Mistake, Place, read
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import BadSource, Source
 from mirrorfeed.landing.names import BadTarget, Target, fold
+from mirrorfeed.landing.output import COMPRESSION
 from mirrorfeed.landing.schema import reserved_names
+from mirrorfeed.output_options import OutputOptions, Partner, contradictions
 
 FILE = "mirrorfeed.yml"
 
@@ -129,15 +131,13 @@ def _text(value: object) -> str:
     return value
 
 
-class Options(BaseModel):
+class Options(OutputOptions):
     """What may be said for all tables and for each."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
     changes: Literal["net", "full"] = "net"
+    markers: Literal["upsert", "exact"] = "upsert"
     check_keys: bool = True
-    # Files travel and are stored more than once: zstd makes them smaller than snappy does, for little more time.
-    compression: Literal["none", "snappy", "gzip", "zstd"] = "zstd"
+    compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
     file_size: Annotated[int, PlainValidator(_size)] = 128 * 2**20
     """The bytes that a data file aims at."""
     versions_per_range: Annotated[int, Field(ge=1, le=100_000)] = 500
@@ -164,6 +164,8 @@ class _Top(Options):
     credential: Annotated[Credential, PlainValidator(credential_in)] = Default()
     ledger: Annotated[Source | None, PlainValidator(_source)] = None
     """The Delta table that tells of every publication; None: no one is told."""
+    partner: Partner | None = None
+    """Who publishes, for `_partnerEvents.json`; None: no such file is written."""
     tables: Annotated[list[Any], Field(min_length=1)]
 
 
@@ -178,6 +180,7 @@ class Config:
     credential: Credential = field(default_factory=Default)
     fabric_endpoint: str | None = None
     ledger: Source | None = None
+    partner: Partner | None = None
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:
@@ -228,6 +231,8 @@ def load(path: str | Path = FILE, *, landing_zone: str | None = None, ledger: st
     mistakes = [document.mistake(place, words) for place, words in faults.items() if place not in document.unusable]
     mistakes += document.mistakes
     mistakes += _shared_targets(document)
+    if top is not None:
+        mistakes += dict.fromkeys(_contradictions(document, top, tables))
     if top is not None and landing_zone is None and not top.landing_zone.startswith(ONELAKE):
         words = "is for a landing zone in OneLake alone (onelake://…)"
         mistakes += [document.mistake((name,), words) for name in _ONELAKE_FIELDS if name in top.model_fields_set]
@@ -237,14 +242,32 @@ def load(path: str | Path = FILE, *, landing_zone: str | None = None, ledger: st
     zone = top.landing_zone if top.landing_zone.startswith(ONELAKE) else _absolute(top.landing_zone, shown)
     ca_file = None if top.ca_file is None else _absolute(top.ca_file, shown)
     told = None if top.ledger is None else _located(top.ledger, shown)
-    return Config(zone, resolved, shown, top.endpoint, ca_file, top.credential, top.fabric_endpoint, told)
+    return Config(zone, resolved, shown, top.endpoint, ca_file, top.credential, top.fabric_endpoint, told, top.partner)
 
 
 def _resolved(table: Table, top: _Top, file: str) -> Table:
     """The table with the options that it takes from the top level, and its path made absolute."""
-    inherited = (Options.model_fields.keys() & top.model_fields_set) - table.model_fields_set
-    update = {name: getattr(top, name) for name in inherited}
-    return table.model_copy(update={**update, "source": _located(table.source, file)})
+    return table.model_copy(update={**_inherited(table, top), "source": _located(table.source, file)})
+
+
+def _inherited(table: Table, top: _Top) -> dict[str, Any]:
+    names = (Options.model_fields.keys() & top.model_fields_set) - table.model_fields_set
+    return {name: getattr(top, name) for name in names}
+
+
+def _contradictions(document: Document, top: _Top, tables: Sequence[Table | None]) -> Iterable[Mistake]:
+    """Each where it is said: at the table, or once at the top."""
+    for i, table in enumerate(tables):
+        if table is None:
+            continue
+        whole = table.model_copy(update=_inherited(table, top))
+        for place, words in contradictions(whole, whole.changes, whole.markers, whole.keys):
+            own = place[0] in table.model_fields_set or place[0] not in top.model_fields_set
+            yield document.mistake(("tables", i, *place) if own else place, words)
+        if whole.format == "parquet" and "delimited" in table.model_fields_set:
+            yield document.mistake(("tables", i, "delimited"), "is for format: delimited alone")
+    if "delimited" in top.model_fields_set and "format" not in top.model_fields_set:
+        yield document.mistake(("delimited",), "is for format: delimited alone")
 
 
 def _located(source: Source, file: str) -> Source:
@@ -294,7 +317,7 @@ def _words(model: type[BaseModel], fault: dict[str, Any]) -> str:
         case "missing":
             return "is missing"
         case "extra_forbidden":
-            return _unknown_field(str(fault["loc"][-1]), model)
+            return _unknown_field(str(fault["loc"][-1]), _model_at(model, fault["loc"][:-1]))
         case "value_error":
             return str(facts["error"])
         case "literal_error":
@@ -313,15 +336,26 @@ def _words(model: type[BaseModel], fault: dict[str, Any]) -> str:
             return f"must be a list, not {value}"
         case "too_short":
             return "is empty: name at least one table"
+        case "string_too_short":
+            return "is empty"
+        case "model_type" if fault["loc"]:
+            return f"must hold fields and their values, not {value}"
         case "model_type":
             return f"must hold tables with a source and a target, not {value}"
         case _:
             return str(fault["msg"])
 
 
+def _model_at(model: type[BaseModel], place: Sequence[Any]) -> type[BaseModel]:
+    for part in place:
+        kinds = (model.model_fields[part].annotation, *get_args(model.model_fields[part].annotation))
+        model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+    return model
+
+
 def _unknown_field(name: str, model: type[BaseModel]) -> str:
     own, other = model.model_fields, (Table if model is _Top else _Top).model_fields
-    if name in other:
+    if issubclass(model, Options) and name in other:
         return "belongs to a table, below tables" if model is _Top else "belongs at the top level, not to a table"
     if close := difflib.get_close_matches(name, own, 1):
         return f"is not a known field; did you mean {close[0]}?"

@@ -1,4 +1,4 @@
-"""The field `credential` of the user's file: which credential it names. Secrets are never in it, only where they are."""
+"""The field `credential` of the user's file: which one it names. Secrets are never in it, only where they are."""
 
 from __future__ import annotations
 

@@ -72,16 +72,23 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
     return _landing_rows(_judged(events, key, "range").where("__last_in_range__ = 1"), columns, keys)
 
 
-def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
     """One row for every key and version; in the order of versions, deletes before upserts. A key that was NULL or
-    shared for a while and is right at the end gives its last row alone."""
+    shared for a while and is right at the end gives its last row alone.
+
+    With exact markers a row that its version made is an insert, and one that was there before it an update, also where
+    it was exchanged by a delete and an insert: an insert would double it. The last row of a key that was wrong for a
+    while is an update, for nothing tells whether the mirror has one; where it has none, an update inserts.
+    """
     events, key = _events(feed, columns, keys), _key(keys)
     judged = _judged(_judged(events, key, "range"), [*key, F.col("_commit_version")], "version")
     wrong = F.max(_null(key) | ((F.col("__last_in_version__") == 1) & F.col("__shared_in_version__")))
     rows = judged.withColumn("__once_wrong__", wrong.over(Window.partitionBy(*key))).where(
         "__last_in_range__ = 1 OR (__last_in_version__ = 1 AND NOT __once_wrong__)"
     )
-    return _landing_rows(rows.orderBy("_commit_version", "__live__", *key), columns, keys)
+    made = (F.col("__gain_in_version__") == 1) & ~F.col("__once_wrong__")
+    live = F.when(made, Marker.INSERT.value).otherwise(Marker.UPDATE.value) if exact else None
+    return _landing_rows(rows.orderBy("_commit_version", "__live__", *key), columns, keys, live)
 
 
 def _key(keys: Sequence[str]) -> list[SparkColumn]:
@@ -124,12 +131,16 @@ def _judged(events: DataFrame, group: Sequence[SparkColumn], name: str) -> DataF
     )
 
 
-def _landing_rows(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+def _landing_rows(
+    rows: DataFrame, columns: Sequence[Column], keys: Sequence[str], live_marker: SparkColumn | None = None
+) -> DataFrame:
     key, live = _key(keys), F.col("__live__")
     came_and_went = _null(key) & ~live & (F.col("__gain_in_range__") == 0)
     shared = (F.col("__last_in_range__") == 1) & F.col("__shared_in_range__")
     problem = F.when(_null(key), Problem.NULL_KEY.value).when(shared, Problem.DUPLICATE_KEY.value)
-    marker = F.when(live, Marker.UPSERT.value).otherwise(Marker.DELETE.value).cast("int")
+    if live_marker is None:
+        live_marker = F.lit(Marker.UPSERT.value)
+    marker = F.when(live, live_marker).otherwise(Marker.DELETE.value).cast("int")
     place = {name: f"__key_{i}__" for i, name in enumerate(keys)}
     place |= {column.name: f"__value_{i}__" for i, column in enumerate(_payload(columns, keys))}
     written = [_form(column, lambda name: F.col(place[name])) for column in columns]

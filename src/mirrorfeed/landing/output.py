@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.schema import Column
 
-COMPRESSION = "zstd"
+COMPRESSION: Literal["zstd"] = "zstd"
 """Files travel and are stored more than once: zstd makes them smaller than snappy does, for little more time."""
 
 PARQUET = "parquet"

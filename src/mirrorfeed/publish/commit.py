@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ParamSpec
 
@@ -125,6 +125,17 @@ class NumbersDisagree(Terminal):
             "Another publisher writes here, or the log was lost. Give this table a folder of its own, or start it again"
             " with `mirrorfeed rebuild`."
         )
+
+
+class TimesTie(Transient):
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def what(self) -> str:
+        return f"Files for {self.address} have no later storage time than those that are there, so no order among them."
+
+    def next(self) -> str:
+        return "Nothing of them is published. Publish again a moment later."
 
 
 def look(store: Store, folder: str) -> View:
@@ -272,6 +283,17 @@ def _metadata(store: Store, folder: str) -> dict[str, Any] | None:
         return metadata.parse(store.read(path), store.address(path))
     except NotThere:
         return None
+
+
+def check_times(store: Store, folder: str, view: View, staged: Collection[str]) -> None:
+    """Refuses staged files that are not younger, by the storage's own times, than all that the service may still read.
+
+    A rename keeps the time or makes it later, so the files that are published by this are read after those.
+    """
+    there = [entry.modified for entry in store.list(folder) if not entry.is_folder and not is_ignored(entry.name)]
+    new = [entry.modified for entry in store.list(f"{folder}/{log_folder(view.log_id)}") if entry.name in staged]
+    if there and new and min(new) <= max(there):
+        raise TimesTie(store.address(folder))
 
 
 def record(store: Store, folder: str, view: View, new: Record) -> bool:

@@ -70,8 +70,9 @@ class DeltaFeed:
         feed = read.changes(self.spark, self.source, range_)
         if not plan.keys:
             return changes.inserts(feed, job.columns)
-        translate = changes.full if plan.changes == "full" else changes.net
-        return translate(feed, job.columns, plan.keys)
+        if plan.changes == "full":
+            return changes.full(feed, job.columns, plan.keys, exact=plan.markers == "exact")
+        return changes.net(feed, job.columns, plan.keys)
 
     def _write(self, rows: DataFrame, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         let_code_travel()

@@ -286,6 +286,8 @@ def _stage(
     progress.retries += sum(receipt.retries for receipt in receipts)
     if bad:
         raise RowsRefused(plan.source, what, bad)
+    if plan.output.by_time:
+        commit.check_times(store, plan.folder, view, {receipt.staged for receipt in receipts})
     first = view.next_file_number
     files = tuple(
         PublishedFile(receipt.staged, number, receipt.rows, receipt.bytes, receipt.sha256)
