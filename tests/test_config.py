@@ -86,6 +86,7 @@ def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(l
 
 def _options(table: Table) -> tuple[object, ...]:
     names = ("changes", "check_keys", "compression", "file_size", "versions_per_range", "keep_records")
+    names += ("on_gap", "on_schema_change")
     return tuple(getattr(table, name) for name in names)
 
 

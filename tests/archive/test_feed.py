@@ -88,8 +88,8 @@ def test_files_that_vacuum_took_are_named(spark: SparkSession, tmp_path: Path) -
         feed.check(spark, table.source, Range(2, 3), now=NOW)
     assert str(caught.value) == (
         f"{table.path} cannot be published: the changes in version 3 would read files that are gone: {gone.uri}. VACUUM"
-        " removed them, and no restore brings them back. Only a new snapshot helps: delete the table's folder in the"
-        " landing zone, wait until the table is gone from the mirrored database, then publish."
+        " removed them, and no restore brings them back. Only a new snapshot helps: start the table again with"
+        " `mirrorfeed rebuild`."
     )
 
 

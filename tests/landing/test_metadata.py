@@ -115,6 +115,5 @@ def test_the_form_of_files_never_changes(found: dict[str, Any], wanted: dict[str
 
     assert str(refused.value) == (
         f"orders/_metadata.json {says}. Files that are there were written under the old settings: put the"
-        " old ones back into the configuration, or delete the table's folder in the landing zone, wait until the table"
-        " is gone from the mirrored database, and publish again."
+        " old ones back into the configuration, or start the table again with `mirrorfeed rebuild`."
     )

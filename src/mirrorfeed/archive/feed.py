@@ -74,6 +74,6 @@ class FeedFilesGone(Finding):
 
     def next(self) -> str:
         return (
-            "VACUUM removed them, and no restore brings them back. Only a new snapshot helps: delete the table's folder"
-            " in the landing zone, wait until the table is gone from the mirrored database, then publish."
+            "VACUUM removed them, and no restore brings them back. Only a new snapshot helps: start the table again"
+            " with `mirrorfeed rebuild`."
         )

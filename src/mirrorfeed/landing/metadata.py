@@ -8,10 +8,7 @@ from typing import Any
 
 from mirrorfeed.errors import Terminal
 
-_START_AGAIN = (
-    "put the old ones back into the configuration, or delete the table's folder in the landing zone, wait until the"
-    " table is gone from the mirrored database, and publish again."
-)
+_START_AGAIN = "put the old ones back into the configuration, or start the table again with `mirrorfeed rebuild`."
 _SETTINGS: Mapping[str, Any] = {
     "fileDetectionStrategy": None,
     "isUpsertDefaultRowMarker": False,
