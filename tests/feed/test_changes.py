@@ -297,3 +297,76 @@ def test_nested_values_become_json_that_does_not_depend_on_the_session(oslo: Spa
         "gone": None,
         PROBLEM: None,
     }
+
+
+UNCHANGED: dict[str, tuple[list[Event], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
+    # events, the rows of net, the rows of full
+    "an update that changed nothing": ([(1, "<", 1, "a"), (1, ">", 1, "a")], [], []),
+    "a row written again as it was": ([(1, "-", 1, "a"), (1, "+", 1, "a")], [], []),
+    "NULL as it was": ([(1, "<", 1, None), (1, ">", 1, None)], [], []),
+    "one of two changed": (
+        [(1, "-", 1, "a"), (1, "-", 2, "b"), (1, "+", 1, "a"), (1, "+", 2, "c")],
+        [(2, "c", UPSERT)],
+        [(2, "c", UPSERT)],
+    ),
+    "there and back again": (
+        [(1, "<", 1, "a"), (1, ">", 1, "b"), (2, "<", 1, "b"), (2, ">", 1, "a")],
+        [],
+        [(1, "b", UPSERT), (1, "a", UPSERT)],
+    ),
+    "a row that came and went": (
+        [(1, "+", 1, "a"), (2, "-", 1, "a")],
+        [],
+        [(1, "a", UPSERT), (1, None, DELETE)],
+    ),
+    "a new row": ([(1, "+", 1, None)], [(1, None, UPSERT)], [(1, None, UPSERT)]),
+    "a row that is gone": ([(1, "-", 1, None)], [(1, None, DELETE)], [(1, None, DELETE)]),
+    "a changed key": (
+        [(1, "<", 1, "a"), (1, ">", 2, "a")],
+        [(1, None, DELETE), (2, "a", UPSERT)],
+        [(1, None, DELETE), (2, "a", UPSERT)],
+    ),
+    "two rows with one key": (
+        [(1, "-", 1, "a"), (1, "+", 1, "a"), (1, "+", 1, "a")],
+        [(1, "a", UPSERT, SHARED)],
+        [(1, "a", UPSERT, SHARED)],
+    ),
+    "a NULL key written again": (
+        [(1, "-", None, "a"), (1, "+", None, "a")],
+        [(None, "a", UPSERT, NULL)],
+        [(None, "a", UPSERT, NULL)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNCHANGED)
+def test_rows_that_are_as_they_were_can_be_left_out(spark: SparkSession, case: str) -> None:
+    events, in_range, in_commits = UNCHANGED[case]
+    found = landed(net(feed(spark, events), COLUMNS, ["id"], skip_unchanged=True))
+    assert sorted(found, key=repr) == sorted(in_range, key=repr)
+    assert landed(full(feed(spark, events), COLUMNS, ["id"], skip_unchanged=True)) == in_commits
+
+
+@pytest.mark.parametrize(
+    ("type_", "old", "new", "changed"),
+    [
+        ("double", "double('NaN')", "double('NaN')", False),
+        ("double", "1.0D", "double('NaN')", True),
+        ("decimal(38,18)", "1.000000000000000001BD", "1.000000000000000002BD", True),
+        ("binary", "X'00FF'", "X'00FF'", False),
+        ("struct<a: int, b: array<int>>", "named_struct('a', 1, 'b', array(1, NULL))",
+         "named_struct('a', 1, 'b', array(1, NULL))", False),
+        ("struct<a: int, b: array<int>>", "named_struct('a', 1, 'b', array(1, NULL))",
+         "named_struct('a', 1, 'b', array(1, 2))", True),
+        ("map<string, int>", "map('k', 1)", "map('k', 1)", False),
+        ("map<string, int>", "map('k', 1)", "map('k', 2)", True),
+    ],
+)  # fmt: skip
+def test_values_of_every_type_are_compared(spark: SparkSession, type_: str, old: str, new: str, changed: bool) -> None:
+    events = spark.sql(
+        f"SELECT 1 AS id, CAST({old} AS {type_}) AS v, 'update_preimage' AS _change_type, 5L AS _commit_version"
+        f" UNION ALL SELECT 1, CAST({new} AS {type_}), 'update_postimage', 5L"
+    )
+    columns = columns_of("t", json.loads(events.select("id", "v").schema.json()))
+    for translate in (net, full):
+        assert translate(events, columns, ["id"], skip_unchanged=True).isEmpty() is not changed

@@ -243,3 +243,18 @@ def test_no_row_of_a_refused_range_is_left_in_the_zone(spark: SparkSession, tmp_
     assert zone.mirrors_the_table()
     zone.publish()  # tidies
     assert list(zone.folder.glob("_mirrorfeed/*/*.parquet")) == []
+
+
+@pytest.mark.parametrize("changes", ["net", "full"])
+def test_rows_that_did_not_change_need_not_be_published(spark: SparkSession, tmp_path: Path, changes: str) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, v string, d double, s struct<a: int>")
+    rows = "SELECT cast(id AS int), concat('v', id), double('NaN'), named_struct('a', cast(id AS int)) FROM range(1000)"
+    table.sql(f"INSERT INTO {{}} {rows}")
+    zone = Zone(tmp_path / "zone", table, changes=changes, skip_unchanged=True)
+    zone.publish()
+    for statement in ("UPDATE {} SET v = v", f"INSERT OVERWRITE {{}} {rows}", "RESTORE {} TO VERSION AS OF 1"):
+        table.sql(statement)
+        assert zone.publish().rows == {}, statement
+    table.sql("INSERT OVERWRITE {} " + rows.replace("double('NaN')", "if(id = 7, 0D, double('NaN'))"))
+    assert zone.publish().rows == {"upsert": 1}
+    assert [row["id"] for row in zone.last] == [7]

@@ -66,26 +66,47 @@ def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
     return feed.orderBy("_commit_version").select(*_written(columns), problem)
 
 
-def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """One row a key for the whole range: what its last version left, as an upsert, or its key, as a delete."""
-    events, key = _events(feed, columns, keys), _key(keys)
-    return _landing_rows(_judged(events, key, "range").where("__last_in_range__ = 1"), columns, keys)
+def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, skip_unchanged: bool = False) -> DataFrame:
+    """One row a key for the whole range: what its last version left, as an upsert, or its key, as a delete. Without
+    unchanged rows, a key that ends as it was before the range gives none."""
+    events, key = _events(feed, columns, keys, with_old=skip_unchanged), _key(keys)
+    rows = _judged(events, key, "range")
+    if skip_unchanged:
+        rows = rows.withColumn("__changed__", _changed(key, columns, keys))
+    rows = rows.where("__last_in_range__ = 1")
+    if skip_unchanged:
+        rows = rows.where(F.col("__changed__") | F.col("__shared_in_range__") | _null(key))
+    return _landing_rows(rows, columns, keys)
 
 
-def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
+def full(
+    feed: DataFrame,
+    columns: Sequence[Column],
+    keys: Sequence[str],
+    *,
+    exact: bool = False,
+    skip_unchanged: bool = False,
+) -> DataFrame:
     """One row for every key and version; in the order of versions, deletes before upserts. A key that was NULL or
     shared for a while and is right at the end gives its last row alone.
 
     With exact markers a row that its version made is an insert, and one that was there before it an update, also where
     it was exchanged by a delete and an insert: an insert would double it. The last row of a key that was wrong for a
     while is an update, for nothing tells whether the mirror has one; where it has none, an update inserts.
+
+    Without unchanged rows, a key that a version left as it was gives none for it.
     """
-    events, key = _events(feed, columns, keys), _key(keys)
-    judged = _judged(_judged(events, key, "range"), [*key, F.col("_commit_version")], "version")
+    events, key = _events(feed, columns, keys, with_old=skip_unchanged), _key(keys)
+    in_version = [*key, F.col("_commit_version")]
+    judged = _judged(_judged(events, key, "range"), in_version, "version")
+    if skip_unchanged:
+        judged = judged.withColumn("__changed__", _changed(in_version, columns, keys))
     wrong = F.max(_null(key) | ((F.col("__last_in_version__") == 1) & F.col("__shared_in_version__")))
     rows = judged.withColumn("__once_wrong__", wrong.over(Window.partitionBy(*key))).where(
         "__last_in_range__ = 1 OR (__last_in_version__ = 1 AND NOT __once_wrong__)"
     )
+    if skip_unchanged:
+        rows = rows.where(F.col("__changed__") | F.col("__once_wrong__") | F.col("__shared_in_range__"))
     made = (F.col("__gain_in_version__") == 1) & ~F.col("__once_wrong__")
     live = F.when(made, Marker.INSERT.value).otherwise(Marker.UPDATE.value) if exact else None
     return _landing_rows(rows.orderBy("_commit_version", "__live__", *key), columns, keys, live)
@@ -103,13 +124,15 @@ def _payload(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
     return [column for column in columns if column.name not in keys and not column.dropped]
 
 
-def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, with_old: bool) -> DataFrame:
     # The table's columns go by their places, so that none of their names can be one of those used here.
-    # Of a row that ends nothing is needed but its key: its other columns are not carried through the shuffle.
+    # Of a row that ends nothing is needed but its key, unless it is to be compared: its other columns are not carried
+    # through the shuffle.
     live = F.col("_change_type").isin("insert", "update_postimage")
+    values = [_col(column.name) for column in _payload(columns, keys)]
     return feed.select(
         *(_col(name).alias(f"__key_{i}__") for i, name in enumerate(keys)),
-        *(F.when(live, _col(column.name)).alias(f"__value_{i}__") for i, column in enumerate(_payload(columns, keys))),
+        *((value if with_old else F.when(live, value)).alias(f"__value_{i}__") for i, value in enumerate(values)),
         F.col("_commit_version"),
         live.alias("__live__"),
     )
@@ -131,6 +154,19 @@ def _judged(events: DataFrame, group: Sequence[SparkColumn], name: str) -> DataF
     )
 
 
+def _changed(group: Sequence[SparkColumn], columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
+    """Whether an event leaves its key otherwise than it was before the first of its group: by value, with NaN equal to
+    NaN, and nested values as the text that they become."""
+    payload = _payload(columns, keys)
+    places = {column.name: F.col(f"__value_{i}__") for i, column in enumerate(payload)}
+    values = [_form(column, places.__getitem__) for column in payload]
+    row = F.struct(F.lit(True), *(value.alias(f"_{i}") for i, value in enumerate(values)))
+    oldest_first = Window.partitionBy(*group).orderBy("_commit_version", "__live__")
+    left = F.when(F.col("__live__"), row)
+    before = F.first(F.when(~F.col("__live__"), row)).over(oldest_first)
+    return ~left.eqNullSafe(before)
+
+
 def _landing_rows(
     rows: DataFrame, columns: Sequence[Column], keys: Sequence[str], live_marker: SparkColumn | None = None
 ) -> DataFrame:
@@ -143,7 +179,12 @@ def _landing_rows(
     marker = F.when(live, live_marker).otherwise(Marker.DELETE.value).cast("int")
     place = {name: f"__key_{i}__" for i, name in enumerate(keys)}
     place |= {column.name: f"__value_{i}__" for i, column in enumerate(_payload(columns, keys))}
-    written = [_form(column, lambda name: F.col(place[name])) for column in columns]
+
+    def value(name: str) -> SparkColumn:
+        found = F.col(place[name])
+        return found if name in keys else F.when(live, found)
+
+    written = [_form(column, value) for column in columns]
     return rows.where(~came_and_went).select(*written, marker.alias(MARKER), problem.cast("int").alias(PROBLEM))
 
 

@@ -270,6 +270,7 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         file_size=table.file_size,
         versions_per_range=table.versions_per_range,
         keep_records=table.keep_records,
+        skip_unchanged=table.unchanged_rows == "skip",
     )
 
 

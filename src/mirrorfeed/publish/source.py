@@ -71,8 +71,9 @@ class DeltaFeed:
         if not plan.keys:
             return changes.inserts(feed, job.columns)
         if plan.changes == "full":
-            return changes.full(feed, job.columns, plan.keys, exact=plan.markers == "exact")
-        return changes.net(feed, job.columns, plan.keys)
+            exact = plan.markers == "exact"
+            return changes.full(feed, job.columns, plan.keys, exact=exact, skip_unchanged=plan.skip_unchanged)
+        return changes.net(feed, job.columns, plan.keys, skip_unchanged=plan.skip_unchanged)
 
     def _write(self, rows: DataFrame, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         let_code_travel()

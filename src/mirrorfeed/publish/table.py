@@ -53,6 +53,7 @@ class Plan:
     file_size: int = 128 * 2**20
     versions_per_range: int = 500
     keep_records: int = 10
+    skip_unchanged: bool = False
 
     def metadata(self, columns: Sequence[Column]) -> dict[str, Any]:
         """What `_metadata.json` has to say."""
