@@ -182,6 +182,22 @@ def test_a_key_that_is_right_at_the_end_of_a_range_is_published_whatever_it_was_
     assert without_value == [row if len(row) == 3 else (row[0], *row[2:]) for row in expected]
 
 
+def test_exact_markers_never_insert_onto_a_key_that_is_there(spark: SparkSession) -> None:
+    events: list[Event] = [
+        *[(1, "+", 1, "inserted"), (2, "<", 1, "inserted"), (2, ">", 1, "updated"), (3, "-", 1, "updated")],
+        *[(1, "-", 2, "old"), (1, "+", 2, "exchanged")],
+        *[(1, "<", 3, "c"), (1, ">", 4, "c")],  # a changed key
+        *[(2, "<", 5, "e"), (2, ">", 6, "e"), (2, "<", 6, "f"), (2, ">", 5, "f")],  # keys that were swapped
+        *[(1, "+", 7, "x"), (1, "+", 7, "y"), (2, "-", 7, "x"), (2, "-", 7, "y"), (3, "+", 7, "z")],  # once wrong
+        *[(1, "+", None, "n"), (2, "<", None, "n"), (2, ">", 8, "n")],
+    ]
+    assert landed(full(feed(spark, events), COLUMNS, ["id"], exact=True)) == [
+        *[(3, None, 2), (1, "inserted", 0), (2, "exchanged", 1), (4, "c", 0)],
+        *[(1, "updated", 1), (5, "f", 1), (6, "e", 1), (8, "n", 0)],
+        *[(1, None, 2), (7, "z", 1)],
+    ]
+
+
 def test_a_key_that_was_wrong_takes_nothing_from_the_changes_of_others(spark: SparkSession) -> None:
     events: list[Event] = [(1, "+", 1, "a"), (1, "+", 1, "b"), (1, "+", 2, "x"), (2, "-", 2, "x"), (3, "-", 1, "b")]
     events += [(4, "<", 1, "a"), (4, ">", 1, "c")]

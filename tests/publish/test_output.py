@@ -1,0 +1,179 @@
+"""Detection, markers and forms, from the publisher to the replica."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from fixtures.memory import MemoryStore
+from fixtures.mirror import Mirror, canonical
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.inspect import lint
+from mirrorfeed.landing.output import Delimited, Output, UpsertsWithoutKeys
+from mirrorfeed.publish.commit import TimesTie
+from mirrorfeed.publish.table import publish
+from mirrorfeed.replica import Replica
+from mirrorfeed.stores import Entry
+from tests.publish.scenes import FOLDER, one_commit, orders, plan, three_commits, two_orders
+
+
+class Ticking(MemoryStore):
+    """Storage times of whole seconds, a second every so many writes; files of one time come in any order."""
+
+    def __init__(self, seed: int, writes_per_second: int) -> None:
+        super().__init__()
+        self.random, self._writes, self.pause = random.Random(seed), 0, timedelta()
+        self._per_second = writes_per_second
+        self.clock = self._now
+
+    def _now(self) -> datetime:
+        self._writes += 1
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self._writes // self._per_second) + self.pause
+
+
+class AnyOrder:
+    """The store as the service sees it, which leaves the order of ties open: here another one at each look."""
+
+    def __init__(self, store: Ticking) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def list(self, folder: str) -> list[Entry]:
+        entries = self._store.list(folder)
+        return [
+            Entry(e.name, e.is_folder, e.size, e.modified + timedelta(milliseconds=self._store.random.random()), e.etag)
+            for e in entries
+        ]
+
+
+def mirrored(path: Path) -> list[dict[str, Any]]:
+    rows: pa.Table = DeltaTable(path).to_pyarrow_table()
+    return rows.to_pylist()
+
+
+@pytest.mark.parametrize("upserts", [False, True], ids=["inserts by default", "upserts by default"])
+@pytest.mark.parametrize("seed", range(3))
+def test_files_found_by_time_are_applied_in_their_order_however_ties_fall(
+    tmp_path: Path, seed: int, upserts: bool
+) -> None:
+    store = Ticking(seed, writes_per_second=7)
+    replica = Replica(AnyOrder(store), str(tmp_path))
+    table = orders(*((id_, "new") for id_ in range(6)))
+    form = Delimited(schema_definition=False) if seed % 2 else None
+    chosen = plan(output=Output(form, True, upserts), versions_per_range=1)
+    ties = 0
+    for round_ in range(4):
+        for _ in range(store.random.randint(1, 3)):
+            rows = store.random.sample(range(8), 4)
+            table.merge(*({"id": id_, "status": f"round {round_} {store.random.random()}"} for id_ in rows))
+            table.delete(*store.random.sample(range(8), 2))
+        while True:
+            try:
+                publish(TableFeed(table, partitions=2, rows_per_batch=2), store, chosen)
+                break
+            except TimesTie:
+                ties += 1
+                store.pause += timedelta(seconds=1)
+        if store.random.random() < 0.5:
+            replica.step()
+    (report,) = replica.step()
+
+    assert report.message == ""
+    assert ties > 0
+    assert canonical(map(_texts, mirrored(tmp_path / "sales" / "orders"))) == canonical(
+        map(_texts, table.at(table.latest))
+    )
+    assert lint(store).findings == ()
+
+
+def _texts(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: str(value) for name, value in row.items()}
+
+
+def test_files_of_the_same_time_as_those_before_are_not_published() -> None:
+    store, table = MemoryStore(), two_orders()
+    chosen = plan(output=Output(by_time=True))
+    publish(TableFeed(table), store, chosen)
+    table.delete(1)
+    with pytest.raises(TimesTie) as tie:
+        publish(TableFeed(table), store, chosen)
+    assert isinstance(tie.value, Transient)
+    assert str(tie.value) == (
+        f"Files for memory:/{FOLDER} have no later storage time than those that are there, so no order among them."
+        " Nothing of them is published. Publish again a moment later."
+    )
+    store.clock = lambda: datetime(2027, 1, 1, tzinfo=UTC)
+    assert publish(TableFeed(table), store, chosen).publications == 1
+
+
+def test_where_upserts_are_the_default_files_of_upserts_alone_leave_the_marker_out() -> None:
+    store, table = MemoryStore(), two_orders()
+    chosen = plan(output=Output(Delimited(), upserts_by_default=True), compression="none")
+    publish(TableFeed(table), store, chosen)
+    table.merge({"id": 1, "status": "paid"}, {"id": 3, "status": "new"})
+    table.delete(2)
+    progress = publish(TableFeed(table, rows_per_batch=1), store, chosen)
+    files = [store.read(f"{FOLDER}/{e.name}").decode() for e in store.list(FOLDER) if e.name.endswith(".csv")]
+    headers = [text.splitlines()[0] for text in files]
+    assert sorted(headers) == ["id,status", "id,status", "id,status", "id,status,__rowMarker__"]
+    assert [text.splitlines()[1:] for text in files if "__rowMarker__" in text] == [["2,,2"]]
+    assert progress.rows == {"upsert": 2, "delete": 1}
+    assert lint(store).findings == ()
+
+
+def test_upserts_by_default_need_keys() -> None:
+    with pytest.raises(UpsertsWithoutKeys) as refused:
+        publish(TableFeed(orders(keys=())), MemoryStore(), plan(keys=(), output=Output(upserts_by_default=True)))
+    assert isinstance(refused.value, Terminal)
+    assert str(refused.value) == (
+        "Rows of main.sales.orders cannot be upserts by default, for the table has no keys. Give it keys, or leave out"
+        " `default_marker: upsert`."
+    )
+
+
+def exchange(table: Table) -> None:
+    """One commit deletes and inserts the same keys."""
+    table.overwrite(*({"id": row["id"], "status": "exchanged"} for row in table.rows))
+
+
+def swap(table: Table) -> None:
+    table.change_keys({1: 2, 2: 1})
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (one_commit, [(2, 1), (3, 0)]),
+        (three_commits, [(2, 1), (3, 0), (1, 2), (11, 0), (2, 2)]),
+        (exchange, [(1, 1), (2, 1)]),
+        (swap, [(1, 1), (2, 1)]),
+    ],
+)
+def test_exact_markers_say_what_each_commit_did_and_never_insert_onto_a_key(
+    change: Callable[[Table], None], expected: list[tuple[int, int]]
+) -> None:
+    store, table = MemoryStore(), two_orders()
+    chosen = plan(changes="full", markers="exact")
+    publish(TableFeed(table), store, chosen)
+    change(table)
+    publish(TableFeed(table, rows_per_batch=2), store, chosen)
+
+    names = [entry.name for entry in store.list(FOLDER) if entry.name.endswith(".parquet")]
+    changes = [pq.read_table(io.BytesIO(store.read(f"{FOLDER}/{name}"))) for name in names[1:]]
+    assert [(row["id"], row["__rowMarker__"]) for part in changes for row in part.to_pylist()] == expected
+    mirror = Mirror(store, FOLDER)
+    mirror.take()
+    assert canonical(mirror.rows) == canonical(table.at(table.latest))
+    assert lint(store).findings == ()
