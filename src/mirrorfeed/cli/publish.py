@@ -110,10 +110,10 @@ def publish(tables: tuple[str, ...], dry_run: bool, path: str) -> None:
             out.print(Text(f"{name}: {decision}"))
         sys.exit(any(isinstance(decision, MirrorfeedError) for _, decision in decided))
     repeated = retries().value
-    lost: list[MirrorfeedError] = []
+    troubles: list[MirrorfeedError] = []
     with show.steps(out) as on_step:
-        outcomes = fleet.publish_tables(spark, config, tables, on_step=on_step, on_ledger_lost=lost.append)
-    _say_outcomes(out, outcomes, lost, retries().value - repeated)
+        outcomes = fleet.publish_tables(spark, config, tables, on_step=on_step, on_trouble=troubles.append)
+    _say_outcomes(out, outcomes, troubles, retries().value - repeated)
 
 
 @main.command()
@@ -141,22 +141,22 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
         click.confirm("Go on?", abort=True)
     dropping = dropping_by(config, click.echo, wait * 60)
     spark, out, repeated = spark_session(), show.console(), retries().value
-    lost: list[MirrorfeedError] = []
+    troubles: list[MirrorfeedError] = []
     with show.steps(out) as on_step:
         outcomes = [
-            fleet.rebuild_table(spark, config, each, dropping, on_step=on_step, on_ledger_lost=lost.append)
+            fleet.rebuild_table(spark, config, each, dropping, on_step=on_step, on_trouble=troubles.append)
             for each in chosen
         ]
-    _say_outcomes(out, outcomes, lost, retries().value - repeated)
+    _say_outcomes(out, outcomes, troubles, retries().value - repeated)
 
 
 def _say_outcomes(
-    out: Console, outcomes: Sequence[Outcome], lost: Sequence[MirrorfeedError], driver_retries: int
+    out: Console, outcomes: Sequence[Outcome], troubles: Sequence[MirrorfeedError], driver_retries: int
 ) -> NoReturn:
     from mirrorfeed import show
 
     out.print(show.summary(outcomes))
-    for note in [*show.notes(outcomes, driver_retries), *(Text(str(error), style="yellow") for error in lost)]:
+    for note in [*show.notes(outcomes, driver_retries), *(Text(str(error), style="yellow") for error in troubles)]:
         out.print(note)
     sys.exit(any(outcome.error for outcome in outcomes))
 

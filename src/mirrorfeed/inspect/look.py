@@ -15,7 +15,6 @@ from mirrorfeed.landing.lint.files import PARQUET, form_of
 from mirrorfeed.landing.lint.folders import places
 from mirrorfeed.landing.lint.leftovers import SCRATCH
 from mirrorfeed.landing.lint.metadata import Settings, metadata_among, read_metadata
-from mirrorfeed.landing.lint.partner import PARTNER_EVENTS
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import (
     LOG,
@@ -28,6 +27,7 @@ from mirrorfeed.landing.names import (
     record_number,
     staged_record_number,
 )
+from mirrorfeed.landing.partner import PARTNER_EVENTS
 from mirrorfeed.stores import Entry, NotThere, Store
 
 PROCESSED = ("_ProcessedFiles", "_FilesReadyToDelete")

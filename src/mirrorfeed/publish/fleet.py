@@ -23,6 +23,7 @@ from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import data_number
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish import commit, ledger
+from mirrorfeed.publish.partner import trouble_in_introducing
 from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, Progress, look_ahead, preflight, publish
@@ -102,14 +103,17 @@ def publish_tables(
     names: Sequence[str] = (),
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
-    on_ledger_lost: Callable[[MirrorfeedError], None] = _warn,
+    on_trouble: Callable[[MirrorfeedError], None] = _warn,
     dropping: Dropping | None = None,
     workspace: Callable[[], Workspace] = default_workspace,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Outcome]:
-    """Publishes all tables of the configuration, or those named, in its order; then writes the ledger, if it can."""
+    """Publishes all tables of the configuration, or those named, in its order. What goes wrong beside them, in saying
+    who publishes or in the ledger, is told to `on_trouble` and stops nothing."""
     store = zone_of(config)
     dropping = dropping or dropping_by(config)
+    if trouble := trouble_in_introducing(store, config):
+        on_trouble(trouble)
 
     def one(table: Table) -> Outcome:
         name, progress, begun = str(table.target), Progress(), time.monotonic()
@@ -140,7 +144,7 @@ def publish_tables(
 
     outcomes = _each(one, config.select(names))
     if lost := ledger.keep(spark, config.ledger, outcomes):
-        on_ledger_lost(lost)
+        on_trouble(lost)
     return outcomes
 
 
@@ -157,14 +161,14 @@ def rebuild_table(
     dropping: Dropping,
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
-    on_ledger_lost: Callable[[MirrorfeedError], None] = _warn,
+    on_trouble: Callable[[MirrorfeedError], None] = _warn,
     workspace: Callable[[], Workspace] = default_workspace,
 ) -> Outcome:
     """Deletes the table's folder, waits for the service, and publishes. What goes wrong before that is raised."""
     with dropping(table):
         clear(DeltaFeed(spark, table.source), zone_of(config), plan_of(table, workspace))
     (outcome,) = publish_tables(
-        spark, config, [str(table.target)], on_step=on_step, on_ledger_lost=on_ledger_lost, workspace=workspace
+        spark, config, [str(table.target)], on_step=on_step, on_trouble=on_trouble, workspace=workspace
     )
     return outcome
 

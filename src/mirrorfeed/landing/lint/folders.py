@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from mirrorfeed.landing.lint.facts import Folder, Zone
 from mirrorfeed.landing.lint.finding import Finding, error, warning
-from mirrorfeed.landing.lint.partner import PARTNER_EVENTS
 from mirrorfeed.landing.names import METADATA, BadTarget, Target, fold, is_ignored
+from mirrorfeed.landing.partner import PARTNER_EVENTS
 
 _SCHEMA = ".schema"
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from mirrorfeed.landing.lint.finding import Finding, error, warning
 from mirrorfeed.landing.lint.metadata import kind, load
-
-PARTNER_EVENTS = "_partnerEvents.json"
+from mirrorfeed.landing.partner import PARTNER_EVENTS
 
 UNREADABLE = error("MF107", "Write it again as one JSON object, or remove it.")
 SHAPE = warning(

@@ -1,0 +1,25 @@
+"""The command that says who publishes."""
+
+from __future__ import annotations
+
+import click
+
+from mirrorfeed.cli.root import config_option, load, main
+from mirrorfeed.landing.partner import PARTNER_EVENTS
+
+
+@main.command()
+@click.option("--force", is_flag=True, help="Replace a file that says something else.")
+@config_option
+def partner(force: bool, path: str) -> None:
+    """Write `partner` of the configuration into the landing zone; `publish` does it too, where no file is."""
+    config = load(path)
+    from mirrorfeed.publish.partner import introduce
+    from mirrorfeed.publish.zone import zone_of
+
+    if config.partner is None:
+        click.echo("The configuration has no `partner`; nothing was done.")
+        return
+    store = zone_of(config)
+    written = introduce(store, config, force=force)
+    click.echo(f"{store.address(PARTNER_EVENTS)} {'was written' if written else 'says it already'}.")

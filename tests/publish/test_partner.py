@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from fixtures.memory import MemoryStore
+from mirrorfeed.cli import main
+from mirrorfeed.config import Config, load
+from mirrorfeed.errors import Terminal
+from mirrorfeed.inspect import lint
+from mirrorfeed.landing.partner import ForeignPartnerEvents
+from mirrorfeed.publish.partner import introduce, trouble_in_introducing
+from mirrorfeed.stores import StoreUnavailable
+
+PARTNER = "partner: {name: us, source_type: Delta, source_version: '4.0', information: {region: west}}\n"
+SAID = {
+    "partnerName": "us",
+    "sourceInfo": {"sourceType": "Delta", "sourceVersion": "4.0", "additionalInformation": {"region": "west"}},
+}
+FILE = "_partnerEvents.json"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    text = f"landing_zone: ./zone\n{PARTNER}tables: [{{source: a, target: a}}]\n"
+    (tmp_path / "mirrorfeed.yml").write_text(text)
+    return load(tmp_path / "mirrorfeed.yml")
+
+
+def test_the_file_is_made_once_and_lints_clean(config: Config) -> None:
+    store = MemoryStore()
+    assert [introduce(store, config) for _ in range(2)] == [True, False]
+    assert json.loads(store.read(FILE)) == SAID
+    assert lint(store).findings == ()
+
+
+def test_a_file_that_says_the_same_in_another_layout_is_left_alone(config: Config) -> None:
+    store = MemoryStore()
+    data = json.dumps(dict(reversed(SAID.items())), indent=4).encode()
+    store.create(FILE, data)
+    assert not introduce(store, config, force=True)
+    assert store.read(FILE) == data
+
+
+@pytest.mark.parametrize("content", [b'{"partnerName": "them"}', b"not JSON"])
+def test_a_foreign_file_is_replaced_by_force_alone(config: Config, content: bytes) -> None:
+    store = MemoryStore()
+    store.create(FILE, content)
+    with pytest.raises(ForeignPartnerEvents) as foreign:
+        introduce(store, config)
+    assert isinstance(foreign.value, Terminal)
+    assert str(foreign.value) == (
+        "memory:/_partnerEvents.json says something else than `partner` in the configuration, and is left alone:"
+        f" {content.decode()} Tables are published all the same. If the file is not another publisher's,"
+        " `mirrorfeed partner --force` replaces it; otherwise take over what it says, or leave out `partner`."
+    )
+    assert str(trouble_in_introducing(store, config)) == str(foreign.value)
+    assert store.read(FILE) == content
+    assert introduce(store, config, force=True)
+    assert json.loads(store.read(FILE)) == SAID
+
+
+class Closed(MemoryStore):
+    def create(self, path: str, data: bytes) -> None:
+        raise StoreUnavailable("create", self.address(path), "503")
+
+
+def test_a_landing_zone_that_does_not_answer_is_trouble_and_no_failure(config: Config) -> None:
+    assert isinstance(trouble_in_introducing(Closed(), config), StoreUnavailable)
+
+
+def run(config: Config, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["partner", "--config", config.path, *arguments])
+
+
+def test_the_command_writes_the_file_and_says_so(config: Config) -> None:
+    path = Path(config.landing_zone, FILE)
+    assert run(config).output == f"{path} was written.\n"
+    assert run(config).output == f"{path} says it already.\n"
+    path.write_text("{}")
+    refused = run(config)
+    assert (refused.exit_code, refused.stderr[:40]) == (1, f"Error: {path}"[:40])
+    assert run(config, "--force").output == f"{path} was written.\n"
+
+
+def test_without_partner_the_command_does_nothing(config: Config) -> None:
+    Path(config.path).write_text("landing_zone: ./zone\ntables: [{source: a, target: a}]\n")
+    assert run(config).output == "The configuration has no `partner`; nothing was done.\n"
+    assert not Path(config.landing_zone).exists()
