@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.feed.ranges import Gap, Range
-from mirrorfeed.feed.read import FeedUnreadable, SnapshotGone, changes, read_faults, snapshot
+from mirrorfeed.feed.read import FeedUnreadable, FilesArchived, SnapshotGone, changes, read_faults, snapshot
 from tests.delta import DeltaTable
 
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -175,3 +175,15 @@ def test_other_failures_pass_as_they_are(table: DeltaTable) -> None:
 @pytest.mark.parametrize("error", [SnapshotGone("t", 4), FeedUnreadable("t", Range(1, 2), "1", None)])
 def test_refusals_survive_pickling(error: Exception) -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize(("what", "words"), [(7, "version 7"), (Range(3, 5), "the changes in versions 4 to 5")])
+def test_files_in_the_archive_tier_are_said_to_be_there(what: Range | int, words: str) -> None:
+    refused = '"This operation is not permitted on an archived blob.", 409, GET, https://acct/c/t/part-0, BlobArchived'
+    with pytest.raises(FilesArchived) as caught, read_faults("main.orders", what):
+        raise OSError(f"Operation failed: {refused}")
+    assert str(caught.value) == (
+        f"main.orders cannot be read: {words} needs files that are in the archive tier (409 BlobArchived). Let"
+        " `mirrorfeed archive set main.orders 'X days'` say from when on the cloud moves files, so that this is known"
+        " before anything is read; then plan and restore with `mirrorfeed archive`."
+    )

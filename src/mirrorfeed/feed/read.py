@@ -12,6 +12,9 @@ from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFER
 from mirrorfeed.feed.ranges import Finding, Gap, Range
 from mirrorfeed.feed.source import Source
 
+_ARCHIVED = "BlobArchived"
+"""What the storage answers for a blob in the archive tier; Spark passes it on as text alone."""
+
 
 class FeedUnreadable(Finding):
     """Delta refuses to read the range, for its rows do not fit the schema that it reads them with."""
@@ -41,6 +44,21 @@ class SnapshotGone(Terminal):
         return "Publish again. If that repeats, the table is damaged: check it with FSCK REPAIR TABLE or restore it."
 
 
+class FilesArchived(Terminal):
+    def __init__(self, table: str, what: Range | int) -> None:
+        self.table, self.range = table, what
+
+    def what(self) -> str:
+        where = f"version {self.range}" if isinstance(self.range, int) else f"the changes in {self.range}"
+        return f"{self.table} cannot be read: {where} needs files that are in the archive tier (409 BlobArchived)."
+
+    def next(self) -> str:
+        return (
+            f"Let `mirrorfeed archive set {self.table} 'X days'` say from when on the cloud moves files, so that this"
+            " is known before anything is read; then plan and restore with `mirrorfeed archive`."
+        )
+
+
 def snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
     return spark.read.option("versionAsOf", version).table(source.sql)
 
@@ -68,6 +86,8 @@ def read_faults(table: str, what: Range | int) -> Iterator[None]:
 
 
 def _fault(table: str, what: Range | int, error: Exception) -> Terminal | None:
+    if _ARCHIVED in str(error):
+        return FilesArchived(table, what)
     found = first_of(error, (*FILES_GONE, *LOG_GONE, FEED_OFF, SCHEMA_DIFFERS)) or ""
     gone = found.startswith((*FILES_GONE, *LOG_GONE))
     if isinstance(what, int):
