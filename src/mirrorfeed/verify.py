@@ -9,12 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    MapType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+)
 
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.source import Source, quote
@@ -22,7 +33,7 @@ from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import Target
 
 _SHOWN = 5
-_NESTED = (ArrayType, MapType, StructType)
+_NESTED = (ArrayType, MapType, StructType, VariantType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +164,8 @@ def compare(
 ) -> Comparison:
     """The source's rows at a version against the mirror's, by key where there are keys."""
     expected = spark.read.option("versionAsOf", version).table(source.sql)
+    # A column without a type is not in the mirror: it has no values.
+    wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
     try:
         found = spark.read.table(mirror.sql)
         schema = found.schema
@@ -160,12 +173,12 @@ def compare(
         raise MirrorMissing(str(source), str(mirror)) from error
     except Exception as error:  # of a file system or a session, by whatever class
         raise MirrorUnreadable(str(source), str(mirror), _cause(error)) from error
-    faults = [fault for field in expected.schema if (fault := _fault(field, schema))]
+    faults = [fault for field in wanted if (fault := _fault(field, schema))]
     if faults:
         raise MirrorColumns(str(source), str(mirror), faults)
-    left = _side(expected, expected.schema, nested_as_text=False)
-    right = _side(found, expected.schema, nested_as_text=True)
-    names = [field.name for field in expected.schema]
+    left = _side(expected, wanted, nested_as_text=False)
+    right = _side(found, wanted, nested_as_text=True)
+    names = [field.name for field in wanted]
     table = _by_key(left, right, names, keys) if keys else _by_row(left, right, names)
     # One pass for the counts; a second, over what differs, only where there is something to show.
     counts = table.agg(F.sum("__n_source__"), F.sum("__n_mirror__"), F.count_if("__differs__")).first()
@@ -197,24 +210,61 @@ def _side(rows: DataFrame, schema: StructType, *, nested_as_text: bool) -> DataF
     def column(field: StructField) -> Column:
         found = F.col(quote(field.name))
         if isinstance(field.dataType, _NESTED):
-            found = F.from_json(found, field.dataType.json()) if nested_as_text else found
-            found = _comparable(found, field.dataType)
+            parsed = _parsed(found, field.dataType) if nested_as_text else found
+            is_variant = isinstance(field.dataType, VariantType)
+            found = F.to_json(parsed) if is_variant else _comparable(parsed, field.dataType, from_text=nested_as_text)
         return found.alias(field.name)
 
     return rows.select(*(column(field) for field in schema))
 
 
-def _comparable(value: Column, type_: DataType) -> Column:
-    """Maps have no equality in Spark: they become arrays of entries in the order of their keys."""
+def _parsed(text: Column, type_: DataType) -> Column:
+    return F.parse_json(text) if isinstance(type_, VariantType) else F.from_json(text, _in_json(type_).json())
+
+
+def _in_json(type_: DataType) -> Any:
+    """The type as JSON can hold it: keys are text."""
     if isinstance(type_, StructType):
-        fields = [_comparable(value.getField(field.name), field.dataType).alias(field.name) for field in type_]
+        return StructType([StructField(field.name, _in_json(field.dataType)) for field in type_])
+    if isinstance(type_, ArrayType):
+        return ArrayType(_in_json(type_.elementType))
+    if isinstance(type_, MapType):
+        return MapType(StringType(), _in_json(type_.valueType))
+    return type_
+
+
+def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
+    """Maps have no equality in Spark: they become arrays of entries in the order of their keys. Nor have variants:
+    they become text; inside of others JSON does not tell their null from NULL."""
+    if isinstance(type_, VariantType):
+        return F.when(~F.is_variant_null(value), F.to_json(value))
+    if isinstance(type_, StructType):
+        fields = [
+            _comparable(value.getField(field.name), field.dataType, from_text=from_text).alias(field.name)
+            for field in type_
+        ]
         return F.when(value.isNotNull(), F.struct(*fields)) if fields else value
     if isinstance(type_, ArrayType):
-        return F.transform(value, lambda item: _comparable(item, type_.elementType))
+        return F.transform(value, lambda item: _comparable(item, type_.elementType, from_text=from_text))
     if isinstance(type_, MapType):
-        entries = F.array_sort(F.map_entries(value))
-        return F.transform(entries, lambda entry: F.struct(entry["key"], _comparable(entry["value"], type_.valueType)))
+        return F.array_sort(
+            F.transform(
+                F.map_entries(value),
+                lambda entry: F.struct(
+                    _key(entry["key"], type_.keyType, from_text=from_text).alias("key"),
+                    _comparable(entry["value"], type_.valueType, from_text=from_text).alias("value"),
+                ),
+            )
+        )
     return value
+
+
+def _key(key: Column, type_: DataType, *, from_text: bool) -> Column:
+    if isinstance(type_, _NESTED):
+        return _comparable(_parsed(key, type_) if from_text else key, type_, from_text=from_text)
+    if not from_text:
+        return key
+    return F.unbase64(key) if isinstance(type_, BinaryType) else key.cast(type_)
 
 
 def _by_key(left: DataFrame, right: DataFrame, names: Sequence[str], keys: Sequence[str]) -> DataFrame:

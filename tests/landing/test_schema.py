@@ -49,6 +49,7 @@ def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
         ({"type": "array", "elementType": "long"}, "json", pa.string()),
         ({"type": "map", "keyType": "string"}, "json", pa.string()),
         ({"type": "struct", "fields": []}, "json", pa.string()),
+        ("variant", "json", pa.string()),
     ],
 )
 def test_each_type_has_its_form(spark: Any, landing: str, arrow: pa.DataType) -> None:
@@ -61,7 +62,11 @@ def test_each_type_has_its_form(spark: Any, landing: str, arrow: pa.DataType) ->
 
 @pytest.mark.parametrize(
     ("type_", "spelled"),
-    [("variant", "variant"), ("interval day to second", "interval day to second"), ({"type": "udt"}, "udt")],
+    [
+        ("geography(4326)", "geography(4326)"),
+        ("interval day to second", "interval day to second"),
+        ({"type": "udt"}, "udt"),
+    ],
 )
 def test_a_type_without_a_form_is_refused(type_: Any, spelled: str) -> None:
     with pytest.raises(UnsupportedType) as refused:
@@ -123,6 +128,14 @@ def test_new_columns_come_after_those_that_are_published_wherever_the_source_has
     added = Column("city", "string")
 
     assert evolve(T, 7, (ID, NAME), (NAME, added, ID)) == (ID, NAME, added)
+
+
+def test_a_column_without_a_type_is_left_out_until_it_has_one() -> None:
+    assert columns_of(T, schema(("id", "long"), ("nothing", "void"))) == (ID,)
+    assert evolve(T, 7, (ID,), columns_of(T, schema(("id", "long"), ("nothing", "date")))) == (
+        ID,
+        Column("nothing", "date"),
+    )
 
 
 def test_a_dropped_column_is_carried_on_empty() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
@@ -196,7 +198,47 @@ def _form(column: Column, value_of: Callable[[str], SparkColumn]) -> SparkColumn
     if column.dropped:
         return F.lit(None).cast("string" if column.type == "json" else column.type).alias(column.name)
     value = value_of(column.name)
-    return (F.to_json(value, _JSON) if column.type == "json" else value).alias(column.name)
+    if column.type == "json":
+        value = F.to_json(_text_keys(value, json.loads(column.nested)), _JSON)
+    return value.alias(column.name)
+
+
+def _text_keys(value: SparkColumn, type_: Any) -> SparkColumn:
+    """The value with the keys of its maps as the text that they would be as values: of other keys Spark's JSON shows
+    what they are inside, days for a date, and for bytes not even that."""
+    if not _has_other_keys(type_):
+        return value
+    match type_["type"]:
+        case "array":
+            return F.transform(value, lambda item: _text_keys(item, type_["elementType"]))
+        case "struct":
+            parts = [_text_keys(value.getField(f["name"]), f["type"]).alias(f["name"]) for f in type_["fields"]]
+            return F.when(value.isNotNull(), F.struct(*parts))
+
+    def text(key: SparkColumn) -> SparkColumn:
+        if type_["keyType"] == "string":
+            return key
+        return F.get_json_object(F.to_json(F.struct(key.alias("k")), _JSON), "$.k")
+
+    return F.map_from_entries(
+        F.transform(
+            F.map_entries(value),
+            lambda entry: F.struct(text(entry["key"]), _text_keys(entry["value"], type_["valueType"])),
+        )
+    )
+
+
+def _has_other_keys(type_: Any) -> bool:
+    if not isinstance(type_, dict):
+        return False
+    match type_["type"]:
+        case "array":
+            return _has_other_keys(type_["elementType"])
+        case "struct":
+            return any(_has_other_keys(field["type"]) for field in type_["fields"])
+        case "map":
+            return type_["keyType"] != "string" or _has_other_keys(type_["valueType"])
+    return False
 
 
 def _col(name: str) -> SparkColumn:

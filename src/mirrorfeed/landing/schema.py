@@ -108,7 +108,8 @@ def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
     fields = schema["fields"]
     if reserved := reserved_names([field["name"] for field in fields]):
         raise ReservedColumn(table, reserved)
-    return tuple(_column(table, field) for field in fields)
+    # Of a column without a type nothing is known but that it is NULL: it is left out until it has one.
+    return tuple(_column(table, field) for field in fields if field["type"] != "void")
 
 
 def reserved_names(names: Sequence[str]) -> list[str]:
@@ -123,7 +124,7 @@ def _column(table: str, field: dict[str, Any]) -> Column:
 
 def _landing_type(table: str, field: dict[str, Any]) -> str:
     spelled = field["type"]
-    if isinstance(spelled, dict) and spelled.get("type") in ("array", "map", "struct"):
+    if spelled == "variant" or (isinstance(spelled, dict) and spelled.get("type") in ("array", "map", "struct")):
         return "json"
     if isinstance(spelled, str):
         if spelled in _PLAIN or _DECIMAL.fullmatch(spelled):

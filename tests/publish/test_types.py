@@ -1,0 +1,90 @@
+"""Values of every type, on their whole way: into files, through the replica, and back against their source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from fixtures.journeys import Journey, newest_version
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.names import Target
+from mirrorfeed.verify import compare, mirror_of
+
+VALUES: dict[str, tuple[str, ...]] = {
+    "boolean": ("true", "false"),
+    "tinyint": ("-128Y", "127Y"),
+    "smallint": ("-32768S", "32767S"),
+    "int": ("-2147483648", "2147483647"),
+    "bigint": ("-9223372036854775808L", "9223372036854775807L"),
+    "float": ("float('NaN')", "float('-Infinity')", "float('-0.0')", "1.4E-45F", "3.4028234E38F"),
+    "double": ("double('NaN')", "double('Infinity')", "double('-0.0')", "4.9E-324D", "1.7976931348623157E308D"),
+    "decimal(38,0)": ("99999999999999999999999999999999999999BD", "-1BD"),
+    "decimal(38,38)": ("0.99999999999999999999999999999999999999BD",),
+    "decimal(5,2)": ("999.99BD", "-0.01BD"),
+    "string": ("''", "' '", "'Łódź → \\u0000 \"x\"'", "'line\\nbreak'"),
+    "char(5)": ("'ab'",),
+    "varchar(5)": ("'abcde'",),
+    "binary": ("X''", "X'00FF80'"),
+    "date": ("date'0001-01-01'", "date'9999-12-31'", "date'1582-10-04'"),
+    "timestamp": ("timestamp'0001-01-01 00:00:00Z'", "timestamp'9999-12-31 23:59:59.999999Z'"),
+    "timestamp_ntz": ("timestamp_ntz'0001-01-01 00:00:00.000001'", "timestamp_ntz'9999-12-31 23:59:59.999999'"),
+    "variant": ('parse_json(\'{"b":1,"a":[1,2.50,null]}\')', "parse_json('null')", "parse_json('\"x\"')"),
+    "array<variant>": ("array(parse_json('1'), NULL, parse_json('{}'))",),
+    "array<double>": ("array(double('NaN'), double('-Infinity'), NULL)", "array()"),
+    "array<decimal(38,18)>": ("array(12345678901234567890.123456789012345678BD)",),
+    "struct<b: binary, t: timestamp, n: timestamp_ntz, d: date, s: string, none: void>": (
+        "named_struct('b', X'00FF', 't', timestamp'0001-01-01 00:00:00.000001Z', 'n',"
+        " timestamp_ntz'9999-12-31 23:59:59', 'd', date'0001-01-01', 's', 'Łódź \"x\"', 'none', NULL)",
+    ),
+    "struct<`a b.c``d`: int, `ü,;{}()=`: int>": ("named_struct('a b.c`d', 1, 'ü,;{}()=', NULL)",),
+    "map<string, int>": ("map('b', 1, 'a', NULL)", "map()"),
+    "map<int, string>": ("map(2, 'b', 1, NULL)",),
+    "map<bigint, map<date, string>>": ("map(2L, map(date'2026-01-01', 'x'), 1L, NULL)",),
+    "map<boolean, int>": ("map(true, 1, false, 2)",),
+    "map<decimal(10,2), int>": ("map(1.50BD, 1, -0.01BD, 2)",),
+    "map<date, int>": ("map(date'0001-01-01', 1, date'9999-12-31', 2)",),
+    "map<timestamp, int>": ("map(timestamp'2026-01-01 00:00:00.000001Z', 1)",),
+    "map<timestamp_ntz, int>": ("map(timestamp_ntz'2026-01-01 00:00:00.000001', 1)",),
+    "map<binary, int>": ("map(X'00FF', 1, X'', 2)",),
+    "map<struct<a: int, b: string>, int>": ("map(named_struct('a', 1, 'b', NULL), 1)",),
+    "map<array<int>, int>": ("map(array(1, NULL), 1)",),
+    "array<struct<m: map<int, date>>>": ("array(named_struct('m', map(1, date'2026-01-01')), NULL)",),
+}
+
+
+def test_every_value_is_the_same_in_the_mirror(spark: SparkSession, tmp_path: Path) -> None:
+    journey = Journey(spark, tmp_path / "source", tmp_path, ("id",))
+    columns = ", ".join(f"c{i} {type_}" for i, type_ in enumerate(VALUES))
+    spark.sql(
+        f"CREATE TABLE {journey.sql} (id int, nothing void, {columns}) USING delta"
+        " TBLPROPERTIES (delta.enableChangeDataFeed = true, delta.columnMapping.mode = 'name')"
+    )
+    most = max(map(len, VALUES.values()))
+    rows = [", ".join(v[i] if i < len(v) else "NULL" for v in VALUES.values()) for i in range(most + 1)]
+    for first in (0, 100):  # a snapshot, and a range
+        selected = (f"SELECT {first + number}, NULL, {row}" for number, row in enumerate(rows))
+        spark.sql(f"INSERT INTO {journey.sql} " + " UNION ALL ".join(selected))
+        journey.publish()
+    journey.replicate()
+    found = compare(
+        spark,
+        Source(path=str(journey.source)),
+        newest_version(journey.source),
+        mirror_of(str(tmp_path / "mirror"), Target.parse("s.t")),
+        ("id",),
+    )
+    assert found.equal, found.first
+    assert found.source_rows == 2 * len(rows)
+
+
+@pytest.mark.parametrize(
+    "type_", ["interval day to second", "interval year to month", "string collate UTF8_LCASE", "interval", "time"]
+)
+def test_types_without_a_form_do_not_come_into_tables_of_open_source_delta(
+    spark: SparkSession, tmp_path: Path, type_: str
+) -> None:
+    with pytest.raises(PySparkException):
+        spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (v {type_}) USING delta")
