@@ -54,7 +54,7 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     assert [(row["partition"], row["rows"], row["age_days"], row["tier"]) for row in listed] == [
         ({"day": "1"}, 10, 100, None)
     ]
-    assert "needs 1 archived file, beside 1 hot file" in run("files", table, "--where", "id IN (15, 35)")
+    assert "needs 1 archived file, beside 1 hot file" in run("files", table, "--where", "id = 15 OR id = 35")
     assert f"{table} is not in Azure storage, so its files have no tiers." in run("files", table, "--tiers", code=1)
 
     assert "needs 2 files" in run("query", table, code=1)
@@ -87,7 +87,7 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     assert "all hot files are there" in run("check", table)
     assert "Left out, for it holds archived files: day=1" in run("maintain", table)
 
-    spark.sql(f"CREATE OR REPLACE TABLE {made.source.sql} (id int) USING DELTA")
-    assert "The plan is of another table than" in run("restore", plan, code=1)
-    run("set", table, "30 days")
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(json.loads(Path(plan).read_text()) | {"table_id": "that of another"}))
+    assert "The plan is of another table than" in run("restore", str(other), code=1)
     assert "no file counts as archived" in run("unset", table, "--nothing-archived")
