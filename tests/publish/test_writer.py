@@ -5,6 +5,7 @@ import hashlib
 import io
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -236,15 +237,17 @@ def test_a_second_try_of_a_task_writes_under_other_names() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_write_that_fails_fails_the_task_and_gives_no_receipt() -> None:
-    store = MemoryStore()
-    calm = FaultyStore(store)
-    list(stage(job(calm), 0, [batch([1])]))
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
+@pytest.mark.parametrize("form", [AS_PARQUET, Output(Delimited())], ids=["Parquet", "text"])
+def test_a_write_that_fails_fails_the_task_and_gives_no_receipt(form: Output, compression: str) -> None:
+    options: dict[str, Any] = {"output": form, "compression": compression}
+    calm = FaultyStore(MemoryStore())
+    list(stage(job(calm, **options), 0, [batch([1])]))
 
     for call, verb in enumerate(calm.verbs):
         mode = Mode.REFUSED if verb == "open_write" else Mode.SHORT
         with pytest.raises(StoreUnavailable):
-            list(stage(job(FaultyStore(MemoryStore(), [Fault(call, mode)])), 0, [batch([1])]))
+            list(stage(job(FaultyStore(MemoryStore(), [Fault(call, mode)]), **options), 0, [batch([1])]))
         gc.collect()
     assert len(calm.verbs) > 3
 
