@@ -94,6 +94,8 @@ def test_status_tells_how_far_each_table_is(project: Project, orders: DeltaTable
     assert row["lag_seconds"] > 0
     assert (row["not_renamed"], row["not_consumed"], row["error"]) == (0, 0, None)
     assert "sales.orders" in project.run("status")
+    project.configure("  - {source: ./orders, target: sales.bought, keys: [id]}")
+    assert "sales.orders is published and not in" in project.run("status")
 
 
 def test_one_table_that_fails_leaves_the_others_alone(project: Project, orders: DeltaTable) -> None:

@@ -174,6 +174,8 @@ def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str)
     spark = spark_session()
     from mirrorfeed import show
     from mirrorfeed.publish import fleet
+    from mirrorfeed.publish.strays import strays
+    from mirrorfeed.publish.zone import zone_of
 
     statuses = fleet.statuses(spark, config, tables)
     found = [dataclasses.replace(row, service=words) for row, words in zip(statuses, said, strict=True)]
@@ -185,7 +187,29 @@ def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str)
         for row in found:
             if row.error:
                 out.print(Text(f"{row.table}: {row.error}", style="red"))
+        for target in [] if tables else strays(zone_of(config), config):
+            out.print(Text(f"{target} is published and not in {path}. It is left alone; `mirrorfeed drop` removes it."))
     sys.exit(any(row.error for row in found))
+
+
+@main.command()
+@click.argument("table")
+@click.option("--yes", is_flag=True, help="Without asking.")
+@config_option
+def drop(table: str, yes: bool, path: str) -> None:
+    """Delete TABLE, a target that the configuration does not name any more, from the landing zone: Fabric drops it."""
+    config = load(path)
+    from mirrorfeed.landing.names import Target
+    from mirrorfeed.publish.strays import check_droppable
+    from mirrorfeed.publish.zone import zone_of
+
+    store, target = zone_of(config), Target.parse(table)
+    check_droppable(store, config, target)
+    if not yes:
+        click.echo(f"{store.address(target.folder)} is deleted with all that is in it, and Fabric drops the table.")
+        click.confirm("Go on?", abort=True)
+    store.remove_folder(target.folder)
+    click.echo(f"{target} is gone from the landing zone.")
 
 
 def _service_words(config: Config, tables: Sequence[Table]) -> Sequence[str | None]:

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fixtures.tables import TableFeed
+from mirrorfeed.cli import main
+from mirrorfeed.config import Config, load
+from mirrorfeed.landing.names import Target
+from mirrorfeed.publish.strays import strays
+from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.stores import FolderStore
+from tests.publish.scenes import two_orders
+
+Published = Callable[..., tuple[FolderStore, Config]]
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Published:
+    """A landing zone with these tables, and a configuration that names sales.orders alone."""
+
+    def make(*targets: str) -> tuple[FolderStore, Config]:
+        store = FolderStore(str(tmp_path / "zone"))
+        for target in targets:
+            publish(TableFeed(two_orders()), store, Plan("a", target, Target.parse(target).folder, ("id",)))
+        (tmp_path / "mirrorfeed.yml").write_text(
+            "landing_zone: ./zone\ntables:\n  - {source: a, target: sales.orders, keys: [id]}\n"
+        )
+        return store, load(tmp_path / "mirrorfeed.yml")
+
+    return make
+
+
+def test_published_tables_that_the_configuration_does_not_name_are_found(published: Published) -> None:
+    store, config = published("sales.orders", "sales.old", "alone")
+    store.create("_partnerEvents.json", b"{}")
+    store.create("theirs/00000000000000000001.parquet", b"of another publisher")
+    store.create("sales.schema/theirs/_metadata.json", b"{}")
+    assert [str(target) for target in strays(store, config)] == ["alone", "sales.old"]
+
+
+def test_a_target_that_differs_only_in_case_is_the_same_table(published: Published) -> None:
+    store, config = published("Sales.Orders")
+    assert strays(store, config) == []
+
+
+def run(config: Config, *arguments: str, answer: str = "") -> tuple[int, str]:
+    ended = CliRunner().invoke(main, ["drop", *arguments, "--config", config.path], input=answer)
+    return ended.exit_code, ended.output
+
+
+def test_a_table_is_dropped_once_it_is_confirmed(published: Published) -> None:
+    store, config = published("sales.orders", "sales.old")
+    code, said = run(config, "sales.old", answer="n\n")
+    assert (code, len(store.list("sales.schema"))) == (1, 2)
+    assert f"{store.address('sales.schema/old')} is deleted with all that is in it, and Fabric drops the table." in said
+    code, said = run(config, "sales.old", "--yes")
+    assert (code, said) == (0, "sales.old is gone from the landing zone.\n")
+    assert [entry.name for entry in store.list("sales.schema")] == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (
+            "sales.orders",
+            "sales.orders is in {path}, so the next run would publish it again. Take it out of the file first. To"
+            " publish it anew, run `mirrorfeed rebuild` instead.",
+        ),
+        (
+            "sales.never",
+            "{zone}/sales.schema/never is not there, or nothing in it shows that mirrorfeed published sales.never."
+            " `mirrorfeed status` names the tables that can be dropped. What others wrote is theirs to remove.",
+        ),
+    ],
+)
+def test_what_is_configured_or_not_ours_is_not_dropped(published: Published, table: str, words: str) -> None:
+    store, config = published("sales.orders")
+    code, said = run(config, table, "--yes")
+    assert (code, said) == (1, f"Error: {words.format(path=config.path, zone=store.root)}\n")
+    assert store.list("sales.schema/orders")
