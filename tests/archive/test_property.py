@@ -202,7 +202,7 @@ def predicate(rng: random.Random, depth: int = 0) -> str:
     return rng.choice(forms)
 
 
-FEW = [pytest.param(trait, 70, 7, id=trait) for trait in IN_CI]
+FEW = [pytest.param(trait, 20, 7, id=trait) for trait in IN_CI]
 MANY = [pytest.param(trait, 1000, None, id=f"{trait}, many", marks=pytest.mark.soak) for trait in TRAITS]
 
 

@@ -29,7 +29,7 @@ from mirrorfeed.session import get_session
 from mirrorfeed.stores import FolderStore
 
 MERGES = 5
-ROUNDS = 5
+ROUNDS, WARM_UPS = 5, 3
 TABLE_ROWS = 2_000_000
 
 
@@ -37,7 +37,9 @@ def main() -> None:
     if len(sys.argv) > 1:
         print(json.dumps(measure(int(sys.argv[1]))))
         return
-    print(f"{MERGES} MERGEs on a table of 2 million rows; {ROUNDS} alternating rounds each, after one to warm up")
+    print(
+        f"{MERGES} MERGEs on a table of 2 million rows; {ROUNDS} alternating rounds each, after {WARM_UPS} to warm up"
+    )
     print(f"{'feed rows':>10} {'publish s':>10} {'noop s':>8} {'ratio':>6} {'driver MiB':>11}")
     for feed_rows in (2_000_000, 8_000_000):
         # Each size in a process of its own: peak memory is a figure of the whole life of a process.
@@ -78,13 +80,13 @@ def measure(feed_rows: int) -> dict[str, float]:
             shutil.copytree(folder / "after-snapshot", folder / "zone")
 
         times: dict[str, list[float]] = {"publish": [], "noop": []}
-        for number in range(ROUNDS + 1):
+        for number in range(-WARM_UPS, ROUNDS):
             sides: list[tuple[str, Callable[[], None]]] = [("publish", to_zone), ("noop", to_noop)]
             for name, call in sides if number % 2 else reversed(sides):
                 reset()
                 begun = time.perf_counter()
                 call()
-                if number:
+                if number >= 0:
                     times[name].append(time.perf_counter() - begun)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return {

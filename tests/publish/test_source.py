@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.feed.source import quote
-from mirrorfeed.landing.schema import BadKey, ReservedColumn, UnsupportedType
+from mirrorfeed.landing.schema import BadKey, ReservedColumn
 from mirrorfeed.publish.table import RowsRefused
 from tests.delta import DeltaTable, Zone
 
@@ -70,12 +70,6 @@ def test_every_type_has_its_form_in_a_snapshot_and_in_a_range(spark: SparkSessio
     expected = {name: value for name, (*_, value) in TYPES.items()}
     assert snapshot.to_pylist() == [{"id": 1, **expected}]
     assert range_.to_pylist() == [{"id": 2, **expected, "__rowMarker__": 4}]
-
-
-def test_a_type_without_a_form_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
-    table = DeltaTable(spark, tmp_path / "t", "id int, length variant")
-    with pytest.raises(UnsupportedType, match=r"Column 'length' of .* which has no form in a landing zone"):
-        Zone(tmp_path / "zone", table).publish()
 
 
 ODD = ["a.b", "with space", "ti`ck", "quo'te\"d", "Łódź→注文", "select", "a,b;c{x}()=", "__live__", "__problem__"]

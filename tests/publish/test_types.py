@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from fixtures.journeys import Journey, newest_version
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
-from mirrorfeed.verify import compare, mirror_of
+from mirrorfeed.verify import Comparison, compare, mirror_of
 
 VALUES: dict[str, tuple[str, ...]] = {
     "boolean": ("true", "false"),
@@ -68,16 +68,30 @@ def test_every_value_is_the_same_in_the_mirror(spark: SparkSession, tmp_path: Pa
         selected = (f"SELECT {first + number}, NULL, {row}" for number, row in enumerate(rows))
         spark.sql(f"INSERT INTO {journey.sql} " + " UNION ALL ".join(selected))
         journey.publish()
-    journey.replicate()
-    found = compare(
-        spark,
-        Source(path=str(journey.source)),
-        newest_version(journey.source),
-        mirror_of(str(tmp_path / "mirror"), Target.parse("s.t")),
-        ("id",),
-    )
+    found = compared(journey)
     assert found.equal, found.first
     assert found.source_rows == 2 * len(rows)
+
+
+def compared(journey: Journey) -> Comparison:
+    journey.replicate()
+    mirror = mirror_of(str(journey.place / "mirror"), Target.parse("s.t"))
+    return compare(journey.spark, Source(path=str(journey.source)), newest_version(journey.source), mirror, ("id",))
+
+
+def test_columns_that_delta_fills_are_columns_like_others(spark: SparkSession, tmp_path: Path) -> None:
+    journey = Journey(spark, tmp_path / "source", tmp_path, ("id",))
+    filled = "twice int GENERATED ALWAYS AS (id * 2), counted bigint GENERATED ALWAYS AS IDENTITY, seven int DEFAULT 7"
+    spark.sql(
+        f"CREATE TABLE {journey.sql} (id int, {filled}) USING delta"
+        " TBLPROPERTIES (delta.enableChangeDataFeed = true, delta.feature.allowColumnDefaults = 'supported')"
+    )
+    for id_ in (1, 2):
+        spark.sql(f"INSERT INTO {journey.sql} (id) VALUES ({id_})")
+        journey.publish()
+    found = compared(journey)
+    assert (found.equal, found.source_rows) == (True, 2)
+    assert spark.read.table(journey.sql).where("twice = 2 * id AND counted IS NOT NULL AND seven = 7").count() == 2
 
 
 @pytest.mark.parametrize(
