@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.cli.root import config_option, json_option, load, main, spark_session
-from mirrorfeed.config import FILE, ONELAKE, Config, onelake_address
+from mirrorfeed.cli.root import config_option, json_option, load, load_if_there, main, spark_session
+from mirrorfeed.config import ONELAKE, Config, onelake_address
 from mirrorfeed.errors import Terminal, named
 
 if TYPE_CHECKING:
@@ -172,6 +172,5 @@ def _zone(landing_zone: str, path: str) -> Store:
             raise NoLandingZone(landing_zone)
         return zone_of(Config(str(Path(landing_zone).resolve()), ()))
     address = onelake_address(landing_zone)
-    there = path != FILE or Path(path).exists()
-    config = load(path) if there else Config(address, ())
+    config = load_if_there(path) or Config(address, ())
     return zone_of(replace(config, landing_zone=address))

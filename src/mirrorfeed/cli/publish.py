@@ -13,7 +13,7 @@ import click
 from rich.text import Text
 
 from mirrorfeed import config as configuration
-from mirrorfeed.cli.root import config_option, json_option, load, main, spark_session, wait_option
+from mirrorfeed.cli.root import config_option, json_option, load, load_if_there, main, spark_session, wait_option
 from mirrorfeed.config import FILE, Config, Table
 from mirrorfeed.errors import MirrorfeedError, Terminal, named
 
@@ -224,8 +224,7 @@ def _source(name: str, path: str) -> Any:
     """A table of the configuration by its target, or else the source that is named."""
     from mirrorfeed.feed.source import Source
 
-    if Path(path).exists() or path != FILE:
-        config: Config = load(path)
+    if config := load_if_there(path):
         try:
             return config.select([name])[0].source
         except configuration.UnknownTable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -37,6 +38,11 @@ def load(path: str) -> Config:
     """The configuration, with what the options before the command say in its place."""
     given: dict[str, str | None] = click.get_current_context().find_object(dict) or {}
     return config.load(path, **given)
+
+
+def load_if_there(path: str) -> Config | None:
+    """None where no file was named and the usual one is not there."""
+    return load(path) if path != FILE or Path(path).exists() else None
 
 
 def spark_session() -> Any:
