@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from mirrorfeed import config
 from mirrorfeed.config import Config, ConfigInvalid, Options, Table, UnknownTable
+from mirrorfeed.config.document import ConfigMissing, ConfigUnreadable
 from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
-from mirrorfeed.document import ConfigMissing, ConfigUnreadable
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target

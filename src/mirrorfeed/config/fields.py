@@ -1,0 +1,138 @@
+"""What the values of single fields must be; each mistake is a ValueError with the rest of a sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import reprlib
+import uuid
+from collections import Counter
+from dataclasses import replace
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.source import BadSource, Source
+from mirrorfeed.landing.names import BadTarget, Target, fold
+from mirrorfeed.landing.schema import reserved_names
+
+_UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
+_SIZE = re.compile(r"([0-9]{1,12}) *(KiB|MiB|GiB)", re.IGNORECASE)
+_SMALLEST, _LARGEST = 2**10, 4 * 2**30
+_PLACES = "mirrorfeed publishes to OneLake (onelake://…), to folders and to volumes (/Volumes/…)"
+ONELAKE = "onelake://"
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def size(value: object) -> int:
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+        size = int(match[1]) * _UNITS[match[2].lower()]
+    elif isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    else:
+        raise ValueError(f"{value!r} is not a size: write a whole number and KiB, MiB or GiB, as in 128 MiB")
+    if not _SMALLEST <= size <= _LARGEST:
+        raise ValueError(f"{value!r} is not between 1 KiB and 4 GiB: write a number with its unit, as in 128 MiB")
+    return size
+
+
+def source(value: object) -> Source:
+    if isinstance(value, Source):
+        return value
+    try:
+        return Source.parse(text(value))
+    except BadSource as error:
+        raise ValueError(f"{error.text!r} {error.reason}") from error
+
+
+def target(value: object) -> Target:
+    if isinstance(value, Target):
+        return value
+    try:
+        return Target.parse(text(value))
+    except BadTarget as error:
+        raise ValueError(f"{error.text!r} {error.reason}") from error
+
+
+def keys(value: object) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"must be a list of column names, as in [order_id], not {short(value)}")
+    names = [name for name in value if isinstance(name, str)]
+    faults = [f"{short(name)} is not text: put it in quotes" for name in value if not isinstance(name, str)]
+    faults += [f"{name!r} is not the name of a column" for name in names if not name.strip()]
+    faults += [f"{name!r} is reserved for the feed and the landing zone" for name in reserved_names(names)]
+    faults += [f"{name!r} is there {n} times" for name, n in Counter(map(fold, names)).items() if n > 1]
+    if faults:
+        raise ValueError("; ".join(faults))
+    return tuple(names)
+
+
+def landing_zone(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty: name a folder")
+    if value.startswith(ONELAKE):
+        return _onelake(value)
+    if URI.match(value):
+        raise ValueError(f"{value!r} is not a folder: {_PLACES}")
+    if value.startswith("~"):
+        raise ValueError(f"{value!r} is not expanded: write the folder in full")
+    return value
+
+
+def _onelake(value: str) -> str:
+    ids = value.removeprefix(ONELAKE).removesuffix("/").split("/")
+    try:
+        if len(ids) > 2:
+            raise ValueError
+        return ONELAKE + "/".join(str(uuid.UUID(each)) for each in ids)
+    except ValueError:
+        raise ValueError(
+            f"{value!r} does not name a workspace and a mirrored database by their ids: write"
+            " onelake://<workspace id>/<mirrored database id>, both ids as in the address that Fabric shows,"
+            " https://onelake.dfs.fabric.microsoft.com/<workspace id>/<mirrored database id>/Files/LandingZone"
+        ) from None
+
+
+def onelake_address(text: str) -> str:
+    """A landing zone in OneLake as it is written elsewhere than in the file, or `BadAddress`."""
+    try:
+        return _onelake(text)
+    except ValueError as error:
+        raise BadAddress(str(error)) from None
+
+
+def endpoint(value: object) -> str:
+    if not re.fullmatch(r"https://[^/?#\s]+/?", text(value)):
+        raise ValueError(f"{short(value)} is not an https address without a path, as in https://host:port")
+    return str(value).removesuffix("/")
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be text, not {short(value)}: put it in quotes")
+    return value
+
+
+def short(value: object) -> str:
+    return reprlib.repr(value)
+
+
+def located(source: Source, file: str) -> Source:
+    if source.path is None or URI.match(source.path):
+        return source
+    return replace(source, path=absolute(source.path, file))
+
+
+def absolute(path: str, file: str) -> str:
+    return os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(file)), path))
+
+
+class BadAddress(Terminal):
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def what(self) -> str:
+        return f"The landing zone {self.reason}."
+
+    def next(self) -> str:
+        return "Nothing was done."

@@ -1,0 +1,124 @@
+"""The user's file read into a configuration: all of it is right, or nothing is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from mirrorfeed.config.document import Document, Mistake, Place, read
+from mirrorfeed.config.fields import ONELAKE, absolute, located
+from mirrorfeed.config.model import FILE, Config, Options, Table, Top
+from mirrorfeed.config.output import contradictions
+from mirrorfeed.config.words import check
+from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.names import BadTarget, Target
+
+EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding="utf-8")
+"""A commented file to start from."""
+
+_ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "ca_file", "credential")
+
+
+def load(path: str | Path = FILE, *, landing_zone: str | None = None, ledger: str | None = None) -> Config:
+    """The file as values; or `ConfigMissing`, `ConfigUnreadable`, or `ConfigInvalid` with every mistake in it.
+
+    A landing zone and a ledger that are given here take the place of the file's, so that one file does for several
+    deployments; or `OptionInvalid`.
+    """
+    shown = str(path)
+    document = read(shown)
+    options = {"landing_zone": landing_zone, "ledger": ledger}
+    given = {name: value for name, value in options.items() if value is not None}
+    faults: dict[Place, str] = {}
+    top = check(Top, {**document.data, **given}, (), faults)
+    for name in given:
+        if reason := faults.get((name,)):
+            raise OptionInvalid(name, reason)
+    tables = [check(Table, table, ("tables", i), faults) for i, table in enumerate(document.tables)]
+    mistakes = [document.mistake(place, words) for place, words in faults.items() if place not in document.unusable]
+    mistakes += document.mistakes
+    mistakes += _shared_targets(document)
+    if top is not None:
+        mistakes += dict.fromkeys(_contradictions(document, top, tables))
+    if top is not None and landing_zone is None and not top.landing_zone.startswith(ONELAKE):
+        words = "is for a landing zone in OneLake alone (onelake://…)"
+        mistakes += [document.mistake((name,), words) for name in _ONELAKE_FIELDS if name in top.model_fields_set]
+    if mistakes or top is None:
+        raise ConfigInvalid(shown, tuple(sorted(mistakes)))
+    resolved = tuple(_resolved(table, top, shown) for table in tables if table is not None)
+    zone = top.landing_zone if top.landing_zone.startswith(ONELAKE) else absolute(top.landing_zone, shown)
+    ca_file = None if top.ca_file is None else absolute(top.ca_file, shown)
+    told = None if top.ledger is None else located(top.ledger, shown)
+    return Config(zone, resolved, shown, top.endpoint, ca_file, top.credential, top.fabric_endpoint, told, top.partner)
+
+
+def _resolved(table: Table, top: Top, file: str) -> Table:
+    """The table with the options that it takes from the top level, and its path made absolute."""
+    return table.model_copy(update={**_inherited(table, top), "source": located(table.source, file)})
+
+
+def _inherited(table: Table, top: Top) -> dict[str, Any]:
+    names = (Options.model_fields.keys() & top.model_fields_set) - table.model_fields_set
+    return {name: getattr(top, name) for name in names}
+
+
+def _contradictions(document: Document, top: Top, tables: Sequence[Table | None]) -> Iterable[Mistake]:
+    """Each where it is said: at the table, or once at the top."""
+    for i, table in enumerate(tables):
+        if table is None:
+            continue
+        whole = table.model_copy(update=_inherited(table, top))
+        for place, words in contradictions(whole, whole.changes, whole.markers, whole.keys):
+            own = place[0] in table.model_fields_set or place[0] not in top.model_fields_set
+            yield document.mistake(("tables", i, *place) if own else place, words)
+        if whole.format == "parquet" and "delimited" in table.model_fields_set:
+            yield document.mistake(("tables", i, "delimited"), "is for format: delimited alone")
+    if "delimited" in top.model_fields_set and "format" not in top.model_fields_set:
+        yield document.mistake(("delimited",), "is for format: delimited alone")
+
+
+def _shared_targets(document: Document) -> Iterable[Mistake]:
+    first: dict[tuple[str, str], tuple[int, Target]] = {}
+    for i, table in enumerate(document.tables):
+        place: Place = ("tables", i, "target")
+        try:
+            target = Target.parse(table["target"])
+        except (BadTarget, TypeError, KeyError):
+            continue  # a mistake of its own
+        if target.fold() not in first:
+            first[target.fold()] = document.line(place), target
+            continue
+        line, other = first[target.fold()]
+        differs = "" if other == target else f" as '{other}', and names that differ only in case are one table"
+        yield document.mistake(place, f"'{target}' is the target of another table too, on line {line}{differs}")
+
+
+class ConfigInvalid(Terminal):
+    def __init__(self, path: str, mistakes: tuple[Mistake, ...]) -> None:
+        self.path, self.mistakes = path, mistakes
+
+    def what(self) -> str:
+        count = "a mistake" if len(self.mistakes) == 1 else f"{len(self.mistakes)} mistakes"
+        lines = [f"{self.path}:{m.line}: {m.field}: {m.reason}" for m in self.mistakes]
+        return "\n".join([f"The configuration has {count}:", *lines])
+
+    def next(self) -> str:
+        return "Correct the file and run the same command again; nothing was done."
+
+    def __str__(self) -> str:
+        return f"{self.what()}\n{self.next()}"
+
+
+class OptionInvalid(Terminal):
+    """A value that takes the place of one in the file."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name, self.reason = name, reason
+
+    def what(self) -> str:
+        return f"The option --{self.name.replace('_', '-')} {self.reason}."
+
+    def next(self) -> str:
+        return "Correct the option and run the same command again; nothing was done."

@@ -1,0 +1,114 @@
+"""The configuration as frozen, checked values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PlainValidator
+
+from mirrorfeed.config import fields
+from mirrorfeed.config.credential import credential_in
+from mirrorfeed.config.fields import ONELAKE, located
+from mirrorfeed.config.output import OutputOptions, Partner
+from mirrorfeed.credentials import Credential, Default
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.source import BadSource, Source
+from mirrorfeed.landing.names import BadTarget, Target
+from mirrorfeed.landing.output import COMPRESSION
+
+FILE = "mirrorfeed.yml"
+
+
+class Options(OutputOptions):
+    """What may be said for all tables and for each."""
+
+    changes: Literal["net", "full"] = "net"
+    markers: Literal["upsert", "exact"] = "upsert"
+    check_keys: bool = True
+    compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
+    file_size: Annotated[int, PlainValidator(fields.size)] = 128 * 2**20
+    """The bytes that a data file aims at."""
+    versions_per_range: Annotated[int, Field(ge=1, le=100_000)] = 500
+    keep_records: Annotated[int, Field(ge=1)] = 10
+    unchanged_rows: Literal["publish", "skip"] = "publish"
+    on_gap: Literal["stop", "reseed"] = "stop"
+    on_schema_change: Literal["stop", "reseed"] = "stop"
+
+
+class Table(Options):
+    source: Annotated[Source, PlainValidator(fields.source)]
+    target: Annotated[Target, PlainValidator(fields.target)]
+    keys: Annotated[tuple[str, ...] | None, PlainValidator(fields.keys)] = None
+    """None: the primary key constraint decides. Empty: the table has no key."""
+
+
+class Top(Options):
+    landing_zone: Annotated[str, AfterValidator(fields.landing_zone)]
+    endpoint: Annotated[str | None, PlainValidator(fields.endpoint)] = None
+    """Of OneLake; None: the public one."""
+    fabric_endpoint: Annotated[str | None, PlainValidator(fields.endpoint)] = None
+    """Of Fabric's REST API; None: the public one."""
+    ca_file: str | None = None
+    """Certificates to trust at the endpoint; None: those of the system."""
+    credential: Annotated[Credential, PlainValidator(credential_in)] = Default()
+    ledger: Annotated[Source | None, PlainValidator(fields.source)] = None
+    """The Delta table that tells of every publication; None: no one is told."""
+    partner: Partner | None = None
+    """Who publishes, for `_partnerEvents.json`; None: no such file is written."""
+    tables: Annotated[list[Any], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Config:
+    landing_zone: str
+    tables: tuple[Table, ...]
+    path: str = FILE
+    """The file it came from; relative paths start at its folder."""
+    endpoint: str | None = None
+    ca_file: str | None = None
+    credential: Credential = field(default_factory=Default)
+    fabric_endpoint: str | None = None
+    ledger: Source | None = None
+    partner: Partner | None = None
+
+    @property
+    def onelake(self) -> tuple[str, str | None] | None:
+        """The ids of the workspace and of the mirrored database, which may be still to be made; None for a folder."""
+        if not self.landing_zone.startswith(ONELAKE):
+            return None
+        workspace, _, database = self.landing_zone.removeprefix(ONELAKE).partition("/")
+        return workspace, database or None
+
+    def select(self, names: Sequence[str] = ()) -> tuple[Table, ...]:
+        """The tables with these targets or sources, in the order of the file; without names, all. Or `UnknownTable`."""
+        chosen = {name: self._named(name) for name in names}
+        if unknown := tuple(name for name, tables in chosen.items() if not tables):
+            raise UnknownTable(unknown, tuple(str(table.target) for table in self.tables), self.path)
+        wanted = {table.target for tables in chosen.values() for table in tables}
+        return tuple(table for table in self.tables if not names or table.target in wanted)
+
+    def _named(self, name: str) -> list[Table]:
+        try:
+            target = Target.parse(name).fold()
+        except BadTarget:
+            target = None
+        if tables := [table for table in self.tables if table.target.fold() == target]:
+            return tables
+        try:
+            source = located(Source.parse(name), self.path).fold()
+        except BadSource:
+            return []
+        return [table for table in self.tables if table.source.fold() == source]
+
+
+class UnknownTable(Terminal):
+    def __init__(self, names: tuple[str, ...], known: tuple[str, ...], path: str) -> None:
+        self.names, self.known, self.path = names, known, path
+
+    def what(self) -> str:
+        return f"{self.path} has no table {', '.join(map(repr, self.names))}."
+
+    def next(self) -> str:
+        return f"Name one of its targets ({', '.join(self.known)}), or add the table to the file."

@@ -1,0 +1,76 @@
+"""Data against a model, and what pydantic finds wrong with it in the words of the file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from mirrorfeed.config.document import Place
+from mirrorfeed.config.fields import short
+from mirrorfeed.config.model import Options, Table, Top
+
+_M = TypeVar("_M", bound=BaseModel)
+
+
+def check(model: type[_M], data: Any, place: Place, faults: dict[Place, str]) -> _M | None:
+    """The data as a model, or None and what is wrong with it added to the faults."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            faults[(*place, *fault["loc"])] = _words(model, dict(fault))
+        return None
+
+
+def _words(model: type[BaseModel], fault: dict[str, Any]) -> str:
+    value, facts = short(fault["input"]), fault.get("ctx", {})
+    match fault["type"]:
+        case "missing":
+            return "is missing"
+        case "extra_forbidden":
+            return _unknown_field(str(fault["loc"][-1]), _model_at(model, fault["loc"][:-1]))
+        case "value_error":
+            return str(facts["error"])
+        case "literal_error":
+            return f"must be {facts['expected'].replace(chr(39), '')}, not {value}"
+        case "bool_type":
+            return f"must be true or false, not {value}"
+        case "int_type":
+            return f"must be a whole number, not {value}"
+        case "string_type":
+            return f"must be text, not {value}: put it in quotes"
+        case "greater_than_equal":
+            return f"must be at least {facts['ge']}, not {value}"
+        case "less_than_equal":
+            return f"must be at most {facts['le']}, not {value}"
+        case "list_type":
+            return f"must be a list, not {value}"
+        case "too_short":
+            return "is empty: name at least one table"
+        case "string_too_short":
+            return "is empty"
+        case "model_type" if fault["loc"]:
+            return f"must hold fields and their values, not {value}"
+        case "model_type":
+            return f"must hold tables with a source and a target, not {value}"
+        case _:
+            return str(fault["msg"])
+
+
+def _model_at(model: type[BaseModel], place: Sequence[Any]) -> type[BaseModel]:
+    for part in place:
+        kinds = (model.model_fields[part].annotation, *get_args(model.model_fields[part].annotation))
+        model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+    return model
+
+
+def _unknown_field(name: str, model: type[BaseModel]) -> str:
+    own, other = model.model_fields, (Table if model is Top else Top).model_fields
+    if issubclass(model, Options) and name in other:
+        return "belongs to a table, below tables" if model is Top else "belongs at the top level, not to a table"
+    if close := difflib.get_close_matches(name, own, 1):
+        return f"is not a known field; did you mean {close[0]}?"
+    return f"is not a known field; known here: {', '.join(own)}"
