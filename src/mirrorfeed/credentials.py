@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.errors import Terminal, Transient, first_line
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
@@ -96,7 +96,7 @@ def bearer(credential: Credential, audience: str, ca_file: str | None = None) ->
         try:
             return made.get_token(f"{audience}/.default").token
         except AzureError as error:
-            said = _line(str(error.message))
+            said = first_line(str(error.message))
         raise LoginUnavailable(said)
 
     return token
@@ -154,7 +154,7 @@ def service_credential(name: str) -> TokenCredential:
         found: TokenCredential = _provider()(name)
         return found
     except Exception as error:
-        raise ServiceCredentialUnreachable(name, f"{type(error).__name__}: {_line(str(error))}") from None
+        raise ServiceCredentialUnreachable(name, f"{type(error).__name__}: {first_line(str(error))}") from None
 
 
 def _provider() -> Callable[[str], Any]:
@@ -185,7 +185,7 @@ class _Named:
             return self._inner.get_token(*scopes, **options)
         except ClientAuthenticationError as error:
             # Not chained to what is raised: the original holds the request, and the request holds the secret.
-            said, cause = _line(str(error.message)), error.__cause__
+            said, cause = first_line(str(error.message)), error.__cause__
         # A login that nobody answers, or with 429 or 5xx, is no refusal: these kinds are repeated by whoever called.
         if isinstance(cause, ServiceRequestError):
             raise ServiceRequestError(f"{self._credential} cannot log in: {said}")
@@ -220,7 +220,7 @@ class CredentialRefused(Terminal):
         self.credential = credential
         found = _CODE.search(said)
         self.code = found[0] if found else ""
-        self.said = "" if self.code in _WORDS else _line(said)
+        self.said = "" if self.code in _WORDS else first_line(said)
 
     def what(self) -> str:
         reason = _WORDS[self.code][0] if self.code in _WORDS else self.said
@@ -277,8 +277,3 @@ class ServiceCredentialUnreachable(Terminal):
             "Use it on Databricks Runtime 16.2 or newer, with the privilege ACCESS on it, and for publishing on a"
             " dedicated cluster; elsewhere use a service principal or the default credential."
         )
-
-
-def _line(text: str) -> str:
-    """The first line of what another library says."""
-    return next((line.strip().rstrip(".") for line in text.splitlines() if line.strip()), "no reason was given")[:300]

@@ -58,6 +58,11 @@ def named(doing: str, error: Exception) -> MirrorfeedError:
     return Unexpected(doing, error)
 
 
+def first_line(text: str) -> str:
+    """Of what another library says; without its full stop, for a sentence of ours."""
+    return next((line.strip().rstrip(".") for line in text.splitlines() if line.strip()), "no reason was given")[:300]
+
+
 def _first_lines(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " ".join(lines[:3])[:500]

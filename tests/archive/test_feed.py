@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import feed, jobs, policy, restore
-from mirrorfeed.archive.feed import FeedFilesGone
 from mirrorfeed.archive.guard import ArchivedFilesNeeded
 from mirrorfeed.archive.jobs import FeedOnDatabricks
-from mirrorfeed.feed.ranges import Range
+from mirrorfeed.feed.ranges import Gap, Range
+from mirrorfeed.feed.read import SnapshotGone
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days
 from tests.delta import Zone
@@ -84,13 +84,17 @@ def test_files_that_vacuum_took_are_named(spark: SparkSession, tmp_path: Path) -
     table.sql("DELETE FROM {} WHERE day = 1")
     (gone,) = table.log().changed_files(3, 3)
     Path(gone.uri.removeprefix("file:")).unlink()
-    with pytest.raises(FeedFilesGone) as caught:
+    with pytest.raises(Gap) as caught:
         feed.check(spark, table.source, Range(2, 3), now=NOW)
     assert str(caught.value) == (
-        f"{table.path} cannot be published: the changes in version 3 would read files that are gone: {gone.uri}. VACUUM"
-        " removed them, and no restore brings them back. Only a new snapshot helps: start the table again with"
-        " `mirrorfeed rebuild`."
+        f"The changes of {table.path} after version 2 cannot be read: in version 3 files are gone, {gone.uri}. Only a"
+        " new snapshot helps: start the table again with `mirrorfeed rebuild`. `on_gap: reseed` does that by itself."
     )
+    (kept,) = [file for file in table.log().files(2).values() if "/day=1/" in file.uri]
+    Path(kept.uri.removeprefix("file:")).unlink()
+    with pytest.raises(SnapshotGone) as lost:
+        feed.check(spark, table.source, 2, now=NOW)
+    assert lost.value.what() == f"Files of {table.path} at version 2 are gone: {kept.uri}."
 
 
 def test_databricks_is_said_to_have_no_plan_for_the_feed() -> None:

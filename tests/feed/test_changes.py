@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.feed.changes import PROBLEM, Problem, full, inserts, key_problems, net, snapshot_rows
+from mirrorfeed.feed.changes import PROBLEM, full, inserts, key_problems, net, snapshot_rows
+from mirrorfeed.landing.rows import Problem
 from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, columns_of, reserved_names
 
 pytestmark = pytest.mark.connect

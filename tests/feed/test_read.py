@@ -87,7 +87,7 @@ def test_files_of_a_snapshot_that_are_gone_are_no_gap_yet(bare: DeltaTable, way:
     with pytest.raises(SnapshotGone) as caught, read_faults("sales.orders", 2):
         way(snapshot(bare.spark, bare.source, 2))
     assert str(caught.value) == (
-        "Files of sales.orders at version 2 are gone while they are being read. Publish again. If that repeats, the"
+        "Files of sales.orders at version 2 are gone. Publish again. If that repeats, the"
         " table is damaged: check it with FSCK REPAIR TABLE or restore it."
     )
 

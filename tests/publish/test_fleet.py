@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, Table, load
+from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.ranges import FeedOff, Gap, SourceRecreated
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.fleet import Outcome, decisions, plan_of, publish_tables, statuses
@@ -239,3 +240,58 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
     mirror = Mirror(FolderStore(str(tmp_path / "zone")), "a")
     mirror.take()
     assert canonical(mirror.rows) == canonical(table.rows())
+
+
+class NoRoom(Terminal):
+    def what(self) -> str:
+        return "No."
+
+    def next(self) -> str:
+        return ""
+
+
+class Waiting(Transient):
+    def what(self) -> str:
+        return "The service is busy."
+
+    def next(self) -> str:
+        return "Wait."
+
+
+@pytest.fixture
+def with_gap(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> Config:
+    """A table whose changes cannot be read, to be started again."""
+    table = DeltaTable(spark, tmp_path / "a")
+    config = configured("a", more="on_gap: reseed\n")
+    publish_tables(spark, config, sleep=never)
+    for statement in (OFF, ON):
+        table.sql(statement)
+    return config
+
+
+def test_a_table_that_could_not_be_started_again_is_not_told_as_if_it_was(
+    spark: SparkSession, tmp_path: Path, with_gap: Config
+) -> None:
+    @contextmanager
+    def dropping(_table: Table) -> Iterator[None]:
+        raise NoRoom
+        yield
+
+    before = everything(tmp_path / "zone")
+    (outcome,) = publish_tables(spark, with_gap, sleep=never, dropping=dropping)
+    assert (str(outcome.error), outcome.reseeded) == ("No.", None)
+    assert everything(tmp_path / "zone") == before
+
+
+def test_starting_again_has_as_many_tries_as_publishing(spark: SparkSession, with_gap: Config) -> None:
+    asked: list[str] = []
+
+    @contextmanager
+    def dropping(table: Table) -> Iterator[None]:
+        asked.append(str(table.target))
+        if len(asked) < 4:
+            raise Waiting
+        yield
+
+    (outcome,) = publish_tables(spark, with_gap, sleep=lambda _: None, dropping=dropping)
+    assert (outcome.error, type(outcome.reseeded), outcome.tries, len(asked)) == (None, Gap, 5, 4)

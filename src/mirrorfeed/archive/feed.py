@@ -12,13 +12,15 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.amounts import a_few
 from mirrorfeed.archive import policy
 from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.files import archived_among
 from mirrorfeed.archive.guard import ArchivedFilesNeeded, blocked_among
 from mirrorfeed.archive.log import DeltaLog, LogFile
 from mirrorfeed.feed import history
-from mirrorfeed.feed.ranges import Finding, Range
+from mirrorfeed.feed.ranges import Gap, Range
+from mirrorfeed.feed.read import SnapshotGone
 from mirrorfeed.feed.source import Source
 from mirrorfeed.stores.tiers import AzureTiers, Tier, TierStore
 
@@ -26,8 +28,8 @@ from mirrorfeed.stores.tiers import AzureTiers, Tier, TierStore
 def check(
     spark: SparkSession, source: Source, what: Range | int, tiers: TierStore | None = None, now: datetime | None = None
 ) -> None:
-    """Raises `ArchivedFilesNeeded` or `FeedFilesGone` for a range of the feed or a snapshot that cannot be read whole.
-    A table without an interval has no archive, and is not looked at."""
+    """Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone` for what cannot be read whole: a range of the feed, or a
+    snapshot. A table without an interval has no archive, and is not looked at."""
     found = history.detail(spark, source)
     interval = policy.from_properties(found.properties)
     if interval is None or is_databricks(spark):
@@ -37,7 +39,9 @@ def check(
     last = what if isinstance(what, int) else what.to_version_inclusive
     archived = archived_among(files, interval, now or datetime.now(UTC))
     if gone := _missing([file for file in files if tiers or file not in archived], tiers):
-        raise FeedFilesGone(str(source), what, gone)
+        if isinstance(what, int):
+            raise SnapshotGone(str(source), what, gone)
+        raise Gap(str(source), what.from_version_exclusive, what, f"files are gone, {a_few(gone)}")
     if blocked := blocked_among(archived, tiers):
         asked = "A snapshot" if isinstance(what, int) else f"The change feed ({what})"
         first = None if isinstance(what, int) else what.from_version_exclusive + 1
@@ -57,23 +61,3 @@ def _missing(files: Sequence[LogFile], tiers: TierStore | None) -> list[str]:
         return [uri for uri, tier in tiers.look(uris).items() if tier is Tier.MISSING]
     local = [uri for uri in uris if uri.startswith("file:")]
     return [uri for uri in local if not Path(uri.removeprefix("file:")).exists()]
-
-
-class FeedFilesGone(Finding):
-    """Files that only a copy could bring back: VACUUM has removed them."""
-
-    def __init__(self, table: str, range_: Range | int, uris: Sequence[str]) -> None:
-        super().__init__(table)
-        self.range, self.uris = range_, tuple(uris)
-
-    def what(self) -> str:
-        what = f"version {self.range}" if isinstance(self.range, int) else f"the changes in {self.range}"
-        more = f" and {len(self.uris) - 3} more" if len(self.uris) > 3 else ""
-        gone = ", ".join(self.uris[:3]) + more
-        return f"{self.table} cannot be published: {what} would read files that are gone: {gone}."
-
-    def next(self) -> str:
-        return (
-            "VACUUM removed them, and no restore brings them back. Only a new snapshot helps: start the table again"
-            " with `mirrorfeed rebuild`."
-        )

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
-from mirrorfeed.amounts import counted, size
+from mirrorfeed.amounts import a_few, counted, size
 from mirrorfeed.archive import hot, policy
 from mirrorfeed.archive.files import (
     DESCRIBED,
@@ -35,8 +35,6 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.stores.tiers import TierStore
-
-_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -214,11 +212,10 @@ class ArchivedFilesNeeded(Terminal):
         self.feed_from = feed_from
 
     def what(self) -> str:
-        first = ", ".join(file.uri for file in self.files[:_SHOWN])
-        more = f" and {len(self.files) - _SHOWN} more" if len(self.files) > _SHOWN else ""
+        named = a_few([file.uri for file in self.files])
         return (
             f"{self.asked} of {self.table} at version {self.version} needs {amount(self.files)} that"
-            f" {'is' if len(self.files) == 1 else 'are'} in the archive: {first}{more}. Nothing was read."
+            f" {'is' if len(self.files) == 1 else 'are'} in the archive: {named}. Nothing was read."
         )
 
     def next(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirrorfeed.amounts import a_few
 from mirrorfeed.errors import Terminal
 
 BY_CREATION = "daysAfterCreationGreaterThan"
@@ -108,8 +109,7 @@ def check(policy: Any, place: Place, expected: Sequence[str], days: int) -> list
             found.append(Finding(name, f"says {said} days, and the table's property {days}: they must be equal"))
         covered |= {part for part in expected if any(part.startswith(prefix) for prefix in touching)}
     if missing := [part for part in expected if part not in covered]:
-        shown = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-        found.append(Finding("", f"no rule archives {shown}"))
+        found.append(Finding("", f"no rule archives {a_few(missing)}"))
     return found
 
 

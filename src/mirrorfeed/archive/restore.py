@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mirrorfeed.amounts import a_few
 from mirrorfeed.archive.plan import Plan
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.stores.tiers import MOST_IN_A_BATCH, Priority, Tier, TierStore
@@ -99,8 +100,7 @@ class FilesGone(Terminal):
         self.table, self.uris = table, tuple(uris)
 
     def what(self) -> str:
-        more = f" and {len(self.uris) - 3} more" if len(self.uris) > 3 else ""
-        return f"Files of {self.table} that the plan names are not there any more: {', '.join(self.uris[:3])}{more}."
+        return f"Files of {self.table} that the plan names are not there any more: {a_few(self.uris)}."
 
     def next(self) -> str:
         return "VACUUM may have removed them since: make a new plan, for a newer version."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from mirrorfeed.feed.source import quote
+from mirrorfeed.landing.rows import Marker, Problem
 from mirrorfeed.landing.schema import MARKER, Column
 
 PROBLEM = "_change_type"
@@ -27,19 +27,6 @@ _JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 """Nested values give the same text in every session, and lose nothing of a time."""
-
-
-class Problem(IntEnum):
-    NULL_KEY = 1
-    DUPLICATE_KEY = 2
-    CHANGE_WITHOUT_KEY = 3
-
-
-class Marker(IntEnum):
-    INSERT = 0
-    UPDATE = 1
-    DELETE = 2
-    UPSERT = 4
 
 
 def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column]) -> DataFrame:

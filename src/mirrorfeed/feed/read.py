@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 
+from mirrorfeed.amounts import a_few
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, first_of, parameter
 from mirrorfeed.feed.ranges import Finding, Gap, Range
@@ -34,11 +35,12 @@ class FeedUnreadable(Finding):
 
 
 class SnapshotGone(Terminal):
-    def __init__(self, table: str, version: int) -> None:
-        self.table, self.version = table, version
+    def __init__(self, table: str, version: int, uris: Sequence[str] = ()) -> None:
+        self.table, self.version, self.uris = table, version, tuple(uris)
 
     def what(self) -> str:
-        return f"Files of {self.table} at version {self.version} are gone while they are being read."
+        names = f": {a_few(self.uris)}" if self.uris else ""
+        return f"Files of {self.table} at version {self.version} are gone{names}."
 
     def next(self) -> str:
         return "Publish again. If that repeats, the table is damaged: check it with FSCK REPAIR TABLE or restore it."

@@ -9,26 +9,18 @@ from __future__ import annotations
 
 import binascii
 import re
-from enum import IntEnum
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorfeed.landing.output import Delimited
-
-
-class Unwritable(IntEnum):
-    """Why a value has no form in the text."""
-
-    NOT_IN_ENCODING = 4
-    LIKE_NULL = 5
-    NOT_ESCAPABLE = 6
+from mirrorfeed.landing.rows import Problem
 
 
 class UnwritableValue(Exception):
     """Not for people: whoever writes rows tells them by their keys."""
 
-    def __init__(self, reason: Unwritable, column: str, row: int, shown: str) -> None:
+    def __init__(self, reason: Problem, column: str, row: int, shown: str) -> None:
         super().__init__(reason, column, row, shown)
         self.reason, self.column, self.row, self.shown = reason, column, row, shown
 
@@ -62,7 +54,7 @@ class Texts:
                     (value or "").encode(encoding)
                 except UnicodeEncodeError as error:
                     lacking = error.object[error.start]
-                    raise UnwritableValue(Unwritable.NOT_IN_ENCODING, name, row, lacking) from None
+                    raise UnwritableValue(Problem.NOT_IN_ENCODING, name, row, lacking) from None
 
     def _column(self, values: pa.Array, name: str) -> pa.Array:
         protected = self._protect(_plain_text(values), name)
@@ -74,7 +66,7 @@ class Texts:
         special = pc.match_substring_regex(texts, self._protected)
         like_null = pc.equal(texts, self._form.null)
         if not quote:
-            self._refuse(Unwritable.LIKE_NULL, like_null, texts, name)
+            self._refuse(Problem.LIKE_NULL, like_null, texts, name)
             return self._escaped(texts, name)
         needed = pc.or_(pc.or_(special, like_null), pc.equal(texts, ""))
         if not pc.any(needed, min_count=0).as_py():
@@ -83,7 +75,7 @@ class Texts:
             inside = pc.replace_substring(texts, escape, escape + escape)
             inside = inside if quote == escape else pc.replace_substring(inside, quote, escape + quote)
         else:
-            self._refuse(Unwritable.NOT_ESCAPABLE, pc.match_substring(texts, quote), texts, name)
+            self._refuse(Problem.NOT_ESCAPABLE, pc.match_substring(texts, quote), texts, name)
             inside = texts
         return pc.if_else(needed, pc.binary_join_element_wise(_text(quote), inside, _text(quote), _text("")), texts)
 
@@ -91,14 +83,14 @@ class Texts:
         separator, escape = self._form.column_separator, self._form.escape
         if not escape:
             broken = pc.match_substring_regex(texts, rf"[{re.escape(separator)}\r\n]")
-            self._refuse(Unwritable.NOT_ESCAPABLE, broken, texts, name)
+            self._refuse(Problem.NOT_ESCAPABLE, broken, texts, name)
             return texts
         for mark in (escape, separator, "\r", "\n"):
             texts = pc.replace_substring(texts, mark, escape + mark)
         return texts
 
     @staticmethod
-    def _refuse(reason: Unwritable, where: pa.Array, texts: pa.Array, name: str) -> None:
+    def _refuse(reason: Problem, where: pa.Array, texts: pa.Array, name: str) -> None:
         row = pc.index(where, True).as_py()
         if row >= 0:
             raise UnwritableValue(reason, name, row, texts[row].as_py())

@@ -117,30 +117,33 @@ def publish_tables(
 
     def one(table: Table) -> Outcome:
         name, progress, begun = str(table.target), Progress(), time.monotonic()
-        tries = 0
+        tries, most = 0, _TRIES
         error: MirrorfeedError | None = None
-        reseeded: MirrorfeedError | None = None
-        cleared = True
-        for tries in range(1, _TRIES + 1):
+        trouble: MirrorfeedError | None = None
+        """For which the table is to be started again."""
+        reseeded = False
+        while tries < most:
+            tries += 1
             try:
                 feed, plan = DeltaFeed(spark, table.source), plan_of(table, workspace)
-                if not cleared:
+                if trouble and not reseeded:
                     with dropping(table):
                         clear(feed, store, plan)
-                    cleared = True
+                    reseeded = True
                 publish(feed, store, plan, progress, lambda so_far: on_step(name, so_far))
                 error = None
                 break
             except Transient as caught:
                 error = caught
-                if tries < _TRIES:
+                if tries < most:
                     sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (tries - 1)))
             except Exception as caught:
                 error = named(f"Publishing {name}", caught)
-                if reseeded or not _reseeds(table, error):
+                if trouble or not _reseeds(table, error):
                     break
-                reseeded, cleared = error, False
-        return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error, reseeded)
+                trouble, most = error, tries + _TRIES
+        reason = trouble if reseeded else None
+        return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error, reason)
 
     outcomes = _each(one, config.select(names))
     if lost := ledger.keep(spark, config.ledger, outcomes):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
 from mirrorfeed.feed.ranges import Finding
 from mirrorfeed.feed.source import Source, quote
 
@@ -154,7 +154,7 @@ def keep(spark: SparkSession, ledger: Source | None, outcomes: Sequence[Outcome]
 
 class LedgerNotWritten(Transient):
     def __init__(self, ledger: str, cause: Exception) -> None:
-        self.ledger, self.reason = ledger, _first_line(cause)
+        self.ledger, self.reason = ledger, first_line(str(cause) or type(cause).__name__)
 
     def what(self) -> str:
         return f"The ledger {self.ledger} was not written: {self.reason}."
@@ -165,15 +165,10 @@ class LedgerNotWritten(Transient):
 
 class LedgerUnreadable(Terminal):
     def __init__(self, ledger: str, cause: Exception) -> None:
-        self.ledger, self.reason = ledger, _first_line(cause)
+        self.ledger, self.reason = ledger, first_line(str(cause) or type(cause).__name__)
 
     def what(self) -> str:
         return f"The ledger {self.ledger} cannot be read: {self.reason}."
 
     def next(self) -> str:
         return "Publish once with `ledger` in the configuration, and check the name and the right to SELECT from it."
-
-
-def _first_line(error: Exception) -> str:
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return said[:300].rstrip(".")

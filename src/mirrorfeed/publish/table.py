@@ -28,6 +28,7 @@ from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.landing.metadata import spell
 from mirrorfeed.landing.names import log_folder
 from mirrorfeed.landing.output import AS_PARQUET, COMPRESSION, Output, check_output
+from mirrorfeed.landing.rows import Problem
 from mirrorfeed.landing.schema import Column, check_keys, evolve
 from mirrorfeed.publish import commit
 from mirrorfeed.publish.writer import BadRow, Receipt, StagingJob
@@ -130,12 +131,12 @@ class RowsRefused(Terminal):
     """Rows that have no right place in a mirror; nothing of their range is published."""
 
     _REASONS = {  # noqa: RUF012 - never changed
-        1: "a key is NULL",
-        2: "a key stands for more than one row",
-        3: "there is an update or delete, and a table without keys takes inserts only",
-        4: "a value has a character that the encoding of the files lacks",
-        5: "a value could not be told from NULL without quotes",
-        6: "a value holds what the files have no way to escape",
+        Problem.NULL_KEY: "a key is NULL",
+        Problem.DUPLICATE_KEY: "a key stands for more than one row",
+        Problem.CHANGE_WITHOUT_KEY: "there is an update or delete, and a table without keys takes inserts only",
+        Problem.NOT_IN_ENCODING: "a value has a character that the encoding of the files lacks",
+        Problem.LIKE_NULL: "a value could not be told from NULL without quotes",
+        Problem.NOT_ESCAPABLE: "a value holds what the files have no way to escape",
     }
 
     def __init__(self, table: str, what: Range | int, rows: Sequence[BadRow]) -> None:
@@ -148,9 +149,9 @@ class RowsRefused(Terminal):
         return f"{self.table} cannot be published: {where} {self._REASONS[problem]}{f' ({keys})' if keys else ''}."
 
     def next(self) -> str:
-        if self.rows[0].problem == 3:
+        if self.rows[0].problem is Problem.CHANGE_WITHOUT_KEY:
             return "Give the table keys in the configuration, or a primary key in Unity Catalog."
-        if self.rows[0].problem in (4, 5, 6):
+        if self.rows[0].problem.of_text:
             return (
                 "Under `delimited`, set an `encoding`, `quote`, `escape` or `null` that has room for it, and rebuild"
                 " the table if it was published before; or correct the rows in the source."

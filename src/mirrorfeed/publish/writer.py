@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from mirrorfeed.landing.delimited import UnwritableValue
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output import AS_PARQUET, Output
+from mirrorfeed.landing.rows import Marker, Problem
 from mirrorfeed.landing.schema import MARKER, Column, arrow_schema
 from mirrorfeed.publish.forms import Form, ParquetForm, TextForm
 from mirrorfeed.stores import Store
@@ -30,8 +31,6 @@ _LEAST_CUT = 2**10
 _NEARLY_FULL = 0.9
 """A file ends once it has this share of the target size, for the rest would make a small row group."""
 _PROBLEMS_SHOWN = 5
-_UPSERT = 4
-_MARKERS = {0: "insert", 1: "update", 2: "delete", _UPSERT: "upsert"}
 
 RECEIPT = pa.schema(
     [
@@ -70,7 +69,7 @@ class Receipt:
 class BadRow:
     """A row that cannot be published, by its key."""
 
-    problem: int
+    problem: Problem
     key: str
 
 
@@ -132,7 +131,7 @@ def receipts_in(rows: Iterable[dict[str, Any]]) -> tuple[list[Receipt], list[Bad
     receipts, bad = [], []
     for row in rows:
         if row["problem"] is not None:
-            bad.append(BadRow(row["problem"], row["key"]))
+            bad.append(BadRow(Problem(row["problem"]), row["key"]))
         else:
             del row["problem"], row["key"]
             receipts.append(Receipt(**row | {"rows": json.loads(row["rows"])}))
@@ -146,7 +145,7 @@ def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str])
     if found.null_count == len(found):
         return []
     shown = rows.filter(pc.is_valid(found)).slice(0, _PROBLEMS_SHOWN).select([*keys, problem]).to_pylist()
-    return [BadRow(row.pop(problem), _spell(row)) for row in shown]
+    return [BadRow(Problem(row.pop(problem)), _spell(row)) for row in shown]
 
 
 def _spell(key: dict[str, Any]) -> str:
@@ -247,18 +246,18 @@ class _Files:
         """Where rows without a marker are upserts, a file of upserts alone leaves it out."""
         if not (self._job.with_marker and self._job.output.upserts_by_default):
             return self._job.with_marker
-        return not pc.all(pc.equal(group.column(MARKER), _UPSERT)).as_py()
+        return not pc.all(pc.equal(group.column(MARKER), Marker.UPSERT.value)).as_py()
 
     def _by_marker(self, rows: pa.Table) -> dict[str, int]:
         if MARKER not in rows.column_names:
             return {"upsert" if self._job.output.upserts_by_default else "insert": rows.num_rows}
         counted = pc.value_counts(rows.column(MARKER)).to_pylist()
-        return {_MARKERS[entry["values"]]: entry["counts"] for entry in counted}
+        return {Marker(entry["values"]).name.lower(): entry["counts"] for entry in counted}
 
     def _bad_row(self, group: pa.Table, error: UnwritableValue) -> BadRow:
         key = _spell(group.select(self._job.keys).slice(error.row, 1).to_pylist()[0]) if self._job.keys else ""
         where = f"{key}, column {error.column!r}" if key else f"column {error.column!r}"
-        return BadRow(error.reason.value, f"{where}: {reprlib.repr(error.shown)}")
+        return BadRow(error.reason, f"{where}: {reprlib.repr(error.shown)}")
 
     def _close_file(self) -> None:
         if self._form is None or self._sink is None:

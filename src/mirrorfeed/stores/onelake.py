@@ -17,6 +17,7 @@ from azure.storage.blob import ContainerClient
 from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, PathProperties
 
 from mirrorfeed.credentials import Credential, Default, token_credential
+from mirrorfeed.errors import first_line
 from mirrorfeed.stores.answers import Answer, DatabaseMissing, NotAnOpenMirror, WorkspaceMissing, meaning
 from mirrorfeed.stores.base import AlreadyThere, Entry, NotThere, PathOutside, StoreUnavailable, is_inside
 from mirrorfeed.stores.patience import Patience
@@ -184,7 +185,7 @@ class OneLakeStore:
             new_address = None if taking is None else self.address(taking)
             raise meaning(action, self.address(path), _answer(error), new_address) from error
         except AzureError as error:
-            raise StoreUnavailable(action, self.address(path), _first_line(error.message)) from error
+            raise StoreUnavailable(action, self.address(path), first_line(str(error.message))) from error
 
 
 @dataclass
@@ -327,9 +328,5 @@ def _answer(error: HttpResponseError) -> Answer:
     headers = getattr(error.response, "headers", {})
     code = getattr(error, "error_code", None) or headers.get("x-ms-error-code") or ""
     code = getattr(code, "value", str(code))
-    message = _first_line(error.message).removeprefix(f"({code})").strip()
+    message = first_line(str(error.message)).removeprefix(f"({code})").strip()
     return Answer(error.status_code or 0, code, message, headers.get("Retry-After") or "")
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip().rstrip(".") for line in str(text).splitlines() if line.strip()), "no reason was given")
