@@ -94,6 +94,7 @@ def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[st
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",  # or VACUUM starts 10,000 tasks
     }
 
 
