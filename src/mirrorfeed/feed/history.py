@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,8 @@ _KEEPS_FEED = _KEEPS_SCHEMA | {
 """Operations that are known to leave the schema, or the feed's switch, as it was. Any other is looked at."""
 
 _FEW = 16
+_AT_ONCE = 4
+"""Questions about schemas; each takes some milliseconds of waiting."""
 _DETAIL = ("format", "id", "location", "properties", "partitionColumns")
 
 
@@ -179,8 +182,13 @@ def _commit(row: Any) -> Commit:
 
 def facts(spark: SparkSession, source: Source, after: int | None, limit: int) -> Facts:
     """What `decide` needs; schemas and feed are looked at for no more than `limit` versions after the published one."""
-    table = detail(spark, source)
-    found = commits(spark, source, after) if after is not None else _newest(spark, source, 1)
+    with ThreadPoolExecutor(1) as meanwhile:
+        if after is None:
+            asked = meanwhile.submit(_newest, spark, source, 1)
+        else:
+            asked = meanwhile.submit(commits, spark, source, after)
+        table = detail(spark, source)
+    found = asked.result()
     latest = found[-1]
     if after is None:
         return Facts(table.table_id, latest, (), _feed_off_at(spark, source, found))
@@ -223,19 +231,20 @@ def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, An
 def _breaks(spark: SparkSession, source: Source, after: int, near: list[Commit]) -> tuple[list[int], int | None]:
     """The versions at which the schema changed by more than added columns, the first also where the schema before it
     is not known any more; and the first version whose schema the log cannot give, where this ends."""
+    looked_at = [commit.version for commit in near if commit is near[0] or commit.operation not in _KEEPS_SCHEMA]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        asked = {version: pool.submit(schema_at, spark, source, version) for version in (after, *looked_at) if near}
     found: list[int] = []
     before: dict[str, Any] | None = None
     with suppress(Exception):  # the log may begin later, or have a hole there
-        before = schema_at(spark, source, after) if near else None
-    for commit in near:
-        if commit is not near[0] and commit.operation in _KEEPS_SCHEMA:
-            continue
+        before = asked[after].result() if near else None
+    for version in looked_at:
         try:
-            now = schema_at(spark, source, commit.version)
+            now = asked[version].result()
         except LogDamaged:
-            return found, commit.version
+            return found, version
         if before is None or not only_adds(before, now):
-            found.append(commit.version)
+            found.append(version)
         before = now
     return found, None
 
