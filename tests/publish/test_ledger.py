@@ -39,7 +39,7 @@ def publication(after: int | None, to: int, *files: dict[str, int], renamed: flo
         files=tuple(PublishedFile(f"s{n}", n, rows, 100, "") for n, rows in enumerate(files, 1)),
     )
     seconds = {"stage": 2.0, "record": 0.25} | ({} if renamed is None else {"rename": renamed})
-    return Publication(record, NOON - timedelta(minutes=5), 9, seconds)
+    return Publication(record, NOON - timedelta(minutes=5), 9, seconds, retries=len(files))
 
 
 def test_every_publication_of_a_run_is_a_row_with_its_range_its_rows_and_its_lag() -> None:
@@ -49,11 +49,11 @@ def test_every_publication_of_a_run_is_a_row_with_its_range_its_rows_and_its_lag
     first, second = ledger.rows([Outcome("sales.orders", progress, 3.0, tries=2)], NOON)
     assert first == Row(
         NOON, "sales.orders", PUBLISHED, None, 4, inserts=3, files=1, bytes=100, stage_seconds=2.0, record_seconds=0.25,
-        rename_seconds=0.5, lag_versions=5, lag_seconds=300.0, tries=2,
+        rename_seconds=0.5, lag_versions=5, lag_seconds=300.0, tries=2, retries=1,
     )  # fmt: skip
     assert second == Row(
         NOON, "sales.orders", PUBLISHED, 4, 7, upserts=7, deletes=1, files=2, bytes=200, stage_seconds=2.0,
-        record_seconds=0.25, rename_seconds=None, lag_versions=2, lag_seconds=300.0, tries=2,
+        record_seconds=0.25, rename_seconds=None, lag_versions=2, lag_seconds=300.0, tries=2, retries=2,
     )  # fmt: skip
 
 
@@ -116,6 +116,27 @@ def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing
         (outcome,) = publish_tables(spark, replace(config, ledger=table.source), ["a"])  # a table of another form
     assert (outcome.error, outcome.progress.published) == (None, 2)
     assert len(table.rows()) == 3
+
+
+def test_a_ledger_of_an_older_release_is_read_with_defaults_and_grows_by_what_it_lacks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "ledger", "time timestamp, `table` string, outcome string, inserts bigint")
+    table.sql("INSERT INTO {} VALUES (timestamp'2026-03-01T12:00:00Z', 'a', 'published', 3)")
+    before = Row(NOON, "a", PUBLISHED, inserts=3)
+    assert ledger.read(spark, table.source) == [before]
+    new = Row(NOON + timedelta(hours=1), "a", PUBLISHED, to_version=7, inserts=4, retries=5)
+    ledger.append(spark, table.source, [new])
+    assert ledger.read(spark, table.source) == [before, new]
+    assert {name for name, _, _ in ledger.COLUMNS} == set(table.rows()[0])
+
+
+def test_a_ledger_of_a_later_release_takes_rows_and_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    place, row = Source(path=str(tmp_path / "ledger")), Row(NOON, "a", PUBLISHED)
+    ledger.append(spark, place, [row])
+    spark.sql(f"ALTER TABLE {place.sql} ADD COLUMN later string FIRST")
+    ledger.append(spark, place, [row])
+    assert ledger.read(spark, place) == [row, row]
 
 
 def test_a_ledger_that_cannot_be_read_is_said(spark: SparkSession, tmp_path: Path) -> None:

@@ -36,6 +36,14 @@ class Exchanged:
         return TableFeed(self.table).stage(what, plan, job)
 
 
+class Repeating(TableFeed):
+    """Executors that repeat a call to the store for each file of a range, and three for one of a snapshot."""
+
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        receipts, bad = super().stage(what, plan, job)
+        return [replace(receipt, retries=3 if isinstance(what, int) else 1) for receipt in receipts], bad
+
+
 def another() -> Table:
     table = orders((7, "of another table"))
     one_commit(table)
@@ -60,3 +68,14 @@ def test_changes_of_a_table_that_took_the_source_s_name_are_not_published() -> N
     with pytest.raises(SourceRecreated):
         publish(Exchanged(table, another()), store, replace(plan(), file_size=10_000))
     assert [entry.name for entry in store.list(FOLDER)] == files
+
+
+def test_a_publication_tells_how_often_calls_were_repeated_for_its_own_files() -> None:
+    store, table = MemoryStore(), two_orders()
+    (first,) = publish(Repeating(table), store, plan()).made
+    one_commit(table)
+    one_commit(table)
+    progress = publish(Repeating(table, rows_per_batch=1), store, plan(versions_per_range=1))
+    assert [len(each.record.files) for each in (first, *progress.made)] == [1, 2, 2]
+    assert [each.retries for each in (first, *progress.made)] == [3, 2, 2]
+    assert progress.retries == 4

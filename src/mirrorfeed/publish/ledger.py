@@ -40,6 +40,7 @@ COLUMNS = (
     ("lag_versions", "bigint", "Versions of the source that were not published then"),
     ("lag_seconds", "double", "From the commit of the first published version to the record"),
     ("tries", "bigint", "How often the run had to try"),
+    ("retries", "bigint", "How often executors repeated calls to the landing zone"),
     ("error", "string", "The kind of the failure"),
     ("message", "string", "What happened, and what to do next"),
 )
@@ -67,6 +68,7 @@ class Row:
     lag_versions: int | None = None
     lag_seconds: float | None = None
     tries: int = 1
+    retries: int = 0
     error: str | None = None
     message: str | None = None
 
@@ -116,29 +118,32 @@ def _published(outcome: Outcome, publication: Publication) -> Row:
         lag_versions=publication.latest - record.to_version_inclusive,
         lag_seconds=max(0.0, (record.at - publication.oldest).total_seconds()),
         tries=outcome.tries,
+        retries=publication.retries,
     )
 
 
 def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:
-    """Adds the rows in one commit, and makes the table if it is not there; or `LedgerNotWritten`."""
+    """Adds the rows in one commit, and makes the table or its columns where they lack; or `LedgerNotWritten`."""
     if not new:
         return
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_DDL}) USING DELTA")
-        # With the columns named, for a ledger of a later release may have more.
-        spark.createDataFrame([astuple(row) for row in new], _DDL).writeTo(ledger.sql).append()
+        # By name, for the ledger of another release may have fewer columns or more.
+        frame = spark.createDataFrame([astuple(row) for row in new], _DDL)
+        frame.writeTo(ledger.sql).option("mergeSchema", "true").append()
     except Exception as error:
         raise LedgerNotWritten(str(ledger), error) from error
 
 
 def read(spark: SparkSession, ledger: Source) -> list[Row]:
-    """All rows by time, or `LedgerUnreadable`."""
-    names = [name for name, _, _ in COLUMNS]
+    """All rows by time, or `LedgerUnreadable`. What an older release did not write has its default."""
     try:
-        found = spark.read.table(ledger.sql).select(*map(quote, names)).orderBy("time").toArrow().to_pylist()
+        table = spark.read.table(ledger.sql)
+        names = [quote(name) for name, _, _ in COLUMNS if name in table.columns]
+        found = table.select(*names).orderBy("time").toArrow().to_pylist()
+        return [Row(**{name: value for name, value in each.items() if value is not None}) for each in found]
     except Exception as error:
         raise LedgerUnreadable(str(ledger), error) from error
-    return [Row(**each) for each in found]
 
 
 def keep(spark: SparkSession, ledger: Source | None, outcomes: Sequence[Outcome]) -> MirrorfeedError | None:

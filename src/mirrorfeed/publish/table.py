@@ -93,6 +93,8 @@ class Publication:
     """The newest version of the source as it was made."""
     seconds: dict[str, float]
     """By phase: stage, record and rename, as far as it came."""
+    retries: int = 0
+    """How often executors repeated calls to the landing zone for its files."""
 
 
 @dataclass(slots=True)
@@ -195,7 +197,7 @@ def publish(
             raise decision
         on_step(progress)
         what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
-        begun = clock()
+        begun, repeated = clock(), progress.retries
         new = _stage(feed, store, plan, view, facts, what, now, progress)
         if feed.table_id() != new.source_id:
             continue  # another table took the source's name, perhaps before its rows were read
@@ -203,7 +205,8 @@ def publish(
         if commit.record(store, plan.folder, view, new):
             oldest = facts.commits[0] if isinstance(what, Range) else facts.latest
             seconds = {"stage": staged - begun, "record": clock() - staged}
-            progress.add(Publication(new, oldest.timestamp, facts.latest.version, seconds))
+            repeated = progress.retries - repeated
+            progress.add(Publication(new, oldest.timestamp, facts.latest.version, seconds, repeated))
             on_step(progress)
 
 
