@@ -37,7 +37,7 @@ _KEEPS_FEED = _KEEPS_SCHEMA | {
 _FEW = 16
 _AT_ONCE = 4
 """Questions about schemas; each takes some milliseconds of waiting."""
-_DETAIL = ("format", "id", "location", "properties", "partitionColumns")
+_DETAIL = ("format", "id", "location", "properties", "partitionColumns", "numFiles", "sizeInBytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Detail:
     location: str
     properties: Mapping[str, str]
     partition_columns: tuple[str, ...]
+    files: int
+    bytes: int
 
     @property
     def feed_on(self) -> bool:
@@ -113,7 +115,8 @@ def detail(spark: SparkSession, source: Source) -> Detail:
         row = spark.sql(f"DESCRIBE DETAIL {source.sql}").select(*_DETAIL).first()
     if row is None or row["format"] != "delta":
         raise NotDelta(str(source), f"a table in the format {row['format'].lower() if row else 'unknown'}")
-    return Detail(row["id"], row["location"], row["properties"], tuple(row["partitionColumns"]))
+    columns = tuple(row["partitionColumns"])
+    return Detail(row["id"], row["location"], row["properties"], columns, row["numFiles"], row["sizeInBytes"])
 
 
 _NO_TABLE = (

@@ -1,0 +1,90 @@
+"""How much of a table is archived, and how old its files are."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.amounts import counted, size
+from mirrorfeed.archive import policy
+from mirrorfeed.archive.engine import is_databricks
+from mirrorfeed.archive.files import NativeIndex, archived_among
+from mirrorfeed.archive.log import DeltaLog, LogFile
+from mirrorfeed.archive.policy import Policy
+from mirrorfeed.feed import history
+from mirrorfeed.feed.source import Source
+
+PARTS = HOT, ARCHIVED = "hot", "archived"
+_AGES = (0, 7, 30, 90, 180, 365)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    files: int
+    bytes: int
+    archived_files: int
+    archived_bytes: int | None
+    """None where archived files are named without their sizes, as Databricks does."""
+
+    @property
+    def archived(self) -> float | None:
+        """Between 0 and 1: of the bytes, or of the files where the bytes are not known. None for a table without."""
+        part, whole = self.archived_files, self.files
+        if self.archived_bytes is not None and self.bytes:
+            part, whole = self.archived_bytes, self.bytes
+        return part / whole if whole else None
+
+    def __str__(self) -> str:
+        bytes_ = "" if self.archived_bytes is None else f", {size(self.archived_bytes)} of {size(self.bytes)}"
+        return f"{self.archived_files:,} of {counted(self.files, 'file')} in the archive{bytes_}"
+
+
+def share(spark: SparkSession, source: Source, now: datetime) -> Share:
+    """Of the newest version. A file counts as archived by its age, whatever tier it is in."""
+    interval = policy.read(spark, source)
+    if (files := files_of(spark, source)) is not None:
+        return share_of(files, interval, now)
+    archived = len(NativeIndex(spark, source).needed(None, interval, now, None).archived)
+    whole = history.detail(spark, source)
+    # These are two statements, and the table may have changed between them.
+    return Share(max(whole.files, archived), whole.bytes, archived, None if archived else 0)
+
+
+def files_of(spark: SparkSession, source: Source) -> list[LogFile] | None:
+    """All files of the newest version; None on Databricks, which tells ages and sizes of none."""
+    if is_databricks(spark):
+        return None
+    log = DeltaLog(spark, str(source), history.detail(spark, source).location)
+    return list(log.files(history.newest_version(spark, source)).values())
+
+
+def share_of(files: Iterable[LogFile], interval: Policy | None, now: datetime) -> Share:
+    """Without an interval, no file is archived."""
+    listed = list(files)
+    archived = archived_among(listed, interval, now) if interval else []
+    known = all(file.size is not None for file in archived)
+    return Share(len(listed), _bytes(listed), len(archived), _bytes(archived) if known else None)
+
+
+def by_age(files: Iterable[LogFile], interval: Policy, now: datetime) -> list[tuple[str, dict[str, float]]]:
+    """Hot and archived bytes by age, the youngest first. No column holds both: the interval is one of the ages."""
+    ages = sorted({*_AGES, interval.days})
+    labels = [*(f"{first} to {end} d" for first, end in pairwise(ages)), f"{ages[-1]} d on", "not known"]
+    found = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
+    for file in files:
+        part = ARCHIVED if archived_among([file], interval, now) else HOT
+        age = None if file.created is None else max(0, (now - file.created) // timedelta(days=1))
+        label = labels[-1 if age is None else bisect_right(ages, age) - 1]
+        found[label][part] += file.size or 0
+    if not any(found["not known"].values()):
+        del found["not known"]
+    return list(found.items())
+
+
+def _bytes(files: Iterable[LogFile]) -> int:
+    return sum(file.size or 0 for file in files)
