@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,16 @@ def test_a_task_calls_a_command_that_the_wheel_has_with_options_that_it_takes(na
     context = command_of(task["python_wheel_task"])
     if "path" in context.params:  # none takes a default for its configuration
         assert context.params["path"] == "${var.config}"
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), WHEEL_TASKS, ids=[f"{name}.{task['task_key']}" for name, task in WHEEL_TASKS]
+)
+def test_every_task_is_given_the_ledger_but_the_one_that_lists_the_tables(name: str, task: dict[str, Any]) -> None:
+    parameters = task["python_wheel_task"]["parameters"]
+    ledger = "${var.catalog}.${resources.schemas.mirrorfeed.name}.ledger"
+    given = [value for option, value in pairwise(parameters) if option == "--ledger"]
+    assert given == ([] if task["task_key"] == "tables" else [ledger])
 
 
 def test_the_entry_point_of_the_tasks_is_one_of_the_wheel() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,7 +19,17 @@ from pyspark.sql import SparkSession
 from mirrorfeed.cli import main
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.ledger import FAILED, FINDING, PUBLISHED, Row
+from mirrorfeed.publish.ledger import (
+    ARCHIVE,
+    DIFFERENT,
+    FAILED,
+    FINDING,
+    PUBLISHED,
+    RESEEDED,
+    UNVERIFIED,
+    VERIFIED,
+    Row,
+)
 from mirrorfeed.report import page
 from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_ticks
 from tests.test_bundle import DASHBOARD
@@ -29,11 +41,23 @@ ROWS = [
     Row(NOW - timedelta(days=2), "sales.orders", PUBLISHED, None, 4, inserts=20, files=1, bytes=2**20,
         stage_seconds=2.5, record_seconds=0.5, rename_seconds=0.5, lag_versions=1, lag_seconds=600.0),
     Row(NOW - timedelta(hours=3), "sales.orders", PUBLISHED, 4, 5, upserts=7, deletes=2, files=1, bytes=2**20,
-        stage_seconds=1.0, record_seconds=0.5, lag_versions=0, lag_seconds=60.0),
+        stage_seconds=1.0, record_seconds=0.5, lag_versions=0, lag_seconds=60.0, retries=2),
     Row(NOW - timedelta(hours=1), EVIL, FINDING, lag_versions=3, error="Gap", message=f"Changes are lost {EVIL}"),
     Row(NOW - timedelta(minutes=5), "sales.old", FAILED, from_version=3, error="StoreUnavailable",
         message="No answer."),
 ]  # fmt: skip
+
+
+LATER = [
+    Row(NOW - timedelta(days=1, hours=2), "sales.orders", DIFFERENT, to_version=4, message="DIFFERENT: 3 of them."),
+    Row(NOW - timedelta(hours=3), "sales.orders", RESEEDED, error="Gap", message="Began again."),
+    Row(NOW - timedelta(hours=2), "sales.old", VERIFIED, to_version=1003, message="equal."),
+    Row(NOW - timedelta(hours=1), "sales.old", UNVERIFIED, error="NothingTaken", message="Not yet."),
+    Row(NOW - timedelta(hours=1), "sales.seen", VERIFIED, to_version=2, message="equal."),
+    *(Row(NOW - timedelta(days=day), "main.sales.orders", ARCHIVE, archived_share=share, archived_files=4)
+      for day, share in [(3, 0.25), (2, 0.375), (1, None)]),
+]  # fmt: skip
+"""What verify and the archive add: none of it is a publication."""
 
 
 class Elements(HTMLParser):
@@ -63,24 +87,78 @@ def test_names_and_messages_are_shown_as_they_are_and_never_taken_for_markup() -
 
 
 def test_the_tiles_count_the_last_day_and_the_tables_that_are_stopped() -> None:
-    tiles = re.findall(r'<div class="tile ?(\w*)"><b>(.*?)</b>(.*?)</div>', page(ROWS, NOW))
-    assert tiles == [
+    assert tiles(page(ROWS, NOW)) == [
         ("", "3", "tables"),
         ("bad", "2", "stopped"),
+        ("", "0", "different"),
         ("", "1", "publications in a day"),
         ("", "9", "rows in a day"),
         ("", "1", "MiB in a day"),
+        ("", "2", "calls repeated in a day"),
+    ]
+
+
+def tiles(text: str) -> list[tuple[str, str, str]]:
+    return re.findall(r'<div class="tile ?(\w*)"><b>(.*?)</b>(.*?)</div>', text)
+
+
+def cells(text: str, *, table: str) -> list[str]:
+    """The line of a table where the page says how far each is."""
+    found = re.findall(r"<td[^>]*>(.*?)</td>", text)
+    return found[found.index(table) :][:7]
+
+
+def test_what_verify_and_the_archive_add_is_no_publication() -> None:
+    before, after = tiles(page(ROWS, NOW)), tiles(page([*ROWS, *LATER], NOW))
+    changed = {name: value for (_, _, name), (_, value, _) in zip(before, after, strict=True)}
+    assert {name for (_, old, name) in before if changed[name] != old} == {"tables", "different"}
+    assert (changed["tables"], changed["different"]) == ("4", "1")
+
+
+def test_a_difference_stays_until_a_comparison_finds_none_whatever_is_published_meanwhile() -> None:
+    text = page([*ROWS, *LATER], NOW)
+    assert cells(text, table="sales.orders") == [
+        "sales.orders", "published", "5", "0", "2026-03-14 06:30 (3 h ago)",
+        "different at version 4", "2026-03-13 07:30 (26 h ago)",
+    ]  # fmt: skip
+    assert "DIFFERENT: 3 of them." in text
+    again = Row(NOW, "sales.orders", VERIFIED, to_version=5)
+    healed = page([*ROWS, *LATER, again], NOW)
+    assert cells(healed, table="sales.orders")[5:] == ["equal at version 5", "2026-03-14 09:30 (0 min ago)"]
+    assert ("", "0", "different") in tiles(healed)
+
+
+def test_a_comparison_that_could_not_be_made_is_told_and_leaves_the_one_before() -> None:
+    text = page([*ROWS, *LATER], NOW)
+    assert cells(text, table="sales.old")[5:] == ["equal at version 1,003", "2026-03-14 07:30 (2 h ago)"]
+    assert "<td>NothingTaken</td><td>Not yet.</td>" in text
+    assert cells(text, table="sales.seen")[1:6] == ["-", "-", "-", "never", "equal at version 2"]
+    assert cells(text, table=escape(EVIL))[5:] == ["-", "never"]
+
+
+def test_the_archived_part_is_drawn_where_a_table_has_an_archive() -> None:
+    assert "Archived part" not in page(ROWS, NOW)
+    drawn = page([*ROWS, *LATER], NOW).partition("Archived part of each table")[2]
+    assert re.findall(r"<title>(.*?)</title>", drawn) == [
+        "main.sales.orders, 2026-03-11 09:30: 25 %",
+        "main.sales.orders, 2026-03-12 09:30: 37.5 %",
     ]
 
 
 def test_the_tables_say_how_far_each_is_and_what_went_wrong() -> None:
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", page(ROWS, NOW))
-    orders = cells.index("sales.orders")
-    assert cells[orders : orders + 5] == ["sales.orders", "published", "5", "0", "2026-03-14 06:30 (3 h ago)"]
-    old = cells.index("sales.old")
-    assert cells[old : old + 5] == ["sales.old", "stopped: StoreUnavailable", "3", "-", "2026-02-02 09:30 (40 d ago)"]
-    wrong = cells.index("2026-03-14 09:25")
-    assert cells[wrong : wrong + 4] == ["2026-03-14 09:25", "sales.old", "StoreUnavailable", "No answer."]
+    text = page(ROWS, NOW)
+    assert cells(text, table="sales.orders")[:5] == [
+        "sales.orders", "published", "5", "0", "2026-03-14 06:30 (3 h ago)",
+    ]  # fmt: skip
+    assert cells(text, table="sales.old")[:5] == [
+        "sales.old", "stopped: StoreUnavailable", "3", "-", "2026-02-02 09:30 (40 d ago)",
+    ]  # fmt: skip
+    assert cells(text, table="2026-03-14 09:25")[:4] == [
+        "2026-03-14 09:25",
+        "sales.old",
+        "StoreUnavailable",
+        "No answer.",
+    ]
 
 
 def test_an_empty_ledger_is_a_page_too() -> None:
@@ -142,7 +220,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no headless Chromium on PATH")
 def test_a_browser_draws_it_without_an_error(tmp_path: Path) -> None:
-    (tmp_path / "page.html").write_text(page(ROWS, NOW), encoding="utf-8")
+    (tmp_path / "page.html").write_text(page([*ROWS, *LATER], NOW), encoding="utf-8")
     options = (
         "--headless",
         "--no-sandbox",
@@ -154,7 +232,7 @@ def test_a_browser_draws_it_without_an_error(tmp_path: Path) -> None:
         [str(CHROMIUM), *options, "--dump-dom", f"file://{tmp_path}/page.html"],
         capture_output=True, text=True, check=True, timeout=120,
     )  # fmt: skip
-    assert answer.stdout.count("<svg") == 4
+    assert answer.stdout.count("<svg") == 5
     assert "CONSOLE" not in answer.stderr
 
 
@@ -177,11 +255,49 @@ def test_a_report_without_a_ledger_says_where_it_would_come_from(tmp_path: Path)
     assert "names no ledger" in result.output
 
 
+def ledger_of(spark: SparkSession, rows: list[Row]) -> None:
+    """A view that the dashboard's queries read."""
+    columns = ", ".join(f"`{name}` {type_}" for name, type_, _ in ledger.COLUMNS)
+    spark.createDataFrame([astuple(row) for row in rows], columns).createOrReplaceTempView("ledger")
+
+
+def test_the_dashboard_says_what_the_page_says(spark: SparkSession) -> None:
+    moved = datetime.now(UTC) - NOW  # its queries know no other time
+    rows = [replace(row, time=row.time + moved) for row in [*ROWS, *LATER]]
+    ledger_of(spark, rows)
+    told = {
+        each["name"]: [row.asDict() for row in spark.sql("".join(each["queryLines"])).collect()]
+        for each in DASHBOARD["datasets"]
+    }
+    (now,) = told["now"]
+    shown = {name: value for _, value, name in tiles(page(rows, NOW + moved))}
+    assert {name: str(value) for name, value in now.items()} == {
+        "tables": shown["tables"],
+        "stopped": shown["stopped"],
+        "different": shown["different"],
+        "publications": shown["publications in a day"],
+        "rows": shown["rows in a day"],
+        "retries": shown["calls repeated in a day"],
+    }
+    assert {row["table"]: row["lag_versions"] for row in told["backlog"]} == {
+        "sales.orders": 0,
+        "sales.old": None,
+        EVIL: 3,
+    }
+    mirrors = {row["table"]: (row["outcome"], row["version"], row["last_equal"]) for row in told["mirrors"]}
+    assert {table: found[:2] for table, found in mirrors.items()} == {
+        "sales.orders": (DIFFERENT, 4),
+        "sales.old": (VERIFIED, 1003),
+        "sales.seen": (VERIFIED, 2),
+    }
+    assert mirrors["sales.orders"][2] is None
+    assert sorted(row["archived_percent"] or 0 for row in told["archive"]) == [0, 25, 37.5]
+    failed = {(row["table"], row["outcome"]) for row in told["failures"]}
+    assert failed == {(row.table, row.outcome) for row in rows if row.outcome in ledger.WRONG}
+
+
 def test_the_dashboards_queries_give_the_fields_that_its_drawings_show(spark: SparkSession) -> None:
-    columns = ", ".join(
-        f"{name} {type_}" if name != "table" else f"`table` {type_}" for name, type_, _ in ledger.COLUMNS
-    )
-    spark.createDataFrame([], columns).createOrReplaceTempView("ledger")
+    ledger_of(spark, [])
     given = {each["name"]: set(spark.sql("".join(each["queryLines"])).columns) for each in DASHBOARD["datasets"]}
     for layout in DASHBOARD["pages"][0]["layout"]:
         (query,) = (each["query"] for each in layout["widget"]["queries"])

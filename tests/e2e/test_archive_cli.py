@@ -10,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.lifecycle import rule_text
+from mirrorfeed.feed.source import Source
+from mirrorfeed.publish import ledger
 from tests.archive.scenes import Orders
 from tests.e2e.test_cli import said
 
@@ -26,10 +28,11 @@ from tests.e2e.test_cli import said
         ),
         (["plan", "t", "--prices", "/no/such/file", "--to", "p"], "/no/such/file is no table of prices"),
         (["restore", "/no/such/plan"], "/no/such/plan is no plan that can be carried out"),
+        (["step", "t"], "The source 'a.b.c.d' has 4 parts"),
     ],
 )
 def test_what_is_wrong_with_a_command_is_said_before_spark_starts(arguments: list[str], words: str) -> None:
-    assert words in said(["archive", *arguments], 1)
+    assert words in said(["--ledger", "a.b.c.d", "archive", *arguments], 1)
 
 
 def test_a_plan_is_for_a_query_or_for_the_feed() -> None:
@@ -77,7 +80,15 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     changed = run("change-interval", table, "--to", "90 days", "--exact", "--rule-changed")
     assert "files count as archived from 60 days on" in changed
     assert f"On the way to 90 days, raised daily: run `mirrorfeed archive step` daily, until {done}" in changed
-    assert "files count as archived from 60 days on" in run("step", table)
+    told = Source(path=str(tmp_path / "ledger"))
+    stepped = said(["--ledger", str(told), "archive", "step", table], 0)
+    assert "files count as archived from 60 days on" in stepped
+    assert f"{table}: 2 of 4 files in the archive, " in stepped
+    (row,) = ledger.read(spark, told)
+    assert (row.table, row.outcome, row.archived_files) == (table, ledger.ARCHIVE, 2)
+    assert row.archived_share == pytest.approx(0.5, abs=0.1)
+    lost = said(["--ledger", table, "archive", "step", table], 0)
+    assert f"The ledger {table} was not written: it is no ledger, for it has no column 'time'." in lost
     shorter = run("change-interval", table, "--to", "30 days")
     assert "files count as archived from 30 days on Now change the cloud's rule to the same number" in shorter
 

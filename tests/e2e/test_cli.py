@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
+from mirrorfeed.feed.source import Source
+from mirrorfeed.publish import ledger
 from tests.delta import DeltaTable
 
 
@@ -82,6 +84,20 @@ def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Projec
     wrong = project.run("verify", "--mirror", str(project.mirror), code=1)
     assert "DIFFERENT at version 3" in wrong
     assert "id = 30: v is 'v3' in the source, 'other' in the mirror" in wrong
+
+    told = Source(path=str(project.folder / "ledger"))
+    here = ("--ledger", str(told), "verify")
+    assert "DIFFERENT at version 3" in project.run(*here, "--mirror", str(project.mirror), code=1)
+    assert "Error: sales.orders: There is no Delta table" in project.run(*here, "--mirror", "nowhere", code=1)
+    rows = ledger.read(spark, told)
+    assert [(row.table, row.outcome, row.to_version, row.error) for row in rows] == [
+        ("sales.orders", ledger.DIFFERENT, 3, None),
+        ("sales.orders", ledger.UNVERIFIED, None, "MirrorMissing"),
+    ]
+    other = said(
+        ["--ledger", str(table.path), "verify", "--mirror", str(project.mirror), "--config", str(project.config)], 1
+    )
+    assert f"The ledger {table.path} was not written: " in other
 
 
 def test_status_tells_how_far_each_table_is(project: Project, orders: DeltaTable) -> None:

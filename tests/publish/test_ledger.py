@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive.share import Share
 from mirrorfeed.config import load
 from mirrorfeed.errors import MirrorfeedError, Unexpected
 from mirrorfeed.feed import history
@@ -17,8 +18,19 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.fleet import Outcome, publish_tables
-from mirrorfeed.publish.ledger import FAILED, FINDING, PUBLISHED, Row
+from mirrorfeed.publish.ledger import (
+    ARCHIVE,
+    DIFFERENT,
+    FAILED,
+    FINDING,
+    PUBLISHED,
+    RESEEDED,
+    UNVERIFIED,
+    VERIFIED,
+    Row,
+)
 from mirrorfeed.publish.table import Progress, Publication
+from mirrorfeed.verify import Comparison, Difference, NothingTaken
 from tests.delta import DeltaTable
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -71,6 +83,44 @@ def test_what_stopped_a_table_is_a_row_of_its_own(error: MirrorfeedError, outcom
     )
 
 
+def test_a_table_that_was_started_again_is_said_beside_its_publication_and_does_not_count_as_stopped() -> None:
+    progress = Progress(published=9, latest=9)
+    progress.add(publication(None, 9, {"insert": 3}))
+    off = FeedOff("main.sales.orders", 4)
+    found = ledger.rows([Outcome("sales.orders", progress, 1.0, reseeded=off)], NOON)
+    assert [(row.outcome, row.error) for row in found] == [(PUBLISHED, None), (RESEEDED, "FeedOff")]
+    assert RESEEDED not in ledger.STANDS
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (
+            Comparison("main.a", 7, 3, 3, 0),
+            Row(NOON, "sales.a", VERIFIED, to_version=7, message="equal at version 7, 3 rows."),
+        ),
+        (
+            Comparison("main.a", 7, 3, 2, 1, (Difference("id = 1", "name", "secret", None),)),
+            Row(NOON, "sales.a", DIFFERENT, to_version=7, message="DIFFERENT at version 7: 3 rows in the source, 2 in"
+                " the mirror, 1 of them differ. `mirrorfeed verify sales.a` shows the first of them."),
+        ),
+        (
+            NothingTaken("main.a"),
+            Row(NOON, "sales.a", UNVERIFIED, error="NothingTaken", message=str(NothingTaken("main.a"))),
+        ),
+    ],
+    ids=["equal", "different, without a value of the rows", "not compared"],
+)  # fmt: skip
+def test_a_verification_is_a_row_that_counts(found: Comparison | MirrorfeedError, expected: Row) -> None:
+    assert ledger.verified("sales.a", found, NOON) == expected
+
+
+def test_how_much_is_archived_is_a_row() -> None:
+    assert ledger.archived("main.a", Share(4, 100, 3, None), NOON) == Row(
+        NOON, "main.a", ARCHIVE, archived_share=0.75, archived_files=3, message="3 of 4 files in the archive."
+    )
+
+
 def test_a_table_with_nothing_new_is_no_row() -> None:
     assert ledger.rows([Outcome("sales.orders", Progress(published=4, latest=4), 1.0)], NOON) == []
 
@@ -82,8 +132,8 @@ def test_the_columns_are_those_of_a_row() -> None:
 def test_losing_the_ledger_is_said_with_what_it_means() -> None:
     error = ledger.LedgerNotWritten("main.mirrorfeed.ledger", PermissionError("no\nmore"))
     assert str(error) == (
-        "The ledger main.mirrorfeed.ledger was not written: no. What was published is published; only the ledger does"
-        " not tell of it. Check `ledger` and its rights."
+        "The ledger main.mirrorfeed.ledger was not written: no. What was done is done; only the ledger does not tell of"
+        " it. Check `ledger` and its rights."
     )
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.cli.root import json_option, main, spark_session
-from mirrorfeed.errors import Terminal
+from mirrorfeed.cli.root import given_ledger, json_option, main, spark_session
+from mirrorfeed.errors import Terminal, named
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.policy import Policy
@@ -93,13 +93,18 @@ def change_interval(table: str, interval: str, exact: bool, rule_changed: bool) 
 @archive.command()
 @click.argument("table")
 def step(table: str) -> None:
-    """Raise the interval of TABLE as far as is safe now, if it is being changed: what a daily job runs."""
+    """Raise the interval of TABLE as far as is safe now, if it is being changed: what a daily job runs.
+
+    How much of TABLE is archived is shown, and written into the ledger that --ledger before the command names.
+    """
     from mirrorfeed.archive import policy
 
-    source = _source(table)
-    found = policy.step(spark_session(), source, _now())
+    source, ledger = _source(table), given_ledger()
+    spark = spark_session()
+    found = policy.step(spark, source, _now())
     click.echo(f"{source}: files count as archived from {found.days} days on")
     _say_change(found)
+    _say_share(spark, source, ledger)
 
 
 @archive.command("lifecycle-check")
@@ -321,6 +326,21 @@ def _say_change(found: Policy) -> None:
         click.echo(
             f"On the way to {found.rule} days, {how}: run `mirrorfeed archive step` daily, until {done:%Y-%m-%d}"
         )
+
+
+def _say_share(spark: Any, source: Source, ledger: Source | None) -> None:
+    """After the fact: what fails here is told, and harms nothing."""
+    from mirrorfeed.archive.share import share
+    from mirrorfeed.publish.ledger import archived, keep
+
+    try:
+        found = share(spark, source, _now())
+    except Exception as error:
+        click.echo(f"Error: {named(f'Looking how much of {source} is archived', error)}", err=True)
+        return
+    click.echo(f"{source}: {found}")
+    if lost := keep(spark, ledger, [archived(str(source), found, _now())]):
+        click.echo(str(lost), err=True)
 
 
 def _say_progress(found: Any) -> None:

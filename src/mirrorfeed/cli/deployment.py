@@ -56,7 +56,7 @@ def tables(task_value: str | None, path: str) -> None:
 @click.option("--html", "file", required=True, metavar="FILE", help="The page to write, whole in one file.")
 @config_option
 def report(file: str, path: str) -> None:
-    """Draw the ledger: lag, rows, seconds by phase, backlog, and what went wrong."""
+    """Draw the ledger: lag, rows, seconds by phase, archived part, backlog, mirrors compared, and what went wrong."""
     config = load(path)
     if config.ledger is None:
         raise NoLedger(config.path)

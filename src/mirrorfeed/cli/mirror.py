@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,16 +99,19 @@ def _say_reports(reports: Sequence[TableReport]) -> None:
 def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
     """Compare each source, at the version at which its mirror stands, with the mirror, row for row.
 
-    Where it stands is told by the files that the service has taken.
+    Where it stands is told by the files that the service has taken. What was found is written into the ledger, where
+    the configuration names one.
     """
     config = load(path)
     config.select(tables)
     folder = mirror or _tables_in_onelake(config)
     spark = spark_session()
+    from mirrorfeed.publish import ledger
     from mirrorfeed.publish.fleet import standings
     from mirrorfeed.verify import mirror_of, verify_at
 
     failed = False
+    rows = []
     for table, standing in standings(config, tables):
         if standing.newest is None:
             failed = True
@@ -117,12 +121,17 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
             found = verify_at(spark, table.source, mirror_of(folder, table.target), standing.candidates)
         except Exception as error:
             failed = True
-            click.echo(f"Error: {table.target}: {named('Verifying', error)}", err=True)
+            trouble = named("Verifying", error)
+            rows.append(ledger.verified(str(table.target), trouble, datetime.now(UTC)))
+            click.echo(f"Error: {table.target}: {trouble}", err=True)
             continue
         failed = failed or not found.equal
+        rows.append(ledger.verified(str(table.target), found, datetime.now(UTC)))
         click.echo(f"{table.target}: {found}{_behind(found.version, standing)}")
         for difference in found.first:
             click.echo(f"  {difference}")
+    if lost := ledger.keep(spark, config.ledger, rows):
+        click.echo(str(lost), err=True)
     sys.exit(failed)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from mirrorfeed import config
 from mirrorfeed.config import FILE, Config
 from mirrorfeed.errors import MirrorfeedError
+
+if TYPE_CHECKING:
+    from mirrorfeed.feed.source import Source
 
 config_option = click.option(
     "--config", "path", default=FILE, show_default=True, metavar="FILE", help="The configuration to use."
@@ -38,6 +41,14 @@ def load(path: str) -> Config:
     """The configuration, with what the options before the command say in its place."""
     given: dict[str, str | None] = click.get_current_context().find_object(dict) or {}
     return config.load(path, **given)
+
+
+def given_ledger() -> Source | None:
+    """For commands without a configuration: the ledger that the option before the command names."""
+    from mirrorfeed.feed.source import Source
+
+    text: str | None = (click.get_current_context().find_object(dict) or {}).get("ledger")
+    return None if text is None else Source.parse(text)
 
 
 def load_if_there(path: str) -> Config | None:

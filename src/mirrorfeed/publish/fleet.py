@@ -146,7 +146,7 @@ def publish_tables(
         return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error, reason)
 
     outcomes = _each(one, config.select(names))
-    if lost := ledger.keep(spark, config.ledger, outcomes):
+    if lost := ledger.keep(spark, config.ledger, ledger.rows(outcomes, datetime.now(UTC))):
         on_trouble(lost)
     return outcomes
 

@@ -1,4 +1,5 @@
-"""The ledger: a Delta table with a row for every publication and every failure, for people and dashboards.
+"""The ledger: a Delta table with a row for every publication, every failure, every verification and every look at how
+much of a table is archived. For people and dashboards.
 
 It is written after the fact and never read by what publishes: losing it, or failing to write it, harms nothing.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -17,17 +18,32 @@ from mirrorfeed.feed.ranges import Finding
 from mirrorfeed.feed.source import Source, quote
 
 if TYPE_CHECKING:
+    from mirrorfeed.archive.share import Share
     from mirrorfeed.publish.fleet import Outcome
     from mirrorfeed.publish.table import Publication
+    from mirrorfeed.verify import Comparison
 
-PUBLISHED, FINDING, FAILED = "published", "finding", "failed"
+PUBLISHED, FINDING, FAILED, RESEEDED = "published", "finding", "failed", "reseeded"
+VERIFIED, DIFFERENT, UNVERIFIED = "verified", "different", "unverified"
+ARCHIVE = "archive"
+
+STANDS = (PUBLISHED, FINDING, FAILED)
+"""The newest of these says whether a table is being published, or what stopped it."""
+COMPARED = (VERIFIED, DIFFERENT)
+"""The newest of these says whether its mirror was right: no publication in between takes a difference back."""
+WRONG = (FINDING, FAILED, RESEEDED, DIFFERENT, UNVERIFIED)
 
 COLUMNS = (
     ("time", "timestamp", "When it was recorded, or when it failed"),
-    ("table", "string", "The target"),
-    ("outcome", "string", "published, finding (the history forbids to go on) or failed"),
+    ("table", "string", "The target; for archive the table itself"),
+    (
+        "outcome",
+        "string",
+        "published, finding (the history forbids to go on), failed, reseeded (started again from a snapshot), verified"
+        " (the mirror is equal), different (it is not), unverified (it cannot be compared) or archive",
+    ),
     ("from_version", "bigint", "The range is after this version of the source; NULL for a snapshot"),
-    ("to_version", "bigint", "The last version of the range"),
+    ("to_version", "bigint", "The last version of the range, or the one that was compared"),
     ("inserts", "bigint", "Rows by marker"),
     ("updates", "bigint", "Rows by marker"),
     ("upserts", "bigint", "Rows by marker"),
@@ -41,9 +57,13 @@ COLUMNS = (
     ("lag_seconds", "double", "From the commit of the first published version to the record"),
     ("tries", "bigint", "How often the run had to try"),
     ("retries", "bigint", "How often executors repeated calls to the landing zone"),
+    ("archived_share", "double", "Of its bytes, or of its files where bytes are not told"),
+    ("archived_files", "bigint", "Its files that count as archived"),
     ("error", "string", "The kind of the failure"),
     ("message", "string", "What happened, and what to do next"),
 )
+_ALWAYS = ("time", "table", "outcome")
+"""Every ledger has these."""
 _DDL = ", ".join(f"{quote(name)} {type_} COMMENT '{comment}'" for name, type_, comment in COLUMNS)
 
 
@@ -69,6 +89,8 @@ class Row:
     lag_seconds: float | None = None
     tries: int = 1
     retries: int = 0
+    archived_share: float | None = None
+    archived_files: int | None = None
     error: str | None = None
     message: str | None = None
 
@@ -78,20 +100,47 @@ def rows(outcomes: Iterable[Outcome], now: datetime) -> list[Row]:
     found: list[Row] = []
     for outcome in outcomes:
         found += [_published(outcome, publication) for publication in outcome.progress.made]
-        for error in filter(None, (outcome.reseeded, outcome.error)):
-            found.append(
-                Row(
-                    time=now,
-                    table=outcome.table,
-                    outcome=FINDING if isinstance(error, Finding) or error is outcome.reseeded else FAILED,
-                    from_version=outcome.progress.published,
-                    lag_versions=outcome.lag_versions,
-                    tries=outcome.tries,
-                    error=type(error).__name__,
-                    message=str(error),
-                )
-            )
+        if outcome.reseeded:
+            found.append(_trouble(outcome, RESEEDED, outcome.reseeded, now))
+        if outcome.error:
+            kind = FINDING if isinstance(outcome.error, Finding) else FAILED
+            found.append(_trouble(outcome, kind, outcome.error, now))
     return found
+
+
+def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> Row:
+    """What a comparison with the mirror found, or why there was none. Counts alone: whoever may read the ledger may not
+    be one who may read the rows."""
+    if isinstance(found, MirrorfeedError):
+        return Row(now, table, UNVERIFIED, error=type(found).__name__, message=str(found))
+    if found.equal:
+        return Row(now, table, VERIFIED, to_version=found.version, message=f"{found}.")
+    message = f"{found}. `mirrorfeed verify {table}` shows the first of them."
+    return Row(now, table, DIFFERENT, to_version=found.version, message=message)
+
+
+def archived(table: str, found: Share, now: datetime) -> Row:
+    return Row(
+        now,
+        table,
+        ARCHIVE,
+        archived_share=found.archived,
+        archived_files=found.archived_files,
+        message=f"{found}.",
+    )
+
+
+def _trouble(outcome: Outcome, kind: str, error: MirrorfeedError, now: datetime) -> Row:
+    return Row(
+        time=now,
+        table=outcome.table,
+        outcome=kind,
+        from_version=outcome.progress.published,
+        lag_versions=outcome.lag_versions,
+        tries=outcome.tries,
+        error=type(error).__name__,
+        message=str(error),
+    )
 
 
 def _published(outcome: Outcome, publication: Publication) -> Row:
@@ -128,11 +177,17 @@ def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:
         return
     try:
         spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_DDL}) USING DELTA")
+        _check(spark.read.table(ledger.sql).columns)  # or any table that is named by mistake would be given columns
         # By name, for the ledger of another release may have fewer columns or more.
         frame = spark.createDataFrame([astuple(row) for row in new], _DDL)
         frame.writeTo(ledger.sql).option("mergeSchema", "true").append()
     except Exception as error:
         raise LedgerNotWritten(str(ledger), error) from error
+
+
+def _check(columns: Sequence[str]) -> None:
+    if lacking := [name for name in _ALWAYS if name not in columns]:
+        raise ValueError(f"it is no ledger, for it has no column {lacking[0]!r}")
 
 
 def read(spark: SparkSession, ledger: Source) -> list[Row]:
@@ -146,12 +201,12 @@ def read(spark: SparkSession, ledger: Source) -> list[Row]:
         raise LedgerUnreadable(str(ledger), error) from error
 
 
-def keep(spark: SparkSession, ledger: Source | None, outcomes: Sequence[Outcome]) -> MirrorfeedError | None:
-    """Writes down what a run did, where the configuration names a ledger. What went wrong is told, never raised."""
+def keep(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> MirrorfeedError | None:
+    """Adds the rows, where a ledger is named. What went wrong is told, never raised."""
     if ledger is None:
         return None
     try:
-        append(spark, ledger, rows(outcomes, datetime.now(UTC)))
+        append(spark, ledger, new)
     except MirrorfeedError as error:
         return error
     return None
@@ -165,7 +220,7 @@ class LedgerNotWritten(Transient):
         return f"The ledger {self.ledger} was not written: {self.reason}."
 
     def next(self) -> str:
-        return "What was published is published; only the ledger does not tell of it. Check `ledger` and its rights."
+        return "What was done is done; only the ledger does not tell of it. Check `ledger` and its rights."
 
 
 class LedgerUnreadable(Terminal):

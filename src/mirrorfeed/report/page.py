@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from html import escape
 
-from mirrorfeed.publish.ledger import PUBLISHED, Row
+from mirrorfeed.publish.ledger import ARCHIVE, COMPARED, DIFFERENT, PUBLISHED, STANDS, WRONG, Row
 from mirrorfeed.report.chart import Point, bars, lines, number
 
-_LAG_DAYS, _DAYS = 14, 30
+_LAG_DAYS, _DAYS, _ARCHIVE_DAYS = 14, 30, 90
 _FAILURES = 50
 MARKERS = ("inserts", "updates", "upserts", "deletes")
 PHASES = ("stage", "record", "rename")
@@ -29,8 +29,9 @@ def page(rows: Sequence[Row], now: datetime) -> str:
         _card("Rows a day, by what they do", marker_chart(recent)),
         _card("MiB a day", bars(by_day(recent, ["files"], lambda row, _: row.bytes / 2**20), ["files"], "MiB")),
         _card("Seconds a day, by phase", phase_chart(recent)),
+        *_archive(_since(rows, now - timedelta(days=_ARCHIVE_DAYS))),
         "</div>",
-        _card("How far is each table?", _backlog(rows, now)),
+        _card("How far is each table, and is its mirror equal?", _tables(rows, now)),
         _card("What went wrong", _failures(rows)),
     ]
     return whole("".join(body))
@@ -62,6 +63,15 @@ def phase_chart(rows: Iterable[Row]) -> str:
     return bars(by_day(rows, PHASES, lambda row, phase: getattr(row, f"{phase}_seconds") or 0), PHASES, "s")
 
 
+def archive_chart(rows: Iterable[Row]) -> str:
+    """A line a table: how much of it was archived."""
+    series: dict[str, list[Point]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.time):
+        if row.outcome == ARCHIVE and row.archived_share is not None:
+            series[row.table].append(Point(row.time, row.archived_share * 100))
+    return lines(series, "%")
+
+
 def by_day(
     rows: Iterable[Row], kinds: Sequence[str], value: Callable[[Row, str], float]
 ) -> dict[date, dict[str, float]]:
@@ -73,9 +83,9 @@ def by_day(
     return dict(found)
 
 
-def latest(rows: Iterable[Row]) -> dict[str, Row]:
-    """The newest row of each table, by its name."""
-    return {row.table: row for row in sorted(rows, key=lambda row: (row.time, row.table))}
+def latest(rows: Iterable[Row], outcomes: Collection[str]) -> dict[str, Row]:
+    """The newest row of these outcomes of each table, by its name."""
+    return {row.table: row for row in sorted(rows, key=lambda row: row.time) if row.outcome in outcomes}
 
 
 def _since(rows: Iterable[Row], start: datetime) -> list[Row]:
@@ -87,43 +97,78 @@ def _rows_in(row: Row) -> int:
 
 
 def _tiles(rows: Sequence[Row], now: datetime) -> str:
-    newest = latest(rows).values()
-    stopped = sum(row.outcome != PUBLISHED for row in newest)
+    stand, compared = latest(rows, STANDS), latest(rows, COMPARED)
+    stopped = sum(row.outcome != PUBLISHED for row in stand.values())
+    different = sum(row.outcome == DIFFERENT for row in compared.values())
     day = [row for row in _since(rows, now - timedelta(days=1)) if row.outcome == PUBLISHED]
     tiles = [
-        ("tables", number(len(newest)), ""),
+        ("tables", number(len(stand | compared)), ""),
         ("stopped", number(stopped), "bad" if stopped else ""),
+        ("different", number(different), "bad" if different else ""),
         ("publications in a day", number(len(day)), ""),
         ("rows in a day", number(sum(map(_rows_in, day))), ""),
         ("MiB in a day", number(round(sum(row.bytes for row in day) / 2**20, 1)), ""),
+        ("calls repeated in a day", number(sum(row.retries for row in day)), ""),
     ]
     shown = "".join(f'<div class="tile {kind}"><b>{value}</b>{name}</div>' for name, value, kind in tiles)
     return f'<div class="tiles">{shown}</div>'
 
 
-def _backlog(rows: Sequence[Row], now: datetime) -> str:
-    published = latest(row for row in rows if row.outcome == PUBLISHED)
-    lines_ = []
-    for table, row in sorted(latest(rows).items()):
-        last = published.get(table)
-        version = "-" if last is None or last.to_version is None else f"{last.to_version:,}"
-        behind = "-" if row.lag_versions is None else f"{row.lag_versions:,}"
-        ago = "never" if last is None else f"{_moment(last.time)} ({_ago(now - last.time)} ago)"
-        state = "published" if row.outcome == PUBLISHED else f"stopped: {row.error}"
-        kind = "" if row.outcome == PUBLISHED else ' class="bad"'
-        lines_.append(
-            f"<tr><td>{escape(table)}</td><td{kind}>{escape(state)}</td><td class=n>{version}</td>"
-            f"<td class=n>{behind}</td><td>{ago}</td></tr>"
-        )
-    head = "<th>Table<th>State<th class=n>Version published<th class=n>Versions not published<th>Last published"
+def _archive(rows: Sequence[Row]) -> list[str]:
+    """Nothing where no table has an archive."""
+    there = any(row.outcome == ARCHIVE for row in rows)
+    return [_card("Archived part of each table", archive_chart(rows))] if there else []
+
+
+def _tables(rows: Sequence[Row], now: datetime) -> str:
+    stand, compared, published = latest(rows, STANDS), latest(rows, COMPARED), latest(rows, [PUBLISHED])
+    lines_ = [
+        f"<tr><td>{escape(table)}</td>{_publication(stand.get(table), published.get(table), now)}"
+        f"{_comparison(compared.get(table), now)}</tr>"
+        for table in sorted(stand | compared)
+    ]
+    head = (
+        "<th>Table<th>State<th class=n>Version published<th class=n>Versions not published<th>Last published"
+        "<th>Mirror<th>Last compared"
+    )
     return _table(head, lines_)
 
 
+def _publication(row: Row | None, last: Row | None, now: datetime) -> str:
+    stopped = row is not None and row.outcome != PUBLISHED
+    state = "-" if row is None else f"stopped: {row.error}" if stopped else "published"
+    version, behind = last.to_version if last else None, row.lag_versions if row else None
+    return (
+        f"<td{_bad(stopped)}>{escape(state)}</td><td class=n>{_whole(version)}</td>"
+        f"<td class=n>{_whole(behind)}</td><td>{_when(last, now)}</td>"
+    )
+
+
+def _comparison(row: Row | None, now: datetime) -> str:
+    if row is None:
+        return "<td>-</td><td>never</td>"
+    different = row.outcome == DIFFERENT
+    state = f"{'different' if different else 'equal'} at version {_whole(row.to_version)}"
+    return f"<td{_bad(different)}>{state}</td><td>{_when(row, now)}</td>"
+
+
+def _bad(it_is: bool) -> str:
+    return ' class="bad"' if it_is else ""
+
+
+def _when(row: Row | None, now: datetime) -> str:
+    return "never" if row is None else f"{_moment(row.time)} ({_ago(now - row.time)} ago)"
+
+
+def _whole(value: int | None) -> str:
+    return "-" if value is None else f"{value:,}"
+
+
 def _failures(rows: Sequence[Row]) -> str:
-    failed = sorted((row for row in rows if row.outcome != PUBLISHED), key=lambda row: row.time, reverse=True)
+    failed = sorted((row for row in rows if row.outcome in WRONG), key=lambda row: row.time, reverse=True)
     lines_ = [
-        f"<tr><td class=t>{_moment(row.time)}</td><td>{escape(row.table)}</td><td>{escape(row.error or '')}</td>"
-        f"<td>{escape(row.message or '')}</td></tr>"
+        f"<tr><td class=t>{_moment(row.time)}</td><td>{escape(row.table)}</td>"
+        f"<td>{escape(row.error or row.outcome)}</td><td>{escape(row.message or '')}</td></tr>"
         for row in failed[:_FAILURES]
     ]
     shown = _table("<th>Time (UTC)<th>Table<th>Error<th>What happened, and what to do", lines_)
