@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import io
+import time
+from collections.abc import Callable
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from mirrorfeed.publish.snappy import SnappyFrames, checksum
@@ -20,3 +24,14 @@ def test_frames_give_the_data_back(data: bytes) -> None:
     frames.write(data[:70_000])
     frames.write(data[70_000:])
     assert decompressed(sink.getvalue()) == data
+
+
+def test_framing_takes_less_time_than_the_compression_that_is_chosen_for_small_files() -> None:
+    data = b"".join(b"%d,some text that repeats,%d\r\n" % (n, n * n) for n in range(200_000))
+    assert _seconds(SnappyFrames, data) < _seconds(lambda sink: pa.CompressedOutputStream(sink, "gzip"), data)
+
+
+def _seconds(stream: Callable[[Any], Any], data: bytes) -> float:
+    begun = time.process_time()
+    stream(io.BytesIO()).write(data)
+    return time.process_time() - begun
