@@ -32,6 +32,7 @@ from mirrorfeed.publish.ledger import (
 )
 from mirrorfeed.report import page
 from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_ticks
+from mirrorfeed.report.page import by_day
 from tests.test_bundle import DASHBOARD
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -174,11 +175,27 @@ def test_a_chart_of_lines_has_a_point_for_every_value_in_its_place() -> None:
 
 
 def test_the_parts_of_a_bar_stand_on_each_other_and_are_as_high_as_their_values() -> None:
-    drawn = bars({NOW.date(): {"in": 10.0, "out": 30.0}}, ["in", "out"], "rows")
+    drawn = bars([("Mar 14", {"in": 10.0, "out": 30.0})], ["in", "out"], "rows")
     svg = ElementTree.fromstring(drawn.partition("<p")[0])
+    assert [title.text for title in svg.iter("title")] == ["Mar 14, in: 10 rows", "Mar 14, out: 30 rows"]
     lower, upper = ({name: float(bar.get(name, "")) for name in ("y", "height")} for bar in svg.iter("rect"))
     assert upper["height"] == pytest.approx(3 * lower["height"], abs=0.2)
     assert upper["y"] + upper["height"] == pytest.approx(lower["y"], abs=0.2)
+
+
+def test_a_day_without_anything_is_left_free() -> None:
+    days = by_day([ROWS[1], ROWS[2]], ["files"], lambda row, _: row.files)
+    assert days == [("Mar 12", {"files": 1}), ("Mar 13", {}), ("Mar 14", {"files": 1})]
+    svg = ElementTree.fromstring(bars(days, ["files"], "files"))
+    left, right = (float(bar.get("x", "")) for bar in svg.iter("rect"))
+    places = {text.text: float(text.get("x", "")) for text in svg.iter("text")}
+    assert right - left == pytest.approx(places["Mar 14"] - places["Mar 12"], abs=0.2)
+
+
+@pytest.mark.parametrize(("count", "labelled"), [(8, 8), (9, 5), (30, 8)])
+def test_more_columns_than_have_room_for_a_label_share_them(count: int, labelled: int) -> None:
+    svg = ElementTree.fromstring(bars([(f"c{n}", {"a": 1.0}) for n in range(count)], ["a"], "rows"))
+    assert len([text for text in svg.iter("text") if str(text.text).startswith("c")]) == labelled
 
 
 def test_more_series_than_colours_are_drawn_as_the_rest() -> None:

@@ -1,4 +1,4 @@
-"""Charts as SVG text, without a library and without scripts: lines over time, and stacked bars by day.
+"""Charts as SVG text, without a library and without scripts: lines over time, and stacked bars.
 
 Colours are classes (`c0` to `c7`, `rest`) that the page gives values to, in light and in dark.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from html import escape
 
 COLOURS = 8
@@ -16,6 +16,8 @@ COLOURS = 8
 
 _WIDTH, _HEIGHT = 640, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 28
+_LABELS = 8
+"""So many have room below the bars; of more columns only some are labelled."""
 _DENSE = 60
 """A line of more points shows them only under the pointer."""
 
@@ -54,33 +56,30 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
     return _figure(drawn, [name for name, _ in _told_apart(series)])
 
 
-def bars(days: Mapping[date, Mapping[str, float]], kinds: Sequence[str], unit: str) -> str:
-    """A bar a day, with a part for each kind from the bottom up. Days without anything are left free."""
-    if not days:
+def bars(columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], unit: str) -> str:
+    """A bar a column, over its label, with a part for each kind from the bottom up."""
+    if not columns:
         return _nothing()
-    first, last = min(days), max(days)
-    count = (last - first).days + 1
-    top = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for parts in days.values()))
-    slot = (_WIDTH - _LEFT - _RIGHT) / count
+    top = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for _, parts in columns))
+    slot = (_WIDTH - _LEFT - _RIGHT) / len(columns)
     wide = min(slot * 0.7, 48)
     drawn = _value_axis(top, unit)
-    every = math.ceil(count / 8)
-    for n in range(0, count, every):
-        day = first + timedelta(days=n)
-        drawn.append(_tick_below(_LEFT + (n + 0.5) * slot, f"{day:%b} {day.day}"))
-    for day, parts in sorted(days.items()):
-        left = _LEFT + ((day - first).days + 0.5) * slot - wide / 2
+    every = math.ceil(len(columns) / _LABELS)
+    for n, (label, parts) in enumerate(columns):
+        middle = _LEFT + (n + 0.5) * slot
+        if n % every == 0:
+            drawn.append(_tick_below(middle, label))
         below = 0.0
         for colour, kind in enumerate(kinds):
             if value := parts.get(kind, 0):
                 high, low = _y(below + value, top), _y(below, top)
                 drawn.append(
-                    f'<rect class="bar {_shade(colour)}" x="{left:.1f}" y="{high:.1f}" width="{wide:.1f}"'
-                    f' height="{max(low - high, 0.5):.1f}"><title>{day:%Y-%m-%d}, {escape(kind)}: {number(value)}'
+                    f'<rect class="bar {_shade(colour)}" x="{middle - wide / 2:.1f}" y="{high:.1f}" width="{wide:.1f}"'
+                    f' height="{max(low - high, 0.5):.1f}"><title>{escape(label)}, {escape(kind)}: {number(value)}'
                     f" {escape(unit)}</title></rect>"
                 )
                 below += value
-    there = {kind for parts in days.values() for kind, value in parts.items() if value}
+    there = {kind for _, parts in columns for kind, value in parts.items() if value}
     return _figure(drawn, [kind if kind in there else "" for kind in kinds])
 
 

@@ -74,13 +74,17 @@ def archive_chart(rows: Iterable[Row]) -> str:
 
 def by_day(
     rows: Iterable[Row], kinds: Sequence[str], value: Callable[[Row, str], float]
-) -> dict[date, dict[str, float]]:
-    """The sums of a day for each kind."""
+) -> list[tuple[str, dict[str, float]]]:
+    """The sums for each kind of every day from the first row's to the last one's."""
     found: dict[date, dict[str, float]] = defaultdict(lambda: dict.fromkeys(kinds, 0.0))
     for row in rows:
         for kind in kinds:
             found[row.time.astimezone(UTC).date()][kind] += value(row, kind)
-    return dict(found)
+    if not found:
+        return []
+    first = min(found)
+    days = [first + timedelta(days=n) for n in range((max(found) - first).days + 1)]
+    return [(f"{day:%b} {day.day}", found.get(day, {})) for day in days]
 
 
 def latest(rows: Iterable[Row], outcomes: Collection[str]) -> dict[str, Row]:
