@@ -47,13 +47,13 @@ def test_the_share_is_of_the_bytes_or_else_of_the_files(
 @pytest.mark.parametrize(
     ("days", "label", "part"),
     [
-        (-1, "0 to 7 d", "hot"),
-        (0, "0 to 7 d", "hot"),
-        (6.9, "0 to 7 d", "hot"),
-        (7, "7 to 30 d", "hot"),
-        (59.9, "30 to 60 d", "hot"),
-        (60, "60 to 90 d", "archived"),
-        (364, "180 to 365 d", "archived"),
+        (-1, "0-7 d", "hot"),
+        (0, "0-7 d", "hot"),
+        (6.9, "0-7 d", "hot"),
+        (7, "7-30 d", "hot"),
+        (59.9, "30-60 d", "hot"),
+        (60, "60-90 d", "archived"),
+        (364, "180-365 d", "archived"),
         (365, "365 d on", "archived"),
         (None, "not known", "archived"),
     ],
@@ -68,11 +68,11 @@ def test_a_file_stands_at_its_age_as_hot_or_as_archived(days: float | None, labe
 @pytest.mark.parametrize(
     ("interval", "labels"),
     [
-        (60, ["0 to 7 d", "7 to 30 d", "30 to 60 d", "60 to 90 d", "90 to 180 d", "180 to 365 d", "365 d on"]),
-        (90, ["0 to 7 d", "7 to 30 d", "30 to 90 d", "90 to 180 d", "180 to 365 d", "365 d on"]),
+        (60, ["0-7 d", "7-30 d", "30-60 d", "60-90 d", "90-180 d", "180-365 d", "365 d on"]),
+        (90, ["0-7 d", "7-30 d", "30-90 d", "90-180 d", "180-365 d", "365 d on"]),
         (
             730,
-            ["0 to 7 d", "7 to 30 d", "30 to 90 d", "90 to 180 d", "180 to 365 d", "365 to 730 d", "730 d on"],
+            ["0-7 d", "7-30 d", "30-90 d", "90-180 d", "180-365 d", "365-730 d", "730 d on"],
         ),
     ],
 )

@@ -74,7 +74,7 @@ def share_of(files: Iterable[LogFile], interval: Policy | None, now: datetime) -
 def by_age(files: Iterable[LogFile], interval: Policy, now: datetime) -> list[tuple[str, dict[str, float]]]:
     """Hot and archived bytes by age, the youngest first. No column holds both: the interval is one of the ages."""
     ages = sorted({*_AGES, interval.days})
-    labels = [*(f"{first} to {end} d" for first, end in pairwise(ages)), f"{ages[-1]} d on", "not known"]
+    labels = [*(f"{first}-{end} d" for first, end in pairwise(ages)), f"{ages[-1]} d on", "not known"]
     found = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
     for file in files:
         part = ARCHIVED if archived_among([file], interval, now) else HOT
