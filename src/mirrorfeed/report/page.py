@@ -31,7 +31,7 @@ def page(rows: Sequence[Row], now: datetime) -> str:
         _card("Seconds a day, by phase", phase_chart(recent)),
         *_archive(_since(rows, now - timedelta(days=_ARCHIVE_DAYS))),
         "</div>",
-        _card("How far is each table, and is its mirror equal?", _tables(rows, now)),
+        _card("How far is each table, and is its mirror equal?", _standings(rows, now)),
         _card("What went wrong", _failures(rows)),
     ]
     return whole("".join(body))
@@ -124,7 +124,7 @@ def _archive(rows: Sequence[Row]) -> list[str]:
     return [_card("Archived part of each table", archive_chart(rows))] if there else []
 
 
-def _tables(rows: Sequence[Row], now: datetime) -> str:
+def _standings(rows: Sequence[Row], now: datetime) -> str:
     stand, compared, published = latest(rows, STANDS), latest(rows, COMPARED), latest(rows, [PUBLISHED])
     lines_ = [
         f"<tr><td>{escape(table)}</td>{_publication(stand.get(table), published.get(table), now)}"
@@ -143,8 +143,8 @@ def _publication(row: Row | None, last: Row | None, now: datetime) -> str:
     state = "-" if row is None else f"stopped: {row.error}" if stopped else "published"
     version, behind = last.to_version if last else None, row.lag_versions if row else None
     return (
-        f"<td{_bad(stopped)}>{escape(state)}</td><td class=n>{_whole(version)}</td>"
-        f"<td class=n>{_whole(behind)}</td><td>{_when(last, now)}</td>"
+        f"<td{_bad(stopped)}>{escape(state)}</td><td class=n>{_count(version)}</td>"
+        f"<td class=n>{_count(behind)}</td><td>{_when(last, now)}</td>"
     )
 
 
@@ -152,7 +152,7 @@ def _comparison(row: Row | None, now: datetime) -> str:
     if row is None:
         return "<td>-</td><td>never</td>"
     different = row.outcome == DIFFERENT
-    state = f"{'different' if different else 'equal'} at version {_whole(row.to_version)}"
+    state = f"{'different' if different else 'equal'} at version {_count(row.to_version)}"
     return f"<td{_bad(different)}>{state}</td><td>{_when(row, now)}</td>"
 
 
@@ -164,7 +164,7 @@ def _when(row: Row | None, now: datetime) -> str:
     return "never" if row is None else f"{_moment(row.time)} ({_ago(now - row.time)} ago)"
 
 
-def _whole(value: int | None) -> str:
+def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
