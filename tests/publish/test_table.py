@@ -31,6 +31,8 @@ class Exchanged:
     def columns(self, version: int) -> tuple[Column, ...]:
         return self.table.versions[version].columns
 
+    def check(self, what: Range | int, facts: Facts) -> None: ...
+
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         self.table = self.other
         return TableFeed(self.table).stage(what, plan, job)

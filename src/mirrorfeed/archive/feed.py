@@ -6,7 +6,7 @@ Databricks the log cannot be read here, and the engine guards the feed itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,16 +26,21 @@ from mirrorfeed.stores.tiers import AzureTiers, Tier, TierStore
 
 
 def check(
-    spark: SparkSession, source: Source, what: Range | int, tiers: TierStore | None = None, now: datetime | None = None
+    spark: SparkSession,
+    source: Source,
+    what: Range | int,
+    properties: Mapping[str, str],
+    tiers: TierStore | None = None,
+    now: datetime | None = None,
 ) -> None:
     """Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone` for what cannot be read whole: a range of the feed, or a
     snapshot. A table without an interval has no archive, and is not looked at."""
-    found = history.detail(spark, source)
-    interval = policy.from_properties(found.properties)
+    interval = policy.from_properties(properties)
     if interval is None or is_databricks(spark):
         return
-    tiers = tiers or AzureTiers.at(found.location)
-    files = needed(spark, source, found.location, what)
+    location = history.detail(spark, source).location
+    tiers = tiers or AzureTiers.at(location)
+    files = needed(spark, source, location, what)
     last = what if isinstance(what, int) else what.to_version_inclusive
     archived = archived_among(files, interval, now or datetime.now(UTC))
     if gone := _missing([file for file in files if tiers or file not in archived], tiers):

@@ -194,7 +194,8 @@ def facts(spark: SparkSession, source: Source, after: int | None, limit: int) ->
     found = asked.result()
     latest = found[-1]
     if after is None:
-        return Facts(table.table_id, latest, (), _feed_off_at(spark, source, found))
+        off = _feed_off_at(spark, source, found)
+        return Facts(table.table_id, latest, (), off, properties=table.properties)
     new = [commit for commit in found if commit.version > after]
     missing = first_missing(after, latest.version, [commit.version for commit in new])
     end = min(after + limit, latest.version) if missing is None else min(after + limit, missing - 1)
@@ -202,7 +203,8 @@ def facts(spark: SparkSession, source: Source, after: int | None, limit: int) ->
     breaks, damaged_at = _breaks(spark, source, after, near)
     whole = near if damaged_at is None else [commit for commit in near if commit.version < damaged_at]
     doubtful = [commit for commit in whole if commit.operation not in _KEEPS_FEED]
-    return Facts(table.table_id, latest, tuple(new), _feed_off_at(spark, source, doubtful), tuple(breaks), damaged_at)
+    off = _feed_off_at(spark, source, doubtful)
+    return Facts(table.table_id, latest, tuple(new), off, tuple(breaks), damaged_at, table.properties)
 
 
 def _feed_off_at(spark: SparkSession, source: Source, doubtful: list[Commit]) -> int | None:

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from mirrorfeed.errors import Terminal
@@ -33,6 +33,8 @@ class Facts:
     """Versions whose schema differs from the one before by more than added columns."""
     damaged_at: int | None = None
     """The first of these versions whose state the log cannot give any more."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """The table's own, now."""
 
 
 @dataclass(frozen=True, slots=True)

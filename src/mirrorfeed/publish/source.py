@@ -50,9 +50,12 @@ class DeltaFeed:
     def columns(self, version: int) -> tuple[Column, ...]:
         return columns_of(str(self.source), history.schema_at(self.spark, self.source, version))
 
+    def check(self, what: Range | int, facts: Facts) -> None:
+        with read.read_faults(str(self.source), what):
+            archive.check(self.spark, self.source, what, facts.properties)
+
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         with read.read_faults(str(self.source), what):
-            archive.check(self.spark, self.source, what)
             if isinstance(what, Range):
                 return self._write(self._changed_rows(what, plan, job), job)
             return self._snapshot(what, plan, job)

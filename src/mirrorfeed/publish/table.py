@@ -76,6 +76,10 @@ class Feed(Protocol):
         """The landing form of the table's columns at a version."""
         ...
 
+    def check(self, what: Range | int, facts: Facts) -> None:
+        """Raises what is known, before anything is read, to stand in the way of reading it."""
+        ...
+
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         """Writes the landing rows of a range, or of a snapshot at a version, where the job says. The receipts are in
         the order in which the files are to be applied. An empty snapshot still gives one file."""
@@ -175,8 +179,7 @@ def publish(
 ) -> Progress:
     """Publishes all versions up to the one that is the newest when it begins; raises findings and refusals."""
     progress = progress or Progress()
-    if not commit.has_log(store, plan.folder):
-        _refuse_early(feed, store, plan)
+    early = None if commit.has_log(store, plan.folder) else _refuse_early(feed, store, plan)
     goal: int | None = None
     while True:
         begun = clock()
@@ -187,7 +190,8 @@ def publish(
         progress.published = view.newest.to_version_inclusive if view.newest else None
         if goal is not None and progress.published is not None and progress.published >= goal:
             return progress
-        facts, decision = look_ahead(feed, plan, view)
+        facts, decision = early if early and view.newest is None else look_ahead(feed, plan, view)
+        early = None
         goal = facts.latest.version if goal is None else goal
         progress.latest = facts.latest.version
         progress.decision = progress.decision or str(decision)
@@ -196,7 +200,7 @@ def publish(
         if isinstance(decision, Finding):
             raise decision
         on_step(progress)
-        what = decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
+        what = _next(decision)
         begun, repeated = clock(), progress.retries
         new = _stage(feed, store, plan, view, facts, what, now, progress)
         if feed.table_id() != new.source_id:
@@ -218,28 +222,39 @@ def look_ahead(feed: Feed, plan: Plan, view: commit.View | None) -> tuple[Facts,
     return facts, decide(plan.source, published, facts, plan.versions_per_range)
 
 
-def check_snapshot(feed: Feed, plan: Plan) -> tuple[Column, ...]:
+def _next(decision: TakeSnapshot | PublishRanges) -> Range | int:
+    return decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
+
+
+def _end(what: Range | int) -> int:
+    return what if isinstance(what, int) else what.to_version_inclusive
+
+
+def check_snapshot(feed: Feed, plan: Plan) -> tuple[Facts, Decision, tuple[Column, ...]]:
     """The columns of a first publication; raises what in the source would stand in its way."""
     facts, decision = look_ahead(feed, plan, None)
     if isinstance(decision, Finding):
         raise decision
-    return _columns(feed, plan, None, facts, facts.latest.version)
+    columns = _columns(feed, plan, None, facts, facts.latest.version)
+    feed.check(facts.latest.version, facts)
+    return facts, decision, columns
 
 
-def _refuse_early(feed: Feed, store: Store, plan: Plan) -> None:
+def _refuse_early(feed: Feed, store: Store, plan: Plan) -> tuple[Facts, Decision]:
     """Before a first publication: an empty table folder would be an error to the service in the end."""
-    columns = check_snapshot(feed, plan)
+    facts, decision, columns = check_snapshot(feed, plan)
     commit.check_metadata(store, plan.folder, plan.metadata(columns))
+    return facts, decision
 
 
 def preflight(feed: Feed, store: Store, plan: Plan, view: commit.View | None, facts: Facts, decision: Decision) -> None:
     """Raises what can be known to stand in the way of a decision; changes nothing."""
     if view is not None:
         commit.check_data(store, plan.folder, view)
-    if isinstance(decision, PublishRanges):
-        columns = _columns(feed, plan, view, facts, decision.ranges[0].to_version_inclusive)
-    elif isinstance(decision, TakeSnapshot):
-        columns = _columns(feed, plan, view, facts, decision.version)
+    if isinstance(decision, PublishRanges | TakeSnapshot):
+        what = _next(decision)
+        columns = _columns(feed, plan, view, facts, _end(what))
+        feed.check(what, facts)
     elif view is not None and view.newest is not None:
         columns = view.newest.columns
     else:
@@ -272,8 +287,9 @@ def _stage(
     now: Callable[[], datetime],
     progress: Progress,
 ) -> Record:
-    version = what if isinstance(what, int) else what.to_version_inclusive
+    version = _end(what)
     columns = _columns(feed, plan, view, facts, version)
+    feed.check(what, facts)
     commit.ensure_metadata(store, plan.folder, plan.metadata(columns))
     job = StagingJob(
         store=store,
