@@ -1,7 +1,7 @@
 """A source at a version against its mirror, row for row. Shares no code with the translation that it judges.
 
-Nested columns are JSON text in the mirror: they are parsed back and compared by value. Rows stay in Spark; only the
-counts and the first differences come back.
+Nested columns are JSON text in the mirror: they are parsed back and compared by value, and so are the values of a table
+that is published as text. Rows stay in Spark; only the counts and the first differences come back.
 """
 
 from __future__ import annotations
@@ -18,19 +18,26 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    ByteType,
     DataType,
+    DayTimeIntervalType,
     MapType,
     NullType,
+    ShortType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
+    TimestampType,
     VariantType,
+    YearMonthIntervalType,
 )
 
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import Target
+from mirrorfeed.landing.output import PARQUET
 
 _SHOWN = 5
 _NESTED = (ArrayType, MapType, StructType, VariantType)
@@ -139,7 +146,12 @@ def verify_at(spark: SparkSession, source: Source, mirror: Source, records: Sequ
     """The comparison at the version at which the mirror stands, which is that of one of these publications."""
     if not records:
         raise NothingTaken(str(source))
-    return first_equal(lambda record: compare(spark, source, record.to_version_inclusive, mirror, record.keys), records)
+
+    def compare_at(record: Record) -> Comparison:
+        as_text = record.extension != PARQUET
+        return compare(spark, source, record.to_version_inclusive, mirror, record.keys, as_text=as_text)
+
+    return first_equal(compare_at, records)
 
 
 def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
@@ -160,24 +172,48 @@ def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Re
 
 
 def compare(
-    spark: SparkSession, source: Source, version: int, mirror: Source, keys: Sequence[str], shown: int = _SHOWN
+    spark: SparkSession,
+    source: Source,
+    version: int,
+    mirror: Source,
+    keys: Sequence[str],
+    shown: int = _SHOWN,
+    *,
+    as_text: bool = False,
 ) -> Comparison:
-    """The source's rows at a version against the mirror's, by key where there are keys."""
+    """The source's rows at a version against the mirror's, by key where there are keys; `as_text`, of a table whose
+    files are text."""
     expected = spark.read.option("versionAsOf", version).table(source.sql)
-    # A column without a type is not in the mirror: it has no values.
-    wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
     try:
         found = spark.read.table(mirror.sql)
-        schema = found.schema
+        _ = found.schema  # only now the storage is asked, over Connect
     except AnalysisException as error:
         raise MirrorMissing(str(source), str(mirror)) from error
     except Exception as error:  # of a file system or a session, by whatever class
         raise MirrorUnreadable(str(source), str(mirror), _cause(error)) from error
-    faults = [fault for field in wanted if (fault := _fault(field, schema))]
+    return compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
+
+
+def compare_rows(
+    source: str,
+    version: int,
+    expected: DataFrame,
+    mirror: str,
+    found: DataFrame,
+    keys: Sequence[str],
+    shown: int = _SHOWN,
+    *,
+    as_text: bool = False,
+) -> Comparison:
+    # A column without a type is not in the mirror: it has no values.
+    wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
+    faults = [fault for field in wanted if (fault := _fault(field, found.schema, as_text=as_text))]
     if faults:
-        raise MirrorColumns(str(source), str(mirror), faults)
-    left = _side(expected, wanted, nested_as_text=False)
-    right = _side(found, wanted, nested_as_text=True)
+        raise MirrorColumns(source, mirror, faults)
+    types = {field.name: field.dataType for field in found.schema}
+    both = {field.name: _both(field, types[field.name]) for field in wanted}
+    left = expected.select(*(column.alias(name) for name, (column, _) in both.items()))
+    right = found.select(*(column.alias(name) for name, (_, column) in both.items()))
     names = [field.name for field in wanted]
     table = _by_key(left, right, names, keys) if keys else _by_row(left, right, names)
     # One pass for the counts; a second, over what differs, only where there is something to show.
@@ -185,7 +221,7 @@ def compare(
     assert counts is not None
     source_rows, mirror_rows, differing = (int(value or 0) for value in counts)
     first = _first(table, [name for name in names if name not in keys], keys or names, shown) if differing else ()
-    return Comparison(str(source), version, source_rows, mirror_rows, differing, first)
+    return Comparison(source, version, source_rows, mirror_rows, differing, first)
 
 
 def _cause(error: Exception) -> str:
@@ -194,28 +230,64 @@ def _cause(error: Exception) -> str:
     return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0] if lines else "")[:300]
 
 
-def _fault(field: StructField, mirror: StructType) -> str | None:
-    wanted = StringType() if isinstance(field.dataType, _NESTED) else field.dataType
+def _fault(field: StructField, mirror: StructType, *, as_text: bool) -> str | None:
+    wanted = _in_mirror(field.dataType)
     there = next((found for found in mirror if found.name == field.name), None)
     if there is None:
         return f"{field.name!r} is missing"
-    if there.dataType != wanted:
+    if there.dataType != wanted and not (as_text and there.dataType in _in_text(wanted)):
         return f"{field.name!r} is {there.dataType.simpleString()} where {wanted.simpleString()} is expected"
     return None
 
 
-def _side(rows: DataFrame, schema: StructType, *, nested_as_text: bool) -> DataFrame:
-    """The columns of the source, in a form that Spark can compare."""
+def _in_mirror(type_: DataType) -> DataType:
+    """The type that a column of the source has in its mirror."""
+    if isinstance(type_, (*_NESTED, StringType, DayTimeIntervalType, YearMonthIntervalType)):
+        return StringType()
+    return BinaryType() if _is_place(type_) else type_
 
-    def column(field: StructField) -> Column:
-        found = F.col(quote(field.name))
-        if isinstance(field.dataType, _NESTED):
-            parsed = _parsed(found, field.dataType) if nested_as_text else found
-            is_variant = isinstance(field.dataType, VariantType)
-            found = F.to_json(parsed) if is_variant else _comparable(parsed, field.dataType, from_text=nested_as_text)
-        return found.alias(field.name)
 
-    return rows.select(*(column(field) for field in schema))
+def _in_text(type_: DataType) -> tuple[DataType, ...]:
+    """What becomes of a mirror's type where files are text: it may have no declared form, or a wider one."""
+    wider: dict[DataType, DataType] = {ByteType(): ShortType(), TimestampType(): TimestampNTZType()}
+    return StringType(), wider.get(type_, type_)
+
+
+def _is_place(type_: DataType) -> bool:
+    return type_.typeName() in ("geometry", "geography")  # Spark 4.0 has no classes for them
+
+
+def _both(field: StructField, there: DataType) -> tuple[Column, Column]:
+    """A column of the source and of its mirror, which has this type there, in one form that Spark can compare."""
+    value, type_ = F.col(quote(field.name)), field.dataType
+    if isinstance(type_, VariantType):
+        return F.to_json(value), F.to_json(_parsed(value, type_))
+    source = _comparable(value, type_, from_text=False)
+    if isinstance(type_, _NESTED):
+        return source, _comparable(_parsed(value, type_), type_, from_text=True)
+    wanted = _in_mirror(type_)
+    if there == wanted:
+        return source, value
+    if there == StringType():  # what is no text of a value stays as it is, and so equals none
+        return _as_text(source, wanted), F.coalesce(_as_text(_from_text(value, wanted), wanted), value)
+    # A byte is among shorts, or an instant is a time without a zone, in UTC.
+    return (source, _instant(value)) if isinstance(wanted, TimestampType) else (source.cast(there), value)
+
+
+def _as_text(value: Column, type_: DataType) -> Column:
+    if isinstance(type_, TimestampType):  # its text in a session's zone may stand for two of them
+        value = F.unix_micros(value)
+    return F.hex(value) if isinstance(type_, BinaryType) else value.cast("string")
+
+
+def _from_text(text: Column, type_: DataType) -> Column:
+    if isinstance(type_, TimestampType):
+        return _instant(text)
+    return F.try_to_binary(text, F.lit("base64")) if isinstance(type_, BinaryType) else text.try_cast(type_)
+
+
+def _instant(in_utc: Column) -> Column:
+    return F.concat(in_utc.cast("string"), F.lit("Z")).try_cast("timestamp")
 
 
 def _parsed(text: Column, type_: DataType) -> Column:
@@ -230,7 +302,7 @@ def _in_json(type_: DataType) -> Any:
         return ArrayType(_in_json(type_.elementType))
     if isinstance(type_, MapType):
         return MapType(StringType(), _in_json(type_.valueType))
-    return type_
+    return type_ if isinstance(type_, VariantType) else _in_mirror(type_)
 
 
 def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
@@ -256,7 +328,17 @@ def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
                 ),
             )
         )
-    return value
+    return value if from_text else _plain(value, type_)
+
+
+def _plain(value: Column, type_: DataType) -> Column:
+    """A value of the source that is not nested, as the mirror should have it."""
+    if _is_place(type_):
+        return F.call_function("st_asbinary", value)
+    if isinstance(type_, StringType):  # compared as it is written, whatever its collation
+        return F.collate(value, "UTF8_BINARY")
+    wanted = _in_mirror(type_)
+    return value if wanted == type_ else value.cast(wanted)
 
 
 def _key(key: Column, type_: DataType, *, from_text: bool) -> Column:
