@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.feed.changes import PROBLEM, full, inserts, key_problems, net, snapshot_rows
+from mirrorfeed.feed.read import as_written
 from mirrorfeed.landing.rows import Problem
 from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, columns_of, reserved_names
 
@@ -387,3 +388,19 @@ def test_values_of_every_type_are_compared(spark: SparkSession, type_: str, old:
     columns = columns_of("t", json.loads(events.select("id", "v").schema.json()))
     for translate in (net, full):
         assert translate(events, columns, ["id"], skip_unchanged=True).isEmpty() is not changed
+
+
+def test_texts_that_only_their_collation_takes_for_equal_are_other_keys_and_other_values(spark: SparkSession) -> None:
+    collated = "string collate UTF8_LCASE"
+    events = spark.createDataFrame(
+        [
+            *[("a", "x", "update_preimage", 5), ("A", "X", "update_postimage", 5)],
+            *[("b", "y", "update_preimage", 5), ("b", "Y", "update_postimage", 5)],
+        ],
+        f"id {collated}, v {collated}, _change_type string, _commit_version long",
+    )
+    columns = (Column("id", "string"), Column("v", "string"))
+    for translate in (net, full):
+        found = translate(as_written(events), columns, ["id"], skip_unchanged=True)
+        assert sorted(landed(found)) == [("A", "X", UPSERT), ("a", None, DELETE), ("b", "Y", UPSERT)]
+    assert key_problems(as_written(events).where("v IN ('x', 'X')"), ["id"], 5).isEmpty()

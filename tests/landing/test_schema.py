@@ -50,6 +50,10 @@ def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
         ({"type": "map", "keyType": "string"}, "json", pa.string()),
         ({"type": "struct", "fields": []}, "json", pa.string()),
         ("variant", "json", pa.string()),
+        ("interval day to second", "interval day to second", pa.string()),
+        ("interval month", "interval month", pa.string()),
+        ("geometry(SRID:3857)", "geometry(SRID:3857)", pa.binary()),
+        ("geography(OGC:CRS84, SPHERICAL)", "geography(OGC:CRS84, SPHERICAL)", pa.binary()),
     ],
 )
 def test_each_type_has_its_form(spark: Any, landing: str, arrow: pa.DataType) -> None:
@@ -63,8 +67,8 @@ def test_each_type_has_its_form(spark: Any, landing: str, arrow: pa.DataType) ->
 @pytest.mark.parametrize(
     ("type_", "spelled"),
     [
-        ("geography(4326)", "geography(4326)"),
-        ("interval day to second", "interval day to second"),
+        ("interval", "interval"),
+        ("time(6)", "time(6)"),
         ({"type": "udt"}, "udt"),
     ],
 )
@@ -103,13 +107,14 @@ def test_every_column_is_optional_and_the_marker_is_last_and_an_int32() -> None:
     ("key", "reason"),
     [
         ("ID", "there is no such column, the table spells it 'id'"),
-        ("day", "there is no such column, the table has 'id', 'price', 'lines'"),
+        ("day", "there is no such column, the table has 'id', 'price', 'lines', 'place'"),
         ("price", "values of the type double have no reliable equality"),
         ("lines", "values of the type json have no reliable equality"),
+        ("place", "values of the type geometry(SRID:0) have no reliable equality"),
     ],
 )
 def test_a_column_that_cannot_be_a_key_is_refused(key: str, reason: str) -> None:
-    columns = (ID, Column("price", "double"), Column("lines", "json"))
+    columns = (ID, Column("price", "double"), Column("lines", "json"), Column("place", "geometry(SRID:0)"))
 
     with pytest.raises(BadKey) as refused:
         check_keys(T, ["id", key], columns)
@@ -196,6 +201,7 @@ def _wrapped(type_: dict[str, Any], kind: str) -> dict[str, Any]:
     [
         ((ID,), "'name' is gone"),
         ((Column("id", "integer"), NAME), "'id' was long and is integer"),
+        ((ID, Column("name", "interval day")), "'name' was string and is interval day"),
         ((Column("id", "string"), Column("Name", "string")), "'id' was long and is string; 'name' is gone"),
     ],
 )

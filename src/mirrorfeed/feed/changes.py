@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.feed.source import quote
 from mirrorfeed.landing.rows import Marker, Problem
-from mirrorfeed.landing.schema import MARKER, Column
+from mirrorfeed.landing.schema import MARKER, Column, is_place
 
 PROBLEM = "_change_type"
 """Last column of every result: None, or why the row cannot be published (`Problem`). No published table has a column
@@ -183,23 +183,35 @@ def _written(columns: Sequence[Column]) -> list[SparkColumn]:
 
 def _form(column: Column, value_of: Callable[[str], SparkColumn]) -> SparkColumn:
     if column.dropped:
-        return F.lit(None).cast("string" if column.type == "json" else column.type).alias(column.name)
+        return F.lit(None).cast(column.form).alias(column.name)
     value = value_of(column.name)
     if column.type == "json":
-        value = F.to_json(_text_keys(value, json.loads(column.nested)), _JSON)
+        value = F.to_json(_for_json(value, json.loads(column.nested)), _JSON)
+    elif is_place(column.type):
+        value = _bytes_of(value)
+    elif column.form != column.type:
+        value = value.cast(column.form)
     return value.alias(column.name)
 
 
-def _text_keys(value: SparkColumn, type_: Any) -> SparkColumn:
+def _bytes_of(place: SparkColumn) -> SparkColumn:
+    """Well-known binary; which system its coordinates are in is said by the column's type in the source."""
+    return F.call_function("st_asbinary", place)
+
+
+def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
     """The value with the keys of its maps as the text that they would be as values: of other keys Spark's JSON shows
-    what they are inside, days for a date, and for bytes not even that."""
-    if not _has_other_keys(type_):
+    what they are inside, days for a date, and for bytes not even that. Places are bytes, for JSON of them there is
+    none."""
+    if not _is_foreign_to_json(type_):
         return value
+    if is_place(type_):
+        return _bytes_of(value)
     match type_["type"]:
         case "array":
-            return F.transform(value, lambda item: _text_keys(item, type_["elementType"]))
+            return F.transform(value, lambda item: _for_json(item, type_["elementType"]))
         case "struct":
-            parts = [_text_keys(value.getField(f["name"]), f["type"]).alias(f["name"]) for f in type_["fields"]]
+            parts = [_for_json(value.getField(f["name"]), f["type"]).alias(f["name"]) for f in type_["fields"]]
             return F.when(value.isNotNull(), F.struct(*parts))
 
     def text(key: SparkColumn) -> SparkColumn:
@@ -210,21 +222,21 @@ def _text_keys(value: SparkColumn, type_: Any) -> SparkColumn:
     return F.map_from_entries(
         F.transform(
             F.map_entries(value),
-            lambda entry: F.struct(text(entry["key"]), _text_keys(entry["value"], type_["valueType"])),
+            lambda entry: F.struct(text(entry["key"]), _for_json(entry["value"], type_["valueType"])),
         )
     )
 
 
-def _has_other_keys(type_: Any) -> bool:
+def _is_foreign_to_json(type_: Any) -> bool:
     if not isinstance(type_, dict):
-        return False
+        return is_place(type_)
     match type_["type"]:
         case "array":
-            return _has_other_keys(type_["elementType"])
+            return _is_foreign_to_json(type_["elementType"])
         case "struct":
-            return any(_has_other_keys(field["type"]) for field in type_["fields"])
+            return any(_is_foreign_to_json(field["type"]) for field in type_["fields"])
         case "map":
-            return type_["keyType"] != "string" or _has_other_keys(type_["valueType"])
+            return type_["keyType"] != "string" or _is_foreign_to_json(type_["valueType"])
     return False
 
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from mirrorfeed.amounts import a_few
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, first_of, parameter
 from mirrorfeed.feed.ranges import Finding, Gap, Range
-from mirrorfeed.feed.source import Source
+from mirrorfeed.feed.source import Source, quote
 
 _ARCHIVED = "BlobArchived"
 """What the storage answers for a blob in the archive tier; Spark passes it on as text alone."""
@@ -62,16 +64,25 @@ class FilesArchived(Terminal):
 
 
 def snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    return spark.read.option("versionAsOf", version).table(source.sql)
+    return as_written(spark.read.option("versionAsOf", version).table(source.sql))
 
 
 def changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
-    return (
+    feed = (
         spark.read.option("readChangeFeed", "true")
         .option("startingVersion", range_.from_version_exclusive + 1)
         .option("endingVersion", range_.to_version_inclusive)
         .table(source.sql)
     )
+    return as_written(feed)
+
+
+def as_written(rows: DataFrame) -> DataFrame:
+    """The same rows, with texts that are equal only where they are written alike, whatever the collations of their
+    columns say: the service compares keys so, and other spelling is another value."""
+    texts = [field for field in rows.schema if isinstance(field.dataType, StringType)]
+    collated = [field.name for field in texts if field.dataType != StringType()]
+    return rows.withColumns({name: F.collate(F.col(quote(name)), "UTF8_BINARY") for name in collated})
 
 
 @contextmanager

@@ -28,13 +28,12 @@ _DECLARED = {
     "float": "Single",
     "double": "Double",
     "string": "String",
-    "json": "String",
     "binary": "ByteArray",
     "date": "IDate",
     "timestamp": "DateTime",
     "timestamp_ntz": "DateTime",
 }
-"""The DataType of each landing type that has one. There is none for decimals."""
+"""The DataType of each type of values that has one. There is none for decimals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class Output:
             spelled["FileExtension"] = self.delimited.extension
             spelled["FileFormatTypeProperties"] = self.delimited.options()
             if self.delimited.schema_definition:
-                declared = [(column.name, _DECLARED.get(column.type, "String")) for column in columns]
+                declared = [(column.name, _DECLARED.get(column.form, "String")) for column in columns]
                 # Deletes leave all but the keys empty, so every column is optional, as in Parquet.
                 listed = [{"Name": name, "DataType": type_, "IsNullable": True} for name, type_ in declared]
                 spelled["SchemaDefinition"] = {"Columns": listed}
@@ -126,7 +125,7 @@ def check_output(table: str, output: Output, columns: Sequence[Column], keys: Se
         return
     if text.schema_definition and text.undeclared_types == "refuse":
         for column in columns:
-            if column.type not in _DECLARED:
+            if column.form not in _DECLARED:
                 raise NotDeclarable(table, column.name, column.type)
     for column in columns:
         try:

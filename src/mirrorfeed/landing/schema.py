@@ -32,6 +32,8 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _CHARS = re.compile(r"(?:var)?char\(\d+\)|string collate \S+")
+_INTERVAL = re.compile(r"interval (?:year|month|day|hour|minute|second)(?: to \w+)?")
+_PLACE = re.compile(r"geo(?:metry|graphy)\(.*\)")
 _NOT_FOR_KEYS = frozenset({"float", "double", "json"})
 
 
@@ -47,10 +49,17 @@ class Column:
     """Gone from the source. Files keep carrying it, as NULL: a column that is not nullable must not be left out."""
 
     @property
+    def form(self) -> str:
+        """The type of its values in files, by Spark's name."""
+        if is_place(self.type):
+            return "binary"
+        return "string" if self.type == "json" or _INTERVAL.fullmatch(self.type) else self.type
+
+    @property
     def arrow(self) -> pa.DataType:
-        if decimal := _DECIMAL.fullmatch(self.type):
+        if decimal := _DECIMAL.fullmatch(self.form):
             return pa.decimal128(int(decimal[1]), int(decimal[2]))
-        return pa.string() if self.type == "json" else _PLAIN[self.type]
+        return _PLAIN[self.form]
 
 
 class UnsupportedType(Terminal):
@@ -112,6 +121,11 @@ def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
     return tuple(_column(table, field) for field in fields if field["type"] != "void")
 
 
+def is_place(type_: Any) -> bool:
+    """Whether a type, as Spark spells it in JSON, is a geometry or a geography."""
+    return isinstance(type_, str) and _PLACE.fullmatch(type_) is not None
+
+
 def reserved_names(names: Sequence[str]) -> list[str]:
     """Those that no published table may have; Delta compares names without case."""
     return [name for name in names if name.lower() in RESERVED]
@@ -127,7 +141,7 @@ def _landing_type(table: str, field: dict[str, Any]) -> str:
     if spelled == "variant" or (isinstance(spelled, dict) and spelled.get("type") in ("array", "map", "struct")):
         return "json"
     if isinstance(spelled, str):
-        if spelled in _PLAIN or _DECIMAL.fullmatch(spelled):
+        if spelled in _PLAIN or any(kind.fullmatch(spelled) for kind in (_DECIMAL, _INTERVAL, _PLACE)):
             return spelled
         if _CHARS.fullmatch(spelled):
             return "string"
@@ -141,7 +155,7 @@ def check_keys(table: str, keys: Sequence[str], columns: Sequence[Column]) -> No
             near = [name for name in types if name.lower() == key.lower()]
             hint = f"the table spells it {near[0]!r}" if near else f"the table has {_list(list(types))}"
             raise BadKey(table, key, f"there is no such column, {hint}")
-        if types[key] in _NOT_FOR_KEYS:
+        if types[key] in _NOT_FOR_KEYS or is_place(types[key]):
             raise BadKey(table, key, f"values of the type {types[key]} have no reliable equality")
 
 
