@@ -58,7 +58,7 @@ def test_the_smallest_file_takes_every_default(load: Load) -> None:
     assert table.keys is None
     assert (table.changes, table.check_keys, table.compression) == ("net", True, "zstd")
     assert (table.file_size, table.versions_per_range, table.keep_records) == (128 * 1024 * 1024, 500, 10)
-    assert (table.on_gap, table.on_schema_change) == ("stop", "stop")
+    assert (table.on_gap, table.on_schema_change, table.on_dropped_column) == ("stop", "stop", "keep")
 
 
 def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(load: Load) -> None:
@@ -74,20 +74,21 @@ def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(l
         unchanged_rows: skip
         on_gap: reseed
         on_schema_change: reseed
+        on_dropped_column: reseed
         tables:
           - {source: a, target: a}
           - {source: b, target: b, changes: net, check_keys: true, file_size: 2 MiB, on_gap: stop}
           - {source: c, target: c, compression: zstd, versions_per_range: 500, keep_records: 1}
         """
     ).tables
-    assert _options(first) == ("full", False, "gzip", 1024, 7, 3, "skip", "reseed", "reseed")
-    assert _options(second) == ("net", True, "gzip", 2 * 1024 * 1024, 7, 3, "skip", "stop", "reseed")
-    assert _options(third) == ("full", False, "zstd", 1024, 500, 1, "skip", "reseed", "reseed")
+    assert _options(first) == ("full", False, "gzip", 1024, 7, 3, "skip", "reseed", "reseed", "reseed")
+    assert _options(second) == ("net", True, "gzip", 2 * 1024 * 1024, 7, 3, "skip", "stop", "reseed", "reseed")
+    assert _options(third) == ("full", False, "zstd", 1024, 500, 1, "skip", "reseed", "reseed", "reseed")
 
 
 def _options(table: Table) -> tuple[object, ...]:
     names = ("changes", "check_keys", "compression", "file_size", "versions_per_range", "keep_records")
-    names += ("unchanged_rows", "on_gap", "on_schema_change")
+    names += ("unchanged_rows", "on_gap", "on_schema_change", "on_dropped_column")
     return tuple(getattr(table, name) for name in names)
 
 

@@ -10,6 +10,7 @@ import pytest
 from mirrorfeed.landing.schema import (
     BadKey,
     Column,
+    ColumnsDropped,
     IncompatibleSchema,
     ReservedColumn,
     UnsupportedType,
@@ -212,4 +213,12 @@ def test_a_change_that_the_service_cannot_follow_is_refused(now: tuple[Column, .
     assert str(refused.value) == (
         f"The columns of {T} at version 7 do not go on from what is published: {changes}. Change the source back, or"
         " start the table again with `mirrorfeed rebuild`; `on_schema_change: reseed` does that by itself."
+    )
+
+
+def test_dropped_columns_that_are_not_to_be_kept_are_named() -> None:
+    assert str(ColumnsDropped(T, 7, ["name", "city"])) == (
+        "main.sales.orders has lost columns at version 7: 'name', 'city'. Run `mirrorfeed publish`, which starts the"
+        " table again without them, as `on_dropped_column: reseed` says; with `keep` they would be published on as"
+        " NULL."
     )

@@ -15,7 +15,7 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, Table, load
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.ranges import FeedOff, Gap, SourceRecreated
-from mirrorfeed.landing.schema import IncompatibleSchema
+from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish.fleet import Outcome, decisions, plan_of, publish_tables, statuses
 from mirrorfeed.publish.table import Progress
 from mirrorfeed.stores import FolderStore
@@ -200,12 +200,18 @@ def test_an_outcome_counts_the_versions_that_are_not_published_yet() -> None:
     assert Outcome("t", Progress(latest=7), 1.0).lag_versions is None
 
 
-@pytest.mark.parametrize("reseed", [True, False], ids=["reseed", "stop"])
+RENAME, DROP = ["ALTER TABLE {} RENAME COLUMN v TO w"], ["ALTER TABLE {} DROP COLUMN v"]
+GAP = [OFF, "INSERT INTO {} VALUES (3, 'c')", ON]
+
+
 @pytest.mark.parametrize(
     ("option", "finding", "statements"),
     [
-        ("on_schema_change", IncompatibleSchema, ["ALTER TABLE {} RENAME COLUMN v TO w"]),
-        ("on_gap", Gap, [OFF, "INSERT INTO {} VALUES (3, 'c')", ON]),
+        ("on_schema_change: stop", IncompatibleSchema, RENAME),
+        ("on_schema_change: reseed", IncompatibleSchema, RENAME),
+        ("on_gap: stop", Gap, GAP),
+        ("on_gap: reseed", Gap, GAP),
+        ("on_dropped_column: reseed", ColumnsDropped, DROP),
     ],
 )
 def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says_so(
@@ -215,11 +221,10 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
     option: str,
     finding: type[Exception],
     statements: list[str],
-    reseed: bool,
 ) -> None:
     table = DeltaTable(spark, tmp_path / "a", properties={"delta.columnMapping.mode": "name"})
     table.insert(1, 2)
-    config = configured("a", more=f"{option}: {'reseed' if reseed else 'stop'}\n")
+    config = configured("a", more=f"{option}\n")
     publish_tables(spark, config, sleep=never)
     for statement in statements:
         table.sql(statement)
@@ -232,7 +237,7 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
         dropped.append(str(table.target))
 
     (outcome,) = publish_tables(spark, config, sleep=never, dropping=dropping)
-    if not reseed:
+    if option.endswith("stop"):
         assert (type(outcome.error), outcome.reseeded, dropped) == (finding, None, [])
         return
     assert (outcome.error, type(outcome.reseeded), dropped) == (None, finding, ["a"])

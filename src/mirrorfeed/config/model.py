@@ -35,6 +35,7 @@ class Options(OutputOptions):
     unchanged_rows: Literal["publish", "skip"] = "publish"
     on_gap: Literal["stop", "reseed"] = "stop"
     on_schema_change: Literal["stop", "reseed"] = "stop"
+    on_dropped_column: Literal["keep", "reseed"] = "keep"
 
 
 class Table(Options):

@@ -112,6 +112,22 @@ class IncompatibleSchema(Terminal):
         )
 
 
+class ColumnsDropped(Terminal):
+    """Where they are not to be kept."""
+
+    def __init__(self, table: str, version: int, columns: Sequence[str]) -> None:
+        self.table, self.version, self.columns = table, version, tuple(columns)
+
+    def what(self) -> str:
+        return f"{self.table} has lost columns at version {self.version}: {_list(self.columns)}."
+
+    def next(self) -> str:
+        return (
+            "Run `mirrorfeed publish`, which starts the table again without them, as `on_dropped_column: reseed` says;"
+            " with `keep` they would be published on as NULL."
+        )
+
+
 def columns_of(table: str, schema: dict[str, Any]) -> tuple[Column, ...]:
     """The columns of the data files for a source's schema (as Spark spells it in JSON), in the source's order."""
     fields = schema["fields"]

@@ -21,7 +21,7 @@ from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.landing.consumed import may_stand_at
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import data_number
-from mirrorfeed.landing.schema import IncompatibleSchema
+from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish import commit, ledger
 from mirrorfeed.publish.partner import trouble_in_introducing
 from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
@@ -153,8 +153,11 @@ def publish_tables(
 
 def _reseeds(table: Table, error: MirrorfeedError) -> bool:
     """Whether the configuration has a table with this trouble started again from a snapshot."""
-    gap = isinstance(error, Gap) and table.on_gap == "reseed"
-    return gap or (isinstance(error, IncompatibleSchema | FeedUnreadable) and table.on_schema_change == "reseed")
+    if isinstance(error, Gap):
+        return table.on_gap == "reseed"
+    if isinstance(error, ColumnsDropped):
+        return table.on_dropped_column == "reseed"
+    return isinstance(error, IncompatibleSchema | FeedUnreadable) and table.on_schema_change == "reseed"
 
 
 def rebuild_table(
@@ -278,6 +281,7 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         versions_per_range=table.versions_per_range,
         keep_records=table.keep_records,
         skip_unchanged=table.unchanged_rows == "skip",
+        keep_dropped=table.on_dropped_column == "keep",
     )
 
 

@@ -29,7 +29,7 @@ from mirrorfeed.landing.metadata import spell
 from mirrorfeed.landing.names import log_folder
 from mirrorfeed.landing.output import AS_PARQUET, COMPRESSION, Output, check_output
 from mirrorfeed.landing.rows import Problem
-from mirrorfeed.landing.schema import Column, check_keys, evolve
+from mirrorfeed.landing.schema import Column, ColumnsDropped, check_keys, evolve
 from mirrorfeed.publish import commit
 from mirrorfeed.publish.writer import BadRow, Receipt, StagingJob
 from mirrorfeed.stores import Store
@@ -55,6 +55,8 @@ class Plan:
     versions_per_range: int = 500
     keep_records: int = 10
     skip_unchanged: bool = False
+    keep_dropped: bool = True
+    """Whether columns that were dropped are published on, as NULL."""
 
     def metadata(self, columns: Sequence[Column]) -> dict[str, Any]:
         """What `_metadata.json` has to say."""
@@ -269,12 +271,20 @@ def _columns(feed: Feed, plan: Plan, view: commit.View | None, facts: Facts, ver
         before = view.newest.columns
         # A change that breaks the schema is a range of its own.
         drops = facts.commits[0].operation == _DROP
+        if drops and not plan.keep_dropped:
+            _refuse_drop(plan.source, version, before, columns)
         may_drop = [column.name for column in before if column.name not in plan.keys] if drops else []
         fixed = plan.output.fixes_columns
         columns = evolve(plan.source, version, before, columns, may_drop=may_drop, fixed=fixed)
     check_keys(plan.source, plan.keys, [column for column in columns if not column.dropped])
     check_output(plan.source, plan.output, columns, plan.keys)
     return columns
+
+
+def _refuse_drop(table: str, version: int, before: Sequence[Column], now: Sequence[Column]) -> None:
+    there = {column.name for column in now}
+    if gone := [column.name for column in before if not (column.dropped or column.name in there)]:
+        raise ColumnsDropped(table, version, gone)
 
 
 def _stage(
