@@ -313,6 +313,19 @@ def test_a_number_that_the_log_never_gave_out_stops_the_table(records: Any, numb
     )
 
 
+@pytest.mark.parametrize("place", ["_ProcessedFiles", "_FilesReadyToDelete"])
+def test_a_lost_log_is_also_known_by_the_files_that_the_service_took(place: str) -> None:
+    store = MemoryStore()
+    put(store, f"{T}/_metadata.json", f"{T}/{place}/{name(7)}.parquet", f"{T}/{place}/notes.txt")
+
+    with pytest.raises(NumbersDisagree) as disagree:
+        settle(store, T)
+
+    assert disagree.value.what() == (
+        f"memory:/{T}/{place}/{name(7)}.parquet is there, and the table has no log that says what it holds."
+    )
+
+
 def test_names_with_an_underscore_and_consumed_files_are_no_concern() -> None:
     store = zone(a_record(1, files=3))
     put(store, f"{T}/_ProcessedFiles/x", f"{T}/_metadata.json", f"{T}/_temp", f"{T}/{name(3)}.parquet")

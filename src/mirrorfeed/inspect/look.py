@@ -20,6 +20,7 @@ from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
     METADATA,
+    PROCESSED,
     is_ignored,
     is_log_id,
     log_folder,
@@ -30,7 +31,6 @@ from mirrorfeed.landing.names import (
 from mirrorfeed.landing.partner import PARTNER_EVENTS
 from mirrorfeed.stores import Entry, NotThere, Store
 
-PROCESSED = ("_ProcessedFiles", "_FilesReadyToDelete")
 _TABLE_DEPTH = 2
 
 

@@ -12,6 +12,8 @@ from mirrorfeed.errors import Terminal
 METADATA = "_metadata.json"
 LOG = "_mirrorfeed"
 LOG_ID = f"{LOG}/log.json"
+PROCESSED = ("_ProcessedFiles", "_FilesReadyToDelete")
+"""Where the service puts the files that it has taken, below the table's folder."""
 
 LONGEST_PART = 128
 _FORBIDDEN = frozenset('/\\:*?"<>|')

@@ -19,6 +19,7 @@ from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
     METADATA,
+    PROCESSED,
     data_number,
     is_ignored,
     is_log_id,
@@ -46,6 +47,8 @@ class View:
     """Files in the log's folder that have no final name yet, of any record."""
     data: tuple[str, ...]
     """What stands under other than ignored names, seen before the record was."""
+    processed: tuple[str, ...] = ()
+    """Of a table without a record, the data files that the service has put aside."""
 
     @property
     def unfinished(self) -> tuple[log.PublishedFile, ...]:
@@ -155,6 +158,11 @@ def look(store: Store, folder: str) -> View:
     raise KeepsChanging(store.address(folder))
 
 
+def without_log(store: Store, folder: str) -> View:
+    """What a look would show of a folder that has no log yet."""
+    return View("", None, (), (), _data(store, folder), _processed(store, folder))
+
+
 def peek(store: Store, folder: str) -> View | None:
     """The same without making anything: None where there is no log."""
     return look(store, folder) if has_log(store, folder) else None
@@ -178,7 +186,7 @@ def records(store: Store, folder: str, view: View) -> Iterator[Record]:
 
 def _view(store: Store, folder: str, log_id: str) -> View | None:
     """What two looks show alike, or None if the log changed between them."""
-    data = tuple(entry.name for entry in store.list(folder) if not is_ignored(entry.name))
+    data = _data(store, folder)
     records = _records(_log_names(store, folder, log_id))
     newest = None
     if records:
@@ -189,11 +197,22 @@ def _view(store: Store, folder: str, log_id: str) -> View | None:
             return None
         if newest.number != records[-1]:
             raise log.RecordUnreadable(store.address(path), f"it says that it is record {newest.number}")
+    processed = () if records else _processed(store, folder)
     # What is staged may change meanwhile: of it the second listing counts, for the record is of both moments.
     again = _log_names(store, folder, log_id)
     if records != _records(again) or _log_id(store, folder) != log_id:
         return None
-    return View(log_id, newest, tuple(records), tuple(n for n in again if staged_record_number(n)), data)
+    staged = tuple(name for name in again if staged_record_number(name))
+    return View(log_id, newest, tuple(records), staged, data, processed)
+
+
+def _data(store: Store, folder: str) -> tuple[str, ...]:
+    return tuple(entry.name for entry in store.list(folder) if not is_ignored(entry.name))
+
+
+def _processed(store: Store, folder: str) -> tuple[str, ...]:
+    paths = (f"{place}/{entry.name}" for place in PROCESSED for entry in store.list(f"{folder}/{place}"))
+    return tuple(path for path in paths if data_number(path.rpartition("/")[2], None))
 
 
 def settle(store: Store, folder: str) -> View:
@@ -235,6 +254,9 @@ def check_data(store: Store, folder: str, view: View) -> None:
             raise ForeignFile(store.address(f"{folder}/{name}"))
         if number >= view.next_file_number:
             raise NumbersDisagree(store.address(f"{folder}/{name}"), view.next_file_number)
+    # The service would take files under these numbers for those that it has taken.
+    for path in view.processed:
+        raise NumbersDisagree(store.address(f"{folder}/{path}"), view.next_file_number)
 
 
 def tidy(store: Store, folder: str, view: View, keep_records: int) -> None:

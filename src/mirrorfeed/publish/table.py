@@ -251,8 +251,7 @@ def _refuse_early(feed: Feed, store: Store, plan: Plan) -> tuple[Facts, Decision
 
 def preflight(feed: Feed, store: Store, plan: Plan, view: commit.View | None, facts: Facts, decision: Decision) -> None:
     """Raises what can be known to stand in the way of a decision; changes nothing."""
-    if view is not None:
-        commit.check_data(store, plan.folder, view)
+    commit.check_data(store, plan.folder, view or commit.without_log(store, plan.folder))
     if isinstance(decision, PublishRanges | TakeSnapshot):
         what = _next(decision)
         columns = _columns(feed, plan, view, facts, _end(what))
