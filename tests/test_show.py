@@ -77,6 +77,18 @@ def test_failures_repeated_tries_and_unchecked_keys_are_told_below() -> None:
     assert "b: the keys of its first load were not checked (check_keys: false)." in below
 
 
+def test_first_loads_are_told_in_one_line_for_a_folder_that_was_deleted_shows_as_one() -> None:
+    first = Progress("…", None, 3, published=3, latest=3, publications=1, rows={"insert": 1}, files=1, bytes=10)
+    later = Progress("…", 2, 3, published=3, latest=3, publications=1, rows={"upsert": 1}, files=1, bytes=10)
+    reseeded = Outcome("d", first, 0.1, reseeded=IncompatibleSchema("main.d", 3, ["'v' is gone"]))
+    lines = printed(Outcome("a", first, 0.1), Outcome("b", later, 0.1), Outcome("c", first, 0.1), reseeded)
+    assert (
+        "First loads, for tables of which the landing zone had no log: a, c. If one was published before, its folder"
+        " was deleted: Fabric drops that table and takes it anew."
+    ) in " ".join(lines)
+    assert not any("First loads" in line for line in printed(Outcome("b", later, 0.1), reseeded))
+
+
 def test_calls_that_were_repeated_are_counted_in_one_line() -> None:
     outcomes = [Outcome("a", Progress(retries=2), 0.1), Outcome("b", Progress(retries=1), 0.1)]
     assert printed(*outcomes, driver_retries=4)[-1] == "7 calls to the landing zone had to be repeated."

@@ -87,6 +87,11 @@ def summary(outcomes: Sequence[Outcome]) -> Table:
 def notes(outcomes: Sequence[Outcome], driver_retries: int = 0) -> list[Text]:
     """What a reader of the summary must know besides. Calls of the driver are repeated for all tables together."""
     found = []
+    if first := [outcome.table for outcome in outcomes if _is_first_load(outcome) and not outcome.reseeded]:
+        # Of a folder that someone deleted nothing is left that could tell it from one that never was.
+        names = f"First loads, for tables of which the landing zone had no log: {', '.join(first)}."
+        deleted = "If one was published before, its folder was deleted: Fabric drops that table and takes it anew."
+        found.append(Text(f"{names} {deleted}", style="yellow"))
     for outcome in outcomes:
         if outcome.reseeded:
             found.append(Text(f"{outcome.table}: reseeded from a snapshot. {outcome.reseeded.what()}", style="yellow"))
@@ -94,13 +99,16 @@ def notes(outcomes: Sequence[Outcome], driver_retries: int = 0) -> list[Text]:
             found.append(Text(f"{outcome.table}: {outcome.error}", style="red"))
         if outcome.tries > 1:
             found.append(Text(f"{outcome.table}: took {outcome.tries} tries."))
-        first_load = outcome.progress.publications and outcome.progress.from_version_exclusive is None
-        if first_load and not outcome.keys_checked:
+        if _is_first_load(outcome) and not outcome.keys_checked:
             found.append(Text(f"{outcome.table}: the keys of its first load were not checked (check_keys: false)."))
     repeated = driver_retries + sum(outcome.progress.retries for outcome in outcomes)
     if repeated:
         found.append(Text(f"{counted(repeated, 'call')} to the landing zone had to be repeated."))
     return found
+
+
+def _is_first_load(outcome: Outcome) -> bool:
+    return outcome.progress.publications > 0 and outcome.progress.from_version_exclusive is None
 
 
 def _versions(outcome: Outcome) -> str:

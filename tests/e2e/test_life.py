@@ -1,0 +1,140 @@
+"""The life of tables, by the commands: they come, move, lose their folder or log, are cloned over, and go."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from mirrorfeed.cli import main
+from tests.delta import DeltaTable
+
+
+class Project:
+    def __init__(self, folder: Path) -> None:
+        self.config, self.landing, self.mirror = folder / "mirrorfeed.yml", folder / "landing", folder / "mirror"
+
+    def configure(self, *targets: str, keys: str = "id") -> None:
+        """Tables named so, each from the folder that its last part names."""
+        tables = "".join(
+            f"  - {{source: ./{target.split('.')[-1]}, target: {target}, keys: [{keys}]}}\n" for target in targets
+        )
+        self.config.write_text(f"landing_zone: landing\ntables:\n{tables}")
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        """What a command printed, in one line."""
+        result = CliRunner().invoke(main, [*arguments, "--config", str(self.config)], env={"COLUMNS": "400"})
+        assert result.exit_code == code, result.output
+        return " ".join(result.output.split())
+
+    def verified(self) -> str:
+        self.run("replicate", str(self.landing), str(self.mirror))
+        return self.run("verify", "--mirror", str(self.mirror))
+
+    def content(self) -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in self.landing.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def project(spark: SparkSession, tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def orders(spark: SparkSession, tmp_path: Path) -> DeltaTable:
+    made = DeltaTable(spark, tmp_path / "orders")
+    made.insert(1, 2)
+    return made
+
+
+def test_a_table_is_added_moved_to_another_schema_and_dropped(project: Project, orders: DeltaTable) -> None:
+    project.configure("sales.orders")
+    project.run("publish")
+    DeltaTable(orders.spark, orders.path.parent / "lines").insert(1)
+    project.configure("sales.orders", "sales.lines")
+    added = project.run("publish")
+    assert "First loads, for tables of which the landing zone had no log: sales.lines." in added
+    assert "nothing new at 1" in added
+
+    project.configure("shop.orders", "sales.lines")
+    project.run("publish")
+    assert "sales.orders is published and not in" in project.run("status")
+    assert "shop.orders: equal at version 1, 2 rows" in project.verified()
+    assert (project.mirror / "sales/orders").is_dir()
+    project.run("drop", "sales.orders", "--yes")
+    assert "sales.lines: equal at version 1, 1 rows" in project.verified()
+    assert not (project.mirror / "sales/orders/_delta_log").exists()
+
+
+def test_a_folder_that_was_deleted_is_loaded_anew_and_a_log_that_was_deleted_stops_the_table(
+    project: Project, orders: DeltaTable
+) -> None:
+    project.configure("sales.orders")
+    project.run("publish")
+    assert "equal at version 1" in project.verified()
+    shutil.rmtree(project.landing / "sales.schema/orders")
+    orders.sql("DELETE FROM {} WHERE id = 1")
+    loaded = project.run("publish")
+    assert "snapshot to 2" in loaded
+    assert "no log: sales.orders. If one was published before, its folder was deleted: Fabric drops that" in loaded
+    assert "equal at version 2, 1 rows" in project.verified()
+
+    shutil.rmtree(project.landing / "sales.schema/orders/_mirrorfeed")
+    before = project.content()
+    for arguments in (["publish", "--dry-run"], ["publish"]):
+        stopped = project.run(*arguments, code=1)
+        assert "is there, and the table has no log that says what it holds. Another publisher writes here," in stopped
+    assert {path: data for path, data in project.content().items() if path.name != "log.json"} == before
+    project.run("rebuild", "sales.orders", "--yes")
+    assert "equal at version 2, 1 rows" in project.verified()
+
+
+def test_a_source_that_is_gone_or_is_a_clone_of_another_stops_the_table_until_it_is_rebuilt(
+    project: Project, orders: DeltaTable
+) -> None:
+    project.configure("sales.orders")
+    project.run("publish")
+    other = DeltaTable(orders.spark, orders.path.parent / "other")
+    other.insert(7)
+    shutil.rmtree(orders.path)
+    assert f"There is no Delta table at {orders.path}" in project.run("publish", code=1)
+    orders.sql(f"CREATE TABLE {{}} SHALLOW CLONE {other.source.sql}")
+    replaced = project.run("publish", code=1)
+    assert "is another table than the one that was published up to version 1: it was replaced, or dropped" in replaced
+    assert "equal at version 0, 1 rows" not in project.run("status", code=1)
+    project.run("rebuild", "sales.orders", "--yes")
+    orders.insert(8)
+    project.run("publish")
+    assert "equal at version 1, 2 rows" in project.verified()
+
+
+def test_an_emptied_source_that_is_cloned_over_is_the_same_table_and_goes_on(
+    project: Project, orders: DeltaTable
+) -> None:
+    project.configure("sales.orders")
+    project.run("publish")
+    other = DeltaTable(orders.spark, orders.path.parent / "other")
+    other.insert(2, 7)
+    orders.sql("DELETE FROM {}")
+    orders.sql(f"CREATE OR REPLACE TABLE {{}} SHALLOW CLONE {other.source.sql}")
+    orders.insert(8)
+    project.run("publish")
+    assert "equal at version 4, 3 rows" in project.verified()
+
+
+def test_keys_may_be_given_later_and_never_changed(project: Project, orders: DeltaTable) -> None:
+    project.configure("sales.orders", keys="")
+    project.run("publish")
+    assert "equal at version 1, 2 rows" in project.verified()
+    orders.sql("UPDATE {} SET v = 'new' WHERE id = 1")
+    assert "a table without keys takes inserts only. Give the table keys" in project.run("publish", code=1)
+    project.configure("sales.orders")
+    assert "1 upsert" in project.run("publish")
+    assert "equal at version 2, 2 rows" in project.verified()
+    orders.insert(3)
+    project.configure("sales.orders", keys="v")
+    changed = "sets the keys ['id'], and the table now has the keys ['v']. Keys never change once they are set"
+    assert changed in project.run("publish", code=1)
