@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.journeys import Journey, newest_version
+from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import IncompatibleSchema
@@ -22,17 +23,21 @@ NESTED_ROWS = "(1, struct(1, 'x')), (2, NULL)"
 class Changing(Journey):
     """A table that is published with two rows and then changed."""
 
-    def begin(self, columns: str, rows: str) -> None:
-        properties = (
-            "delta.enableChangeDataFeed = true, delta.columnMapping.mode = 'name', delta.enableTypeWidening = true"
-        )
-        self.spark.sql(f"CREATE TABLE {self.sql} ({columns}) USING delta TBLPROPERTIES ({properties})")
+    def begin(self, columns: str, rows: str, *, mapping: str = "name", more: str = "") -> None:
+        properties = "delta.enableChangeDataFeed = true, delta.enableTypeWidening = true"
+        properties += f", delta.columnMapping.mode = '{mapping}'"
+        self.spark.sql(f"CREATE TABLE {self.sql} ({columns}) USING delta {more} TBLPROPERTIES ({properties})")
         self.spark.sql(f"INSERT INTO {self.sql} VALUES {rows}")
         self.publish()
 
     def run(self, *statements: str) -> None:
         for statement in statements:
             self.spark.sql(statement.replace("{}", self.sql))
+
+    def overwrite(self, *columns: str, by: tuple[str, ...] = ()) -> None:
+        """With these columns, and partitions by some of them, as of now on."""
+        rows = self.spark.read.table(self.sql).selectExpr(*columns).write.format("delta").mode("overwrite")
+        rows.option("overwriteSchema", "true").partitionBy(*by).save(str(self.source))
 
     def verified(self) -> str:
         self.replicate()
@@ -106,6 +111,52 @@ def test_changes_that_stop_the_table(
     with pytest.raises(IncompatibleSchema, match=words):
         table.publish()
     assert table.published() == published
+
+
+def test_column_mapping_may_be_switched_on_and_columns_change_from_then_on(table: Changing) -> None:
+    table.begin(PLAIN, PLAIN_ROWS, mapping="none")
+    switch = "ALTER TABLE {} SET TBLPROPERTIES (delta.columnMapping.mode = 'name')"
+    table.run("INSERT INTO {} VALUES (3, 'c', 3)", switch, "UPDATE {} SET v = 'mapped' WHERE id = 1")
+    table.publish()
+    assert table.verified().startswith("equal")
+    table.run("ALTER TABLE {} ADD COLUMN x int", "INSERT INTO {} VALUES (4, 'd', 4, 4)", DROP)
+    table.run("INSERT INTO {} VALUES (5, 5, 5)")
+    table.publish()
+    assert table.verified() == "equal at version 8, 5 rows"
+
+
+def test_column_mapping_that_is_switched_off_stops_the_table_for_delta_cannot_read_on(table: Changing) -> None:
+    table.begin(PLAIN, PLAIN_ROWS)
+    table.run(
+        "INSERT INTO {} VALUES (3, 'c', 3)", "ALTER TABLE {} SET TBLPROPERTIES (delta.columnMapping.mode = 'none')"
+    )
+    with pytest.raises(
+        FeedUnreadable, match="in versions 2 to 3: the columns of version 2 do not fit those of version 3"
+    ):
+        table.publish()
+    assert table.published() == 1
+
+
+def test_the_partition_columns_may_change_and_the_clustering(table: Changing) -> None:
+    table.begin(PLAIN, PLAIN_ROWS, mapping="none")
+    table.overwrite("id", "v", "w", by=("v",))
+    table.run("INSERT INTO {} VALUES (3, NULL, 3)", "UPDATE {} SET v = 'moved' WHERE id = 1")
+    table.publish()
+    table.overwrite("id", "v", "w", by=("w", "id"))
+    table.run("DELETE FROM {} WHERE id = 2")
+    table.publish()
+    assert table.verified() == "equal at version 6, 2 rows"
+
+
+def test_an_overwrite_that_changes_a_type_or_leaves_a_column_out_stops_the_table(table: Changing) -> None:
+    table.begin(PLAIN, PLAIN_ROWS, mapping="none")
+    table.overwrite("id", "v", "cast(w AS string) AS w")
+    with pytest.raises(IncompatibleSchema, match=r"at version 2 .*: 'w' was integer and is string"):
+        table.publish()
+    table.overwrite("id", "v", "cast(w AS int) AS w")
+    table.overwrite("id", "v")
+    with pytest.raises(IncompatibleSchema, match="'w' was integer and is string"):  # of the first that was met
+        table.publish()
 
 
 def test_changes_before_the_one_that_stops_the_table_are_published(table: Changing) -> None:
