@@ -19,6 +19,7 @@ from fixtures.mirror import Mirror, canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.inspect import lint
+from mirrorfeed.landing import output
 from mirrorfeed.landing.output import Delimited, Output, UpsertsWithoutKeys
 from mirrorfeed.publish.commit import TimesTie
 from mirrorfeed.publish.table import publish
@@ -141,6 +142,18 @@ def test_upserts_by_default_need_keys() -> None:
         "Rows of main.sales.orders cannot be upserts by default, for the table has no keys. Give it keys, or leave out"
         " `default_marker: upsert`."
     )
+
+
+def test_the_suffix_of_compressed_text_is_one_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "SUFFIX_OF_COMPRESSED_TEXT", {"gzip": ".gz"})
+    store, table = MemoryStore(), two_orders()
+    chosen = plan(output=Output(Delimited()), compression="gzip")
+    publish(TableFeed(table), store, chosen)
+    one_commit(table)
+    publish(TableFeed(table), store, chosen)
+    names = [entry.name for entry in store.list(FOLDER) if not entry.name.startswith("_")]
+    assert names == [f"{number:020}.csv.gz" for number in (1, 2)]
+    assert lint(store).findings == ()
 
 
 def exchange(table: Table) -> None:

@@ -72,7 +72,18 @@ def test_every_type_has_its_form_in_a_snapshot_and_in_a_range(spark: SparkSessio
     assert range_.to_pylist() == [{"id": 2, **expected, "__rowMarker__": 4}]
 
 
-ODD = ["a.b", "with space", "ti`ck", "quo'te\"d", "Łódź→注文", "select", "a,b;c{x}()=", "__live__", "__problem__"]
+ODD = [
+    "a.b",
+    "with space",
+    "tab\tand\nline",
+    "ti`ck",
+    "quo'te\"d",
+    "Łódź→注文",
+    "select",
+    "a,b;c{x}()=",
+    "__live__",
+    "__problem__",
+]
 
 
 @pytest.mark.parametrize("changes", ["net", "full"])
@@ -144,6 +155,19 @@ def test_a_large_publication_is_several_files_in_one_record(spark: SparkSession,
     assert progress.bytes == sum(path.stat().st_size for path in sorted(zone.folder.glob("*.parquet"))[1:])
     assert progress.rows == {"upsert": 2000}
     assert zone.mirrors_the_table()
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_the_rows_of_a_net_file_are_in_the_order_of_their_keys(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    zone = Zone(tmp_path / "zone", table, keys=("v", "id"), file_size=4096)
+    zone.publish()
+    table.sql("INSERT INTO {} SELECT id, concat('v', id % 7) FROM range(2000) ORDER BY hash(id)")
+    table.sql("UPDATE {} SET id = -id WHERE id % 5 = 0")
+    zone.publish()
+    files = [[(row["v"], row["id"]) for row in part.to_pylist()] for part in zone.files[1:]]
+    assert len(files) > 2
+    assert all(keys == sorted(keys) for keys in files)
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
