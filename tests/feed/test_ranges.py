@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -12,6 +13,7 @@ from mirrorfeed.feed.ranges import (
     Finding,
     Gap,
     NothingNew,
+    PartitionsChanged,
     Published,
     PublishRanges,
     Range,
@@ -138,6 +140,25 @@ def test_a_table_that_went_back_is_never_continued() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "goes_on"), [(None, True), (("day", "country"), True), (("day",), False), ((), False)]
+)
+def test_changes_are_not_read_across_a_change_of_the_partition_columns(
+    before: tuple[str, ...] | None, goes_on: bool
+) -> None:
+    what = replace(facts(5, 6), partitions=("country", "day"))
+    assert (decided(Published("id-1", 4, before), what) == [(4, 6)]) is goes_on
+    assert decided(Published("id-1", 6, before), what) == NothingNew(6)
+
+
+def test_partition_columns_that_changed_are_named() -> None:
+    assert str(PartitionsChanged("sales.orders", 4, (), ("country", "day"))) == (
+        "The partition columns of sales.orders changed after version 4: they were none, now they are 'country', 'day'."
+        " Delta reads the changes across that with NULL in these columns. Only a new snapshot helps: start the table"
+        " again with `mirrorfeed rebuild`. `on_schema_change: reseed` does that by itself."
+    )
+
+
+@pytest.mark.parametrize(
     ("after", "to", "versions", "expected"),
     [
         (3, 3, [], None),
@@ -185,6 +206,7 @@ def test_decisions_are_said_in_words(decision: object, words: str) -> None:
         Gap("t", 4, 5, "the log has no commit"),
         Gap("t", 4, Range(4, 9), "a file is gone"),
         SourceRecreated("t", "a", "b", 4, 2),
+        PartitionsChanged("t", 4, ("a",), ()),
     ],
     ids=lambda finding: type(finding).__name__,
 )

@@ -32,11 +32,21 @@ ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
 
 @pytest.mark.parametrize(
     "record",
-    [RECORD, replace(RECORD, files=()), replace(RECORD, from_version_exclusive=None, keys=(), columns=())],
-    ids=["a range", "a range without rows", "a snapshot without keys"],
+    [
+        RECORD,
+        replace(RECORD, files=()),
+        replace(RECORD, from_version_exclusive=None, keys=(), columns=()),
+        replace(RECORD, partitions=("day",)),
+    ],
+    ids=["a range", "a range without rows", "a snapshot without keys", "a partitioned table"],
 )
 def test_a_record_is_read_as_it_was_written(record: Record) -> None:
     assert parse(record.to_json(), ADDRESS) == record
+
+
+def test_a_record_without_partition_columns_says_nothing_of_them() -> None:
+    spelled = {name: value for name, value in SPELLED.items() if name != "partitions"}
+    assert parse(json.dumps(spelled).encode(), ADDRESS).partitions is None
 
 
 def test_a_record_is_readable_for_people() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.journeys import Journey, newest_version
+from mirrorfeed.feed.ranges import PartitionsChanged
 from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import IncompatibleSchema
+from mirrorfeed.publish.rebuild import clear
+from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.verify import compare, mirror_of
 
 PLAIN = "id int, v string, w int NOT NULL"
@@ -113,16 +117,19 @@ def test_changes_that_stop_the_table(
     assert table.published() == published
 
 
-def test_column_mapping_may_be_switched_on_and_columns_change_from_then_on(table: Changing) -> None:
+def test_column_mapping_and_deletion_vectors_may_be_switched_on_and_columns_change_from_then_on(
+    table: Changing,
+) -> None:
     table.begin(PLAIN, PLAIN_ROWS, mapping="none")
     switch = "ALTER TABLE {} SET TBLPROPERTIES (delta.columnMapping.mode = 'name')"
     table.run("INSERT INTO {} VALUES (3, 'c', 3)", switch, "UPDATE {} SET v = 'mapped' WHERE id = 1")
     table.publish()
     assert table.verified().startswith("equal")
     table.run("ALTER TABLE {} ADD COLUMN x int", "INSERT INTO {} VALUES (4, 'd', 4, 4)", DROP)
+    table.run("ALTER TABLE {} SET TBLPROPERTIES (delta.enableDeletionVectors = true)", "DELETE FROM {} WHERE id = 2")
     table.run("INSERT INTO {} VALUES (5, 5, 5)")
     table.publish()
-    assert table.verified() == "equal at version 8, 5 rows"
+    assert table.verified() == "equal at version 10, 4 rows"
 
 
 def test_column_mapping_that_is_switched_off_stops_the_table_for_delta_cannot_read_on(table: Changing) -> None:
@@ -137,15 +144,27 @@ def test_column_mapping_that_is_switched_off_stops_the_table_for_delta_cannot_re
     assert table.published() == 1
 
 
-def test_the_partition_columns_may_change_and_the_clustering(table: Changing) -> None:
-    table.begin(PLAIN, PLAIN_ROWS, mapping="none")
-    table.overwrite("id", "v", "w", by=("v",))
-    table.run("INSERT INTO {} VALUES (3, NULL, 3)", "UPDATE {} SET v = 'moved' WHERE id = 1")
+def test_clustering_may_change(table: Changing) -> None:
+    table.begin(PLAIN, PLAIN_ROWS, more="CLUSTER BY (id)")
+    table.run("ALTER TABLE {} CLUSTER BY (v)", "INSERT INTO {} VALUES (3, 'c', 3)", "OPTIMIZE {}")
     table.publish()
-    table.overwrite("id", "v", "w", by=("w", "id"))
-    table.run("DELETE FROM {} WHERE id = 2")
+    assert table.verified() == "equal at version 4, 3 rows"
+
+
+def test_partition_columns_that_change_stop_the_table_until_it_is_rebuilt(table: Changing) -> None:
+    table.begin(PLAIN, PLAIN_ROWS, mapping="none", more="PARTITIONED BY (w)")
+    table.run("INSERT INTO {} VALUES (3, 'c', 3)")
     table.publish()
-    assert table.verified() == "equal at version 6, 2 rows"
+    table.run("INSERT INTO {} VALUES (4, 'd', 4)")
+    table.overwrite("id", "v", "w", by=("id", "v"))
+    with pytest.raises(PartitionsChanged, match="after version 2: they were 'w', now they are 'id', 'v'"):
+        table.publish()
+    assert table.published() == 2
+    clear(DeltaFeed(table.spark, Source(path=str(table.source))), table.zone, replace(table.plan, keys=table.keys))
+    table.publish()
+    table.run("DELETE FROM {} WHERE id = 2", "UPDATE {} SET id = 5 WHERE id = 1")
+    table.publish()
+    assert table.verified() == "equal at version 6, 3 rows"
 
 
 def test_an_overwrite_that_changes_a_type_or_leaves_a_column_out_stops_the_table(table: Changing) -> None:

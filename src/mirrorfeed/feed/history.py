@@ -195,7 +195,7 @@ def facts(spark: SparkSession, source: Source, after: int | None, limit: int) ->
     latest = found[-1]
     if after is None:
         off = _feed_off_at(spark, source, found)
-        return Facts(table.table_id, latest, (), off, properties=table.properties)
+        return Facts(table.table_id, latest, (), off, properties=table.properties, partitions=table.partition_columns)
     new = [commit for commit in found if commit.version > after]
     missing = first_missing(after, latest.version, [commit.version for commit in new])
     end = min(after + limit, latest.version) if missing is None else min(after + limit, missing - 1)
@@ -204,7 +204,16 @@ def facts(spark: SparkSession, source: Source, after: int | None, limit: int) ->
     whole = near if damaged_at is None else [commit for commit in near if commit.version < damaged_at]
     doubtful = [commit for commit in whole if commit.operation not in _KEEPS_FEED]
     off = _feed_off_at(spark, source, doubtful)
-    return Facts(table.table_id, latest, tuple(new), off, tuple(breaks), damaged_at, table.properties)
+    return Facts(
+        table.table_id,
+        latest,
+        tuple(new),
+        off,
+        tuple(breaks),
+        damaged_at,
+        table.properties,
+        table.partition_columns,
+    )
 
 
 def _feed_off_at(spark: SparkSession, source: Source, doubtful: list[Commit]) -> int | None:

@@ -35,6 +35,8 @@ class Facts:
     """The first of these versions whose state the log cannot give any more."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """The table's own, now."""
+    partitions: tuple[str, ...] = ()
+    """Its partition columns, now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Published:
 
     table_id: str
     version: int
+    partitions: tuple[str, ...] | None = None
+    """The partition columns then; None where the record does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,24 @@ class SourceRecreated(Finding):
         return _START_AGAIN
 
 
+class PartitionsChanged(Finding):
+    """Delta reads the files of before with the partition columns of now, which have no values there."""
+
+    def __init__(self, table: str, published: int, before: Sequence[str], now: Sequence[str]) -> None:
+        super().__init__(table)
+        self.published, self.before, self.now = published, tuple(before), tuple(now)
+
+    def what(self) -> str:
+        before, now = (", ".join(map(repr, names)) or "none" for names in (self.before, self.now))
+        return (
+            f"The partition columns of {self.table} changed after version {self.published}: they were {before}, now"
+            f" they are {now}. Delta reads the changes across that with NULL in these columns."
+        )
+
+    def next(self) -> str:
+        return f"{_START_AGAIN} `on_schema_change: reseed` does that by itself."
+
+
 Decision = TakeSnapshot | PublishRanges | NothingNew | Finding
 
 
@@ -160,6 +182,8 @@ def decide(table: str, published: Published | None, facts: Facts, versions_per_r
         return found
     if latest == published.version:
         return NothingNew(published.version)
+    if published.partitions is not None and set(published.partitions) != set(facts.partitions):
+        return PartitionsChanged(table, published.version, published.partitions, facts.partitions)
 
     obstacles = {
         facts.feed_off_at: "the change data feed is off",

@@ -43,6 +43,8 @@ class Record:
     files: tuple[PublishedFile, ...] = ()
     extension: str = "parquet"
     """Of all data files of the table."""
+    partitions: tuple[str, ...] | None = None
+    """The source's partition columns; None in records of before they were kept."""
     format: int = field(default=FORMAT)
 
     def to_json(self) -> bytes:
@@ -97,7 +99,8 @@ def parse(data: bytes, address: str) -> Record:
 def _record(spelled: dict[str, Any]) -> Record:
     columns = tuple(Column(**column) for column in spelled.pop("columns"))
     files = tuple(PublishedFile(**file) for file in spelled.pop("files"))
-    record = Record(**{**spelled, "columns": columns, "files": files, "keys": tuple(spelled["keys"])})
+    names = {name: tuple(spelled[name]) for name in ("keys", "partitions") if spelled.get(name) is not None}
+    record = Record(**{**spelled, **names, "columns": columns, "files": files})
     last = record.next_file_number - 1
     if [file.number for file in files] != list(range(last - len(files) + 1, last + 1)):
         raise ValueError("the numbers of its files do not lead up to next_file_number")

@@ -16,7 +16,7 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed import history
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog, primary_key
-from mirrorfeed.feed.ranges import Gap, Published, recreated
+from mirrorfeed.feed.ranges import Gap, PartitionsChanged, Published, recreated
 from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.landing.consumed import may_stand_at
 from mirrorfeed.landing.log import Record
@@ -157,7 +157,10 @@ def _reseeds(table: Table, error: MirrorfeedError) -> bool:
         return table.on_gap == "reseed"
     if isinstance(error, ColumnsDropped):
         return table.on_dropped_column == "reseed"
-    return isinstance(error, IncompatibleSchema | FeedUnreadable) and table.on_schema_change == "reseed"
+    return (
+        isinstance(error, IncompatibleSchema | PartitionsChanged | FeedUnreadable)
+        and table.on_schema_change == "reseed"
+    )
 
 
 def rebuild_table(

@@ -219,7 +219,7 @@ def publish(
 def look_ahead(feed: Feed, plan: Plan, view: commit.View | None) -> tuple[Facts, Decision]:
     """What would be published next; changes nothing."""
     newest = view.newest if view else None
-    published = Published(newest.source_id, newest.to_version_inclusive) if newest else None
+    published = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
     facts = feed.facts(published.version if published else None, plan.versions_per_range)
     return facts, decide(plan.source, published, facts, plan.versions_per_range)
 
@@ -336,4 +336,5 @@ def _stage(
         next_file_number=first + len(files),
         files=files,
         extension=plan.output.extension,
+        partitions=facts.partitions,
     )
