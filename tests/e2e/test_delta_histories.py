@@ -17,7 +17,7 @@ from fixtures.histories import History
 from fixtures.journeys import PLAN, Journey, newest_version
 from mirrorfeed.publish.table import Progress
 
-IN_CI = 4
+IN_CI = 3
 IN_SOAK = int(os.environ.get("MIRRORFEED_HISTORIES", "300"))
 FIRST = int(os.environ.get("MIRRORFEED_SEED", "0"))
 
