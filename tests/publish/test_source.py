@@ -103,8 +103,8 @@ def test_columns_and_keys_of_any_name_are_published_as_they_are(
     table.sql("DELETE FROM {}")
     zone.publish()
     assert sorted(zone.last, key=str) == [
-        dict.fromkeys(ODD) | {"a.b": first, "ti`ck": third, "__rowMarker__": 2}
-        for first, third in (("0", "2"), ("new 0", "new 2"))
+        dict.fromkeys(ODD) | {"a.b": first, "ti`ck": other, "__rowMarker__": 2}
+        for first, other in (("0", str(ODD.index("ti`ck"))), ("new 0", f"new {ODD.index('ti`ck')}"))
     ]
     assert json.loads((zone.folder / "_metadata.json").read_text()) == {"keyColumns": ["a.b", "ti`ck"]}
     assert zone.mirrors_the_table()
@@ -160,7 +160,7 @@ def test_a_large_publication_is_several_files_in_one_record(spark: SparkSession,
 @pytest.mark.usefixtures("small_batches")
 def test_the_rows_of_a_net_file_are_in_the_order_of_their_keys(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
-    zone = Zone(tmp_path / "zone", table, keys=("v", "id"), file_size=4096)
+    zone = Zone(tmp_path / "zone", table, keys=("v", "id"), file_size=4096, compression="none")
     zone.publish()
     table.sql("INSERT INTO {} SELECT id, concat('v', id % 7) FROM range(2000) ORDER BY hash(id)")
     table.sql("UPDATE {} SET id = -id WHERE id % 5 = 0")
