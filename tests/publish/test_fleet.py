@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, Table, load
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.feed.ranges import FeedOff, Gap, SourceRecreated
+from mirrorfeed.feed.ranges import FeedOff, Gap, PartitionsChanged, SourceRecreated
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish.fleet import Outcome, decisions, plan_of, publish_tables, statuses
 from mirrorfeed.publish.table import Progress
@@ -200,17 +200,31 @@ def test_an_outcome_counts_the_versions_that_are_not_published_yet() -> None:
     assert Outcome("t", Progress(latest=7), 1.0).lag_versions is None
 
 
-RENAME, DROP = ["ALTER TABLE {} RENAME COLUMN v TO w"], ["ALTER TABLE {} DROP COLUMN v"]
-GAP = [OFF, "INSERT INTO {} VALUES (3, 'c')", ON]
+def repartition(table: DeltaTable) -> None:
+    rows = table.spark.read.table(table.source.sql).write.format("delta").mode("overwrite")
+    rows.option("overwriteSchema", "true").partitionBy("v").save(str(table.path))
+
+
+def statements(*texts: str) -> Callable[[DeltaTable], None]:
+    def run(table: DeltaTable) -> None:
+        for text in texts:
+            table.sql(text)
+
+    return run
+
+
+RENAME, DROP = statements("ALTER TABLE {} RENAME COLUMN v TO w"), statements("ALTER TABLE {} DROP COLUMN v")
+GAP = statements(OFF, "INSERT INTO {} VALUES (3, 'c')", ON)
 
 
 @pytest.mark.parametrize(
-    ("option", "finding", "statements"),
+    ("option", "finding", "change"),
     [
         ("on_schema_change: stop", IncompatibleSchema, RENAME),
         ("on_schema_change: reseed", IncompatibleSchema, RENAME),
         ("on_gap: stop", Gap, GAP),
         ("on_gap: reseed", Gap, GAP),
+        ("on_schema_change: reseed", PartitionsChanged, repartition),
         ("on_dropped_column: reseed", ColumnsDropped, DROP),
     ],
 )
@@ -220,14 +234,13 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
     configured: Callable[..., Config],
     option: str,
     finding: type[Exception],
-    statements: list[str],
+    change: Callable[[DeltaTable], None],
 ) -> None:
     table = DeltaTable(spark, tmp_path / "a", properties={"delta.columnMapping.mode": "name"})
     table.insert(1, 2)
     config = configured("a", more=f"{option}\n")
     publish_tables(spark, config, sleep=never)
-    for statement in statements:
-        table.sql(statement)
+    change(table)
     dropped: list[str] = []
 
     @contextmanager
