@@ -17,6 +17,8 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.verify import Comparison, compare, compare_rows, mirror_of
 
+SPARK_4_0 = not hasattr(types, "GeometryType")
+
 VALUES: dict[str, tuple[str, ...]] = {
     "boolean": ("true", "false"),
     "tinyint": ("-128Y", "127Y"),
@@ -51,11 +53,11 @@ VALUES: dict[str, tuple[str, ...]] = {
     "array<variant>": ("array(parse_json('1'), NULL, parse_json('{}'))",),
     "array<double>": ("array(double('NaN'), double('-Infinity'), NULL)", "array()"),
     "array<decimal(38,18)>": ("array(12345678901234567890.123456789012345678BD, 0.000000000000000001BD, 0BD)",),
-    "struct<b: binary, t: timestamp, n: timestamp_ntz, d: date, s: string, none: void>": (
+    "struct<b: binary, t: timestamp, n: timestamp_ntz, d: date, s: string>": (
         "named_struct('b', X'00FF', 't', timestamp'0001-01-01 00:00:00.000001Z', 'n',"
-        " timestamp_ntz'9999-12-31 23:59:59', 'd', date'0001-01-01', 's', 'Łódź \"x\"', 'none', NULL)",
+        " timestamp_ntz'9999-12-31 23:59:59', 'd', date'0001-01-01', 's', 'Łódź \"x\"')",
     ),
-    "struct<`a b.c``d`: int, `ü,;{}()=`: int>": ("named_struct('a b.c`d', 1, 'ü,;{}()=', NULL)",),
+    "struct<`a b.c`: int, `ü,;{}()=`: int>": ("named_struct('a b.c', 1, 'ü,;{}()=', NULL)",),
     "map<string, int>": ("map('b', 1, 'a', NULL)", "map()"),
     "map<int, string>": ("map(2, 'b', 1, NULL)",),
     "map<bigint, map<date, string>>": ("map(2L, map(date'2026-01-01', 'x'), 1L, NULL)",),
@@ -70,6 +72,9 @@ VALUES: dict[str, tuple[str, ...]] = {
     "map<array<int>, int>": ("map(array(1, NULL), 1)",),
     "array<struct<m: map<int, date>>>": ("array(named_struct('m', map(1, date'2026-01-01')), NULL)",),
 }
+
+if not SPARK_4_0:  # there Delta reads no field without a type, and inserts into none with a backtick in its name
+    VALUES["struct<`c``d`: int, none: void>"] = ("named_struct('c`d', 1, 'none', NULL)",)
 
 
 @pytest.fixture
@@ -105,6 +110,7 @@ def compared(journey: Journey) -> Comparison:
     return compare(journey.spark, Source(path=str(journey.source)), newest_version(journey.source), mirror, ("id",))
 
 
+@pytest.mark.skipif(SPARK_4_0, reason="Delta 4.0 makes no generated and no identity columns by SQL")
 def test_columns_that_delta_fills_are_columns_like_others(spark: SparkSession, tmp_path: Path) -> None:
     journey = Journey(spark, tmp_path / "source", tmp_path, ("id",))
     filled = "twice int GENERATED ALWAYS AS (id * 2), counted bigint GENERATED ALWAYS AS IDENTITY, seven int DEFAULT 7"
@@ -132,7 +138,7 @@ def test_types_that_open_source_delta_does_not_know_do_not_come_into_its_tables(
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (v {type_}) USING delta")
 
 
-@pytest.mark.skipif(not hasattr(types, "GeometryType"), reason="Spark 4.0 has no geometry and no geography")
+@pytest.mark.skipif(SPARK_4_0, reason="Spark 4.0 has no geometry and no geography")
 def test_places_are_their_well_known_bytes_and_base64_inside_of_others(spark: SparkSession) -> None:
     point = "X'0101000000000000000000F03F0000000000000040'"
     places = f"st_geomfromwkb({point}, 3857) AS flat, st_geogfromwkb({point}) AS round"
