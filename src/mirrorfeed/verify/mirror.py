@@ -1,0 +1,125 @@
+"""Where a mirror is, at which version it stands, and whether it equals its source there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.log import Record
+from mirrorfeed.landing.names import Target
+from mirrorfeed.landing.output import PARQUET
+from mirrorfeed.verify.rows import SHOWN, Comparison, MirrorColumns, compare_rows
+
+
+class MirrorMissing(Terminal):
+    def __init__(self, table: str, path: str) -> None:
+        self.table, self.path = table, path
+
+    def what(self) -> str:
+        return f"There is no Delta table at {self.path}, where the mirror of {self.table} should be."
+
+    def next(self) -> str:
+        return "Wait until the service has made it, or name the mirror's folder with --mirror."
+
+
+class NothingTaken(Transient):
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"The mirror of {self.table} has not come to any of the publications that are on record."
+
+    def next(self) -> str:
+        return "Verify again once the service has taken more files; `mirrorfeed status` counts those that wait."
+
+
+class MirrorUnreadable(Terminal):
+    def __init__(self, table: str, path: str, reason: str) -> None:
+        self.table, self.path, self.reason = table, path, reason
+
+    def what(self) -> str:
+        return f"Spark cannot read the mirror of {self.table} at {self.path}: {self.reason}."
+
+    def next(self) -> str:
+        return (
+            "Give Spark access to that place: for OneLake by the settings `fs.azure.account…` of the cluster, as the"
+            " README shows; or name another copy of the mirror with --mirror."
+        )
+
+
+def tables_in_onelake(workspace: str, database: str, endpoint: str) -> str:
+    """Where the service keeps the tables of a mirrored database: beside its files."""
+    return f"abfss://{workspace}@{urlsplit(endpoint).netloc}/{database}/Tables"
+
+
+def mirror_of(folder: str, target: Target) -> Source:
+    """The mirror of a table below a folder of replicated tables; a folder that is a Delta table is the mirror."""
+    below = f"{target.schema or 'dbo'}/{target.table}"
+    if "://" in folder:
+        return Source(path=f"{folder.rstrip('/')}/{below}")
+    place = Path(folder).resolve()
+    return Source(path=str(place if (place / "_delta_log").is_dir() else place / below))
+
+
+def verify_at(spark: SparkSession, source: Source, mirror: Source, records: Sequence[Record]) -> Comparison:
+    """The comparison at the version at which the mirror stands, which is that of one of these publications."""
+    if not records:
+        raise NothingTaken(str(source))
+
+    def compare_at(record: Record) -> Comparison:
+        as_text = record.extension != PARQUET
+        return compare(spark, source, record.to_version_inclusive, mirror, record.keys, as_text=as_text)
+
+    return first_equal(compare_at, records)
+
+
+def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
+    """The first comparison that finds the mirror equal; if none does, the one with the fewest differences."""
+    found: list[Comparison] = []
+    trouble: MirrorColumns | None = None
+    for record in records:
+        try:
+            found.append(compare_at(record))
+        except MirrorColumns as error:  # of a publication that the mirror may not have come to
+            trouble = trouble or error
+            continue
+        if found[-1].equal:
+            return found[-1]
+    if trouble is not None and not found:
+        raise trouble
+    return min(found, key=lambda comparison: comparison.differing)
+
+
+def compare(
+    spark: SparkSession,
+    source: Source,
+    version: int,
+    mirror: Source,
+    keys: Sequence[str],
+    shown: int = SHOWN,
+    *,
+    as_text: bool = False,
+) -> Comparison:
+    """The source's rows at a version against the mirror's, by key where there are keys; `as_text`, of a table whose
+    files are text."""
+    expected = spark.read.option("versionAsOf", version).table(source.sql)
+    try:
+        found = spark.read.table(mirror.sql)
+        _ = found.schema  # only now the storage is asked, over Connect
+    except AnalysisException as error:
+        raise MirrorMissing(str(source), str(mirror)) from error
+    except Exception as error:  # of a file system or a session, by whatever class
+        raise MirrorUnreadable(str(source), str(mirror), _cause(error)) from error
+    return compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
+
+
+def _cause(error: Exception) -> str:
+    """The first line of an error that says more than where it was met."""
+    lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
+    return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0] if lines else "")[:300]

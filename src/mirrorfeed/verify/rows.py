@@ -1,0 +1,170 @@
+"""The rows of a source against those of its mirror, by key where there are keys, and what is told of differences.
+
+Rows stay in Spark; only the counts and the first differences come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import NullType, StructType
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.source import quote
+from mirrorfeed.verify.forms import NESTED, both, fault_of
+
+SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One value, or a whole row, that is not the same on both sides."""
+
+    key: str
+    column: str
+    source: str | None
+    mirror: str | None
+
+    def __str__(self) -> str:
+        if not self.column:
+            return f"{self.key}: {self.source} in the source, {self.mirror} in the mirror"
+        return f"{self.key}: {self.column} is {_spell(self.source)} in the source, {_spell(self.mirror)} in the mirror"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    table: str
+    version: int
+    source_rows: int
+    mirror_rows: int
+    differing: int
+    """Keys, or distinct rows of a table without keys, that are not the same on both sides."""
+    first: tuple[Difference, ...] = ()
+
+    def __str__(self) -> str:
+        if self.equal:
+            return f"equal at version {self.version}, {self.source_rows:,} rows"
+        return (
+            f"DIFFERENT at version {self.version}: {self.source_rows:,} rows in the source, {self.mirror_rows:,} in the"
+            f" mirror, {self.differing:,} of them differ"
+        )
+
+    @property
+    def equal(self) -> bool:
+        return self.differing == 0 and self.source_rows == self.mirror_rows
+
+
+class MirrorColumns(Terminal):
+    def __init__(self, table: str, path: str, faults: Sequence[str]) -> None:
+        self.table, self.path, self.faults = table, path, tuple(faults)
+
+    def what(self) -> str:
+        return f"The mirror of {self.table} at {self.path} has other columns: {'; '.join(self.faults)}."
+
+    def next(self) -> str:
+        return "Check that this is the mirror of that table, and whether all its files have been replicated."
+
+
+def compare_rows(
+    source: str,
+    version: int,
+    expected: DataFrame,
+    mirror: str,
+    found: DataFrame,
+    keys: Sequence[str],
+    shown: int = SHOWN,
+    *,
+    as_text: bool = False,
+) -> Comparison:
+    # A column without a type is not in the mirror: it has no values.
+    wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
+    faults = [fault for field in wanted if (fault := fault_of(field, found.schema, as_text=as_text))]
+    if faults:
+        raise MirrorColumns(source, mirror, faults)
+    types = {field.name: field.dataType for field in found.schema}
+    columns = {field.name: both(field, types[field.name]) for field in wanted}
+    left = expected.select(*(column.alias(name) for name, (column, _) in columns.items()))
+    right = found.select(*(column.alias(name) for name, (_, column) in columns.items()))
+    names = [field.name for field in wanted]
+    table = _by_key(left, right, names, keys) if keys else _by_row(left, right, names)
+    # One pass for the counts; a second, over what differs, only where there is something to show.
+    counts = table.agg(F.sum("__n_source__"), F.sum("__n_mirror__"), F.count_if("__differs__")).first()
+    assert counts is not None
+    source_rows, mirror_rows, differing = (int(value or 0) for value in counts)
+    first = _first(table, [name for name in names if name not in keys], keys or names, shown) if differing else ()
+    return Comparison(source, version, source_rows, mirror_rows, differing, first)
+
+
+def _by_key(left: DataFrame, right: DataFrame, names: Sequence[str], keys: Sequence[str]) -> DataFrame:
+    rows = _tagged(left, names, 1).unionAll(_tagged(right, names, 0))
+    grouped = rows.groupBy(*(_of_row(key) for key in keys)).agg(
+        *_counts(),
+        F.first(F.when(F.col("__side__") == 1, F.col("__row__")), ignorenulls=True).alias("__s__"),
+        F.first(F.when(F.col("__side__") == 0, F.col("__row__")), ignorenulls=True).alias("__m__"),
+    )
+    once = (F.col("__n_source__") == 1) & (F.col("__n_mirror__") == 1)
+    return grouped.withColumn("__differs__", ~(once & F.col("__s__").eqNullSafe(F.col("__m__"))))
+
+
+def _by_row(left: DataFrame, right: DataFrame, names: Sequence[str]) -> DataFrame:
+    rows = _tagged(left, names, 1).unionAll(_tagged(right, names, 0))
+    grouped = rows.groupBy("__row__").agg(*_counts())
+    rows = grouped.select(*(_of_row(name) for name in names), "__n_source__", "__n_mirror__")
+    return rows.withColumn("__differs__", F.col("__n_source__") != F.col("__n_mirror__"))
+
+
+def _counts() -> list[Column]:
+    side = F.col("__side__")
+    return [F.sum(side).alias("__n_source__"), F.sum(1 - side).alias("__n_mirror__")]
+
+
+def _of_row(name: str) -> Column:
+    return F.col(f"__row__.{quote(name)}").alias(name)
+
+
+def _tagged(rows: DataFrame, names: Sequence[str], side: int) -> DataFrame:
+    """One column that holds the row, beside 1 for the source and 0 for the mirror."""
+    row = F.struct(*(F.col(quote(name)) for name in names))
+    return rows.select(row.alias("__row__"), F.lit(side).alias("__side__"))
+
+
+def _first(table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown: int) -> tuple[Difference, ...]:
+    wrong = table.where("__differs__")
+    key = F.concat_ws(
+        ", ",
+        *(F.concat(F.lit(f"{name} = "), F.coalesce(F.col(quote(name)).cast("string"), F.lit("NULL"))) for name in keys),
+    )
+    texts = [key.alias("key"), F.col("__n_source__"), F.col("__n_mirror__")]
+    if "__s__" in table.columns:
+        texts += [_text(table, side, name).alias(f"{side}{i}") for side in "sm" for i, name in enumerate(columns)]
+        texts += [_unequal(name).alias(f"d{i}") for i, name in enumerate(columns)]
+    found: list[Difference] = []
+    for row in wrong.select(*texts).orderBy("key").limit(shown).collect():
+        if "__s__" not in table.columns or row["__n_source__"] != 1 or row["__n_mirror__"] != 1:
+            found.append(Difference(row["key"], "", _times(row["__n_source__"]), _times(row["__n_mirror__"])))
+            continue
+        found += [
+            Difference(row["key"], name, row[f"s{i}"], row[f"m{i}"]) for i, name in enumerate(columns) if row[f"d{i}"]
+        ]
+    return tuple(found)
+
+
+def _text(table: DataFrame, side: str, name: str) -> Column:
+    value = F.col(f"__{side}__.{quote(name)}")
+    nested = isinstance(table.select(value).schema[0].dataType, NESTED)
+    return F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string")
+
+
+def _unequal(name: str) -> Column:
+    return ~F.col(f"__s__.{quote(name)}").eqNullSafe(F.col(f"__m__.{quote(name)}"))
+
+
+def _times(count: int) -> str:
+    return {0: "not there", 1: "there once"}.get(count, f"there {count} times")
+
+
+def _spell(value: str | None) -> str:
+    return "NULL" if value is None else repr(value)
