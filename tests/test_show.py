@@ -87,6 +87,7 @@ def test_first_loads_are_told_in_one_line_for_a_folder_that_was_deleted_shows_as
         " was deleted: Fabric drops that table and takes it anew."
     ) in " ".join(lines)
     assert not any("First loads" in line for line in printed(Outcome("b", later, 0.1), reseeded))
+    assert show.notes([Outcome("a", first, 0.1)], rebuilt=True) == []
 
 
 def test_calls_that_were_repeated_are_counted_in_one_line() -> None:

@@ -84,10 +84,12 @@ def summary(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def notes(outcomes: Sequence[Outcome], driver_retries: int = 0) -> list[Text]:
-    """What a reader of the summary must know besides. Calls of the driver are repeated for all tables together."""
+def notes(outcomes: Sequence[Outcome], driver_retries: int = 0, *, rebuilt: bool = False) -> list[Text]:
+    """What a reader of the summary must know besides. Calls of the driver are repeated for all tables together. Whoever
+    had tables rebuilt knows that they are loaded anew."""
     found = []
-    if first := [outcome.table for outcome in outcomes if _is_first_load(outcome) and not outcome.reseeded]:
+    first = [outcome.table for outcome in outcomes if _is_first_load(outcome) and not outcome.reseeded]
+    if first and not rebuilt:
         # Of a folder that someone deleted nothing is left that could tell it from one that never was.
         names = f"First loads, for tables of which the landing zone had no log: {', '.join(first)}."
         deleted = "If one was published before, its folder was deleted: Fabric drops that table and takes it anew."

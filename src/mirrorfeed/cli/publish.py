@@ -147,16 +147,22 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
             fleet.rebuild_table(spark, config, each, dropping, on_step=on_step, on_trouble=troubles.append)
             for each in chosen
         ]
-    _say_outcomes(out, outcomes, troubles, retries().value - repeated)
+    _say_outcomes(out, outcomes, troubles, retries().value - repeated, rebuilt=True)
 
 
 def _say_outcomes(
-    out: Console, outcomes: Sequence[Outcome], troubles: Sequence[MirrorfeedError], driver_retries: int
+    out: Console,
+    outcomes: Sequence[Outcome],
+    troubles: Sequence[MirrorfeedError],
+    driver_retries: int,
+    *,
+    rebuilt: bool = False,
 ) -> NoReturn:
     from mirrorfeed import show
 
     out.print(show.summary(outcomes))
-    for note in [*show.notes(outcomes, driver_retries), *(Text(str(error), style="yellow") for error in troubles)]:
+    notes = show.notes(outcomes, driver_retries, rebuilt=rebuilt)
+    for note in [*notes, *(Text(str(error), style="yellow") for error in troubles)]:
         out.print(note)
     sys.exit(any(outcome.error for outcome in outcomes))
 
