@@ -24,14 +24,14 @@ URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 def size(value: object) -> int:
     if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
-        size = int(match[1]) * _UNITS[match[2].lower()]
+        count = int(match[1]) * _UNITS[match[2].lower()]
     elif isinstance(value, int) and not isinstance(value, bool):
-        size = value
+        count = value
     else:
         raise ValueError(f"{value!r} is not a size: write a whole number and KiB, MiB or GiB, as in 128 MiB")
-    if not _SMALLEST <= size <= _LARGEST:
+    if not _SMALLEST <= count <= _LARGEST:
         raise ValueError(f"{value!r} is not between 1 KiB and 4 GiB: write a number with its unit, as in 128 MiB")
-    return size
+    return count
 
 
 def source(value: object) -> Source:
