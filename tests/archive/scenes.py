@@ -36,7 +36,7 @@ class Orders(DeltaTable):
         )
 
     def log(self) -> DeltaLog:
-        return DeltaLog(self.spark, str(self.source), LocalIndex(self.spark, self.source).location())
+        return LocalIndex(self.spark, self.source).log()
 
     def files(self, version: int | None = None) -> list[LogFile]:
         found = self.log().files(self.latest if version is None else version)

@@ -62,13 +62,13 @@ class LocalIndex:
         uris = files_of(frame)
         if policy is None or not uris:
             return Answer((), len(uris), version)
-        known = DeltaLog(self.spark, str(self.source), self.location()).files(version)
+        known = self.log().files(version)
         files = [known.get(uri) or LogFile(uri) for uri in uris]
         archived = tuple(archived_among(files, policy, now))
         return Answer(archived, len(files) - len(archived), version)
 
-    def location(self) -> str:
-        return history.detail(self.spark, self.source).location
+    def log(self) -> DeltaLog:
+        return DeltaLog(self.spark, str(self.source), history.detail(self.spark, self.source).location)
 
 
 def files_of(frame: DataFrame) -> list[str]:

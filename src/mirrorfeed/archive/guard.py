@@ -29,7 +29,7 @@ from mirrorfeed.archive.files import (
     described,
     index_of,
 )
-from mirrorfeed.archive.log import DeltaLog, LogFile
+from mirrorfeed.archive.log import LogFile
 from mirrorfeed.archive.predicate import filtered
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
@@ -100,7 +100,7 @@ class ArchiveAwareTable:
         """The values of the partition columns, as the log spells them."""
         if isinstance(self._index, NativeIndex):
             return [row.asDict() for row in self._spark.sql(f"SHOW PARTITIONS {self.source.sql}").collect()]
-        log = DeltaLog(self._spark, str(self.source), self._index.location())
+        log = self._index.log()
         found = log.files(self._newest if version is None else version).values()
         distinct = {tuple(sorted((file.partition or {}).items())) for file in found}
         return [dict(each) for each in sorted(distinct, key=str)]
@@ -138,7 +138,7 @@ class ArchiveAwareTable:
             return self._stream(reader)
         if not isinstance(self._index, NativeIndex) and starting_version <= self._newest:
             found = policy.read(self._spark, self.source)
-            log = DeltaLog(self._spark, str(self.source), self._index.location())
+            log = self._index.log()
             changed = log.changed_files(starting_version, self._newest) if found else []
             archived = archived_among(changed, found, self._now()) if found else []
             what = f"A stream from version {starting_version}"

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import policy
 from mirrorfeed.archive.files import NativeIndex, archived_among, index_of
-from mirrorfeed.archive.log import DeltaLog, LogFile
+from mirrorfeed.archive.log import LogFile
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source, quote
@@ -54,7 +54,7 @@ def maintain(spark: SparkSession, source: Source, what: Maintenance, now: dateti
         left_out: tuple[Partition, ...] = ()
     else:
         at = history.newest_version(spark, source)
-        found = DeltaLog(spark, str(source), index.location()).files(at).values()
+        found = index.log().files(at).values()
         interval = policy.read(spark, source)
         archived = archived_among(found, interval, now) if interval else []
         hot, left_out = split(list(found), archived)
@@ -129,7 +129,7 @@ def missing_files(spark: SparkSession, source: Source, now: datetime, tiers: Tie
     if isinstance(index, NativeIndex):
         return [str(row[0]) for row in spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()]
     at = history.newest_version(spark, source)
-    found = DeltaLog(spark, str(source), index.location()).files(at).values()
+    found = index.log().files(at).values()
     interval = policy.read(spark, source)
     archived = {file.uri for file in archived_among(found, interval, now)} if interval else set()
     hot = [file for file in found if file.uri not in archived]

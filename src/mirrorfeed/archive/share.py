@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from mirrorfeed.amounts import counted, size
 from mirrorfeed.archive import policy
 from mirrorfeed.archive.engine import is_databricks
-from mirrorfeed.archive.files import NativeIndex, archived_among
-from mirrorfeed.archive.log import DeltaLog, LogFile
+from mirrorfeed.archive.files import LocalIndex, NativeIndex, archived_among
+from mirrorfeed.archive.log import LogFile
 from mirrorfeed.archive.policy import Policy
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source
@@ -59,8 +59,7 @@ def files_of(spark: SparkSession, source: Source) -> list[LogFile] | None:
     """All files of the newest version; None on Databricks, which tells ages and sizes of none."""
     if is_databricks(spark):
         return None
-    log = DeltaLog(spark, str(source), history.detail(spark, source).location)
-    return list(log.files(history.newest_version(spark, source)).values())
+    return list(LocalIndex(spark, source).log().files(history.newest_version(spark, source)).values())
 
 
 def share_of(files: Iterable[LogFile], interval: Policy | None, now: datetime) -> Share:
