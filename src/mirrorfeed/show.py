@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from mirrorfeed.amounts import counted, duration, size
-from mirrorfeed.publish.fleet import Outcome, Status
-from mirrorfeed.publish.table import Progress
+from mirrorfeed.publish.fleet import Status
+from mirrorfeed.publish.outcome import Outcome, Progress
 
 _MARKERS = ("insert", "update", "upsert", "delete")
 

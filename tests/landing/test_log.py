@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.landing.log import FORMAT, PublishedFile, Record, RecordTooNew, RecordUnreadable, parse
+from mirrorfeed.landing.log import FORMAT, Follows, PublishedFile, Record, RecordTooNew, RecordUnreadable, parse
 from mirrorfeed.landing.schema import Column
 
 RECORD = Record(
@@ -37,8 +37,9 @@ ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
         replace(RECORD, files=()),
         replace(RECORD, from_version_exclusive=None, keys=(), columns=()),
         replace(RECORD, partitions=("day",)),
+        replace(RECORD, follows=Follows(8, "ba7c3", "0x8DD")),
     ],
-    ids=["a range", "a range without rows", "a snapshot without keys", "a partitioned table"],
+    ids=["a range", "a range without rows", "a snapshot without keys", "a partitioned table", "one that follows"],
 )
 def test_a_record_is_read_as_it_was_written(record: Record) -> None:
     assert parse(record.to_json(), ADDRESS) == record
@@ -47,6 +48,11 @@ def test_a_record_is_read_as_it_was_written(record: Record) -> None:
 def test_a_record_without_partition_columns_says_nothing_of_them() -> None:
     spelled = {name: value for name, value in SPELLED.items() if name != "partitions"}
     assert parse(json.dumps(spelled).encode(), ADDRESS).partitions is None
+
+
+def test_a_record_of_the_first_format_does_not_say_what_it_follows() -> None:
+    spelled = {name: value for name, value in SPELLED.items() if name != "follows"} | {"format": 1}
+    assert parse(json.dumps(spelled).encode(), ADDRESS) == replace(RECORD, format=1)
 
 
 def test_a_record_is_readable_for_people() -> None:
@@ -95,8 +101,8 @@ def test_what_is_no_record_is_refused_with_its_reason(content: bytes | dict[str,
 
 def test_a_record_of_a_newer_format_is_not_guessed_at() -> None:
     with pytest.raises(RecordTooNew) as refused:
-        parse(b'{"format": 2, "all": "is different"}', ADDRESS)
+        parse(b'{"format": 3, "all": "is different"}', ADDRESS)
 
     assert str(refused.value) == (
-        f"The publication record {ADDRESS} has format 2; this version knows format 1. Install a newer mirrorfeed."
+        f"The publication record {ADDRESS} has format 3; this version knows format 2. Install a newer mirrorfeed."
     )

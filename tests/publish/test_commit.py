@@ -7,29 +7,27 @@ from typing import Any
 
 import pytest
 
-from fixtures.faults import FaultyStore
+from fixtures.faults import Crash, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.landing.log import PublishedFile, Record, RecordTooNew, RecordUnreadable
+from mirrorfeed.landing.log import Follows, PublishedFile, Record, RecordTooNew, RecordUnreadable
 from mirrorfeed.landing.metadata import KeysChanged, MetadataUnreadable, spell
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.commit import (
+from mirrorfeed.publish import metadata
+from mirrorfeed.publish.commit import KeepsChanging, LogUnreadable, TableLog
+from mirrorfeed.publish.outcome import Progress
+from mirrorfeed.publish.table import Plan, RowsRefused, publish
+from mirrorfeed.publish.view import (
+    BeginningMissing,
     FinalNameTaken,
     ForeignFile,
-    KeepsChanging,
-    LogUnreadable,
+    LogLost,
     NumbersDisagree,
-    ensure_metadata,
-    look,
-    peek,
-    record,
-    records,
-    settle,
-    tidy,
+    StagedFileDamaged,
+    View,
 )
-from mirrorfeed.publish.table import Plan, RowsRefused, publish
-from mirrorfeed.stores import FolderStore, PlaceUnusable, StoreUnavailable
+from mirrorfeed.stores import FolderStore, PlaceUnusable, Store, StoreUnavailable
 
 T = "shop.schema/orders"
 LOG = f"{T}/_mirrorfeed/abc"
@@ -64,6 +62,7 @@ def zone(*records: Record) -> MemoryStore:
     """A table folder with the log `abc`, these records, and what is staged for the newest."""
     store = MemoryStore()
     store.create(f"{T}/_mirrorfeed/log.json", b'{"log_id": "abc"}')
+    store.create(f"{T}/_metadata.json", b'{"keyColumns": ["id"]}')
     for entry in records:
         store.create(f"{LOG}/{name(entry.number)}.json", entry.to_json())
     return store
@@ -71,30 +70,45 @@ def zone(*records: Record) -> MemoryStore:
 
 def put(store: MemoryStore, *paths: str) -> None:
     for path in paths:
-        store.create(path, path.encode())
+        store.create(path, path[-1:].encode())
 
 
 def names(store: MemoryStore, folder: str) -> list[str]:
     return [entry.name for entry in store.list(folder)]
 
 
+def look(store: Store, folder: str) -> View:
+    """At a log that is there."""
+    view = TableLog(store, folder).look()
+    assert view is not None
+    return view
+
+
+def settle(store: Store, folder: str) -> View:
+    return TableLog(store, folder).settle()
+
+
+def check(store: Store) -> None:
+    TableLog(store, T).check(look(store, T))
+
+
 # look
 
 
-def test_the_first_look_makes_a_log_and_later_ones_find_it() -> None:
+def test_a_log_is_made_once_and_later_looks_find_it() -> None:
     store = MemoryStore()
 
-    first = look(store, T)
+    first = TableLog(store, T).begin()
 
-    assert look(store, T) == first
+    assert look(store, T) == replace(first, confirmed=True)
     assert first.newest is None
-    assert (first.next_number, first.next_file_number) == (1, 1)
+    assert (first.number, first.next_file_number) == (0, 1)
 
 
-def test_a_peek_makes_nothing() -> None:
+def test_a_look_makes_nothing() -> None:
     store = MemoryStore()
 
-    assert peek(store, T) is None
+    assert TableLog(store, T).look() is None
     assert store.list("") == []
 
 
@@ -105,10 +119,10 @@ def test_a_look_takes_the_newest_record_and_what_is_staged() -> None:
     view = look(store, T)
 
     assert view.newest == a_record(9, files=2, first=17)
-    assert view.records == (8, 9)
+    assert list(view.records) == [8, 9]
     assert view.data == (f"{name(17)}.parquet",)
     assert [file.number for file in view.unfinished] == [18]
-    assert (view.next_number, view.next_file_number) == (10, 19)
+    assert (view.number, view.next_file_number) == (9, 19)
 
 
 @pytest.mark.parametrize(
@@ -150,13 +164,13 @@ def test_a_record_under_another_number_is_refused() -> None:
 
 
 def test_a_record_of_a_newer_format_asks_for_a_newer_version() -> None:
-    store = zone(a_record(1, format=2))
+    store = zone(a_record(1, format=3))
 
     with pytest.raises(RecordTooNew) as refused:
         look(store, T)
 
     assert str(refused.value) == (
-        f"The publication record memory:/{LOG}/{name(1)}.json has format 2; this version knows format 1."
+        f"The publication record memory:/{LOG}/{name(1)}.json has format 3; this version knows format 2."
         " Install a newer mirrorfeed."
     )
 
@@ -228,7 +242,7 @@ def test_a_log_that_cannot_be_made_is_not_tried_for_ever() -> None:
     store.locked = True
 
     with pytest.raises(StoreUnavailable, match=r"^Cannot create memory:/.*/log\.json: 403 Forbidden\."):
-        look(store, T)
+        settle(store, T)
 
 
 # settle
@@ -261,7 +275,7 @@ def test_a_file_that_does_not_move_holds_up_those_behind_it() -> None:
 
     with pytest.raises(StoreUnavailable, match=r"^Cannot rename memory:/.*: 500\."):
         settle(Stuck(store), T)
-    assert names(store, T) == ["_mirrorfeed"]
+    assert names(store, T) == ["_metadata.json", "_mirrorfeed"]
 
 
 def test_a_final_name_that_holds_something_else_is_named_and_not_overwritten() -> None:
@@ -272,10 +286,11 @@ def test_a_final_name_that_holds_something_else_is_named_and_not_overwritten() -
         settle(store, T)
 
     assert str(taken.value) == (
-        f"memory:/{T}/{name(5)}.parquet is there, and is not the file {staged(1, 0)} that this name was given to."
-        " Find out who wrote it. It is never overwritten; once it is removed, publishing goes on."
+        f"memory:/{T}/{name(5)}.parquet is there, and so is memory:/{LOG}/{staged(1, 0)}, to which its name was given."
+        " Nothing is overwritten. `mirrorfeed log` says of each whether it is the file that the record names, by size"
+        " and checksum: remove the one that is not, then publish again."
     )
-    assert store.read(f"{T}/{name(5)}.parquet") == f"{T}/{name(5)}.parquet".encode()
+    assert store.read(f"{T}/{name(5)}.parquet") == b"t"
     store.remove(f"{T}/{name(5)}.parquet")
     assert settle(store, T).unfinished == ()
 
@@ -285,7 +300,7 @@ def test_a_file_of_another_kind_stops_the_table() -> None:
     put(store, f"{T}/orders.csv")
 
     with pytest.raises(ForeignFile) as foreign:
-        settle(store, T)
+        check(store)
 
     assert str(foreign.value) == (
         f"memory:/{T}/orders.csv is not one of the files that a publisher of this table writes."
@@ -305,7 +320,7 @@ def test_a_number_that_the_log_never_gave_out_stops_the_table(records: Any, numb
     put(store, f"{T}/{name(number)}.parquet")
 
     with pytest.raises(NumbersDisagree) as disagree:
-        settle(store, T)
+        check(store)
 
     assert str(disagree.value) == (
         f"memory:/{T}/{name(number)}.parquet {says} Another publisher writes here, or the log was lost. Give this table"
@@ -328,9 +343,10 @@ def test_a_lost_log_is_also_known_by_the_files_that_the_service_took(place: str)
 
 def test_names_with_an_underscore_and_consumed_files_are_no_concern() -> None:
     store = zone(a_record(1, files=3))
-    put(store, f"{T}/_ProcessedFiles/x", f"{T}/_metadata.json", f"{T}/_temp", f"{T}/{name(3)}.parquet")
+    put(store, f"{T}/_ProcessedFiles/x", f"{T}/_temp", f"{T}/{name(3)}.parquet")
 
-    assert settle(store, T).data == (f"{name(3)}.parquet",)
+    check(store)
+    assert look(store, T).data == (f"{name(3)}.parquet",)
 
 
 # tidy
@@ -339,20 +355,20 @@ def test_names_with_an_underscore_and_consumed_files_are_no_concern() -> None:
 def test_records_that_are_kept_come_newest_first_until_one_is_pruned() -> None:
     store = zone(*(a_record(number) for number in (1, 2, 3, 4)))
     view = look(store, T)
-    assert [record.number for record in records(store, T, view)] == [4, 3, 2, 1]
+    assert [record.number for record in TableLog(store, T).records(view)] == [4, 3, 2, 1]
     store.remove(f"{LOG}/{name(2)}.json")
-    assert [record.number for record in records(store, T, view)] == [4, 3]
-    assert list(records(zone(), T, look(zone(), T))) == []
+    assert [record.number for record in TableLog(store, T).records(view)] == [4, 3]
+    assert list(TableLog(zone(), T).records(look(zone(), T))) == []
 
 
 @pytest.mark.parametrize(
     ("keep", "kept"),
-    [(1, [3]), (2, [2, 3]), (10, [1, 2, 3])],
+    [(1, [2, 3]), (2, [2, 3]), (10, [1, 2, 3])],
 )
 def test_tidying_keeps_the_newest_records(keep: int, kept: list[int]) -> None:
     store = zone(*(a_record(number) for number in (1, 2, 3)))
 
-    tidy(store, T, look(store, T), keep)
+    TableLog(store, T).tidy(look(store, T), keep, others=True)
 
     assert names(store, LOG) == [f"{name(number)}.json" for number in kept]
 
@@ -361,7 +377,7 @@ def test_tidying_removes_what_no_record_can_publish_any_more_and_nothing_else() 
     store = zone(a_record(2, files=1))
     put(store, f"{LOG}/{staged(1)}", f"{LOG}/{staged(2, 5)}", f"{LOG}/{staged(3)}", f"{LOG}/{staged(4)}", f"{LOG}/note")
 
-    tidy(store, T, settle(store, T), 10)
+    TableLog(store, T).tidy(settle(store, T), 10, others=True)
 
     assert names(store, LOG) == [f"{name(2)}.json", staged(3), staged(4), "note"]
 
@@ -370,7 +386,7 @@ def test_without_a_record_nothing_staged_is_removed() -> None:
     store = zone()
     put(store, f"{LOG}/{staged(1)}")
 
-    tidy(store, T, look(store, T), 10)
+    TableLog(store, T).tidy(look(store, T), 10, others=True)
 
     assert names(store, LOG) == [staged(1)]
 
@@ -379,7 +395,7 @@ def test_folders_of_other_logs_are_leftovers_and_other_names_are_not_ours() -> N
     store = zone()
     put(store, f"{T}/_mirrorfeed/0ld/{name(1)}.json", f"{T}/_mirrorfeed/Notes.of/me", f"{LOG}/{staged(1)}")
 
-    tidy(store, T, look(store, T), 10)
+    TableLog(store, T).tidy(look(store, T), 10, others=True)
 
     assert names(store, f"{T}/_mirrorfeed") == ["Notes.of", "abc", "log.json"]
 
@@ -391,7 +407,7 @@ def test_a_log_that_came_into_force_since_the_look_is_no_leftover() -> None:
     store.create(f"{T}/_mirrorfeed/log.json", b'{"log_id": "def"}')
     put(store, f"{T}/_mirrorfeed/def/{name(1)}.json")
 
-    tidy(store, T, view, 10)
+    TableLog(store, T).tidy(view, 10, others=True)
 
     assert names(store, f"{T}/_mirrorfeed/def") == [f"{name(1)}.json"]
 
@@ -405,7 +421,7 @@ def test_metadata_is_written_once() -> None:
     store.watcher = lambda verb, path, _: made.append((verb, path))
 
     for _ in range(2):
-        ensure_metadata(store, T, spell(("a", "b"), {}))
+        metadata.ensure(store, T, spell(("a", "b"), {}))
 
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["a", "b"]}
     assert made == [("create", f"{T}/_metadata.json")]
@@ -413,9 +429,9 @@ def test_metadata_is_written_once() -> None:
 
 def test_keys_are_added_to_a_table_that_had_none() -> None:
     store = MemoryStore()
-    ensure_metadata(store, T, spell((), {}))
+    metadata.ensure(store, T, spell((), {}))
 
-    ensure_metadata(store, T, spell(("id",), {}))
+    metadata.ensure(store, T, spell(("id",), {}))
 
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
 
@@ -423,10 +439,10 @@ def test_keys_are_added_to_a_table_that_had_none() -> None:
 @pytest.mark.parametrize(("wanted", "spelled"), [(("id", "day"), "the keys ['id', 'day']"), ((), "no keys")])
 def test_keys_that_are_set_never_change(wanted: tuple[str, ...], spelled: str) -> None:
     store = MemoryStore()
-    ensure_metadata(store, T, spell(("id",), {}))
+    metadata.ensure(store, T, spell(("id",), {}))
 
     with pytest.raises(KeysChanged) as refused:
-        ensure_metadata(store, T, spell(wanted, {}))
+        metadata.ensure(store, T, spell(wanted, {}))
 
     assert str(refused.value) == (
         f"memory:/{T}/_metadata.json sets the keys ['id'], and the table now has {spelled}. Keys never change once they"
@@ -441,7 +457,7 @@ def test_metadata_that_cannot_be_read_is_refused() -> None:
     store.create(f"{T}/_metadata.json", b"keys: id")
 
     with pytest.raises(MetadataUnreadable, match=r"^memory:/.*/_metadata\.json cannot be read: it is not a JSON obj"):
-        ensure_metadata(store, T, spell(("id",), {}))
+        metadata.ensure(store, T, spell(("id",), {}))
 
 
 def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
@@ -449,7 +465,7 @@ def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
     store.locked = True
 
     with pytest.raises(StoreUnavailable, match="403 Forbidden"):
-        ensure_metadata(store, T, spell(("id",), {}))
+        metadata.ensure(store, T, spell(("id",), {}))
 
 
 # record
@@ -458,8 +474,9 @@ def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
 def test_a_record_that_is_the_newest_afterwards_won() -> None:
     store = zone(a_record(1))
 
-    assert record(store, T, look(store, T), a_record(2)) is True
-    assert look(store, T).newest == a_record(2)
+    after = TableLog(store, T).record(look(store, T), a_record(2))
+    assert after is not None
+    assert after.newest == look(store, T).newest == a_record(2)
 
 
 def test_a_record_never_replaces_that_of_another_publisher() -> None:
@@ -468,8 +485,9 @@ def test_a_record_never_replaces_that_of_another_publisher() -> None:
     others = replace(a_record(2), batch="07e5")
     store.create(f"{LOG}/{name(2)}.json", others.to_json())
 
-    assert record(store, T, view, a_record(2)) is False
-    assert look(store, T).newest == others
+    after = TableLog(store, T).record(view, a_record(2))
+    assert after is not None
+    assert after.newest == look(store, T).newest == others
 
 
 def test_a_record_under_a_number_that_was_pruned_has_not_won() -> None:
@@ -477,8 +495,9 @@ def test_a_record_under_a_number_that_was_pruned_has_not_won() -> None:
     view = look(store, T)
     store.create(f"{LOG}/{name(5)}.json", a_record(5).to_json())
 
-    assert record(store, T, view, a_record(2)) is False
-    assert look(store, T).newest == a_record(5)
+    after = TableLog(store, T).record(view, a_record(2))
+    assert after is not None
+    assert after.newest == look(store, T).newest == a_record(5)
 
 
 def test_a_record_in_a_folder_that_was_deleted_has_not_won() -> None:
@@ -486,7 +505,7 @@ def test_a_record_in_a_folder_that_was_deleted_has_not_won() -> None:
     view = look(store, T)
     store.remove_folder(T)
 
-    assert record(store, T, view, a_record(2)) is False
+    assert TableLog(store, T).record(view, a_record(2)) is None
 
 
 def test_a_record_whose_creation_took_effect_and_was_refused_when_repeated_has_won() -> None:
@@ -498,7 +517,9 @@ def test_a_record_whose_creation_took_effect_and_was_refused_when_repeated_has_w
             super().create(path, data)
             super().create(path, data)
 
-    assert record(Repeating(store), T, view, a_record(2)) is True
+    after = TableLog(Repeating(store), T).record(view, a_record(2))
+    assert after is not None
+    assert after.newest == a_record(2)
 
 
 # publish
@@ -571,3 +592,267 @@ def test_rows_without_a_right_place_are_refused_and_nothing_of_their_range_is_pu
 )
 def test_each_error_says_whether_a_person_must_act(error: MirrorfeedError, kind: type) -> None:
     assert isinstance(error, kind)
+
+
+# what is ours and what is not
+
+
+def foreign(*names: str) -> MemoryStore:
+    store = MemoryStore()
+    put(store, f"{T}/_metadata.json", *(f"{T}/{each}" for each in names))
+    store.replace(f"{T}/_metadata.json", b'{"keyColumns": ["id"]}')
+    return store
+
+
+@pytest.mark.parametrize(
+    ("there", "kind"),
+    [
+        (f"{name(1)}.parquet", NumbersDisagree),
+        (f"_ProcessedFiles/{name(7)}.parquet", NumbersDisagree),
+        ("part-00000.parquet", ForeignFile),
+    ],
+)
+def test_nothing_is_made_in_a_folder_of_another_publisher(there: str, kind: type[Exception]) -> None:
+    store = foreign(there)
+    before = store.copy()
+    changes: list[str] = []
+    store.watcher = lambda verb, path, _: changes.append(f"{verb} {path}")
+
+    with pytest.raises(kind):
+        publish(TableFeed(orders()), store, PLAN)
+
+    assert changes == []
+    assert names(store, T) == names(before, T)
+
+
+def test_a_log_that_lost_its_name_is_found_and_the_error_says_how_to_put_it_back() -> None:
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, PLAN)
+    named = store.read(f"{T}/_mirrorfeed/log.json")
+    log_id = json.loads(named)["log_id"]
+    store.remove(f"{T}/_mirrorfeed/log.json")
+    table.insert({"id": 2})
+
+    with pytest.raises(LogLost) as lost:
+        publish(TableFeed(table), store, PLAN)
+
+    time = json.loads(store.read(f"{T}/_mirrorfeed/{log_id}/{name(1)}.json"))["time"]
+    assert str(lost.value) == (
+        f"memory:/{T}/_mirrorfeed/log.json is gone, which names the table's log. The log {log_id} is there, up to"
+        f' record 1 of {time}. Put the file back, with the content {{"log_id": "{log_id}"}}, and publish again; if that'
+        " log is not the one of the files that are there, start the table again with `mirrorfeed rebuild`."
+    )
+    assert names(store, f"{T}/_mirrorfeed") == [log_id]
+    store.create(f"{T}/_mirrorfeed/log.json", named)
+    assert publish(TableFeed(table), store, PLAN).published == 2
+
+
+def test_a_log_that_others_make_while_a_folder_is_looked_at_is_no_foreign_one() -> None:
+    store, table, calls = MemoryStore(), orders(), []
+
+    def others(verb: str) -> None:
+        calls.append(verb)
+        if calls == ["read", "read", "list"]:  # between the look for a log and that for files
+            publish(TableFeed(table), store, PLAN)
+
+    assert publish(TableFeed(table), FaultyStore(store, before=others), PLAN).published == 1
+
+
+# a log without its beginning
+
+
+def test_records_say_what_they_follow() -> None:
+    store, table = MemoryStore(), orders()
+    for id_ in (2, 3):
+        publish(TableFeed(table), store, PLAN)
+        table.insert({"id": id_})
+    view = look(store, T)
+    first, newest = (each.follows for each in reversed(list(TableLog(store, T).records(view))))
+    assert first is None
+    assert newest is not None
+    assert (newest.number, newest.etag) == (1, view.records[1])
+
+
+def test_a_log_whose_beginning_is_missing_tells_nothing_as_published() -> None:
+    """The id of a log comes back after its folder was deleted, and one who was still staging adds a record."""
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, PLAN)
+    named = store.read(f"{T}/_mirrorfeed/log.json")
+    table.insert({"id": 2})
+
+    class Deleting(TableFeed):
+        def stage(self, *arguments: Any) -> Any:
+            staged = super().stage(*arguments)
+            store.remove_folder(T)
+            store.create(f"{T}/_mirrorfeed/log.json", named)
+            return staged
+
+    with pytest.raises(BeginningMissing) as missing:
+        publish(Deleting(table), store, PLAN)
+
+    assert str(missing.value) == (
+        f"What came before record 2 in memory:/{T}/_mirrorfeed/{json.loads(named)['log_id']} is not there: the table's"
+        " folder was deleted while it was being published, or files of it were removed. Nothing of it counts as"
+        " published: start the table again with `mirrorfeed rebuild`. `on_gap: reseed` does that by itself."
+    )
+    for _ in range(2):  # nor does a run that has nothing to add
+        with pytest.raises(BeginningMissing):
+            publish(TableFeed(table), store, PLAN)
+
+
+def test_a_record_that_follows_another_one_of_that_number_is_none_either() -> None:
+    store = zone(a_record(1), a_record(2, follows=Follows(1, "0bad", "another")))
+
+    assert not look(store, T).follows_on
+    with pytest.raises(BeginningMissing):
+        check(store)
+
+
+def test_a_record_whose_predecessor_was_copied_still_follows_it() -> None:
+    store = zone(a_record(1), a_record(2, follows=Follows(1, a_record(1).batch, "as it was elsewhere")))
+
+    assert look(store, T).follows_on
+
+
+# files that are not what their record says
+
+
+def test_a_staged_file_of_another_size_is_not_published() -> None:
+    store = zone(a_record(1, files=1))
+    store.create(f"{LOG}/{staged(1, 0)}", b"")
+
+    with pytest.raises(StagedFileDamaged) as damaged:
+        settle(store, T)
+
+    assert str(damaged.value) == (
+        f"memory:/{LOG}/{staged(1, 0)} has 0 bytes, and its record says 1. It is not published. `mirrorfeed log` says"
+        " whether the whole file stands under its final name: then remove the staged one and publish again. Otherwise"
+        " start the table again with `mirrorfeed rebuild`."
+    )
+    assert names(store, T) == ["_metadata.json", "_mirrorfeed"]
+
+
+# what is told
+
+
+class LosesReads(MemoryStore):
+    """The look after the first creation of a record fails."""
+
+    failing = False
+
+    def create(self, path: str, data: bytes) -> None:
+        super().create(path, data)
+        self.failing = path.endswith("2.json")
+
+    def list(self, folder: str) -> Any:
+        if self.failing:
+            self.failing = False
+            raise StoreUnavailable("list", self.address(folder), "503")
+        return super().list(folder)
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "another publisher's record came first"])
+def test_what_was_recorded_is_told_by_the_next_try_when_no_look_followed(others: bool) -> None:
+    store, table, progress = LosesReads(), orders(), Progress()
+    publish(TableFeed(table), store, PLAN)
+    table.insert({"id": 2}, {"id": 3})
+
+    with pytest.raises(StoreUnavailable):
+        publish(TableFeed(table), store, PLAN, progress)
+    assert progress.rows == {}
+    if others:
+        table.insert({"id": 4})
+        publish(TableFeed(table), store, PLAN)
+    publish(TableFeed(table), store, PLAN, progress)
+
+    assert (progress.rows, progress.publications, progress.sent) == ({"upsert": 2}, 1, {})
+    assert progress.made[0].record.number == 2
+
+
+def test_what_a_killed_run_recorded_is_told_by_the_run_that_finishes_it() -> None:
+    store, table = MemoryStore(), orders()
+    dying = FaultyStore(store)
+    dying.rename = lambda *_: (_ for _ in ()).throw(Crash())  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        publish(TableFeed(table), dying, PLAN)
+
+    progress = publish(TableFeed(table), store, PLAN)
+
+    assert (progress.rows, progress.publications) == ({"insert": 1}, 1)
+    assert (progress.made[0].oldest, progress.made[0].latest) == (None, None)
+    assert list(progress.made[0].seconds) == ["rename"]
+    assert publish(TableFeed(table), store, PLAN).publications == 0
+
+
+def test_what_another_publisher_recorded_is_not_told_as_ours() -> None:
+    store, table = MemoryStore(), orders()
+
+    def others(verb: str) -> None:
+        if verb == "create" and not names(store, T)[1:]:
+            publish(TableFeed(table), store, PLAN)
+
+    progress = publish(TableFeed(table), FaultyStore(store, before=others), PLAN)
+
+    assert (progress.rows, progress.published) == ({}, 1)
+
+
+# leftovers
+
+
+def test_a_run_that_is_refused_leaves_none_of_its_files() -> None:
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, PLAN)
+    table.insert({"id": 2})
+    table.insert({"id": None})
+
+    for _ in range(3):
+        with pytest.raises(RowsRefused):
+            publish(TableFeed(table, partitions=3, rows_per_batch=1), store, replace(PLAN, file_size=1))
+
+    (folder,) = (entry.name for entry in store.list(f"{T}/_mirrorfeed") if entry.is_folder)
+    assert names(store, f"{T}/_mirrorfeed/{folder}") == [f"{name(1)}.json"]
+
+
+class Keeps(MemoryStore):
+    """Nothing can be removed."""
+
+    def remove(self, path: str) -> None:
+        raise StoreUnavailable("remove", self.address(path), "409 LeaseIdPresent")
+
+
+def test_leftovers_that_cannot_be_removed_stand_in_nobodys_way_and_are_told() -> None:
+    store, table, progress = Keeps(), orders(), Progress()
+    for id_ in (2, 3, 4):
+        publish(TableFeed(table), store, replace(PLAN, keep_records=2), progress)
+        table.insert({"id": id_})
+
+    assert publish(TableFeed(table), store, replace(PLAN, keep_records=2), progress).published == 4
+    assert progress.untidy is not None
+    assert progress.untidy.what().endswith(f"{name(1)}.json: 409 LeaseIdPresent.")
+
+
+def test_keys_that_changed_are_refused_also_while_nothing_is_new() -> None:
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, PLAN)
+
+    with pytest.raises(KeysChanged, match=r"^memory:/.*/_metadata\.json sets the keys \['id'\], and the table now has"):
+        publish(TableFeed(table), store, replace(PLAN, keys=("id", "day")))
+
+
+@pytest.mark.parametrize(
+    ("what", "calls"), [("a first publication", 22), ("a range", 17), ("nothing new after it", 4), ("nothing new", 3)]
+)
+def test_calls_to_the_store_are_few(what: str, calls: int) -> None:
+    """Without those that write the file, of which there are as many as the writer of Parquet likes."""
+    store, table = MemoryStore(), orders()
+    if what != "a first publication":
+        publish(TableFeed(table), store, PLAN)
+    if what == "nothing new":
+        table.insert({"id": 3})
+        publish(TableFeed(table), store, PLAN)
+    if what == "a range":
+        table.insert({"id": 2})
+    counting = FaultyStore(store)
+    publish(TableFeed(table), counting, PLAN)
+
+    assert len([verb for verb in counting.verbs if verb not in ("open_write", "write", "close")]) == calls

@@ -11,7 +11,8 @@ from typing import Any
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.schema import Column
 
-FORMAT = 1
+FORMAT = 2
+"""2: each record says what it follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,16 @@ class PublishedFile:
     """By what they do: insert, update, delete, upsert."""
     bytes: int
     sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """The record before, so that a log without its beginning is not taken for one whose old records were removed."""
+
+    number: int
+    batch: str
+    etag: str
+    """As its file had it then. Where it has another, the batch decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,8 @@ class Record:
     """Of all data files of the table."""
     partitions: tuple[str, ...] | None = None
     """The source's partition columns; None in records of before they were kept."""
+    follows: Follows | None = None
+    """None in a first record, and in records of format 1."""
     format: int = field(default=FORMAT)
 
     def to_json(self) -> bytes:
@@ -100,7 +113,8 @@ def _record(spelled: dict[str, Any]) -> Record:
     columns = tuple(Column(**column) for column in spelled.pop("columns"))
     files = tuple(PublishedFile(**file) for file in spelled.pop("files"))
     names = {name: tuple(spelled[name]) for name in ("keys", "partitions") if spelled.get(name) is not None}
-    record = Record(**{**spelled, **names, "columns": columns, "files": files})
+    follows = Follows(**spelled["follows"]) if spelled.get("follows") else None
+    record = Record(**{**spelled, **names, "columns": columns, "files": files, "follows": follows})
     last = record.next_file_number - 1
     if [file.number for file in files] != list(range(last - len(files) + 1, last + 1)):
         raise ValueError("the numbers of its files do not lead up to next_file_number")

@@ -186,6 +186,11 @@ def staged_record_number(name: str, extension: str | None = None) -> int | None:
     return _number(_STAGED, name, extension)
 
 
+def staged_batch(name: str) -> str | None:
+    """The batch that a staged file belongs to; None for any other name."""
+    return name.split("-")[1] if staged_record_number(name) else None
+
+
 def _numbered(number: int, suffix: str) -> str:
     return f"{_digits(number)}.{_checked(_SUFFIX, suffix)}"
 

@@ -22,11 +22,14 @@ from mirrorfeed.landing.consumed import may_stand_at
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import data_number
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.publish import commit, ledger
+from mirrorfeed.publish import ledger
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.partner import trouble_in_introducing
 from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import Plan, Progress, look_ahead, preflight, publish
+from mirrorfeed.publish.table import Plan, look_ahead, preflight, publish
+from mirrorfeed.publish.view import BeginningMissing
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
 
@@ -34,26 +37,6 @@ Result = TypeVar("Result")
 _TABLES_AT_ONCE = 4
 _TRIES = 4
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a run did for one table. The rows of failed publications are not in it, for nothing of them is published."""
-
-    table: str
-    progress: Progress
-    seconds: float
-    keys_checked: bool = True
-    tries: int = 1
-    error: MirrorfeedError | None = None
-    reseeded: MirrorfeedError | None = None
-    """Why the table was started again from a snapshot, if it was."""
-
-    @property
-    def lag_versions(self) -> int | None:
-        """Versions of the source that are not published yet."""
-        latest, published = self.progress.latest, self.progress.published
-        return None if latest is None or published is None else latest - published
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +67,17 @@ class Standing:
     """Where the mirror may stand, the newest first."""
     waiting: int = 0
     """Files that the service has not taken, leaving out one that it may have."""
+
+
+class Untidy(Transient):
+    def __init__(self, table: str, cause: MirrorfeedError) -> None:
+        self.table, self.cause = table, cause
+
+    def what(self) -> str:
+        return f"Leftovers beside {self.table} stay where they are: {self.cause.what()}"
+
+    def next(self) -> str:
+        return "They do no harm; each run tries again to remove them."
 
 
 def default_workspace() -> Workspace:
@@ -146,6 +140,9 @@ def publish_tables(
         return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error, reason)
 
     outcomes = _each(one, config.select(names))
+    for outcome in outcomes:
+        if outcome.progress.untidy:
+            on_trouble(Untidy(outcome.table, outcome.progress.untidy))
     if lost := ledger.keep(spark, config.ledger, ledger.rows(outcomes, datetime.now(UTC))):
         on_trouble(lost)
     return outcomes
@@ -153,7 +150,7 @@ def publish_tables(
 
 def _reseeds(table: Table, error: MirrorfeedError) -> bool:
     """Whether the configuration has a table with this trouble started again from a snapshot."""
-    if isinstance(error, Gap):
+    if isinstance(error, Gap | BeginningMissing):
         return table.on_gap == "reseed"
     if isinstance(error, ColumnsDropped):
         return table.on_dropped_column == "reseed"
@@ -195,7 +192,7 @@ def decisions(
     def one(table: Table) -> tuple[str, str | MirrorfeedError]:
         try:
             plan = plan_of(table, workspace)
-            view = commit.peek(store, plan.folder)
+            view = TableLog(store, plan.folder).look()
             facts, decision = look_ahead(DeltaFeed(spark, table.source), plan, view)
             if isinstance(decision, MirrorfeedError):
                 return str(table.target), decision
@@ -214,7 +211,7 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
     def one(table: Table) -> Status:
         name, source = str(table.target), str(table.source)
         try:
-            view = commit.peek(store, table.target.folder)
+            view = TableLog(store, table.target.folder).look()
             newest = view.newest if view else None
             published = newest.to_version_inclusive if newest else None
             found = history.commits(spark, table.source, published)
@@ -257,11 +254,12 @@ def standings(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, St
 
 
 def _standing(store: Store, folder: str) -> Standing:
-    view = commit.peek(store, folder)
+    log = TableLog(store, folder)
+    view = log.look()
     if view is None:
         return Standing()
     numbers = [number for name in view.data if (number := data_number(name, view.extension))]
-    records = commit.records(store, folder, view)
+    records = log.records(view)
     return Standing(view.newest, may_stand_at(records, min(numbers, default=None)), max(0, len(numbers) - 1))
 
 

@@ -16,11 +16,10 @@ from pyspark.sql import SparkSession
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
 from mirrorfeed.feed.ranges import Finding
 from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.publish.outcome import Outcome, Publication
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.share import Share
-    from mirrorfeed.publish.fleet import Outcome
-    from mirrorfeed.publish.table import Publication
     from mirrorfeed.verify import Comparison
 
 PUBLISHED, FINDING, FAILED, RESEEDED = "published", "finding", "failed", "reseeded"
@@ -144,7 +143,7 @@ def _trouble(outcome: Outcome, kind: str, error: MirrorfeedError, now: datetime)
 
 
 def _published(outcome: Outcome, publication: Publication) -> Row:
-    record, seconds = publication.record, publication.seconds
+    record, seconds, oldest = publication.record, publication.seconds, publication.oldest
 
     def count(marker: str) -> int:
         return sum(file.rows.get(marker, 0) for file in record.files)
@@ -164,8 +163,8 @@ def _published(outcome: Outcome, publication: Publication) -> Row:
         stage_seconds=seconds.get("stage"),
         record_seconds=seconds.get("record"),
         rename_seconds=seconds.get("rename"),
-        lag_versions=publication.latest - record.to_version_inclusive,
-        lag_seconds=max(0.0, (record.at - publication.oldest).total_seconds()),
+        lag_versions=None if publication.latest is None else publication.latest - record.to_version_inclusive,
+        lag_seconds=None if oldest is None else max(0.0, (record.at - oldest).total_seconds()),
         tries=outcome.tries,
         retries=publication.retries,
     )

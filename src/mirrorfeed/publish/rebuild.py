@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import Terminal
-from mirrorfeed.publish import commit
+from mirrorfeed.publish.commit import KeepsChanging, TableLog
 from mirrorfeed.publish.table import Feed, Plan, check_snapshot
 from mirrorfeed.stores import Store, StoreUnavailable
 
@@ -27,8 +27,9 @@ def clear(feed: Feed, store: Store, plan: Plan, sleep: Callable[[float], None] =
     """Finishes what is recorded, and deletes the table's folder; nothing of it if no snapshot could follow."""
     check_snapshot(feed, plan)
     with suppress(Terminal):  # what cannot be finished goes too: it is the reason for many a rebuild
-        if commit.has_log(store, plan.folder):
-            commit.settle(store, plan.folder)
+        log = TableLog(store, plan.folder)
+        if view := log.glance():
+            log.settle(view)
     trouble: StoreUnavailable | None = None
     for tries in range(_TRIES):
         if not _is_there(store, plan.folder):
@@ -40,7 +41,7 @@ def clear(feed: Feed, store: Store, plan: Plan, sleep: Callable[[float], None] =
         except StoreUnavailable as error:  # while the service reads it, for one
             trouble = error
     if _is_there(store, plan.folder):
-        raise trouble or commit.KeepsChanging(store.address(plan.folder))
+        raise trouble or KeepsChanging(store.address(plan.folder))
 
 
 Dropping = Callable[[Table], AbstractContextManager[None]]

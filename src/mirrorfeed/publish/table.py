@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -25,12 +25,15 @@ from mirrorfeed.feed.ranges import (
     decide,
 )
 from mirrorfeed.landing.log import PublishedFile, Record
-from mirrorfeed.landing.metadata import spell
-from mirrorfeed.landing.names import log_folder
+from mirrorfeed.landing.metadata import KeysChanged, spell
+from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.landing.output import AS_PARQUET, COMPRESSION, Output, check_output
 from mirrorfeed.landing.rows import Problem
 from mirrorfeed.landing.schema import Column, ColumnsDropped, check_keys, evolve
-from mirrorfeed.publish import commit
+from mirrorfeed.publish import metadata
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.outcome import Progress, Publication
+from mirrorfeed.publish.view import View
 from mirrorfeed.publish.writer import BadRow, Receipt, StagingJob
 from mirrorfeed.stores import Store
 
@@ -88,53 +91,6 @@ class Feed(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Publication:
-    """One record that a run made, and what only the run knows of it. For people, never for decisions."""
-
-    record: Record
-    oldest: datetime
-    """When the first of its versions was committed."""
-    latest: int
-    """The newest version of the source as it was made."""
-    seconds: dict[str, float]
-    """By phase: stage, record and rename, as far as it came."""
-    retries: int = 0
-    """How often executors repeated calls to the landing zone for its files."""
-
-
-@dataclass(slots=True)
-class Progress:
-    """What one run did for one table, as far as it came."""
-
-    decision: str = ""
-    from_version_exclusive: int | None = None
-    to_version_inclusive: int | None = None
-    published: int | None = None
-    """The version that is published, by this run or one before."""
-    latest: int | None = None
-    publications: int = 0
-    rows: dict[str, int] = field(default_factory=dict)
-    files: int = 0
-    bytes: int = 0
-    retries: int = 0
-    """How often executors repeated calls to the landing zone, for files that were published or not."""
-    made: list[Publication] = field(default_factory=list)
-
-    def add(self, publication: Publication) -> None:
-        record = publication.record
-        self.made.append(publication)
-        if self.publications == 0:
-            self.from_version_exclusive = record.from_version_exclusive
-        self.published = self.to_version_inclusive = record.to_version_inclusive
-        self.publications += 1
-        self.files += len(record.files)
-        for file in record.files:
-            self.bytes += file.bytes
-            for marker, count in file.rows.items():
-                self.rows[marker] = self.rows.get(marker, 0) + count
-
-
 class RowsRefused(Terminal):
     """Rows that have no right place in a mirror; nothing of their range is published."""
 
@@ -180,43 +136,151 @@ def publish(
     clock: Callable[[], float] = time.monotonic,
 ) -> Progress:
     """Publishes all versions up to the one that is the newest when it begins; raises findings and refusals."""
-    progress = progress or Progress()
-    early = None if commit.has_log(store, plan.folder) else _refuse_early(feed, store, plan)
-    goal: int | None = None
-    while True:
-        begun = clock()
-        view = commit.settle(store, plan.folder)
-        if progress.made:
-            progress.made[-1].seconds.setdefault("rename", clock() - begun)
-        commit.tidy(store, plan.folder, view, plan.keep_records)
-        progress.published = view.newest.to_version_inclusive if view.newest else None
-        if goal is not None and progress.published is not None and progress.published >= goal:
-            return progress
-        facts, decision = early if early and view.newest is None else look_ahead(feed, plan, view)
-        early = None
-        goal = facts.latest.version if goal is None else goal
-        progress.latest = facts.latest.version
-        progress.decision = progress.decision or str(decision)
-        if isinstance(decision, NothingNew):
-            return progress
-        if isinstance(decision, Finding):
-            raise decision
-        on_step(progress)
-        what = _next(decision)
-        begun, repeated = clock(), progress.retries
-        new = _stage(feed, store, plan, view, facts, what, now, progress)
-        if feed.table_id() != new.source_id:
-            continue  # another table took the source's name, perhaps before its rows were read
-        staged = clock()
-        if commit.record(store, plan.folder, view, new):
-            oldest = facts.commits[0] if isinstance(what, Range) else facts.latest
-            seconds = {"stage": staged - begun, "record": clock() - staged}
-            repeated = progress.retries - repeated
-            progress.add(Publication(new, oldest.timestamp, facts.latest.version, seconds, repeated))
-            on_step(progress)
+    run = _Run(feed, TableLog(store, plan.folder), plan, progress or Progress(), on_step, now, clock)
+    run.publish()
+    return run.progress
 
 
-def look_ahead(feed: Feed, plan: Plan, view: commit.View | None) -> tuple[Facts, Decision]:
+@dataclass
+class _Run:
+    feed: Feed
+    log: TableLog
+    plan: Plan
+    progress: Progress
+    on_step: Callable[[Progress], None]
+    now: Callable[[], datetime]
+    clock: Callable[[], float]
+
+    def publish(self) -> None:
+        log, plan, progress = self.log, self.plan, self.progress
+        view = log.glance()
+        early = None if view else _refuse_early(self.feed, log.store, plan)
+        view = view or log.begin()
+        goal: int | None = None
+        while True:
+            view = self._finish(view)
+            if goal is not None and progress.published is not None and progress.published >= goal:
+                return
+            facts, decision = early if early and view.newest is None else look_ahead(self.feed, plan, view)
+            early = None
+            goal = facts.latest.version if goal is None else goal
+            progress.latest = facts.latest.version
+            progress.decision = progress.decision or str(decision)
+            if isinstance(decision, NothingNew):
+                self._check_keys(view)
+                return
+            if (view := log.confirm(view)) is None:
+                continue
+            log.check(view)
+            if isinstance(decision, Finding):
+                raise decision
+            self.on_step(progress)
+            publication = self._stage(view, facts, _next(decision))
+            if publication is None:
+                view = None
+                continue
+            begun = self.clock()
+            progress.sent[publication.record.batch] = view.log_id, publication
+            view = log.record(view, publication.record)
+            publication.seconds["record"] = self.clock() - begun
+
+    def _finish(self, view: View | None) -> View:
+        """Tells what was sent, once a look shows it; renames what is left of the newest publication, and tidies."""
+        made, begun, found = len(self.progress.made), self.clock(), view
+        if view:
+            self._tell(view)
+        view = self.log.settle(view)
+        self._tell(view)
+        left = found.newest if found and found.unfinished else None
+        if left and all(each.record != left for each in self.progress.made):
+            self.progress.add(Publication(left, None, None, {}))  # of a run that did not live to tell
+        for publication in self.progress.made[-1:]:
+            publication.seconds.setdefault("rename", self.clock() - begun)
+        others = len(self.progress.made) > made
+        self.progress.untidy = self.log.tidy(view, self.plan.keep_records, others=others) or self.progress.untidy
+        self.progress.published = view.newest.to_version_inclusive if view.newest else None
+        return view
+
+    def _tell(self, view: View) -> None:
+        """Adds what was sent, in this try or an earlier one, once a look shows that it is in the log."""
+        for batch, (log_id, publication) in list(self.progress.sent.items()):
+            if log_id == view.log_id and publication.record.number > view.number:
+                continue  # its creation may still take effect
+            del self.progress.sent[batch]
+            if log_id == view.log_id and view.follows_on and self.log.holds(view, publication.record):
+                self.progress.add(publication)
+                self.on_step(self.progress)
+
+    def _check_keys(self, view: View) -> None:
+        """Keys that changed are refused also while nothing is new."""
+        if view.newest and view.newest.keys and view.newest.keys != self.plan.keys:
+            address = self.log.store.address(f"{self.plan.folder}/{METADATA}")
+            raise KeysChanged(address, view.newest.keys, self.plan.keys)
+
+    def _stage(self, view: View, facts: Facts, what: Range | int) -> Publication | None:
+        """Writes the files, and the record that would publish them; None if another table took the source's name,
+        perhaps before its rows were read. What was staged is removed where no record is to be sent."""
+        begun, plan, version = self.clock(), self.plan, _end(what)
+        columns = _columns(self.feed, plan, view, facts, version)
+        self.feed.check(what, facts)
+        metadata.ensure(self.log.store, plan.folder, plan.metadata(columns))
+        job = StagingJob(
+            store=self.log.store,
+            folder=f"{plan.folder}/{log_folder(view.log_id)}",
+            record_number=view.number + 1,
+            batch=uuid.uuid4().hex,
+            columns=columns,
+            keys=plan.keys,
+            with_marker=bool(plan.keys) and not isinstance(what, int),
+            output=plan.output,
+            compression=plan.compression,
+            file_size=plan.file_size,
+        )
+        try:
+            receipts = self._receipts(what, job)
+            if plan.output.by_time:
+                self.log.check_times(view, {receipt.staged for receipt in receipts})
+            same = self.feed.table_id() == facts.table_id
+        except Exception:
+            self.log.discard(view, job.batch)
+            raise
+        if not same:
+            self.log.discard(view, job.batch)
+            return None
+        first = view.next_file_number
+        files = tuple(
+            PublishedFile(receipt.staged, number, receipt.rows, receipt.bytes, receipt.sha256)
+            for number, receipt in enumerate(receipts, first)
+        )
+        record = Record(
+            number=job.record_number,
+            batch=job.batch,
+            time=self.now().isoformat(timespec="milliseconds"),
+            source=plan.source,
+            source_id=facts.table_id,
+            from_version_exclusive=what.from_version_exclusive if isinstance(what, Range) else None,
+            to_version_inclusive=version,
+            columns=columns,
+            keys=plan.keys,
+            next_file_number=first + len(files),
+            files=files,
+            extension=plan.output.extension,
+            partitions=facts.partitions,
+            follows=self.log.follows(view),
+        )
+        oldest = facts.commits[0] if isinstance(what, Range) else facts.latest
+        seconds, retries = {"stage": self.clock() - begun}, sum(receipt.retries for receipt in receipts)
+        return Publication(record, oldest.timestamp, facts.latest.version, seconds, retries)
+
+    def _receipts(self, what: Range | int, job: StagingJob) -> Sequence[Receipt]:
+        receipts, bad = self.feed.stage(what, self.plan, job)
+        self.progress.retries += sum(receipt.retries for receipt in receipts)
+        if bad:
+            raise RowsRefused(self.plan.source, what, bad)
+        return receipts
+
+
+def look_ahead(feed: Feed, plan: Plan, view: View | None) -> tuple[Facts, Decision]:
     """What would be published next; changes nothing."""
     newest = view.newest if view else None
     published = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
@@ -245,13 +309,17 @@ def check_snapshot(feed: Feed, plan: Plan) -> tuple[Facts, Decision, tuple[Colum
 def _refuse_early(feed: Feed, store: Store, plan: Plan) -> tuple[Facts, Decision]:
     """Before a first publication: an empty table folder would be an error to the service in the end."""
     facts, decision, columns = check_snapshot(feed, plan)
-    commit.check_metadata(store, plan.folder, plan.metadata(columns))
+    metadata.check(store, plan.folder, plan.metadata(columns))
     return facts, decision
 
 
-def preflight(feed: Feed, store: Store, plan: Plan, view: commit.View | None, facts: Facts, decision: Decision) -> None:
+def preflight(feed: Feed, store: Store, plan: Plan, view: View | None, facts: Facts, decision: Decision) -> None:
     """Raises what can be known to stand in the way of a decision; changes nothing."""
-    commit.check_data(store, plan.folder, view or commit.without_log(store, plan.folder))
+    log = TableLog(store, plan.folder)
+    if view:
+        log.check(view)
+    else:
+        log.check_unclaimed()
     if isinstance(decision, PublishRanges | TakeSnapshot):
         what = _next(decision)
         columns = _columns(feed, plan, view, facts, _end(what))
@@ -260,10 +328,10 @@ def preflight(feed: Feed, store: Store, plan: Plan, view: commit.View | None, fa
         columns = view.newest.columns
     else:
         return
-    commit.check_metadata(store, plan.folder, plan.metadata(columns))
+    metadata.check(store, plan.folder, plan.metadata(columns))
 
 
-def _columns(feed: Feed, plan: Plan, view: commit.View | None, facts: Facts, version: int) -> tuple[Column, ...]:
+def _columns(feed: Feed, plan: Plan, view: View | None, facts: Facts, version: int) -> tuple[Column, ...]:
     """The columns to write for what ends at a version; or why they cannot be written."""
     columns = feed.columns(version)
     if view is not None and view.newest is not None:
@@ -284,57 +352,3 @@ def _refuse_drop(table: str, version: int, before: Sequence[Column], now: Sequen
     there = {column.name for column in now}
     if gone := [column.name for column in before if not (column.dropped or column.name in there)]:
         raise ColumnsDropped(table, version, gone)
-
-
-def _stage(
-    feed: Feed,
-    store: Store,
-    plan: Plan,
-    view: commit.View,
-    facts: Facts,
-    what: Range | int,
-    now: Callable[[], datetime],
-    progress: Progress,
-) -> Record:
-    version = _end(what)
-    columns = _columns(feed, plan, view, facts, version)
-    feed.check(what, facts)
-    commit.ensure_metadata(store, plan.folder, plan.metadata(columns))
-    job = StagingJob(
-        store=store,
-        folder=f"{plan.folder}/{log_folder(view.log_id)}",
-        record_number=view.next_number,
-        batch=uuid.uuid4().hex,
-        columns=columns,
-        keys=plan.keys,
-        with_marker=bool(plan.keys) and not isinstance(what, int),
-        output=plan.output,
-        compression=plan.compression,
-        file_size=plan.file_size,
-    )
-    receipts, bad = feed.stage(what, plan, job)
-    progress.retries += sum(receipt.retries for receipt in receipts)
-    if bad:
-        raise RowsRefused(plan.source, what, bad)
-    if plan.output.by_time:
-        commit.check_times(store, plan.folder, view, {receipt.staged for receipt in receipts})
-    first = view.next_file_number
-    files = tuple(
-        PublishedFile(receipt.staged, number, receipt.rows, receipt.bytes, receipt.sha256)
-        for number, receipt in enumerate(receipts, first)
-    )
-    return Record(
-        number=view.next_number,
-        batch=job.batch,
-        time=now().isoformat(timespec="milliseconds"),
-        source=plan.source,
-        source_id=facts.table_id,
-        from_version_exclusive=what.from_version_exclusive if isinstance(what, Range) else None,
-        to_version_inclusive=version,
-        columns=columns,
-        keys=plan.keys,
-        next_file_number=first + len(files),
-        files=files,
-        extension=plan.output.extension,
-        partitions=facts.partitions,
-    )

@@ -1,0 +1,43 @@
+"""`_metadata.json` of a table's folder: written before its first data file, and never changed but to add keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mirrorfeed.landing import metadata
+from mirrorfeed.landing.names import METADATA
+from mirrorfeed.publish.commit import KeepsChanging, unbelieved
+from mirrorfeed.stores import NotThere, Store, StoreUnavailable
+
+_LOOKS = 20
+
+
+def ensure(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
+    """Writes it, or adds keys to one that has none."""
+    path = f"{folder}/{METADATA}"
+    trouble: Exception | None = None
+    for _ in range(_LOOKS):
+        found = _read(store, folder)
+        if found is not None and metadata.goes_on_from(found, wanted, store.address(path)):
+            return
+        if isinstance(trouble, StoreUnavailable):
+            raise trouble
+        # Replaced rather than removed and made again: a removal that takes effect late would take the new file away.
+        write = store.create if found is None else store.replace
+        trouble = unbelieved(write, path, metadata.to_json({**(found or {}), **wanted}))
+    raise KeepsChanging(store.address(path))
+
+
+def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
+    """Refuses one that sets something else than what is wanted."""
+    if (found := _read(store, folder)) is not None:
+        metadata.goes_on_from(found, wanted, store.address(f"{folder}/{METADATA}"))
+
+
+def _read(store: Store, folder: str) -> dict[str, Any] | None:
+    path = f"{folder}/{METADATA}"
+    try:
+        return metadata.parse(store.read(path), store.address(path))
+    except NotThere:
+        return None
