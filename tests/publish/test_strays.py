@@ -10,8 +10,10 @@ from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, load
 from mirrorfeed.landing.names import Target
+from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.strays import strays
 from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.publish.view import NumbersDisagree
 from mirrorfeed.stores import FolderStore
 from tests.publish.scenes import two_orders
 
@@ -39,7 +41,11 @@ def test_published_tables_that_the_configuration_does_not_name_are_found(publish
     store.create("_partnerEvents.json", b"{}")
     store.create("theirs/00000000000000000001.parquet", b"of another publisher")
     store.create("sales.schema/theirs/_metadata.json", b"{}")
-    assert [str(target) for target in strays(store, config)] == ["alone", "sales.old"]
+    store.create("refused/00000000000000000001.parquet", b"of another publisher, into whose folder we looked once")
+    store.create("refused/_mirrorfeed/log.json", b'{"log_id": "abc"}')
+    store.create("odd/_mirrorfeed/log.json", b"nothing that we wrote")
+    store.create("begun/_mirrorfeed/log.json", b'{"log_id": "abc"}')
+    assert [str(target) for target in strays(store, config)] == ["alone", "begun", "sales.old"]
 
 
 def test_a_target_that_differs_only_in_case_is_the_same_table(published: Published) -> None:
@@ -56,10 +62,29 @@ def test_a_table_is_dropped_once_it_is_confirmed(published: Published) -> None:
     store, config = published("sales.orders", "sales.old")
     code, said = run(config, "sales.old", answer="n\n")
     assert (code, len(store.list("sales.schema"))) == (1, 2)
-    assert f"{store.address('sales.schema/old')} is deleted with all that is in it, and Fabric drops the table." in said
+    view = TableLog(store, "sales.schema/old").look()
+    assert view is not None
+    assert view.newest is not None
+    shown = (
+        f"{store.address('sales.schema/old')} holds 1 data file. mirrorfeed published a there, up to version 1 on"
+        f" {view.newest.at:%Y-%m-%d %H:%M} UTC; the last 1 publication had 2 rows. The folder is deleted with all that"
+        " is in it, and Fabric drops the table.\n"
+    )
+    assert said.startswith(shown)
     code, said = run(config, "sales.old", "--yes")
-    assert (code, said) == (0, "sales.old is gone from the landing zone.\n")
+    assert (code, said) == (0, f"{shown}sales.old is gone from the landing zone.\n")
     assert [entry.name for entry in store.list("sales.schema")] == ["orders"]
+
+
+def test_a_refused_publication_makes_no_folder_of_others_droppable(published: Published) -> None:
+    store, config = published("sales.orders")
+    store.create("sales.schema/theirs/00000000000000000001.parquet", b"of another publisher")
+    with pytest.raises(NumbersDisagree):
+        publish(TableFeed(two_orders()), store, Plan("a", "sales.theirs", "sales.schema/theirs", ("id",)))
+    assert strays(store, config) == []
+    code, said = run(config, "sales.theirs", "--yes")
+    assert (code, [entry.name for entry in store.list("sales.schema/theirs")]) == (1, ["00000000000000000001.parquet"])
+    assert "nothing in it shows that mirrorfeed published sales.theirs." in said
 
 
 @pytest.mark.parametrize(

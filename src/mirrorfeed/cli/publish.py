@@ -20,7 +20,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, named
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mirrorfeed.publish.fleet import Outcome
+    from mirrorfeed.publish.outcome import Outcome
 
 
 class FileInTheWay(Terminal):
@@ -206,13 +206,14 @@ def drop(table: str, yes: bool, path: str) -> None:
     """Delete TABLE, a target that the configuration does not name any more, from the landing zone: Fabric drops it."""
     config = load(path)
     from mirrorfeed.landing.names import Target
-    from mirrorfeed.publish.strays import check_droppable
+    from mirrorfeed.publish.strays import droppable
     from mirrorfeed.publish.zone import zone_of
 
     store, target = zone_of(config), Target.parse(table)
-    check_droppable(store, config, target)
+    click.echo(
+        f"{droppable(store, config, target)} The folder is deleted with all that is in it, and Fabric drops the table."
+    )
     if not yes:
-        click.echo(f"{store.address(target.folder)} is deleted with all that is in it, and Fabric drops the table.")
         click.confirm("Go on?", abort=True)
     store.remove_folder(target.folder)
     click.echo(f"{target} is gone from the landing zone.")

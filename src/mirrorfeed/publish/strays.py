@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from mirrorfeed.amounts import counted
 from mirrorfeed.config import Config
 from mirrorfeed.errors import Terminal
-from mirrorfeed.landing.names import BadTarget, Target
-from mirrorfeed.publish import commit
+from mirrorfeed.landing.log import Record, RecordTooNew, RecordUnreadable
+from mirrorfeed.landing.names import LOG, BadTarget, Target
+from mirrorfeed.publish.commit import LogUnreadable, TableLog
+from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
 
 _SCHEMA = ".schema"
@@ -34,16 +39,52 @@ class NotPublishedHere(Terminal):
 
 
 def strays(store: Store, config: Config) -> list[Target]:
-    """The tables with a log of ours in the landing zone that are no target of the configuration."""
+    """The tables of ours in the landing zone that are no target of the configuration."""
     configured = {table.target.fold() for table in config.tables}
     return [target for target in _published(store) if target.fold() not in configured]
 
 
-def check_droppable(store: Store, config: Config, target: Target) -> None:
+@dataclass(frozen=True, slots=True)
+class Droppable:
+    """What a deletion would take: all that is in a folder of ours, and with it the table in Fabric."""
+
+    address: str
+    newest: Record | None
+    """None of a table that was begun and never published."""
+    files: int
+    """Data files that the service has not put aside."""
+    rows: int
+    """In the publications whose records are kept."""
+    publications: int
+
+    def __str__(self) -> str:
+        if self.newest is None:
+            return f"{self.address} holds a log of ours and nothing else."
+        return (
+            f"{self.address} holds {counted(self.files, 'data file')}. mirrorfeed published {self.newest.source} there,"
+            f" up to version {self.newest.to_version_inclusive} on {self.newest.at:%Y-%m-%d %H:%M %Z}; the last"
+            f" {counted(self.publications, 'publication')} had {counted(self.rows, 'row')}."
+        )
+
+
+def droppable(store: Store, config: Config, target: Target) -> Droppable:
+    """What would be deleted; raises if the table is still wanted, or is not known to be ours."""
     if target.fold() in {table.target.fold() for table in config.tables}:
         raise StillConfigured(str(target), config.path)
-    if not commit.has_log(store, target.folder):
+    log = TableLog(store, target.folder)
+    view = log.look()
+    if view is None or not _is_ours(store, target, view):
         raise NotPublishedHere(str(target), store.address(target.folder))
+    records = list(log.records(view))
+    rows = sum(count for record in records for file in record.files for count in file.rows.values())
+    return Droppable(store.address(target.folder), view.newest, len(view.data), rows, len(records))
+
+
+def _is_ours(store: Store, target: Target, view: View | None) -> bool:
+    """Whether there is a log with a record, or a log and nothing else: any other folder may be another's."""
+    if view is None or view.newest:
+        return view is not None
+    return [entry.name for entry in store.list(target.folder)] == [LOG]
 
 
 def _published(store: Store) -> list[Target]:
@@ -58,8 +99,8 @@ def _published(store: Store) -> list[Target]:
         for table in tables:
             try:
                 target = Target(schema, table)
-            except BadTarget:  # no table of ours is called so
-                continue
-            if commit.has_log(store, target.folder):
-                found.append(target)
+                if _is_ours(store, target, TableLog(store, target.folder).glance()):
+                    found.append(target)
+            except (BadTarget, LogUnreadable, RecordUnreadable, RecordTooNew):
+                continue  # no table of ours is called so, or nothing shows that it is ours
     return found
