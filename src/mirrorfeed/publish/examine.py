@@ -1,0 +1,66 @@
+"""Whether the files of a table's newest publication are those that its record names. Changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from mirrorfeed.landing.log import PublishedFile, Record
+from mirrorfeed.landing.names import log_folder, published_name
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.stores import NotThere, Store
+
+_BLOCK = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file of a record may stand, and what stands there."""
+
+    address: str
+    found: str | None
+    """In words; None if nothing is there."""
+    is_the_file: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    log: str
+    """The address of the log's folder."""
+    records: tuple[Record, ...]
+    """Those that are kept, the newest first."""
+    follows_on: bool
+    """Whether the newest follows the one before it."""
+    places: tuple[Place, ...]
+    """Of each file of the newest record, its staged name and its final one."""
+
+
+def examine(store: Store, folder: str) -> Examined | None:
+    """Reads each file of the newest publication that is there; None of a folder without a log."""
+    log = TableLog(store, folder)
+    view = log.look()
+    if view is None:
+        return None
+    mine = f"{folder}/{log_folder(view.log_id)}"
+    places = [
+        _place(store, path, file)
+        for file in (view.newest.files if view.newest else ())
+        for path in (f"{mine}/{file.staged}", f"{folder}/{published_name(file.number, file.staged)}")
+    ]
+    return Examined(store.address(mine), tuple(log.records(view)), view.follows_on, tuple(places))
+
+
+def _place(store: Store, path: str, file: PublishedFile) -> Place:
+    address, size, digest = store.address(path), 0, hashlib.sha256()
+    try:
+        with store.open_read(path) as source:
+            while block := source.read(_BLOCK):
+                size += len(block)
+                digest.update(block)
+    except NotThere:
+        return Place(address, None)
+    if size != file.bytes:
+        return Place(address, f"not the file: it has {size:,} bytes, and the record says {file.bytes:,}")
+    if digest.hexdigest() != file.sha256:
+        return Place(address, f"not the file: it has the {size:,} bytes of the record and another checksum")
+    return Place(address, f"the file, {size:,} bytes, with the checksum of the record", is_the_file=True)
