@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_the_run_after_any_single_fault_completes_the_mirror(scenario: Scenario,
 def test_the_run_after_a_fault_in_the_recovering_run_completes_the_mirror(
     scenario: Scenario, counted: Counter[str]
 ) -> None:
-    played = _play_every_pair(Scene(scenario), [Mode.KILLED_AFTER], (7, None), stride=3)
+    played = _play_every_pair(Scene(scenario), [Mode.KILLED_AFTER, Mode.AGAIN], (7, None), stride=6)
     assert played > 5
     counted["crash points, a second fault in the run that recovers"] += played
 
@@ -74,10 +75,26 @@ def test_metadata_with_keys_that_comes_late_does_no_harm() -> None:
         _play(scene, Fault(replacement, Mode.LATE, late), service=False)
 
 
+@pytest.mark.parametrize("name", ["first snapshot", "several files"])
+def test_the_id_of_a_log_that_comes_back_after_its_folder_was_deleted_loses_nothing(
+    name: str, counted: Counter[str]
+) -> None:
+    """The creation of `log.json` was repeated, and its first try takes effect late."""
+    scenario = next(scenario for scenario in SCENARIOS if scenario.name == name)
+    scene = Scene(replace(scenario, published_before=False))
+    calls = scene.play()[0]
+    creation = calls.index("create")
+    for deleted in range(creation + 1, len(calls)):
+        for late in range(deleted - creation, 40, 4):
+            again = Fault(creation, Mode.AGAIN, late + deleted % 4)
+            _play(scene, again, Fault(deleted, Mode.DELETED), service=bool(late % 2))
+            counted["logs whose id came back"] += 1
+
+
 @pytest.mark.soak
 @every_scenario
 def test_the_run_after_any_two_faults_completes_the_mirror(scenario: Scenario, counted: Counter[str]) -> None:
-    modes = [Mode.KILLED_AFTER, Mode.LOST, Mode.LATE, Mode.KILLED_LATE, Mode.DELETED]
+    modes = [Mode.KILLED_AFTER, Mode.LOST, Mode.LATE, Mode.KILLED_LATE, Mode.AGAIN, Mode.DELETED]
     played = _play_every_pair(Scene(scenario), modes, (1, 4, 9, 20, None), stride=1)
     counted["crash points, a second fault in the run that recovers"] += played
 
@@ -98,7 +115,8 @@ def _play_every_pair(scene: Scene, modes: list[Mode], late: tuple[int | None, ..
     for first in (Fault(call, mode, late=5) for call in changes for mode in modes):
         disturbed, recovering = scene.play(first)
         seconds = list(_faults(recovering, len(disturbed), late))
-        for second in seconds[played % stride :: stride]:
+        step = min(stride, len(seconds) // 6 or 1)
+        for second in seconds[played % step :: step]:
             _play(scene, first, second, service=bool(played % 2), runs=2)
             played += 1
     return played
