@@ -111,6 +111,15 @@ def test_what_is_written_is_whole_once_it_is_closed(store: Store) -> None:
     assert store.read("a/b") == b"one two"
 
 
+@pytest.mark.parametrize("store", ["folder", "onelake"], indirect=True)
+def test_a_file_is_begun_under_a_new_name_alone(store: Store) -> None:
+    write(store, "a/b", b"one")
+
+    with pytest.raises(AlreadyThere):
+        store.open_write("a/b")
+    assert store.read("a/b") == b"one"
+
+
 @pytest.mark.parametrize("path", ["nothing", "a/nothing", "no/such/folder"])
 def test_what_is_not_there_cannot_be_read(store: Store, path: str) -> None:
     store.create("a/b", b"")
@@ -286,8 +295,8 @@ def test_a_place_without_the_right_to_write_is_not_tried_again(
 
 
 @pytest.mark.parametrize("size", [1, 2**20], ids=["when it is closed", "while it is written"])
-def test_a_full_disk_is_a_fault_of_the_store(tmp_path: Path, size: int) -> None:
-    (tmp_path / "a").symlink_to("/dev/full")
+def test_a_full_disk_is_a_fault_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(Path, "open", lambda *_: open("/dev/full", "wb"))
     with (
         pytest.raises(StoreUnavailable, match=rf"^Cannot write {tmp_path}/a: No space left on device\."),
         FolderStore(str(tmp_path)).open_write("a") as sink,

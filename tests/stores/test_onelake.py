@@ -19,7 +19,7 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed.config import Config
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.source import let_code_travel
-from mirrorfeed.publish.writer import StagingJob, executor_task
+from mirrorfeed.publish.writer import StagingJob, executor_task, receipts_in, stage
 from mirrorfeed.publish.zone import DatabaseNotNamed, zone_of
 from mirrorfeed.stores import AlreadyThere, FolderStore, NotThere, PathOutside, Store, StoreUnavailable
 from mirrorfeed.stores.answers import (
@@ -272,7 +272,43 @@ def test_an_answer_that_is_too_late_changes_nothing_after_the_repetition(onelake
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
-@pytest.mark.parametrize("verb", ["create", "append", "flush"])
+def test_the_creation_of_a_file_is_sent_once_whatever_becomes_of_it(onelake: OneLake, how: How) -> None:
+    store, before = onelake.store(), retries().value
+    store.list("")
+    fail(onelake, "create", how, retry_after="7")
+    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: ") as failed:
+        store.open_write("t/_x")
+
+    assert onelake.verbs().count("create") == 1
+    assert retries().value == before
+    assert failed.value.asked == (7.0 if how is How.ANSWER else 0.0)
+
+
+def test_a_file_whose_folder_goes_while_it_is_written_is_to_be_written_anew(onelake: OneLake) -> None:
+    store = onelake.store(part_bytes=1000)
+    sink = store.open_write("t/_x")
+    store.remove_folder("t")
+    with pytest.raises(StoreUnavailable, match=r"t/_x: it was removed while it was written\."):
+        sink.write(WHOLE)
+
+
+def test_a_creation_that_takes_effect_late_leaves_nothing_under_a_name_that_was_staged(onelake: OneLake) -> None:
+    store = onelake.store(patience=Patience(seconds=5, first_pause=0.001, longest_pause=0.001, answer_seconds=0.1))
+    job = StagingJob(store, "t/_log", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
+    store.create("t/_metadata.json", b"{}")
+    slow = fail(onelake, "create", How.SLOW)
+    (receipt,) = receipts_in(next(stage(job, 0, [pa.RecordBatch.from_pydict({"id": [1]})])).to_pylist())[0]
+    store.rename(f"t/_log/{receipt.staged}", "t/1")
+    slow.release.set()
+    slow.done.wait(60)
+
+    (late,) = store.list("t/_log")
+    assert (late.size, late.name == receipt.staged) == (0, False)
+    assert receipt.retries == 1
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+@pytest.mark.parametrize("verb", ["append", "flush"])
 def test_a_file_is_whole_though_a_call_of_its_upload_failed(onelake: OneLake, verb: str, how: How) -> None:
     store = onelake.store(part_bytes=1000)
     fail(onelake, verb, how)
@@ -285,8 +321,8 @@ def test_a_file_is_whole_though_a_call_of_its_upload_failed(onelake: OneLake, ve
 def test_after_a_failure_closing_is_quiet_and_the_file_is_not_whole(onelake: OneLake, verb: str) -> None:
     store = onelake.store(part_bytes=1000)
     sink = store.open_write("t/_x")
-    fail(onelake, verb, How.ANSWER, MANY, status=400, code="InvalidInput", message="no")
-    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: 400 InvalidInput: no\."):  # noqa: PT012
+    fail(onelake, verb, How.ANSWER, MANY, status=409, code="NotNow", message="no")
+    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: 409 NotNow: no\."):  # noqa: PT012
         sink.write(WHOLE)
         sink.close()
     onelake.server.faults.clear()
@@ -312,7 +348,7 @@ def test_a_file_that_its_writer_gave_up_is_not_made_whole(onelake: OneLake) -> N
 def test_two_writers_of_one_name_do_not_mix_their_files(onelake: OneLake) -> None:
     store = onelake.store()
     write(store, "t/_x", WHOLE)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(AlreadyThere):
         write(store, "t/_x", WHOLE * 2)
 
     assert store.read("t/_x") == WHOLE

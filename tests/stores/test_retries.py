@@ -46,14 +46,15 @@ class Server(HttpTransport[Any, Any]):
 
 
 class Run:
-    def __init__(self, answers: list[Reply | Exception], patience: Patience) -> None:
+    def __init__(self, answers: list[Reply | Exception], patience: Patience, **options: int) -> None:
         self.now, self.pauses = 0.0, list[float]()
         self.server = Server(answers)
         policy = Retries(patience, lambda: self.now, self._pass, lambda: 1.0)
         pipeline: Pipeline[Any, Any] = Pipeline(self.server, [policy])
         before = retries().value
         try:
-            self.status = pipeline.run(HttpRequest("PUT", "https://localhost/")).http_response.status_code
+            request = HttpRequest("PUT", "https://localhost/")
+            self.status = pipeline.run(request, **options).http_response.status_code
         except (ServiceRequestError, ServiceResponseError) as error:
             self.status = type(error)
         self.repeated = retries().value - before
@@ -98,6 +99,14 @@ def test_a_call_is_repeated_until_its_deadline(
     assert run.server.asked == len(pauses) + 1
     assert run.repeated == len(pauses)
     assert run.now <= PATIENCE.seconds
+
+
+@pytest.mark.parametrize("answer", [BUSY, LOST, UNREACHED, Reply(429, {"Retry-After": "1"})], ids=str)
+def test_a_call_that_may_take_effect_but_once_is_sent_once(answer: Reply | Exception) -> None:
+    run = Run([answer, DONE], PATIENCE, retry_total=0)
+
+    assert run.status == (answer.status_code if isinstance(answer, Reply) else type(answer))
+    assert (run.server.asked, run.pauses, run.repeated) == (1, [], 0)
 
 
 @pytest.mark.parametrize(

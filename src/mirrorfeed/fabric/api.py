@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import requests
 from mirrorfeed.credentials import LoginUnavailable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.fabric.answers import FabricUnavailable, Place, answer_in, meaning
-from mirrorfeed.stores.patience import Patience, retry_after
+from mirrorfeed.stores.patience import Patience, Tries, retry_after
 
 ENDPOINT = "https://api.fabric.microsoft.com"
 AUDIENCE = "https://api.fabric.microsoft.com"
@@ -82,11 +81,9 @@ class Api:
     def _send(
         self, action: str, place: Place, method: str, address: str, body: Any = None, query: Any = None
     ) -> requests.Response:
-        deadline = self.clock() + self.patience.seconds
-        tries, unreached = 0, 0
+        tries = Tries(self.patience, self.clock)
         while True:
-            tries += 1
-            asked: float | None = None
+            asked, reached = None, True
             failure: MirrorfeedError
             try:
                 headers = {"Authorization": f"Bearer {self.token()}"}
@@ -96,14 +93,14 @@ class Api:
                     params=query,
                     json=body,
                     headers=headers,
-                    timeout=self.patience.answer_seconds,
+                    timeout=(self.patience.connect_seconds, self.patience.answer_seconds),
                     verify=self.ca_file or True,
                     allow_redirects=False,
                 )
             except LoginUnavailable as error:
                 failure = error
             except requests.RequestException as error:  # not chained: it holds the request, and that holds the token
-                unreached += isinstance(error, requests.ConnectionError)
+                reached = not isinstance(error, requests.ConnectionError)
                 failure = FabricUnavailable(action, str(place), _reason(error))
             else:
                 if response.status_code < 300:
@@ -111,9 +108,8 @@ class Api:
                 header = response.headers.get("Retry-After", "")
                 failure = meaning(action, place, answer_in(response.status_code, header, _content(response)))
                 asked = retry_after(response.headers, datetime.now(UTC))
-            pause = (asked or 0.0) + self.patience.pause(tries, random.random())
-            too_late = self.clock() + pause > deadline or unreached >= self.patience.connections
-            if too_late or not isinstance(failure, Transient):
+            pause = tries.pause(asked, reached=reached)
+            if pause is None or not isinstance(failure, Transient):
                 raise failure
             self.sleep(pause)
 

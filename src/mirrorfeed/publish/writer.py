@@ -23,6 +23,7 @@ from mirrorfeed.landing.rows import Marker, Problem
 from mirrorfeed.landing.schema import MARKER, Column, arrow_schema
 from mirrorfeed.publish.forms import Form, ParquetForm, TextForm
 from mirrorfeed.stores import Store
+from mirrorfeed.stores.anew import open_anew
 from mirrorfeed.stores.process import retries
 
 _ROW_GROUP_BYTES = 32 * 2**20
@@ -164,7 +165,6 @@ class _Files:
     def __init__(self, job: StagingJob, partition: int) -> None:
         self._job, self._partition = job, partition
         self._schema = arrow_schema(job.columns, with_marker=job.with_marker)
-        self._attempt = uuid.uuid4().hex[:12]  # a task that is tried again must not write into its first try's files
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._sink: _Counting | None = None
@@ -189,11 +189,10 @@ class _Files:
                 self._write_group()
 
     def open(self) -> None:
-        part = f"{self._partition:05d}-{self._attempt}-{len(self.receipts):05d}"
         output, compression = self._job.output, self._job.compression
-        self._name = staged_name(self._job.record_number, self._job.batch, part, output.suffix(compression))
         self._retries_before = retries().value
-        self._sink = _Counting(self._job.store.open_write(f"{self._job.folder}/{self._name}"))
+        path, sink = open_anew(self._job.store, self._new_path)
+        self._name, self._sink = path.rpartition("/")[2], _Counting(sink)
         schema = arrow_schema(self._job.columns, with_marker=self._marked)
         if output.delimited is None:
             self._form = ParquetForm(self._sink, schema, compression)
@@ -210,6 +209,12 @@ class _Files:
         """After a failure: what is open is closed without a receipt."""
         if self._sink is not None:
             self._sink.close()
+
+    def _new_path(self) -> str:
+        """Never the same: neither a task that is tried again nor a creation that takes effect late meets a file."""
+        part = f"{self._partition:05d}-{uuid.uuid4().hex[:12]}-{len(self.receipts):05d}"
+        suffix = self._job.output.suffix(self._job.compression)
+        return f"{self._job.folder}/{staged_name(self._job.record_number, self._job.batch, part, suffix)}"
 
     def _room(self) -> int:
         """How many bytes in memory the next group still takes, so that the file comes near its target size."""

@@ -14,6 +14,13 @@ _TAKEN = {"PathAlreadyExists", "BlobAlreadyExists", "ResourceAlreadyExists", "Re
 _NOT_MET = {"ConditionNotMet", "TargetConditionNotMet", ""}
 _NO_WORKSPACE = {"WorkspaceNotFound", "FilesystemNotFound", "ContainerNotFound"}
 _NO_ITEM = {"ArtifactNotFound", "ItemNotFound", "FriendlyNameSupportDisabled"}
+_BEING_READ = {"LeaseIdMissing", "LeaseLost", "SharingViolation", "SourcePathIsBeingDeleted"}
+"""Of a removal: another holds the thing for now. In words, the answer says so beside other codes."""
+_IN_USE = re.compile(r"\b(in use|being (read|used|processed)|locked|lease)\b", re.IGNORECASE)
+_NOT_AS_LEFT = {"InvalidFlushPosition"}
+"""Of a file that is being written: it does not hold what was sent, so to write it anew can help."""
+_STATE = {404, 408, 409, 412, 423, 425, 429}
+"""The refusals that may be about how things stand, and not about the call."""
 _PAUSED = re.compile(r"capacity\s*(is\s+)?(currently\s+)?(paused|suspended|not\s*active|inactive)", re.IGNORECASE)
 
 
@@ -24,10 +31,15 @@ class Answer:
     """The service's name for the error, empty if it gives none."""
     message: str
     retry_after: str = ""
+    asked: float = 0.0
+    """The seconds that `retry_after` is from when it was said."""
+    refused: str = ""
+    """The header or query parameter that is refused, with its value, if the service names one."""
 
     def __str__(self) -> str:
         said = ": ".join(part for part in (self.code, self.message) if part)
-        return f"{self.status} {said}".strip()
+        where = f" ({self.refused})" if self.refused else ""
+        return f"{self.status or ''} {said}{where}".strip()
 
 
 def is_paused(code: str, message: str) -> bool:
@@ -52,12 +64,20 @@ def meaning(action: str, address: str, answer: Answer, new_address: str | None =
         return NotThere(address)
     if new_address and (code in _TAKEN or (status == 412 and code in _NOT_MET)):
         return AlreadyThere(new_address)
-    if action == "remove" and status in (409, 412, 423):
+    if action == "remove" and _is_being_read(answer):
         return StillRead(action, address, str(answer))
     if status in (429, 503):
         wait = f"; it asks to be left alone for {answer.retry_after} s" if answer.retry_after else ""
-        return Throttled(action, address, f"{answer}{wait}")
-    return StoreUnavailable(action, address, str(answer))
+        return Throttled(action, address, f"{answer}{wait}", answer.asked)
+    if 400 <= status < 500 and status not in _STATE and code not in _NOT_AS_LEFT:
+        return CallRefused(action, address, str(answer))
+    return StoreUnavailable(action, address, str(answer), answer.asked)
+
+
+def _is_being_read(answer: Answer) -> bool:
+    if answer.status == 423:
+        return True
+    return answer.status in (409, 412) and (answer.code in _BEING_READ or bool(_IN_USE.search(answer.message)))
 
 
 class TokenRefused(Terminal):
@@ -127,6 +147,22 @@ class NotAnOpenMirror(Terminal):
         return (
             "Check that the second id in `landing_zone` is that of an open mirrored database; a lakehouse, a warehouse"
             " or a mirror of another kind does not take files."
+        )
+
+
+class CallRefused(Terminal):
+    """The service does not take the call as it is made, and will not later."""
+
+    def __init__(self, action: str, address: str, said: str) -> None:
+        self.action, self.address, self.said = action, address, said
+
+    def what(self) -> str:
+        return f"OneLake refuses to {self.action} {self.address} ({self.said})."
+
+    def next(self) -> str:
+        return (
+            "The same call would be refused again. Check `endpoint` in the configuration, and whether something between"
+            " here and OneLake changes what is sent; otherwise install a newer mirrorfeed."
         )
 
 

@@ -52,7 +52,11 @@ class Store(Protocol):
         ...
 
     def open_write(self, path: str) -> BinaryIO:
-        """A writer in bounded memory for a name that nobody else uses; the file is whole once it is closed."""
+        """A writer in bounded memory for a name that was never used; the file is whole once it is closed.
+
+        Exactly one request that creates the name is sent, ever. Any answer to it but success raises `AlreadyThere` or
+        `StoreUnavailable`; it may still take effect then, at any time, so the name is spoiled: see `open_anew`.
+        """
         ...
 
     def rename(self, path: str, new_path: str) -> None:
@@ -97,8 +101,10 @@ class AlreadyThere(Terminal):
 class StoreUnavailable(Transient):
     """The store did not answer, or answered that it cannot: whether the call took effect is not known."""
 
-    def __init__(self, action: str, address: str, reason: str) -> None:
+    def __init__(self, action: str, address: str, reason: str, asked: float = 0.0) -> None:
         self.action, self.address, self.reason = action, address, reason
+        self.asked = asked
+        """The seconds for which the store wants to be left alone."""
 
     def what(self) -> str:
         return f"Cannot {self.action} {self.address}: {self.reason}."

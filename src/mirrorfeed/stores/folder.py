@@ -79,7 +79,7 @@ class FolderStore:
         with self._faults("write", path):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                return cast(BinaryIO, _Writer(self, path, target.open("wb")))
+                return cast(BinaryIO, _Writer(self, path, target.open("xb")))
             except FileNotFoundError as error:
                 raise StoreUnavailable("write", self.address(path), "its folder was removed meanwhile") from error
 

@@ -12,7 +12,6 @@ from urllib.parse import quote, urlsplit
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError
-from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import ContainerClient
 from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, PathProperties
 
@@ -20,9 +19,9 @@ from mirrorfeed.credentials import Credential, Default, token_credential
 from mirrorfeed.errors import first_line
 from mirrorfeed.stores.answers import Answer, DatabaseMissing, NotAnOpenMirror, WorkspaceMissing, meaning
 from mirrorfeed.stores.base import AlreadyThere, Entry, NotThere, PathOutside, StoreUnavailable, is_inside
-from mirrorfeed.stores.patience import Patience
+from mirrorfeed.stores.patience import Patience, retry_after
 from mirrorfeed.stores.process import keep
-from mirrorfeed.stores.retries import Retries
+from mirrorfeed.stores.retries import API_VERSION, Retries, transport
 
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
 _READ_AHEAD = 2**20
@@ -84,10 +83,8 @@ class OneLakeStore:
     def open_write(self, path: str) -> BinaryIO:
         file = self._file(self._change(path))
         self._expect_landing_zone()
-        # The name is this writer's alone. If it is taken, the library has repeated a creation whose answer was lost;
-        # should the file be another's after all, the service refuses bytes that do not begin at its end.
-        with suppress(AlreadyThere), self._faults("write", path, path):
-            file.create_file(match_condition=MatchConditions.IfMissing)
+        with self._faults("write", path, path):
+            file.create_file(match_condition=MatchConditions.IfMissing, retry_total=0)
         return cast(BinaryIO, _Writer(self, path, file))
 
     def rename(self, path: str, new_path: str) -> None:
@@ -199,11 +196,11 @@ class _Clients:
 
     @classmethod
     def open(cls, store: OneLakeStore) -> _Clients:
-        verify = store.ca_file or True
         options: dict[str, Any] = {
             "credential": token_credential(store.credential, store.ca_file),
             "retry_policy": Retries(store.patience),
-            "transport": RequestsTransport(connection_verify=verify, read_timeout=store.patience.answer_seconds),
+            "transport": transport(store.patience, store.ca_file),
+            "api_version": API_VERSION,
         }
         place = urlsplit(store.endpoint)
         blob_endpoint = place._replace(netloc=place.netloc.replace(".dfs.", ".blob.", 1)).geturl()
@@ -268,6 +265,9 @@ class _Writer:
         try:
             with self._store._faults("write", self._path):
                 yield
+        except NotThere as error:
+            self._failed = True
+            raise StoreUnavailable("write", error.address, "it was removed while it was written") from error
         except BaseException:
             self._failed = True
             raise
@@ -329,4 +329,11 @@ def _answer(error: HttpResponseError) -> Answer:
     code = getattr(error, "error_code", None) or headers.get("x-ms-error-code") or ""
     code = getattr(code, "value", str(code))
     message = first_line(str(error.message)).removeprefix(f"({code})").strip()
-    return Answer(error.status_code or 0, code, message, headers.get("Retry-After") or "")
+    said = {str(name).lower(): value for name, value in (getattr(error, "additional_info", None) or {}).items()}
+    refused = ", ".join(
+        f"{what} {said[f'{part}name']} = {said.get(f'{part}value') or ''}".removesuffix(" = ")
+        for part, what in (("header", "header"), ("queryparameter", "query parameter"))
+        if said.get(f"{part}name")
+    )
+    asked = retry_after(headers, datetime.now(UTC)) or 0.0
+    return Answer(error.status_code or 0, code, message, headers.get("Retry-After") or "", asked, refused)

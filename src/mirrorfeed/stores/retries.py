@@ -1,4 +1,6 @@
-"""Calls to OneLake are repeated until a deadline, as the service asks for it or with growing pauses, and counted.
+"""How Azure's storage is called: with which version of its API, for how long a silence, and how often.
+
+Calls are repeated until a deadline, as the service asks for it or with growing pauses, and counted.
 
 The storage library's own policies do not repeat a 429 and do not read `Retry-After`.
 """
@@ -12,15 +14,29 @@ from datetime import UTC, datetime
 from typing import Any
 
 from azure.core.exceptions import AzureError, ServiceRequestError, ServiceResponseError
+from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import ExponentialRetry
 
 from mirrorfeed.stores.answers import is_paused
-from mirrorfeed.stores.patience import WORTH_REPEATING, Patience, retry_after
+from mirrorfeed.stores.patience import WORTH_REPEATING, Patience, Tries, retry_after
 from mirrorfeed.stores.process import retries
+
+API_VERSION = "2023-11-03"
+"""Whatever libraries are installed: every one that is supported knows it. Before 2023-08-03 the libraries do not go on
+with the deletion of a large folder."""
+
+
+def transport(patience: Patience, ca_file: str | None) -> RequestsTransport:
+    return RequestsTransport(
+        connection_verify=ca_file or True,
+        connection_timeout=patience.connect_seconds,
+        read_timeout=patience.answer_seconds,
+    )
 
 
 class Retries(ExponentialRetry):
-    """In the place of the library's policy. Every call may be repeated, for no caller believes an answer alone."""
+    """In the place of the library's policy. Calls are repeated, for no caller believes an answer alone; one with
+    `retry_total=0` is sent once, whatever becomes of it."""
 
     def __init__(
         self,
@@ -34,12 +50,11 @@ class Retries(ExponentialRetry):
 
     def send(self, request: Any) -> Any:
         settings = self.configure_retries(request)  # takes its options out of the request, which the transport refuses
-        deadline = self._clock() + self._patience.seconds
-        tries, unreached = 0, 0
+        once = settings["total"] == 0  # the library's own way to say it, call by call
+        tries = Tries(self._patience, self._clock, self._chance)
         while True:
-            tries += 1
             response, error = None, None
-            asked = None
+            asked, reached = None, True
             try:
                 response = self.next.send(request)
                 if not _worth_repeating(response.http_response):
@@ -47,9 +62,9 @@ class Retries(ExponentialRetry):
                 asked = retry_after(response.http_response.headers, datetime.now(UTC))
             except (ServiceRequestError, ServiceResponseError) as caught:
                 error = caught
-                unreached += isinstance(caught, ServiceRequestError)
-            pause = (asked or 0.0) + self._patience.pause(tries, self._chance())
-            if self._clock() + pause > deadline or unreached >= self._patience.connections:
+                reached = not isinstance(caught, ServiceRequestError)
+            pause = None if once else tries.pause(asked, reached=reached)
+            if pause is None:
                 break
             retries().add()
             self._pause(pause)

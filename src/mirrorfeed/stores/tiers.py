@@ -10,14 +10,13 @@ from enum import Enum
 from typing import Any, Protocol
 
 from azure.core.exceptions import AzureError, HttpResponseError
-from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobProperties, ContainerClient, RehydratePriority
 
 from mirrorfeed.credentials import Credential, Default, token_credential
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.stores.patience import Patience
 from mirrorfeed.stores.process import keep
-from mirrorfeed.stores.retries import Retries
+from mirrorfeed.stores.retries import API_VERSION, Retries, transport
 
 MOST_IN_A_BATCH = 256
 
@@ -119,9 +118,8 @@ class AzureTiers:
             self.container,
             credential=token_credential(self.credential, self.ca_file),
             retry_policy=Retries(self.patience),
-            transport=RequestsTransport(
-                connection_verify=self.ca_file or True, read_timeout=self.patience.answer_seconds
-            ),
+            transport=transport(self.patience, self.ca_file),
+            api_version=API_VERSION,
         )
 
     @contextmanager
