@@ -31,6 +31,22 @@ SPACE, BASE = Place("w1"), Place("w1", "d1")
         ),
         (
             BASE,
+            Answer(404, "OddNotFound", "Nothing here."),
+            Terminal,
+            "Fabric was asked to count (the mirrored database d1 of the workspace w1) and answered 404 OddNotFound:"
+            " Nothing here. It does not say what it did not find. Check `fabric_endpoint` if the configuration sets"
+            " it, then both ids in `landing_zone`, and run the same command again.",
+        ),
+        (
+            SPACE,
+            Answer(404),
+            Terminal,
+            "Fabric was asked to count (the workspace w1) and answered 404. It does not say what it did not find. Check"
+            " `fabric_endpoint` if the configuration sets it, then both ids in `landing_zone`, and run the same command"
+            " again.",
+        ),
+        (
+            BASE,
             Answer(401, "InvalidToken"),
             Terminal,
             "Fabric does not accept the token for the mirrored database d1 of the workspace w1 (401 InvalidToken)."
@@ -92,6 +108,7 @@ def test_an_answer_is_told_with_the_next_step(place: Place, answer: Answer, kind
         (Answer(400, "Other"), Terminal),
         (Answer(302), Terminal),
         (Answer(404, "CapacityNotActive"), Terminal),
+        (Answer(404, "NotThereYet", retriable=True), Transient),
     ],
 )
 def test_what_may_pass_is_known_by_status_or_by_what_the_service_says(answer: Answer, kind: type) -> None:

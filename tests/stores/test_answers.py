@@ -10,6 +10,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.stores import AlreadyThere, NotThere, StoreUnavailable
 from mirrorfeed.stores.answers import (
     Answer,
+    CallRefused,
     CapacityPaused,
     DatabaseMissing,
     NoPermission,
@@ -45,15 +46,29 @@ from mirrorfeed.stores.answers import (
         ("rename", 409, "PathConflict", StoreUnavailable),
         ("rename", 409, "DestinationPathIsBeingDeleted", StoreUnavailable),
         ("read", 412, "ConditionNotMet", StoreUnavailable),
-        ("remove", 409, "PathConflict", StillRead),
-        ("remove", 412, "", StillRead),
+        ("remove", 409, "LeaseIdMissing", StillRead),
+        ("remove", 412, "LeaseIdMissing", StillRead),
         ("remove", 423, "", StillRead),
+        ("remove", 409, "PathConflict", StoreUnavailable),
+        ("remove", 409, "DirectoryNotEmpty", StoreUnavailable),
+        ("remove", 412, "", StoreUnavailable),
+        ("read", 409, "LeaseIdMissing", StoreUnavailable),
         ("create", 429, "TooManyRequests", Throttled),
         ("create", 503, "ServerBusy", Throttled),
         ("create", 429, "CapacityNotActive", CapacityPaused),
         ("create", 404, "CapacityNotActive", CapacityPaused),
         ("create", 500, "InternalError", StoreUnavailable),
-        ("create", 400, "InvalidHeaderValue", StoreUnavailable),
+        # What the service does not take now it does not take later.
+        ("create", 400, "InvalidHeaderValue", CallRefused),
+        ("list", 400, "UnsupportedQueryParameter", CallRefused),
+        ("write", 400, "InvalidQueryParameterValue", CallRefused),
+        ("create", 405, "", CallRefused),
+        ("create", 413, "RequestBodyTooLarge", CallRefused),
+        ("write", 400, "InvalidFlushPosition", StoreUnavailable),
+        # Where the service says more of itself than of the call.
+        ("list", 408, "", StoreUnavailable),
+        ("list", 425, "", StoreUnavailable),
+        ("list", 0, "", StoreUnavailable),
     ],
 )
 def test_an_answer_means(action: str, status: int, code: str, kind: type[MirrorfeedError]) -> None:
@@ -115,6 +130,12 @@ def test_a_paused_capacity_is_not_a_busy_one(message: str, paused: bool) -> None
             " capacity in the Azure portal, then run the same command again; nothing is lost.",
         ),
         (
+            Answer(400, "InvalidHeaderValue", "The value is wrong", refused="header x-ms-version = 2030-01-01"),
+            "OneLake refuses to list at/x (400 InvalidHeaderValue: The value is wrong (header x-ms-version ="
+            " 2030-01-01)). The same call would be refused again. Check `endpoint` in the configuration, and whether"
+            " something between here and OneLake changes what is sent; otherwise install a newer mirrorfeed.",
+        ),
+        (
             Answer(429, "TooManyRequests", "", "300"),
             "Cannot list at/x: 429 TooManyRequests; it asks to be left alone for 300 s. Run the same command again"
             " later. If it repeats, the Fabric capacity is too small or too busy: publish fewer tables at a time, or"
@@ -124,6 +145,20 @@ def test_a_paused_capacity_is_not_a_busy_one(message: str, paused: bool) -> None
 )
 def test_an_error_says_what_to_do_next(answer: Answer, words: str) -> None:
     assert str(meaning("list", "at/x", answer)) == words
+
+
+@pytest.mark.parametrize(
+    ("message", "read"),
+    [
+        ("The path is in use.", True),
+        ("The folder is being read by another process.", True),
+        ("There is currently a lease on the blob.", True),
+        ("The directory is not empty.", False),
+        ("The name is already used.", False),
+    ],
+)
+def test_a_removal_is_to_be_tried_later_where_words_say_that_the_thing_is_read(message: str, read: bool) -> None:
+    assert isinstance(meaning("remove", "at/x", Answer(409, "Odd", message)), StillRead) is read
 
 
 def test_a_folder_that_is_in_use_is_tried_again_later() -> None:

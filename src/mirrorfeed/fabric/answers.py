@@ -9,6 +9,8 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.stores.answers import CapacityPaused, is_paused
 from mirrorfeed.stores.patience import WORTH_REPEATING
 
+_NO_WORKSPACE = {"WorkspaceNotFound"}
+_NO_ITEM = {"ItemNotFound", "EntityNotFound", "ArtifactNotFound"}
 _NAME_TAKEN = "ItemDisplayNameAlreadyInUse"
 
 
@@ -58,10 +60,12 @@ def meaning(action: str, place: Place, answer: Answer) -> MirrorfeedError:
         return TokenRefused(str(place), str(answer))
     if status == 403:
         return NoPermission(action, str(place), str(answer))
-    if status == 404 and (place.database is None or "workspace" in code.lower()):
+    if status == 404 and code in _NO_WORKSPACE:
         return WorkspaceMissing(place.workspace, str(answer))
-    if status == 404 and place.database is not None:
+    if status == 404 and code in _NO_ITEM and place.database is not None:
         return DatabaseMissing(place.workspace, place.database, str(answer))
+    if status == 404 and not answer.retriable:
+        return NotFound(action, str(place), str(answer))
     if code == _NAME_TAKEN:
         return NameTaken(str(place), str(answer))
     if answer.retriable or status in WORTH_REPEATING:
@@ -123,6 +127,22 @@ class DatabaseMissing(Terminal):
         return (
             "Check the second id in `landing_zone`: it may be that of another kind of item, or the database was"
             " deleted. `mirrorfeed fabric create NAME` prints the line of the one with that name."
+        )
+
+
+class NotFound(Terminal):
+    """A 404 that does not say what is missing: a proxy may have given it, or another address than Fabric's."""
+
+    def __init__(self, action: str, place: str, said: str) -> None:
+        self.action, self.place, self.said = action, place, said
+
+    def what(self) -> str:
+        return f"Fabric was asked to {self.action} ({self.place}) and answered {self.said}."
+
+    def next(self) -> str:
+        return (
+            "It does not say what it did not find. Check `fabric_endpoint` if the configuration sets it, then both ids"
+            " in `landing_zone`, and run the same command again."
         )
 
 
