@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import pickle
 import re
@@ -296,7 +297,7 @@ def test_a_place_without_the_right_to_write_is_not_tried_again(
 
 @pytest.mark.parametrize("size", [1, 2**20], ids=["when it is closed", "while it is written"])
 def test_a_full_disk_is_a_fault_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    monkeypatch.setattr(Path, "open", lambda *_: open("/dev/full", "wb"))
+    monkeypatch.setattr(Path, "open", lambda *_: io.BufferedWriter(io.FileIO("/dev/full", "wb")))
     with (
         pytest.raises(StoreUnavailable, match=rf"^Cannot write {tmp_path}/a: No space left on device\."),
         FolderStore(str(tmp_path)).open_write("a") as sink,

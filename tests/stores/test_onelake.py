@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow as pa
@@ -406,6 +408,26 @@ def test_an_endpoint_where_nobody_answers_is_told(onelake: OneLake) -> None:
     store = onelake.store(endpoint="https://localhost:1")
     with pytest.raises(StoreUnavailable, match=r"^Cannot list https://localhost:1/.*Connection refused"):
         store.list("")
+
+
+@pytest.fixture
+def dropping() -> Iterator[str]:
+    """An address where nobody answers, not even with a refusal: the queue of those who wait there is full."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield f"https://localhost:{server.getsockname()[1]}"
+
+
+def test_a_host_that_drops_packets_is_told_after_a_few_tries(onelake: OneLake, dropping: str) -> None:
+    patience, before = Patience(connect_seconds=0.02, connections=3, first_pause=0.001), retries().value
+    store = onelake.store(endpoint=dropping, patience=patience)
+    with pytest.raises(StoreUnavailable, match=rf"^Cannot list {dropping}/.*timed out"):
+        store.list("")
+    assert retries().value - before == 2
 
 
 def test_a_server_with_a_certificate_of_a_stranger_is_refused(onelake: OneLake) -> None:
