@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from mirrorfeed.stores import (
     Store,
     StoreUnavailable,
 )
+from mirrorfeed.stores.folder import SymbolicLink
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "folder": lambda path: FolderStore(str(path / "zone")),
@@ -147,6 +149,8 @@ def test_a_rename_needs_a_source(store: Store) -> None:
         store.rename("b", "c")
     with pytest.raises((NotThere, AlreadyThere)):  # both are true
         store.rename("b", "a")
+    with pytest.raises(NotThere):
+        store.rename("b", "new/folder/c")
     assert names(store, "") == ["a"]
 
 
@@ -311,3 +315,169 @@ def test_a_folder_that_is_removed_while_a_file_is_opened_in_it_is_a_fault_that_p
     monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)  # as if it was removed right after
     with pytest.raises(StoreUnavailable, match="its folder was removed meanwhile"):
         FolderStore(str(tmp_path)).open_write("t/a")
+
+
+def test_leftovers_of_the_killed_go_with_a_listing_once_they_are_older_than_any_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".unfinished-file").write_bytes(b"half")
+    (tmp_path / ".unfinished-folder/below").mkdir(parents=True)
+    (tmp_path / "kept").write_bytes(b"")
+    store, now, day = FolderStore(str(tmp_path)), time.time(), 24 * 3600
+
+    monkeypatch.setattr("time.time", lambda: now + 6.9 * day)
+    store.list("")
+    assert len(list(tmp_path.iterdir())) == 3
+    monkeypatch.setattr("time.time", lambda: now + 7.1 * day)
+    store.list("")
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_leftovers_that_cannot_be_removed_are_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".unfinished-file").write_bytes(b"half")
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + 1e7)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("os.unlink", refuse)
+    assert FolderStore(str(tmp_path)).list("") == []
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The last parts of the paths that were synced, as they were."""
+    found, sync = list[str](), os.fsync
+
+    def fsync(handle: int) -> None:
+        found.append(os.path.basename(os.readlink(f"/proc/self/fd/{handle}")))
+        sync(handle)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    return found
+
+
+def test_what_is_written_and_renamed_outlives_a_power_cut(tmp_path: Path, synced: list[str]) -> None:
+    store = FolderStore(str(tmp_path / "zone"))
+    write(store, "t/log/x", b"content")
+    assert synced == [tmp_path.name, "zone", "t", "x", "log"]  # the folders that got a child, the file, its name
+    synced.clear()
+
+    store.rename("t/log/x", "t/1")
+    assert sorted(synced) == ["log", "t"]
+    synced.clear()
+
+    store.create("t/log/1.json", b"")
+    assert [name.startswith(".unfinished-") or name for name in synced] == [True, "log"]
+
+
+@pytest.mark.parametrize(("error", "told"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])
+def test_a_folder_that_cannot_be_synced_is_told_where_that_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, told: bool
+) -> None:
+    store, sync = FolderStore(str(tmp_path)), os.fsync
+    store.create("a", b"")
+
+    def fsync(handle: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{handle}"):
+            raise OSError(error, os.strerror(error))
+        sync(handle)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    if told:
+        with pytest.raises(StoreUnavailable, match="Input/output error"):
+            store.rename("a", "b")
+    else:
+        store.rename("a", "b")
+    assert names(store, "") == ["b"]
+
+
+WRITES: dict[str, Callable[[Store, str], object]] = {
+    "create": lambda store, path: store.create(path, b""),
+    "replace": lambda store, path: store.replace(path, b""),
+    "open_write": lambda store, path: store.open_write(path),
+    "rename": lambda store, path: store.rename("file", path),
+    "rename from": lambda store, path: store.rename(path, "new"),
+    "remove_folder": lambda store, path: store.remove_folder(path),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("path", ["link", "link/below"])
+def test_nothing_is_written_through_a_symbolic_link(tmp_path: Path, write: str, path: str) -> None:
+    elsewhere, zone = tmp_path / "elsewhere", tmp_path / "zone"
+    (elsewhere / "below").mkdir(parents=True)
+    zone.mkdir()
+    (zone / "file").write_bytes(b"")
+    (zone / "link").symlink_to(elsewhere)
+
+    with pytest.raises(SymbolicLink) as refused:
+        WRITES[write](FolderStore(str(zone)), path)
+    assert str(refused.value).endswith(
+        f" {zone}/{path}: {zone}/link is a symbolic link, and what it leads to may be another's. Put the folder or file"
+        " itself in its place, or let `landing_zone` in the configuration name the place that it leads to."
+    )
+    assert [each.name for each in elsewhere.iterdir()] == ["below"]
+    assert list((elsewhere / "below").iterdir()) == []
+
+
+def test_what_stands_behind_a_symbolic_link_is_not_removed(tmp_path: Path) -> None:
+    elsewhere, zone = tmp_path / "elsewhere", tmp_path / "zone"
+    elsewhere.mkdir()
+    zone.mkdir()
+    (elsewhere / "file").write_bytes(b"another's")
+    (zone / "link").symlink_to(elsewhere)
+    (zone / "to a file").symlink_to(elsewhere / "file")
+    store = FolderStore(str(zone))
+
+    with pytest.raises(SymbolicLink):
+        store.remove("link/file")
+    store.remove("to a file")
+    assert (elsewhere / "file").read_bytes() == b"another's"
+    assert names(store, "") == ["link"]
+
+
+def test_a_landing_zone_may_be_reached_through_a_symbolic_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "zone").symlink_to(tmp_path / "real")
+    store = FolderStore(str(tmp_path / "zone"))
+    store.create("a/b", b"")
+
+    assert names(store, "a") == ["b"]
+
+
+def test_symbolic_links_are_shown_where_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "to a folder").symlink_to("folder")
+    (tmp_path / "to itself").symlink_to("to itself")
+    (tmp_path / "to nothing").symlink_to("nothing")
+
+    assert [(entry.name, entry.is_folder) for entry in FolderStore(str(tmp_path)).list("")] == [
+        ("folder", True),
+        ("to a folder", False),
+        ("to itself", False),
+        ("to nothing", False),
+    ]
+
+
+def test_a_loop_of_links_and_a_name_that_is_too_long_are_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    store = FolderStore(str(tmp_path))
+
+    for path in ("loop", "loop/a"):
+        with pytest.raises(PlaceUnusable, match=rf"^Cannot read {tmp_path}/{path}: Too many levels of symbolic links"):
+            store.read(path)
+    with pytest.raises(PlaceUnusable, match="File name too long"):
+        store.create("x" * 300, b"")
+
+
+def test_only_folders_are_asked_when_they_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("mirrorfeed.stores.folder._birth", lambda path: asked.append(path) or 0)
+    store = FolderStore(str(tmp_path))
+    for path in ("a/b", "c", "d"):
+        store.create(path, b"")
+
+    store.list("")
+    assert asked == [str(tmp_path / "a")]

@@ -8,8 +8,9 @@ import io
 import os
 import shutil
 import sys
+import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,11 +29,34 @@ from mirrorfeed.stores.base import (
 
 _UNFINISHED = ".unfinished-"
 """What did not get its name yet, or has lost it; listings leave it out."""
-_UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR)
+_LEFT_SECONDS = 7 * 24 * 3600
+"""No run is as long as this: what did not get its name by then was left by one that was killed."""
+_UNUSABLE = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+)
+_NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
+
+
+class SymbolicLink(PlaceUnusable):
+    """In the way to a place that is to be changed."""
+
+    def next(self) -> str:
+        return (
+            "Put the folder or file itself in its place, or let `landing_zone` in the configuration name the place that"
+            " it leads to."
+        )
 
 
 @dataclass(frozen=True)
 class FolderStore:
+    """What it has written and named outlives a power cut, where the file system can promise that."""
+
     root: str
 
     def list(self, folder: str) -> list[Entry]:
@@ -41,7 +65,8 @@ class FolderStore:
                 found = list(os.scandir(self._at(folder)))
             except FileNotFoundError:
                 return []
-        entries = [self._entry(item) for item in found if not item.name.startswith(_UNFINISHED)]
+            _remove_left(item for item in found if item.name.startswith(_UNFINISHED))
+            entries = [self._entry(item) for item in found if not item.name.startswith(_UNFINISHED)]
         return sorted((entry for entry in entries if entry), key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes:
@@ -60,10 +85,10 @@ class FolderStore:
 
     def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> None:
         """Writes the content under another name first: under its own it is there whole or not at all."""
-        target = self._at(path)
+        target = self._change(action, path)
         unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
         with self._faults(action, path):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_folders(target.parent)
             try:
                 with unfinished.open("xb") as file:
                     file.write(data)
@@ -73,35 +98,41 @@ class FolderStore:
             finally:
                 with suppress(FileNotFoundError):
                     unfinished.unlink()
+            _sync(target.parent)
 
     def open_write(self, path: str) -> BinaryIO:
-        target = self._at(path)
+        target = self._change("write", path)
         with self._faults("write", path):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_folders(target.parent)
             try:
                 return cast(BinaryIO, _Writer(self, path, target.open("xb")))
             except FileNotFoundError as error:
                 raise StoreUnavailable("write", self.address(path), "its folder was removed meanwhile") from error
 
     def rename(self, path: str, new_path: str) -> None:
-        source, target = self._at(path), self._at(new_path)
+        source, target = self._change("rename", path), self._change("rename", new_path)
         with self._faults("rename", path):
             # A link and an unlink would refuse a taken name for certain, but for a moment the file would have two
             # names, and a reader that consumed the new one in that moment would be given it twice.
-            if target.exists():
+            if os.path.lexists(target):
                 raise AlreadyThere(self.address(new_path))
-            target.parent.mkdir(parents=True, exist_ok=True)
+            source.lstat()  # before a folder is made for what is not there
+            _make_folders(target.parent)
             os.rename(source, target)
+            for folder in {source.parent, target.parent}:
+                _sync(folder)
 
     def remove(self, path: str) -> None:
+        self._change("remove", path.rpartition("/")[0])  # a link itself may go
         with self._faults("remove", path), suppress(FileNotFoundError):
             self._at(path).unlink()
 
     def remove_folder(self, folder: str) -> None:
-        place = self._at(folder)
+        place = self._change("remove", folder)
         gone = place.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
         with self._faults("remove", folder), suppress(FileNotFoundError):
             os.rename(place, gone)  # nobody may take what a killed deletion leaves for a whole folder
+            _sync(place.parent)
             shutil.rmtree(gone)
 
     def address(self, path: str) -> str:
@@ -111,6 +142,19 @@ class FolderStore:
         if not is_inside(path):
             raise PathOutside(path, self.root)
         return Path(self.root, path)
+
+    def _change(self, action: str, path: str) -> Path:
+        """Where to change something. The root may be a link: it is what the configuration names."""
+        target = self._at(path)
+        place = Path(self.root)
+        for part in Path(path).parts:
+            place /= part
+            with self._faults(action, path):
+                is_link = place.is_symlink()
+            if is_link:
+                reason = f"{place} is a symbolic link, and what it leads to may be another's"
+                raise SymbolicLink(action, self.address(path), reason)
+        return target
 
     @contextmanager
     def _faults(self, action: str, path: str) -> Iterator[None]:
@@ -129,33 +173,81 @@ class FolderStore:
     @staticmethod
     def _entry(item: os.DirEntry[str]) -> Entry | None:
         try:
-            stat = item.stat()
-            is_folder = item.is_dir()
-            born = _birth(item.path)
+            stat = item.stat(follow_symlinks=False)
+            is_folder = item.is_dir(follow_symlinks=False)
+            # A file's time changes with each that is written under its name; a folder's with each that is put into it.
+            made = _birth(item.path) if is_folder else stat.st_mtime_ns
         except FileNotFoundError:  # gone since the listing began
             return None
         modified = datetime.fromtimestamp(stat.st_mtime, UTC)
-        return Entry(item.name, is_folder, 0 if is_folder else stat.st_size, modified, f"{stat.st_ino}-{born}")
+        return Entry(item.name, is_folder, 0 if is_folder else stat.st_size, modified, f"{stat.st_ino}-{made}")
 
 
 class _Writer(io.RawIOBase):
-    """A file whose faults are the store's: a full disk shows while writing."""
+    """A file whose faults are the store's: a full disk shows while writing. After one it stays unfinished."""
 
     def __init__(self, store: FolderStore, path: str, file: BinaryIO) -> None:
-        self._store, self._path, self._file = store, path, file
+        self._store, self._path, self._file, self._failed = store, path, file, False
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         with self._store._faults("write", self._path):
-            return self._file.write(data)
+            try:
+                return self._file.write(data)
+            except OSError:
+                self._failed = True
+                raise
 
     def close(self) -> None:
-        if not self.closed:
-            super().close()
-            with self._store._faults("write", self._path):
+        if self.closed:
+            return
+        super().close()
+        if self._failed:
+            with suppress(OSError):
                 self._file.close()
+            return
+        with self._store._faults("write", self._path):
+            try:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            finally:
+                self._file.close()
+            _sync(self._store._at(self._path).parent)
+
+
+def _make_folders(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folders(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    """Makes the names in it outlive a power cut; where the file system cannot, it has another way or none."""
+    with suppress(FileNotFoundError):  # removed meanwhile, with all names in it
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            if error.errno not in _NOT_SUPPORTED:
+                raise
+        finally:
+            os.close(handle)
+
+
+def _remove_left(items: Iterable[os.DirEntry[str]]) -> None:
+    """Those that the killed left. What cannot be removed is in nobody's way."""
+    for item in items:
+        with suppress(OSError):
+            stat = item.stat(follow_symlinks=False)
+            if max(stat.st_ctime, stat.st_mtime) > time.time() - _LEFT_SECONDS:  # a folder keeps its time when renamed
+                continue
+            if item.is_dir(follow_symlinks=False):
+                shutil.rmtree(item.path)
+            else:
+                os.unlink(item.path)
 
 
 def _take_name(unfinished: Path, target: Path) -> None:
@@ -163,9 +255,9 @@ def _take_name(unfinished: Path, target: Path) -> None:
     try:
         os.link(unfinished, target)
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+        if error.errno not in _NOT_SUPPORTED:
             raise
-        if target.exists():  # no hard links here (a Databricks volume): good for one publisher
+        if os.path.lexists(target):  # no hard links here (a Databricks volume): good for one publisher
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
         os.rename(unfinished, target)
 

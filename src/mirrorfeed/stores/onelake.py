@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from mirrorfeed.stores.process import keep
 from mirrorfeed.stores.retries import API_VERSION, Retries, transport
 
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
+_CONNECTION = re.compile(r"^\(<[^>]*>, '(.*)'\)$", re.DOTALL)
 _READ_AHEAD = 2**20
 _NO_PARENT = "RenameDestinationParentPathNotFound"
 
@@ -182,7 +184,7 @@ class OneLakeStore:
             new_address = None if taking is None else self.address(taking)
             raise meaning(action, self.address(path), _answer(error), new_address) from error
         except AzureError as error:
-            raise StoreUnavailable(action, self.address(path), first_line(str(error.message))) from error
+            raise StoreUnavailable(action, self.address(path), _reason(error)) from error
 
 
 @dataclass
@@ -322,6 +324,11 @@ def _entry(found: PathProperties) -> Entry:
         modified=modified.replace(tzinfo=UTC),  # the library reads GMT and drops it
         etag=found.etag or "",
     )
+
+
+def _reason(error: AzureError) -> str:
+    """Of a call that got no answer. The library may put the connection, as Python shows it, before the words."""
+    return first_line(_CONNECTION.sub(r"\1", str(error.message)))
 
 
 def _answer(error: HttpResponseError) -> Answer:
