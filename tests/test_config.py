@@ -684,3 +684,28 @@ def test_a_landing_zone_and_a_ledger_that_are_given_take_the_place_of_the_files(
     assert (read.landing_zone, str(read.ledger)) == (f"{tmp_path}/zone", "main.theirs.ledger")
     read = config.load(tmp_path / "mirrorfeed.yml")
     assert (read.landing_zone, str(read.ledger)) == (f"onelake://{WORKSPACE}/{DATABASE}", "main.ours.ledger")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "source: abfss://lake@account.dfs.core.windows.net/orders?sig=ecret",
+        "source: /Volumes/main/lake/orders?sig=ecret",
+        "source: https://account.blob.core.windows.net/lake/`a`.b.c.d?sig=ecret",
+        "landing_zone: https://account.dfs.core.windows.net/lake?sig=ecret",
+        "landing_zone: onelake://11111111-aaaa-4aaa-8aaa-111111111111?sig=ecret",
+        "endpoint: https://host/a?sig=ecret",
+        "ledger: abfss://lake@account.dfs.core.windows.net/ledger?sig=ecret",
+    ],
+)
+def test_an_address_that_carries_its_access_is_refused_and_not_shown(load: Load, line: str) -> None:
+    if line.startswith("source"):
+        text = f"landing_zone: /lz\ntables:\n  - {line}\n    target: a"
+    else:
+        zone = "" if line.startswith("landing_zone") else "landing_zone: /lz\n"
+        text = f"{zone}{line}\ntables: [{{source: a, target: a}}]"
+    with pytest.raises(ConfigInvalid) as refused:
+        load(text)
+
+    assert "ecret" not in str(refused.value)
+    assert "?…" in str(refused.value)

@@ -215,6 +215,7 @@ def test_metadata_sets_what_it_says(metadata: dict[str, Any], settings: Settings
         (b"[1]", "MF203 _metadata.json: It cannot be read: it holds a list, not an object."),
         (b"", "MF203 _metadata.json: It cannot be read: it is empty."),
         (b"\xff\xfe", "MF203 _metadata.json: It cannot be read: it is not JSON"),
+        (b"[" * 200_000, "MF203 _metadata.json: It cannot be read: it is not JSON (values are nested"),
     ],
 )
 def test_metadata_that_is_wrong_is_described_by_its_value(metadata: dict[str, Any] | bytes, said: str) -> None:

@@ -73,6 +73,8 @@ def test_the_time_of_a_record_has_its_zone() -> None:
         (b"", "it is not JSON (Expecting value: line 1 column 1 (char 0))"),
         (RECORD.to_json()[:-5], "it is not JSON ("),
         (b"\xff\xfe", "it is not JSON ("),
+        (b"[" * 200_000, "it is not JSON (values are nested in it deeper than can be followed)"),
+        (b'{"format": 1, "files": ' + b"[" * 200_000, "it is not JSON (values are nested in it deeper"),
         (b"[]", "it names no format"),
         (b"{}", "it names no format"),
         (b'{"format": "1"}', "it names no format"),

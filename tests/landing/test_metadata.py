@@ -44,6 +44,7 @@ def test_both_spellings_and_other_fields_are_understood(content: str, keys: tupl
         (b"", "it is not a JSON object ("),
         (b"\xff", "it is not a JSON object ("),
         (b"[]", "it is not a JSON object ("),
+        (b"[" * 200_000, "it is not a JSON object (values are nested in it deeper than can be followed)"),
         (b'{"keyColumns": "id"}', "keyColumns is not a list of names"),
         (b'{"keyColumns": [1]}', "keyColumns is not a list of names"),
         (b'{"keyColumns": null}', "keyColumns is not a list of names"),

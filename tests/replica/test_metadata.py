@@ -79,6 +79,7 @@ def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Metada
         (b"{", "it is not JSON"),
         (b"\xff", "it is not JSON"),
         (b"[]", "it is not a JSON object"),
+        (b"[" * 200_000, "it is nested too deep"),
         ({"keyColumns": "a"}, "keyColumns is 'a', not a list of column names"),
         ({"keyColumns": [1]}, "keyColumns is [1], not a list of column names"),
         ({"keyColumns": ["a", "a"]}, "keyColumns ['a', 'a'] names a column twice"),

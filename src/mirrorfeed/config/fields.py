@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.source import BadSource, Source
+from mirrorfeed.feed.source import BadSource, Source, without_query
 from mirrorfeed.landing.names import BadTarget, Target, fold
 from mirrorfeed.landing.schema import reserved_names
 
@@ -73,7 +73,7 @@ def landing_zone(value: str) -> str:
     if value.startswith(ONELAKE):
         return _onelake(value)
     if URI.match(value):
-        raise ValueError(f"{value!r} is not a folder: {_PLACES}")
+        raise ValueError(f"{without_query(value)!r} is not a folder: {_PLACES}")
     if value.startswith("~"):
         raise ValueError(f"{value!r} is not expanded: write the folder in full")
     return value
@@ -87,7 +87,7 @@ def _onelake(value: str) -> str:
         return ONELAKE + "/".join(str(uuid.UUID(each)) for each in ids)
     except ValueError:
         raise ValueError(
-            f"{value!r} does not name a workspace and a mirrored database by their ids: write"
+            f"{without_query(value)!r} does not name a workspace and a mirrored database by their ids: write"
             " onelake://<workspace id>/<mirrored database id>, both ids as in the address that Fabric shows,"
             " https://onelake.dfs.fabric.microsoft.com/<workspace id>/<mirrored database id>/Files/LandingZone"
         ) from None
@@ -103,7 +103,9 @@ def onelake_address(text: str) -> str:
 
 def endpoint(value: object) -> str:
     if not re.fullmatch(r"https://[^/?#\s]+/?", text(value)):
-        raise ValueError(f"{short(value)} is not an https address without a path, as in https://host:port")
+        raise ValueError(
+            f"{short(without_query(text(value)))} is not an https address without a path, as in https://host:port"
+        )
     return str(value).removesuffix("/")
 
 

@@ -17,6 +17,12 @@ def quote(identifier: str) -> str:
     return "`" + identifier.replace("`", "``") + "`"
 
 
+def without_query(text: str) -> str:
+    """For people: what follows a '?' in an address may be a secret."""
+    address, mark, _ = text.partition("?")
+    return f"{address}?…" if mark and "/" in address else text
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """A Delta table: the raw parts of its name in a catalog, or the path (or URI) of its folder."""
@@ -58,6 +64,10 @@ class Source:
 
     def _fault(self) -> str | None:
         if self.path is not None:
+            if "?" in self.path:
+                return (
+                    "has a query, and what gives access would be shown wherever the table is named: leave out the '?'"
+                )
             return "is both a name and a path" if self.parts else part_fault(self.path)
         if not 1 <= len(self.parts) <= MOST_PARTS:
             return f"has {len(self.parts)} parts, where catalog, schema and table are {MOST_PARTS}"
@@ -66,7 +76,7 @@ class Source:
 
 class BadSource(Terminal):
     def __init__(self, text: str, reason: str) -> None:
-        self.text, self.reason = text, reason
+        self.text, self.reason = without_query(text), reason
 
     def what(self) -> str:
         return f"The source {self.text!r} {self.reason}."

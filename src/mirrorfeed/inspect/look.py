@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,6 +28,7 @@ from mirrorfeed.landing.names import (
     staged_record_number,
 )
 from mirrorfeed.landing.partner import PARTNER_EVENTS
+from mirrorfeed.landing.spelled import load
 from mirrorfeed.stores import Entry, NotThere, Store
 
 _TABLE_DEPTH = 2
@@ -119,7 +119,7 @@ def _log(store: Store, folder: str) -> Log:
     if data is None:
         return Log(None, f"{LOG_ID}: it is not there" if folders else None)
     try:
-        log_id = json.loads(data)["log_id"]
+        log_id = load(data)["log_id"]
         if not is_log_id(log_id):
             raise ValueError(f"{log_id!r} is not an id")
     except (ValueError, TypeError, KeyError) as error:

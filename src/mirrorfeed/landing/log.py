@@ -10,6 +10,7 @@ from typing import Any
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.landing.spelled import load
 
 FORMAT = 2
 """2: each record says what it follows."""
@@ -96,7 +97,7 @@ class RecordTooNew(Terminal):
 def parse(data: bytes, address: str) -> Record:
     """The record in these bytes; `address` is for the errors."""
     try:
-        spelled = json.loads(data)
+        spelled = load(data)
     except ValueError as error:
         raise RecordUnreadable(address, f"it is not JSON ({error})") from error
     if not isinstance(spelled, dict) or not isinstance(spelled.get("format"), int):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.spelled import load
 
 _START_AGAIN = "put the old ones back into the configuration, or start the table again with `mirrorfeed rebuild`."
 _SETTINGS: Mapping[str, Any] = {
@@ -68,7 +69,7 @@ def spell(keys: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
 def parse(data: bytes, address: str) -> dict[str, Any]:
     """What the file spells, the keys under their first spelling."""
     try:
-        spelled = json.loads(data)
+        spelled = load(data)
         if "KeyColumns" in spelled:
             spelled.setdefault("keyColumns", spelled.pop("KeyColumns"))
         keys = spelled.get("keyColumns", [])

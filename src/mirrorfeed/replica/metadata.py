@@ -49,6 +49,8 @@ def parse_metadata(content: bytes, address: str) -> Metadata:
         fields = json.loads(content.decode("utf-8-sig"))
     except ValueError as error:
         raise BadMetadata(address, f"it is not JSON ({error})") from error
+    except RecursionError as error:
+        raise BadMetadata(address, "it is nested too deep") from error
     if not isinstance(fields, dict):
         raise BadMetadata(address, "it is not a JSON object")
     return _Reader(address).metadata(fields)

@@ -9,6 +9,7 @@ from typing import Any
 
 from mirrorfeed.landing.lint.finding import REBUILD, Finding, advice, error, listed, warning
 from mirrorfeed.landing.names import METADATA
+from mirrorfeed.landing.spelled import load as spelled_in
 
 MOST_KEYS = 4
 TIMESTAMPS = "LastUpdateTimeFileDetection"
@@ -116,7 +117,7 @@ def load(data: bytes) -> dict[str, Any]:
     if not data.strip():
         raise ValueError("it is empty")
     try:
-        spelled = json.loads(data, object_pairs_hook=_object)
+        spelled = spelled_in(data, _object)
     except _Twice:
         raise
     except ValueError as error:
