@@ -544,7 +544,7 @@ def test_tasks_upload_without_the_package_with_one_login_a_process_and_count_wha
     let_code_travel()
     onelake.store().list("")
     logins = len(onelake.authority.tokens)
-    job = StagingJob(onelake.store(), "zone", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
+    job = StagingJob(onelake.store_elsewhere(), "zone", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
     task = cloudpickle.dumps(executor_task(job, "problem"))  # type: ignore[no-untyped-call]
     fail(onelake, "append", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0")
     ended = subprocess.run([sys.executable, "-c", EXECUTOR], input=task, capture_output=True, check=False)
@@ -570,7 +570,7 @@ print(tracemalloc.get_traced_memory()[1])
 
 
 def test_a_file_of_any_size_is_uploaded_in_bounded_memory(onelake: OneLake) -> None:
-    store = onelake.store()
+    store = onelake.store_elsewhere()
     ended = subprocess.run([sys.executable, "-c", UPLOAD], input=pickle.dumps(store), capture_output=True, check=True)
 
     assert [call.size for call in onelake.calls if call.verb == "append"] == [8 * 2**20] * 8

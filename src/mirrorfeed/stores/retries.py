@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from azure.core.exceptions import AzureError, ServiceRequestError, ServiceResponseError
+from azure.core.exceptions import AzureError, IncompleteReadError, ServiceRequestError, ServiceResponseError
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import ExponentialRetry
 
@@ -50,6 +50,7 @@ class Retries(ExponentialRetry):
 
     def send(self, request: Any) -> Any:
         settings = self.configure_retries(request)  # takes its options out of the request, which the transport refuses
+        request.http_request.headers["x-ms-version"] = API_VERSION  # for a rename the library forgets what it was told
         once = settings["total"] == 0  # the library's own way to say it, call by call
         tries = Tries(self._patience, self._clock, self._chance)
         while True:
@@ -60,7 +61,7 @@ class Retries(ExponentialRetry):
                 if not _worth_repeating(response.http_response):
                     break
                 asked = retry_after(response.http_response.headers, datetime.now(UTC))
-            except (ServiceRequestError, ServiceResponseError) as caught:
+            except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as caught:
                 error = caught
                 reached = not isinstance(caught, ServiceRequestError)
             pause = None if once else tries.pause(asked, reached=reached)
