@@ -8,8 +8,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -379,6 +380,34 @@ def test_calls_that_may_be_repeated_without_harm_are_as_if_nothing_had_been(
 
     assert names(store, "") == ([] if verb == "delete" else ["a"])
     assert verb == "delete" or store.read("a") == WHOLE
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.9])
+def test_an_answer_that_ends_in_its_middle_says_nothing(
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    monkeypatch.setattr("azure.storage.blob._download.time", SimpleNamespace(sleep=lambda _: None))
+    store = onelake.store(part_bytes=1000)
+    store.create("t/a", WHOLE)
+
+    fail(onelake, "list", How.CUT, share=share)
+    assert names(store, "t") == ["a"]
+    fail(onelake, "read", How.CUT, share=share)
+    assert store.read("t/a") == WHOLE
+    fail(onelake, "properties", How.CUT, share=share)
+    with suppress(StoreUnavailable), store.open_read("t/a") as source:
+        assert source.read() == WHOLE
+    for verb in ("append", "flush"):
+        fail(onelake, verb, How.CUT, share=share)
+    write(store, "t/_x", WHOLE)
+    fail(onelake, "rename", How.CUT, share=share)
+    with suppress(AlreadyThere, NotThere):
+        store.rename("t/_x", "t/1")
+    assert store.read("t/1") == WHOLE
+    fail(onelake, "create", How.CUT, share=share)
+    with suppress(StoreUnavailable):
+        store.open_write("t/_y")
+    assert onelake.verbs().count("create") == 2
 
 
 def test_throttled_calls_are_repeated_and_counted(onelake: OneLake) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from azure.core.exceptions import ServiceRequestError, ServiceResponseError
+from azure.core.exceptions import IncompleteReadError, ServiceRequestError, ServiceResponseError
 from azure.core.pipeline import Pipeline
 from azure.core.pipeline.transport import HttpRequest, HttpTransport
 
@@ -22,6 +22,12 @@ class Reply:
     status_code: int
     headers: Mapping[str, str] = field(default_factory=dict)
     text: bytes = b""
+    framed: bool = True
+    request: Any = field(default_factory=lambda: HttpRequest("PUT", "https://localhost/"))
+
+    def __post_init__(self) -> None:
+        if self.framed:
+            self.headers = {**self.headers, "Content-Length": "0"}
 
     def body(self) -> bytes:
         return self.text
@@ -82,6 +88,11 @@ LOST, UNREACHED = ServiceResponseError("lost"), ServiceRequestError("unreached")
         ([UNREACHED], ServiceRequestError, [1, 2]),
         ([UNREACHED, LOST, UNREACHED, DONE], 201, [1, 2, 4]),
         ([BUSY], 503, [1, 2, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8]),
+        ([Reply(200, framed=False), DONE], 201, [1]),
+        ([Reply(200, {"Transfer-Encoding": "chunked"}, framed=False)], 200, []),
+        ([Reply(204, framed=False)], 204, []),
+        ([Reply(206), Reply(206, {"Content-Range": "bytes 0-1/2"})], 206, [1]),
+        ([IncompleteReadError("broken"), DONE], 201, [1]),
         ([Reply(404)], 404, []),
         ([Reply(409)], 409, []),
         ([Reply(400)], 400, []),

@@ -64,7 +64,9 @@ class OneLakeStore:
         file = self._file(self._at(path))
         with self._missing_place(), self._faults("read", path):
             properties = file.get_file_properties()
-        return io.BufferedReader(_Reader(self, path, file, properties.size or 0, properties.etag), _READ_AHEAD)
+        if properties.size is None or not properties.etag:
+            raise StoreUnavailable("read", self.address(path), "the answer about its size ends in the middle")
+        return io.BufferedReader(_Reader(self, path, file, properties.size, properties.etag), _READ_AHEAD)
 
     def create(self, path: str, data: bytes) -> None:
         # Put Blob, in one call. Through the dfs endpoint it would be three (create, append, flush), and a crash between

@@ -58,11 +58,12 @@ class Retries(ExponentialRetry):
             asked, reached = None, True
             try:
                 response = self.next.send(request)
+                _expect_whole(response.http_response)
                 if not _worth_repeating(response.http_response):
                     break
                 asked = retry_after(response.http_response.headers, datetime.now(UTC))
             except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as caught:
-                error = caught
+                response, error = None, caught
                 reached = not isinstance(caught, ServiceRequestError)
             pause = None if once else tries.pause(asked, reached=reached)
             if pause is None:
@@ -73,6 +74,16 @@ class Retries(ExponentialRetry):
             raise error or AzureError("no answer")
         response.http_response.location_mode = settings["mode"]
         return response
+
+
+def _expect_whole(response: Any) -> None:
+    """An answer that ends among its headers is taken by Python's library for one without a body. It would say that a
+    folder is empty; what tells it is that no header says where its body ends."""
+    headers, status = response.headers, response.status_code
+    framed = "Content-Length" in headers or "Transfer-Encoding" in headers or headers.get("Connection") == "close"
+    bodiless = status in (204, 304) or response.request.method == "HEAD"
+    if not (framed or bodiless) or (status == 206 and "Content-Range" not in headers):
+        raise ServiceResponseError("the answer ends in its middle")
 
 
 def _worth_repeating(response: Any) -> bool:
