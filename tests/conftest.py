@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -57,6 +59,18 @@ def onelake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OneLake
         for name, value in simulator.environment.items():
             monkeypatch.setenv(name, value)
         yield simulator
+
+
+@pytest.fixture
+def dropping() -> Iterator[str]:
+    """An address where nobody answers, not even with a refusal: the queue of those who wait there is full."""
+    with ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(server.getsockname())
+        yield f"https://localhost:{server.getsockname()[1]}"
 
 
 class Notebooks:

@@ -24,6 +24,7 @@ from mirrorfeed.fabric.api import OperationFailed
 from mirrorfeed.fabric.database import NotDropped, NotListed, NotReached, OtherMirror
 from mirrorfeed.landing.names import Target
 from mirrorfeed.stores.answers import CapacityPaused
+from mirrorfeed.stores.patience import Patience
 from tests.fabric.conftest import Time
 
 Asked = Callable[[], list[str]]
@@ -270,6 +271,13 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(
         database.status()
 
     assert time.pauses == []
+
+
+def test_a_host_that_drops_packets_is_told_after_a_few_tries(api: Api, time: Time, dropping: str) -> None:
+    api.endpoint, api.patience = dropping, Patience(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1)
+    with pytest.raises(FabricUnavailable, match=r"ConnectTimeoutError: Connection to localhost timed out"):
+        api.get("count", Place(WORKSPACE))
+    assert len(time.pauses) == 2
 
 
 def test_an_address_where_nobody_answers_is_told_soon(onelake: OneLake, api: Api, time: Time) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -437,18 +436,6 @@ def test_an_endpoint_where_nobody_answers_is_told(onelake: OneLake) -> None:
     store = onelake.store(endpoint="https://localhost:1")
     with pytest.raises(StoreUnavailable, match=r"^Cannot list https://localhost:1/.*Connection refused"):
         store.list("")
-
-
-@pytest.fixture
-def dropping() -> Iterator[str]:
-    """An address where nobody answers, not even with a refusal: the queue of those who wait there is full."""
-    with ExitStack() as stack:
-        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        for _ in range(4):
-            waiting = stack.enter_context(socket.socket())
-            waiting.setblocking(False)
-            waiting.connect_ex(server.getsockname())
-        yield f"https://localhost:{server.getsockname()[1]}"
 
 
 def test_a_host_that_drops_packets_is_told_after_a_few_tries(onelake: OneLake, dropping: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -125,7 +126,8 @@ def _content(response: requests.Response) -> dict[str, Any]:
 def _reason(error: requests.RequestException) -> str:
     """The first line of what the library says, and of that the part that names the cause."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {text.rpartition('(Caused by ')[2]}".rstrip(":. )")[:300]
+    cause = re.sub(r"\(<[^>]*>, ", ": ", text.rpartition("(Caused by ")[2])  # the connection, as Python shows it
+    return f"{type(error).__name__}: {cause}".rstrip(":. )'")[:300].replace(": '", ": ")
 
 
 class OperationFailed(Terminal):
