@@ -113,7 +113,7 @@ def _brisk_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_run_after_a_call_that_failed_completes_the_mirror(
     onelake: OneLake, scenario: Scenario, keeps_etags: bool, counted: Counter[str]
 ) -> None:
-    _play(Stage(onelake, scenario, keeps_etags=keeps_etags), counted, slice(17 * keeps_etags, None, 37))
+    _play(Stage(onelake, scenario, keeps_etags=keeps_etags), counted, slice(26 * keeps_etags, None, 53))
 
 
 @pytest.mark.soak

@@ -68,6 +68,7 @@ from mirrorfeed.stores.answers import (
         # Where the service says more of itself than of the call.
         ("list", 408, "", StoreUnavailable),
         ("list", 425, "", StoreUnavailable),
+        ("list", 430, "", StoreUnavailable),
         ("list", 0, "", StoreUnavailable),
     ],
 )

@@ -19,8 +19,8 @@ _BEING_READ = {"LeaseIdMissing", "LeaseLost", "SharingViolation", "SourcePathIsB
 _IN_USE = re.compile(r"\b(in use|being (read|used|processed)|locked|lease)\b", re.IGNORECASE)
 _NOT_AS_LEFT = {"InvalidFlushPosition"}
 """Of a file that is being written: it does not hold what was sent, so to write it anew can help."""
-_STATE = {404, 408, 409, 412, 423, 425, 429}
-"""The refusals that may be about how things stand, and not about the call."""
+_OF_THE_CALL = {400, 405, 406, 411, 413, 414, 415, 416, 417, 422, 431}
+"""The refusals that are about the call itself, and not about how things stand."""
 _PAUSED = re.compile(r"capacity\s*(is\s+)?(currently\s+)?(paused|suspended|not\s*active|inactive)", re.IGNORECASE)
 
 
@@ -69,7 +69,7 @@ def meaning(action: str, address: str, answer: Answer, new_address: str | None =
     if status in (429, 503):
         wait = f"; it asks to be left alone for {answer.retry_after} s" if answer.retry_after else ""
         return Throttled(action, address, f"{answer}{wait}", answer.asked)
-    if 400 <= status < 500 and status not in _STATE and code not in _NOT_AS_LEFT:
+    if status in _OF_THE_CALL and code not in _NOT_AS_LEFT:
         return CallRefused(action, address, str(answer))
     return StoreUnavailable(action, address, str(answer), answer.asked)
 
