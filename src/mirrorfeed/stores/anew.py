@@ -20,8 +20,8 @@ def open_anew(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[str, BinaryIO]:
-    """The first path whose creation succeeded, and its writer; after the store's patience, `StoreUnavailable`.
-    `new_path` gives another path at every call."""
+    """The first path whose creation succeeded, and its writer; after the store's patience, `StoreUnavailable`. A store
+    that has no `patience` has none. `new_path` gives another path at every call."""
     patience: Patience = getattr(store, "patience", NONE)
     tries = Tries(patience, clock)
     while True:
