@@ -90,6 +90,7 @@ LOST, UNREACHED = ServiceResponseError("lost"), ServiceRequestError("unreached")
         ([BUSY], 503, [1, 2, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8]),
         ([Reply(200, framed=False), DONE], 201, [1]),
         ([Reply(200, {"Transfer-Encoding": "chunked"}, framed=False)], 200, []),
+        ([Reply(200, {"Connection": "Close"}, framed=False)], 200, []),
         ([Reply(204, framed=False)], 204, []),
         ([Reply(206), Reply(206, {"Content-Range": "bytes 0-1/2"})], 206, [1]),
         ([IncompleteReadError("broken"), DONE], 201, [1]),

@@ -87,6 +87,7 @@ class OneLakeStore:
     def open_write(self, path: str) -> BinaryIO:
         file = self._file(self._change(path))
         self._expect_landing_zone()
+        # One that is answered 401 was not let in. The library logs in again then, and sends the one that may create.
         with self._faults("write", path, path):
             file.create_file(match_condition=MatchConditions.IfMissing, retry_total=0)
         return cast(BinaryIO, _Writer(self, path, file))

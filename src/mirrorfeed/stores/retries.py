@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -80,10 +80,15 @@ def _expect_whole(response: Any) -> None:
     """An answer that ends among its headers is taken by Python's library for one without a body. It would say that a
     folder is empty; what tells it is that no header says where its body ends."""
     headers, status = response.headers, response.status_code
-    framed = "Content-Length" in headers or "Transfer-Encoding" in headers or headers.get("Connection") == "close"
+    framed = "Content-Length" in headers or "Transfer-Encoding" in headers or _closes(headers)
     bodiless = status in (204, 304) or response.request.method == "HEAD"
     if not (framed or bodiless) or (status == 206 and "Content-Range" not in headers):
         raise ServiceResponseError("the answer ends in its middle")
+
+
+def _closes(headers: Mapping[str, str]) -> bool:
+    """Whether the body ends with the connection."""
+    return headers.get("Connection", "").lower() == "close"
 
 
 def _worth_repeating(response: Any) -> bool:
