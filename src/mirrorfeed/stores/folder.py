@@ -214,7 +214,6 @@ class _Writer(io.RawIOBase):
                 os.fsync(self._file.fileno())
             finally:
                 self._file.close()
-            _sync(self._store._at(self._path).parent)
 
 
 def _make_folders(folder: Path) -> None:
