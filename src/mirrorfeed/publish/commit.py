@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import ParamSpec
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.landing import log
+from mirrorfeed.landing import log, spelled
 from mirrorfeed.landing.log import Follows, Record
 from mirrorfeed.landing.names import (
     LOG,
@@ -308,10 +308,10 @@ class TableLog:
     def _log_id(self) -> str | None:
         path = f"{self.folder}/{LOG_ID}"
         try:
-            log_id = json.loads(self.store.read(path))["log_id"]
+            log_id = spelled.load(self.store.read(path))["log_id"]
         except NotThere:
             return None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise LogUnreadable(self.store.address(path)) from error
         if not (isinstance(log_id, str) and is_log_id(log_id)):
             raise LogUnreadable(self.store.address(path))
