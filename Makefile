@@ -4,6 +4,7 @@
 UV_VERSION := 0.13.8
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := .venv/bin/python
+SIDE_BY_SIDE = -n 2 --dist loadfile
 SYNC = "$(UV)" sync --quiet --frozen --no-default-groups --group dev --extra replica --python "$$(.ci/prerequisites)"
 
 export UV_PYTHON_DOWNLOADS := never
@@ -25,11 +26,11 @@ demo: setup ## publish a small shop in rounds, replicate it and verify the mirro
 demo-onelake: setup ## the same into OneLake and Fabric, both simulated
 	@PYTHONPATH=. $(RUN) -m fixtures.demo_onelake
 
-test: setup ## run all tests but the long ones
-	@$(RUN) -m pytest
+test: setup ## run all tests but the long ones, in two processes with a Spark each
+	@$(RUN) -m pytest $(SIDE_BY_SIDE)
 
 test-floor: .venv-floor/made ## the same on the oldest Spark that is supported
-	@.venv-floor/bin/python -m pytest
+	@.venv-floor/bin/python -m pytest $(SIDE_BY_SIDE)
 
 test-connect: .venv-connect/made ## those marked for it over Databricks Connect, where a workspace is configured
 	@.venv-connect/bin/python -m pytest -m connect -rs

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -31,6 +32,18 @@ COUNTED = pytest.StashKey[Counter[str]]()
 def counted(request: pytest.FixtureRequest) -> Counter[str]:
     """How many cases of each kind the proofs played, by its name; the last lines of a run tell."""
     return request.config.stash.setdefault(COUNTED, Counter())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """The processes that ran tests side by side hand over what they counted."""
+    counter = node.config.stash.setdefault(COUNTED, Counter())
+    counter.update(getattr(node, "workeroutput", {}).get("counted", {}))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["counted"] = dict(session.config.stash.get(COUNTED, Counter()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
