@@ -114,7 +114,6 @@ def test_what_is_written_is_whole_once_it_is_closed(store: Store) -> None:
     assert store.read("a/b") == b"one two"
 
 
-@pytest.mark.parametrize("store", ["folder", "onelake"], indirect=True)
 def test_a_file_is_begun_under_a_new_name_alone(store: Store) -> None:
     write(store, "a/b", b"one")
 
