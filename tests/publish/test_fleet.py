@@ -16,9 +16,9 @@ from mirrorfeed.config import Config, Table, load
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.ranges import FeedOff, Gap, PartitionsChanged, SourceRecreated
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.publish.fleet import Outcome, decisions, plan_of, publish_tables, statuses
-from mirrorfeed.publish.table import Progress
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.publish.fleet import decisions, plan_of, publish_tables, statuses
+from mirrorfeed.publish.outcome import Outcome, Progress
+from mirrorfeed.stores import FolderStore, StoreUnavailable
 from tests.delta import FEED, DeltaTable
 
 OFF, ON = (f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {on})" for on in ("false", "true"))
@@ -80,19 +80,21 @@ def test_only_the_tables_that_are_named_are_published(
 
 
 def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(
-    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
+    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def fail(store: FolderStore, path: str, _: bytes) -> None:
+        raise StoreUnavailable("create", store.address(path), "a fault whose cause is not known to stay")
+
     DeltaTable(spark, tmp_path / "a")
-    zone = tmp_path / "zone"
-    zone.symlink_to("zone")  # a fault whose cause is not known to stay
+    monkeypatch.setattr(FolderStore, "create", fail)
     pauses: list[float] = []
     (outcome,) = publish_tables(spark, configured("a"), sleep=pauses.append)
     assert pauses == sorted(pauses)
     assert len(pauses) == outcome.tries - 1 == 3
-    assert str(zone) in str(outcome.error)
+    assert str(tmp_path / "zone") in str(outcome.error)
 
     def mend(_seconds: float) -> None:
-        zone.unlink()
+        monkeypatch.undo()
 
     (outcome,) = publish_tables(spark, configured("a"), sleep=mend)
     assert (outcome.error, outcome.tries, outcome.progress.publications) == (None, 2, 1)
