@@ -77,6 +77,18 @@ def choose(environment: Mapping[str, str], connect_installed: bool, connect_conf
     return Kind.LOCAL
 
 
+def is_on_databricks(environment: Mapping[str, str]) -> bool:
+    """Whether this process runs on compute of Databricks, or asks some for a session."""
+    return bool(environment.get("DATABRICKS_RUNTIME_VERSION")) or _is_connect_installed()
+
+
+def is_on_this_machine(spark: SparkSession, environment: Mapping[str, str]) -> bool:
+    """Whether executors are processes of this machine that are as free as this one."""
+    if is_on_databricks(environment) or "connect" in type(spark).__module__:
+        return False
+    return (spark.conf.get("spark.master") or "").startswith("local")
+
+
 def local_options(memory: str | None, environment: Mapping[str, str]) -> dict[str, str]:
     """Spark's settings on one machine: quiet, small, and with Delta."""
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()

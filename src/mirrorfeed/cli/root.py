@@ -67,7 +67,8 @@ def spark_session() -> Any:
 @click.version_option(package_name="mirrorfeed")
 @click.option("--landing-zone", metavar="PLACE", help="In place of the configuration's.")
 @click.option("--ledger", metavar="TABLE", help="In place of the configuration's.")
+@click.option("--handover", metavar="FOLDER", help="In place of the configuration's; empty for none.")
 @click.pass_context
-def main(context: click.Context, landing_zone: str | None, ledger: str | None) -> None:
+def main(context: click.Context, landing_zone: str | None, ledger: str | None, handover: str | None) -> None:
     """Publishes Delta tables into Microsoft Fabric open mirroring, exactly once in effect."""
-    context.obj = {"landing_zone": landing_zone, "ledger": ledger}
+    context.obj = {"landing_zone": landing_zone, "ledger": ledger, "handover": handover or None}

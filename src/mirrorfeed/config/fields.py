@@ -79,6 +79,14 @@ def landing_zone(value: str) -> str:
     return value
 
 
+def handover(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty: name a volume (/Volumes/catalog/schema/volume), or leave the field out")
+    if URI.match(value) or value.startswith("~"):
+        raise ValueError(f"{value!r} is not a folder that Spark and this process share: name a volume (/Volumes/…)")
+    return value.rstrip("/")
+
+
 def _onelake(value: str) -> str:
     ids = value.removeprefix(ONELAKE).removesuffix("/").split("/")
     try:

@@ -21,15 +21,21 @@ EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding=
 _ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "ca_file", "credential")
 
 
-def load(path: str | Path = FILE, *, landing_zone: str | None = None, ledger: str | None = None) -> Config:
+def load(
+    path: str | Path = FILE,
+    *,
+    landing_zone: str | None = None,
+    ledger: str | None = None,
+    handover: str | None = None,
+) -> Config:
     """The file as values; or `ConfigMissing`, `ConfigUnreadable`, or `ConfigInvalid` with every mistake in it.
 
-    A landing zone and a ledger that are given here take the place of the file's, so that one file does for several
-    deployments; or `OptionInvalid`.
+    A landing zone, a ledger and a handover that are given here take the place of the file's, so that one file does for
+    several deployments; or `OptionInvalid`.
     """
     shown = str(path)
     document = read(shown)
-    options = {"landing_zone": landing_zone, "ledger": ledger}
+    options = {"landing_zone": landing_zone, "ledger": ledger, "handover": handover}
     given = {name: value for name, value in options.items() if value is not None}
     faults: dict[Place, str] = {}
     top = check(Top, {**document.data, **given}, (), faults)
@@ -51,7 +57,20 @@ def load(path: str | Path = FILE, *, landing_zone: str | None = None, ledger: st
     zone = top.landing_zone if top.landing_zone.startswith(ONELAKE) else absolute(top.landing_zone, shown)
     ca_file = None if top.ca_file is None else absolute(top.ca_file, shown)
     told = None if top.ledger is None else located(top.ledger, shown)
-    return Config(zone, resolved, shown, top.endpoint, ca_file, top.credential, top.fabric_endpoint, told, top.partner)
+    between = None if top.handover is None else absolute(top.handover, shown)
+    return Config(
+        zone,
+        resolved,
+        shown,
+        top.endpoint,
+        ca_file,
+        top.credential,
+        top.fabric_endpoint,
+        told,
+        top.partner,
+        top.writers,
+        between,
+    )
 
 
 def _resolved(table: Table, top: Top, file: str) -> Table:

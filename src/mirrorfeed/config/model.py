@@ -54,6 +54,10 @@ class Top(Options):
     ca_file: str | None = None
     """Certificates to trust at the endpoint; None: those of the system."""
     credential: Annotated[Credential, PlainValidator(credential_in)] = Default()
+    writers: Literal["auto", "executors", "driver"] = "auto"
+    """Who writes into the landing zone; auto: executors, where they reach it."""
+    handover: Annotated[str, AfterValidator(fields.handover)] | None = None
+    """The folder through which the driver gets files from executors; None: as the result of the query."""
     ledger: Annotated[Source | None, PlainValidator(fields.source)] = None
     """The Delta table that tells of every publication; None: no one is told."""
     partner: Partner | None = None
@@ -73,6 +77,10 @@ class Config:
     fabric_endpoint: str | None = None
     ledger: Source | None = None
     partner: Partner | None = None
+    writers: Literal["auto", "executors", "driver"] = "auto"
+    """Who writes into the landing zone."""
+    handover: str | None = None
+    """A folder through which the driver gets files from executors; None: they come as the result of the query."""
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:

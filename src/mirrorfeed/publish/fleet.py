@@ -30,6 +30,7 @@ from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, look_ahead, preflight, publish
 from mirrorfeed.publish.view import BeginningMissing
+from mirrorfeed.publish.ways import Way, choose
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
 
@@ -98,13 +99,18 @@ def publish_tables(
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
     on_trouble: Callable[[MirrorfeedError], None] = _warn,
+    on_way: Callable[[Way], None] = lambda _way: None,
     dropping: Dropping | None = None,
     workspace: Callable[[], Workspace] = default_workspace,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Outcome]:
     """Publishes all tables of the configuration, or those named, in its order. What goes wrong beside them, in saying
-    who publishes or in the ledger, is told to `on_trouble` and stops nothing."""
+    who publishes or in the ledger, is told to `on_trouble` and stops nothing; who writes is told to `on_way`."""
     store = zone_of(config)
+    # Asked once for all tables, beside the first questions to their histories.
+    asking = ThreadPoolExecutor(1)
+    way = asking.submit(choose, spark, config, store)
+    asking.shutdown(wait=False)
     dropping = dropping or dropping_by(config)
     if trouble := trouble_in_introducing(store, config):
         on_trouble(trouble)
@@ -119,7 +125,8 @@ def publish_tables(
         while tries < most:
             tries += 1
             try:
-                feed, plan = DeltaFeed(spark, table.source), plan_of(table, workspace)
+                feed = DeltaFeed(spark, table.source, lambda: way.result().carrier)
+                plan = plan_of(table, workspace)
                 if trouble and not reseeded:
                     with dropping(table):
                         clear(feed, store, plan)
@@ -143,6 +150,8 @@ def publish_tables(
     for outcome in outcomes:
         if outcome.progress.untidy:
             on_trouble(Untidy(outcome.table, outcome.progress.untidy))
+    if way.exception() is None:
+        on_way(way.result())
     if lost := ledger.keep(spark, config.ledger, ledger.rows(outcomes, datetime.now(UTC))):
         on_trouble(lost)
     return outcomes
@@ -168,13 +177,14 @@ def rebuild_table(
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
     on_trouble: Callable[[MirrorfeedError], None] = _warn,
+    on_way: Callable[[Way], None] = lambda _way: None,
     workspace: Callable[[], Workspace] = default_workspace,
 ) -> Outcome:
     """Deletes the table's folder, waits for the service, and publishes. What goes wrong before that is raised."""
     with dropping(table):
         clear(DeltaFeed(spark, table.source), zone_of(config), plan_of(table, workspace))
     (outcome,) = publish_tables(
-        spark, config, [str(table.target)], on_step=on_step, on_trouble=on_trouble, workspace=workspace
+        spark, config, [str(table.target)], on_step=on_step, on_trouble=on_trouble, on_way=on_way, workspace=workspace
     )
     return outcome
 

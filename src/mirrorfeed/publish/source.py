@@ -19,8 +19,10 @@ from mirrorfeed.feed import changes, history, read
 from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.schema import Column, columns_of
+from mirrorfeed.publish.carry import Carrier, send
 from mirrorfeed.publish.table import Plan
 from mirrorfeed.publish.writer import (
+    CARRIED_DDL,
     RECEIPT_DDL,
     BadRow,
     Batches,
@@ -40,6 +42,8 @@ _OURS = re.compile(r"^\W*(mirrorfeed(?:\.\w+)+)\.(\w+): (.+)$", re.MULTILINE)
 class DeltaFeed:
     spark: SparkSession
     source: Source
+    carrier: Callable[[], Carrier | None] = lambda: None
+    """Asked when there is something to stage: who brings files to the landing zone; None: executors themselves."""
 
     def facts(self, after: int | None, limit: int) -> Facts:
         return history.facts(self.spark, self.source, after, limit)
@@ -51,6 +55,7 @@ class DeltaFeed:
         return columns_of(str(self.source), history.schema_at(self.spark, self.source, version))
 
     def check(self, what: Range | int, facts: Facts) -> None:
+        self.carrier()  # a way that is refused is refused before anything is written
         with read.read_faults(str(self.source), what):
             archive.check(self.spark, self.source, what, facts.properties)
 
@@ -80,9 +85,15 @@ class DeltaFeed:
 
     def _write(self, rows: DataFrame, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         let_code_travel()
+        carrier = self.carrier()
+        task = _by_place(rows.columns, executor_task(job.carried() if carrier else job, changes.PROBLEM))
+        given = rows.toDF(*map(str, range(len(rows.columns))))
         try:
-            task = _by_place(rows.columns, executor_task(job, changes.PROBLEM))
-            receipts = rows.toDF(*map(str, range(len(rows.columns)))).mapInArrow(task, RECEIPT_DDL).toArrow()
+            if carrier is None:
+                return receipts_in(given.mapInArrow(task, RECEIPT_DDL).toArrow().to_pylist())
+            with carrier.keep(given.mapInArrow(task, CARRIED_DDL), job) as kept:
+                receipts, bad = receipts_in(kept.rows)
+                return (receipts if bad else send(job, receipts, kept)), bad
         except Exception as error:
             # All that Spark tells of a task's failure, by whatever class, is its text.
             kind, sentences = told_by_executors(str(error))
@@ -90,7 +101,6 @@ class DeltaFeed:
                 raise
             refused = ExecutorsCannotWrite if issubclass(kind, Transient) else ExecutorsMayNotWrite
             raise refused(job.store.address(job.folder), sentences) from error
-        return receipts_in(receipts.to_pylist())
 
 
 def _by_place(names: Sequence[str], task: Callable[[Batches], Batches]) -> Callable[[Batches], Batches]:

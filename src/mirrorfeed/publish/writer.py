@@ -1,6 +1,7 @@
 """What executors do: write rows into staged files, in bounded memory, and hand back a receipt for each.
 
-Nothing here knows Spark beyond batches of Arrow; `stage` runs as well in a plain process.
+Files go to the landing zone; or, with `Parts` in its place, they leave as rows before their receipts, for the driver
+to send on. Nothing here knows Spark beyond batches of Arrow; `stage` runs as well in a plain process.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import reprlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -22,8 +23,8 @@ from mirrorfeed.landing.output import AS_PARQUET, Output
 from mirrorfeed.landing.rows import Marker, Problem
 from mirrorfeed.landing.schema import MARKER, Column, arrow_schema
 from mirrorfeed.publish.forms import Form, ParquetForm, TextForm
-from mirrorfeed.stores import Store
-from mirrorfeed.stores.anew import open_anew
+from mirrorfeed.publish.parts import Parts
+from mirrorfeed.stores.anew import Sink, open_anew
 from mirrorfeed.stores.process import retries
 
 _ROW_GROUP_BYTES = 32 * 2**20
@@ -50,6 +51,9 @@ RECEIPT_DDL = (
     "partition int, place int, staged string, rows string, bytes long, sha256 string, retries int, problem int,"
     " key string"
 )
+CARRIED = pa.schema([*RECEIPT, ("part", pa.int32()), ("data", pa.binary())])
+CARRIED_DDL = f"{RECEIPT_DDL}, part int, data binary"
+"""Receipts, and between them the parts of their files, which have a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +80,9 @@ class BadRow:
 
 @dataclass(frozen=True, slots=True)
 class StagingJob:
-    """Where and how executors write; travels to them by pickling."""
+    """Where and how files are written; travels to executors by pickling."""
 
-    store: Store
+    store: Sink
     folder: str
     """The folder of the table's log."""
     record_number: int
@@ -89,6 +93,22 @@ class StagingJob:
     compression: str
     file_size: int
     output: Output = AS_PARQUET
+
+    def carried(self) -> StagingJob:
+        """The same without a place of its own, and so without a word of who may write there."""
+        return replace(self, store=Parts())
+
+    def open(self, partition: int, place: int) -> tuple[str, BinaryIO]:
+        """A file under a staged name that nobody has used: neither a task that is tried again nor a creation that takes
+        effect late meets a file of another try."""
+
+        def new_path() -> str:
+            part = f"{partition:05d}-{uuid.uuid4().hex[:12]}-{place:05d}"
+            name = staged_name(self.record_number, self.batch, part, self.output.suffix(self.compression))
+            return f"{self.folder}/{name}"
+
+        path, sink = open_anew(self.store, new_path)
+        return path.rpartition("/")[2], sink
 
 
 def stage(
@@ -103,10 +123,14 @@ def stage(
             if problem is not None:
                 bad += bad_rows(batch, problem, job.keys)[: _PROBLEMS_SHOWN - len(bad)]
                 batch = batch.drop_columns([problem])
-            if not bad:  # nothing of this batch id will be published
-                files.write(batch)
+            for piece in _pieces(batch):
+                if bad:  # nothing of this batch id will be published
+                    break
+                files.write(piece)
+                yield from _parts(job)
         if not bad:
             files.close()
+            yield from _parts(job)
         else:
             files.abandon()
     except _UnwritableRow as error:
@@ -116,11 +140,25 @@ def stage(
         files.abandon()
         raise
     rows = [asdict(receipt) | {"rows": json.dumps(receipt.rows)} for receipt in files.receipts]
-    yield pa.RecordBatch.from_pylist(rows + [{"partition": partition, **asdict(row)} for row in bad], RECEIPT)
+    rows += [{"partition": partition, **asdict(row)} for row in bad]
+    yield pa.RecordBatch.from_pylist(rows, CARRIED if isinstance(job.store, Parts) else RECEIPT)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Of about the size of a row group, so that what is made of them at a time is bounded, however large batches are."""
+    rows = max(1, _ROW_GROUP_BYTES * batch.num_rows // max(1, batch.nbytes))
+    for start in range(0, max(1, batch.num_rows), rows):
+        yield batch.slice(start, rows)
+
+
+def _parts(job: StagingJob) -> Iterator[pa.RecordBatch]:
+    if isinstance(job.store, Parts):
+        for staged, part, data in job.store.take():
+            yield pa.RecordBatch.from_pylist([{"staged": staged, "part": part, "data": data}], CARRIED)
 
 
 def stage_empty(job: StagingJob) -> Receipt:
-    """One file with a schema and no rows."""
+    """One file with a schema and no rows, written from here."""
     files = _Files(job, partition=0)
     files.open()
     files.close()
@@ -134,8 +172,8 @@ def receipts_in(rows: Iterable[dict[str, Any]]) -> tuple[list[Receipt], list[Bad
         if row["problem"] is not None:
             bad.append(BadRow(Problem(row["problem"]), row["key"]))
         else:
-            del row["problem"], row["key"]
-            receipts.append(Receipt(**row | {"rows": json.loads(row["rows"])}))
+            facts = {name: row[name] for name in Receipt.__slots__}
+            receipts.append(Receipt(**facts | {"rows": json.loads(row["rows"])}))
     receipts.sort(key=lambda receipt: (receipt.partition, receipt.place))
     return receipts, bad[:_PROBLEMS_SHOWN]
 
@@ -167,7 +205,7 @@ class _Files:
         self._schema = arrow_schema(job.columns, with_marker=job.with_marker)
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
-        self._sink: _Counting | None = None
+        self._sink: Counting | None = None
         self._form: Form | None = None
         self._marked = job.with_marker
         self._taken, self._shrinks = 0, 1.0
@@ -191,8 +229,8 @@ class _Files:
     def open(self) -> None:
         output, compression = self._job.output, self._job.compression
         self._retries_before = retries().value
-        path, sink = open_anew(self._job.store, self._new_path)
-        self._name, self._sink = path.rpartition("/")[2], _Counting(sink)
+        self._name, sink = self._job.open(self._partition, len(self.receipts))
+        self._sink = Counting(sink)
         schema = arrow_schema(self._job.columns, with_marker=self._marked)
         if output.delimited is None:
             self._form = ParquetForm(self._sink, schema, compression)
@@ -209,12 +247,6 @@ class _Files:
         """After a failure: what is open is closed without a receipt."""
         if self._sink is not None:
             self._sink.close()
-
-    def _new_path(self) -> str:
-        """Never the same: neither a task that is tried again nor a creation that takes effect late meets a file."""
-        part = f"{self._partition:05d}-{uuid.uuid4().hex[:12]}-{len(self.receipts):05d}"
-        suffix = self._job.output.suffix(self._job.compression)
-        return f"{self._job.folder}/{staged_name(self._job.record_number, self._job.batch, part, suffix)}"
 
     def _room(self) -> int:
         """How many bytes in memory the next group still takes, so that the file comes near its target size."""
@@ -277,7 +309,7 @@ class _Files:
         self._form = self._sink = None
 
 
-class _Counting:
+class Counting:
     """A sink that counts and hashes what goes through it."""
 
     closed = False

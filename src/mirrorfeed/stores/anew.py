@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from mirrorfeed.stores.base import AlreadyThere, Store, StoreUnavailable
+from mirrorfeed.stores.base import AlreadyThere, StoreUnavailable
 from mirrorfeed.stores.patience import NONE, Patience, Tries
 from mirrorfeed.stores.process import retries
 
 
+class Sink(Protocol):
+    """As much of a store as writing asks for."""
+
+    def open_write(self, path: str) -> BinaryIO: ...
+
+    def address(self, path: str) -> str: ...
+
+
 def open_anew(
-    store: Store,
+    store: Sink,
     new_path: Callable[[], str],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,

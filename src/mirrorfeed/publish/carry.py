@@ -1,0 +1,165 @@
+"""The driver's side where executors do not reach the landing zone: it sends on the parts of the files that they made.
+
+The parts are kept where they can be asked for again until all is sent: in the handover, a folder that Spark writes and
+reads, or without one in a temporary folder, into which the query's result goes. Either way only what tasks gave that
+succeeded is there, and every file is held against its receipt before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import BoundedSemaphore
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame
+
+from mirrorfeed.errors import Transient
+from mirrorfeed.publish.parts import PART_BYTES
+from mirrorfeed.publish.writer import Counting, Receipt, StagingJob
+from mirrorfeed.stores import StoreUnavailable
+from mirrorfeed.stores.process import keep
+
+_AT_ONCE = 4
+"""How many lots a process fetches and sends at a time, whatever the number of tables."""
+_LOT_PARTS, _LOT_FILES = 16, 8
+_TRIES = 2
+"""How often a file is begun under another name, where the landing zone did not take it."""
+
+Data = Mapping[str, Sequence[Any]]
+"""Parts in their order, by the name of the file."""
+
+
+class Kept(Protocol):
+    """What the tasks of a staging gave."""
+
+    @property
+    def rows(self) -> Sequence[dict[str, Any]]:
+        """Receipts and bad rows."""
+        ...
+
+    def data(self, names: Sequence[str], first: int, end: int) -> Data:
+        """The parts from number `first` up to, but not with, `end` of each of these files."""
+        ...
+
+
+class Carrier(Protocol):
+    def keep(self, encoded: DataFrame, job: StagingJob) -> AbstractContextManager[Kept]:
+        """Has Spark encode the files, and keeps their parts until the context ends."""
+        ...
+
+
+def send(job: StagingJob, receipts: Sequence[Receipt], kept: Kept) -> list[Receipt]:
+    """Brings the files into the landing zone, each under a staged name of its own, which its receipt then has."""
+    slots = keep("carrying", lambda: BoundedSemaphore(_AT_ONCE))
+
+    def send_lot(lot: Sequence[Receipt]) -> list[Receipt]:
+        with slots:
+            return list(_send_lot(job, lot, kept))
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        sent = [pool.submit(send_lot, lot) for lot in lots(receipts)]
+        try:
+            return [receipt for lot in sent for receipt in lot.result()]
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def lots(receipts: Sequence[Receipt]) -> list[tuple[Receipt, ...]]:
+    """Neighbours that are fetched together: a few small files, or a single one."""
+    found: list[tuple[Receipt, ...]] = []
+    room = 0
+    for receipt in receipts:
+        parts = _count(receipt)
+        if not found or parts > room or len(found[-1]) == _LOT_FILES:
+            found.append(())
+            room = _LOT_PARTS
+        found[-1] += (receipt,)
+        room -= parts
+    return found
+
+
+def _send_lot(job: StagingJob, lot: Sequence[Receipt], kept: Kept) -> Iterator[Receipt]:
+    if len(lot) == 1:
+        yield _send(job, lot[0], lambda: _in_slices(lot[0], kept))
+        return
+    at_hand = kept.data([receipt.staged for receipt in lot], 0, _LOT_PARTS)
+    for receipt in lot:
+        yield _send(job, receipt, lambda name=receipt.staged: at_hand[name])  # type: ignore[misc]
+
+
+def _in_slices(receipt: Receipt, kept: Kept) -> Iterator[Any]:
+    for first in range(0, _count(receipt), _LOT_PARTS):
+        yield from kept.data([receipt.staged], first, first + _LOT_PARTS)[receipt.staged]
+
+
+def _count(receipt: Receipt) -> int:
+    return -(-receipt.bytes // PART_BYTES)
+
+
+def _send(job: StagingJob, receipt: Receipt, parts: Callable[[], Iterable[Any]]) -> Receipt:
+    for left in reversed(range(_TRIES)):
+        try:
+            name, sink = job.open(receipt.partition, receipt.place)
+            with sink:
+                sent = Counting(sink)
+                for part in parts():
+                    sent.write(part)
+                if (sent.bytes, sent.hash.hexdigest()) != (receipt.bytes, receipt.sha256):
+                    raise PartsLost(receipt.staged, receipt.bytes, sent.bytes)
+            return replace(receipt, staged=name)
+        except StoreUnavailable:
+            if not left:
+                raise
+    raise AssertionError("unreachable")
+
+
+class PartsLost(Transient):
+    def __init__(self, staged: str, expected: int, found: int) -> None:
+        self.staged, self.expected, self.found = staged, expected, found
+
+    def what(self) -> str:
+        counts = f"{self.found:,} of {self.expected:,} bytes" if self.found != self.expected else "other bytes"
+        return f"Executors made the file {self.staged}, and {counts} of it are there for the driver."
+
+    def next(self) -> str:
+        return "Nothing of its range is published. See that nobody else changes the handover folder, and publish again."
+
+
+@dataclass(frozen=True)
+class InResult:
+    """Parts come as the result of the query, one after the other."""
+
+    @contextmanager
+    def keep(self, encoded: DataFrame, job: StagingJob) -> Iterator[Kept]:
+        with TemporaryDirectory(prefix="mirrorfeed-") as folder:
+            kept = _Spooled(Path(folder), [])
+            for row in encoded.toLocalIterator():
+                if row["part"] is None:
+                    kept.rows.append(row.asDict())
+                else:
+                    kept.add(row["staged"], row["part"], row["data"])
+            yield kept
+
+
+@dataclass(frozen=True)
+class _Spooled:
+    folder: Path
+    rows: list[dict[str, Any]]
+
+    def add(self, staged: str, part: int, data: bytes) -> None:
+        with (self.folder / staged).open("r+b" if part else "wb") as file:
+            file.seek(part * PART_BYTES)
+            file.write(data)
+
+    def data(self, names: Sequence[str], first: int, end: int) -> Data:
+        return {name: self._parts(self.folder / name, first, end) for name in names}
+
+    def _parts(self, path: Path, first: int, end: int) -> list[bytes]:
+        with path.open("rb") as file:
+            file.seek(first * PART_BYTES)
+            return [data for _ in range(first, end) if (data := file.read(PART_BYTES))]
