@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from fixtures.fakes import RecordingGrants
 from mirrorfeed.config import Config, load
 from mirrorfeed.preflight import State, preflight
-from mirrorfeed.preflight.checks import FOLDER, ExecutorsElsewhere, check_credential
+from mirrorfeed.preflight.checks import ExecutorsElsewhere, check_credential
+from mirrorfeed.publish.ways import FOLDER
 from tests.delta import DeltaTable
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mirrorfeed.publish.outcome import Outcome
+    from mirrorfeed.publish.ways import Way
 
 
 class FileInTheWay(Terminal):
@@ -111,9 +112,12 @@ def publish(tables: tuple[str, ...], dry_run: bool, path: str) -> None:
         sys.exit(any(isinstance(decision, MirrorfeedError) for _, decision in decided))
     repeated = retries().value
     troubles: list[MirrorfeedError] = []
+    ways: list[Way] = []
     with show.steps(out) as on_step:
-        outcomes = fleet.publish_tables(spark, config, tables, on_step=on_step, on_trouble=troubles.append)
-    _say_outcomes(out, outcomes, troubles, retries().value - repeated)
+        outcomes = fleet.publish_tables(
+            spark, config, tables, on_step=on_step, on_trouble=troubles.append, on_way=ways.append
+        )
+    _say_outcomes(out, outcomes, ways, troubles, retries().value - repeated)
 
 
 @main.command()
@@ -142,17 +146,21 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
     dropping = dropping_by(config, click.echo, wait * 60)
     spark, out, repeated = spark_session(), show.console(), retries().value
     troubles: list[MirrorfeedError] = []
+    ways: list[Way] = []
     with show.steps(out) as on_step:
         outcomes = [
-            fleet.rebuild_table(spark, config, each, dropping, on_step=on_step, on_trouble=troubles.append)
+            fleet.rebuild_table(
+                spark, config, each, dropping, on_step=on_step, on_trouble=troubles.append, on_way=ways.append
+            )
             for each in chosen
         ]
-    _say_outcomes(out, outcomes, troubles, retries().value - repeated, rebuilt=True)
+    _say_outcomes(out, outcomes, ways, troubles, retries().value - repeated, rebuilt=True)
 
 
 def _say_outcomes(
     out: Console,
     outcomes: Sequence[Outcome],
+    ways: Sequence[Way],
     troubles: Sequence[MirrorfeedError],
     driver_retries: int,
     *,
@@ -161,6 +169,8 @@ def _say_outcomes(
     from mirrorfeed import show
 
     out.print(show.summary(outcomes))
+    for way in dict.fromkeys(str(way) for way in ways if way.chosen):
+        out.print(Text(way))
     notes = show.notes(outcomes, driver_retries, rebuilt=rebuilt)
     for note in [*notes, *(Text(str(error), style="yellow") for error in troubles)]:
         out.print(note)

@@ -14,14 +14,13 @@ from mirrorfeed.feed import history
 from mirrorfeed.preflight.check import Check, State
 from mirrorfeed.preflight.rights import check_rights, needed
 from mirrorfeed.publish.source import let_code_travel
+from mirrorfeed.publish.ways import FOLDER, choose
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import NotThere, Store
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
-FOLDER = "_mirrorfeed_preflight"
-"""Readers of a landing zone ignore it; it is there for a moment."""
 _TOKEN_FOR = "https://storage.azure.com/.default"
 
 
@@ -69,7 +68,8 @@ def check_credential(config: Config) -> Check:
 
 
 def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
-    """The driver records and renames, executors write the files: both must reach it, and see one place."""
+    """The driver records and renames. Files are written by executors, who then must reach the same place, or by the
+    driver too."""
     store = zone_of(config)
     path = f"{FOLDER}/{uuid.uuid4().hex}"
 
@@ -85,13 +85,26 @@ def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
             raise ExecutorsElsewhere(store.address("")) from error
         store.remove(f"{path}-executor")
 
-    for who, attempt in (("the driver", from_driver), ("executors", from_executor)):
+    def tried(who: str, attempt: Callable[[], None]) -> Check:
         what = f"landing zone, written by {who}"
         try:
             attempt()
-            yield Check(what, State.OK, store.address(""))
+            return Check(what, State.OK, store.address(""))
         except Exception as error:
-            yield Check(what, State.MISSING, _said(error))
+            return Check(what, State.MISSING, _said(error))
+
+    driver = tried("the driver", from_driver)
+    yield driver
+    try:
+        way = choose(spark, config, store)
+    except Exception as error:
+        if driver.state is State.OK:  # else it is the same trouble again
+            yield Check("way of files into the landing zone", State.MISSING, _said(error))
+    else:
+        if way.chosen:
+            yield Check("way of files into the landing zone", State.OK, str(way))
+        if way.carrier is None:
+            yield tried("executors", from_executor)
     try:
         store.remove_folder(FOLDER)
     except MirrorfeedError as error:

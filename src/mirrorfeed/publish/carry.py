@@ -27,6 +27,8 @@ from mirrorfeed.stores.process import keep
 _AT_ONCE = 4
 """How many lots a process fetches and sends at a time, whatever the number of tables."""
 _LOT_PARTS, _LOT_FILES = 16, 8
+LOT_BYTES = _LOT_PARTS * PART_BYTES
+"""As much as is held of what is fetched at once."""
 _TRIES = 2
 """How often a file is begun under another name, where the landing zone did not take it."""
 

@@ -13,16 +13,17 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal, Transient, first_line
-from mirrorfeed.feed.faults import FILES_GONE, first_of
-from mirrorfeed.publish.carry import Data, Kept
+from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, first_of
+from mirrorfeed.publish.carry import LOT_BYTES, Data, Kept
 from mirrorfeed.publish.parts import Sink
 from mirrorfeed.publish.writer import CARRIED_DDL, RECEIPT, StagingJob
 from mirrorfeed.stores import Store
@@ -68,17 +69,19 @@ class Handover:
         folder, _, _ = job.folder.rsplit("/", 2)  # of the table: what is above its log
         table = f"{self.root}/{_digest(job.store, folder)}"
         place = f"{table}/{job.record_number:020d}-{job.batch}"
-        receipts = Observation()
-        counted = encoded.observe(receipts, F.count_if(F.col("part").isNull()).alias("count"))
+        seen, no_part = Observation(), F.col("part").isNull()
+        counts = F.count_if(no_part).alias("receipts"), F.sum(F.length("data")).alias("bytes")
         try:
-            with _faults(place, writing=True):
-                counted.write.options(**_WRITING).parquet(place)
-            with _faults(place):
+            with _write_faults(place):
+                encoded.observe(seen, *counts).write.options(**_WRITING).parquet(place)
+            with _read_faults(place):
                 found = self.spark.read.schema(CARRIED_DDL).parquet(place)
-                rows = found.where("part IS NULL").select(RECEIPT.names).toArrow().to_pylist()
-            if len(rows) != receipts.get["count"]:
-                raise HandoverLost(place, f"{len(rows)} of {receipts.get['count']} receipts are there")
-            yield _Kept(rows, place, found)
+                few = (seen.get["bytes"] or 0) <= LOT_BYTES
+                at_hand = (found if few else found.where(no_part)).toArrow()
+            rows = at_hand.filter(pc.field("part").is_null())
+            if len(rows) != seen.get["receipts"]:
+                raise HandoverLost(place, f"{len(rows)} of {seen.get['receipts']} receipts are there")
+            yield _Kept(rows.select(RECEIPT.names).to_pylist(), place, found, at_hand if few else None)
         except BaseException:
             self._remove(place)
             raise
@@ -99,15 +102,28 @@ class _Kept:
     rows: Sequence[dict[str, Any]]
     place: str
     found: DataFrame
+    at_hand: pa.Table | None
+    """All that was found, where that is little."""
 
     def data(self, names: Sequence[str], first: int, end: int) -> Data:
+        if self.at_hand is not None:
+            wanted = pc.field("staged").isin(list(names)) & (pc.field("part") >= first) & (pc.field("part") < end)
+            return _by_name(names, self.at_hand.filter(wanted))
         chosen = F.col("staged").isin(*names) & (F.col("part") >= first) & (F.col("part") < end)
-        with _faults(self.place):
-            parts = self.found.where(chosen).select("staged", "part", "data").toArrow()
-        by_name: dict[str, list[tuple[int, Any]]] = {name: [] for name in names}
-        for staged, part, data in zip(*parts.columns, strict=True):
-            by_name[staged.as_py()].append((part.as_py(), data.as_buffer()))
-        return {name: [data for _, data in sorted(found, key=itemgetter(0))] for name, found in by_name.items()}
+        with _read_faults(self.place):
+            return _by_name(names, self.found.where(chosen).select(*_PARTS).toArrow())
+
+
+_PARTS = ("staged", "part", "data")
+
+
+def _by_name(names: Sequence[str], parts: pa.Table) -> Data:
+    """In order, which Spark does not promise."""
+    ordered = parts.select(_PARTS).take(pc.sort_indices(parts, [("part", "ascending")]).cast("int64"))
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for staged, data in zip(ordered["staged"], ordered["data"], strict=True):
+        found[staged.as_py()].append(data.as_buffer())
+    return found
 
 
 def _digest(store: Sink, folder: str) -> str:
@@ -115,7 +131,18 @@ def _digest(store: Sink, folder: str) -> str:
 
 
 @contextmanager
-def _faults(place: str, writing: bool = False) -> Iterator[None]:
+def _write_faults(place: str) -> Iterator[None]:
+    """What the source is to blame for has names of its own, which whoever reads it knows."""
+    try:
+        yield
+    except Exception as error:
+        if first_of(error, (*FILES_GONE, *LOG_GONE, FEED_OFF, SCHEMA_DIFFERS)) or place not in str(error):
+            raise
+        raise HandoverLost(place, _reason(error)) from error
+
+
+@contextmanager
+def _read_faults(place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -123,7 +150,9 @@ def _faults(place: str, writing: bool = False) -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    return first_line(str(error))
+    """The innermost cause, for the outer ones tell of tasks and stages."""
+    causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
+    return first_line(causes[-1].removeprefix("Caused by: ") if causes else str(error))
 
 
 class HandoverUnusable(Terminal):

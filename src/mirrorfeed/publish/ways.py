@@ -38,6 +38,8 @@ class Way:
     """None: executors write into the landing zone themselves."""
     why: str
     through: str = ""
+    chosen: bool = True
+    """Whether there was a choice."""
 
     def __str__(self) -> str:
         if self.carrier is None:
@@ -50,7 +52,7 @@ def choose(spark: SparkSession, config: Config, store: Store, environment: Mappi
     shut_out = ""
     if config.writers != "driver":
         if is_on_this_machine(spark, environment):
-            return Way(None, "Spark is on this machine")
+            return Way(None, "Spark is on this machine", chosen=False)
         shut_out = reach(spark, store)
     carry, why = decide(config.writers, shut_out, store.address(""))
     if not carry:
@@ -114,9 +116,7 @@ def _asking(store: Store, mark: str) -> Callable[[Iterator[pa.RecordBatch]], Ite
             if batch.num_rows:
                 names, trouble = within(_DEADLINE, look)
                 rows = [{"trouble": trouble}] if trouble else [{"name": name} for name in names]
-                yield pa.RecordBatch.from_pylist(
-                    rows, pa.schema([("name", pa.string()), ("trouble", pa.string())])
-                )
+                yield pa.RecordBatch.from_pylist(rows, pa.schema([("name", pa.string()), ("trouble", pa.string())]))
 
     return task
 

@@ -145,7 +145,7 @@ def stage(
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Of about the size of a row group, so that what is made of them at a time is bounded, however large batches are."""
+    """Of about the size of a row group, so that what is made of a batch at a time is bounded."""
     rows = max(1, _ROW_GROUP_BYTES * batch.num_rows // max(1, batch.nbytes))
     for start in range(0, max(1, batch.num_rows), rows):
         yield batch.slice(start, rows)
