@@ -12,7 +12,7 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake test test-floor test-connect check fmt bench soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test test-floor test-connect check fmt bench soak lock clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-14s%s\n' "$$verb" "$$line"; done
@@ -25,6 +25,9 @@ demo: setup ## publish a small shop in rounds, replicate it and verify the mirro
 
 demo-onelake: setup ## the same into OneLake and Fabric, both simulated
 	@PYTHONPATH=. $(RUN) -m fixtures.demo_onelake
+
+demo-serverless: setup ## the same on Spark as serverless compute has it: executors without network, secret or folder
+	@PYTHONPATH=. $(RUN) -m fixtures.demo_serverless
 
 test: setup ## run all tests but the long ones, in two processes with a Spark each
 	@$(RUN) -m pytest $(SIDE_BY_SIDE)

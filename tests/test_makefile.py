@@ -116,7 +116,7 @@ def test_a_java_that_does_not_answer_is_refused(machine: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["setup", "demo", "demo-onelake", "test", "test-floor", "check", "fmt", "bench", "soak"]
+    "verb", ["setup", "demo", "demo-onelake", "demo-serverless", "test", "test-floor", "check", "fmt", "bench", "soak"]
 )
 def test_nothing_runs_before_the_prerequisites_are_there(machine: Path, verb: str) -> None:
     (machine / "java").unlink()
@@ -138,9 +138,19 @@ def test_make_alone_lists_every_verb_with_a_line_of_help(machine: Path) -> None:
     listed = re.findall(r"^make ([a-z-]+) +\S", answer.stdout, re.MULTILINE)
     rules = re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert listed == rules
-    assert {"setup", "demo", "demo-onelake", "test", "test-floor", "check", "fmt", "bench", "soak", "clean"} <= set(
-        listed
-    )
+    assert {
+        "setup",
+        "demo",
+        "demo-onelake",
+        "demo-serverless",
+        "test",
+        "test-floor",
+        "check",
+        "fmt",
+        "bench",
+        "soak",
+        "clean",
+    } <= set(listed)
 
 
 def test_ci_runs_the_verbs_that_people_run() -> None:

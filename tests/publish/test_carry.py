@@ -125,7 +125,7 @@ def test_a_large_file_is_fetched_in_slices() -> None:
     send(job(store), receipts, held)
 
     assert len(receipts) == 1
-    assert [asked for asked in held.asked] == [(1, 0, 16), (1, 16, 32), (1, 32, 48)]
+    assert held.asked == [(1, 0, 16), (1, 16, 32), (1, 32, 48)]
 
 
 @pytest.mark.parametrize("damage", ["lost", "other"])
