@@ -139,6 +139,7 @@ def status(rows: Sequence[Status]) -> Table:
     table.add_column("table", overflow="fold")
     for name in ("published", "newest", "lag", "behind for", "not renamed", "not consumed"):
         table.add_column(name, justify="right")
+    table.add_column("feed", overflow="fold")
     with_service = any(row.service is not None for row in rows)
     if with_service:
         table.add_column("in Fabric", overflow="fold")
@@ -151,6 +152,7 @@ def status(rows: Sequence[Status]) -> Table:
             "-" if row.lag_seconds is None else duration(row.lag_seconds),
             str(row.not_renamed),
             str(row.not_consumed),
+            Text(row.feed or "-"),
             *([Text(row.service or "-")] if with_service else []),
         )
     return table

@@ -4,19 +4,38 @@ import pytest
 from databricks.sdk import WorkspaceClient
 from databricks.sdk import errors as sdk
 from databricks.sdk.service.catalog import (
+    ColumnInfo,
+    ColumnMask,
     ForeignKeyConstraint,
     NamedTableConstraint,
     PrimaryKeyConstraint,
     TableConstraint,
     TableInfo,
+    TableRowFilter,
 )
 
 from fixtures.fakes import RecordingWorkspace
+from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.feed.keys import KeysNotReadable, KeysUnavailable, Workspace, in_unity_catalog, primary_key
+from mirrorfeed.feed.keys import (
+    KeysNotReadable,
+    KeysUnavailable,
+    RowsProtected,
+    Workspace,
+    check_policies,
+    in_unity_catalog,
+    key_of,
+    table_of,
+)
 from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.names import Target
+from mirrorfeed.publish.fleet import plan_of
 
 ORDERS = Source.parse("main.sales.orders")
+
+
+def primary_key(workspace: Workspace, source: Source) -> tuple[str, ...]:
+    return key_of(table_of(workspace, source))
 
 
 def key(*columns: str) -> TableConstraint:
@@ -81,7 +100,7 @@ def test_the_answer_of_the_service_is_read_in_the_form_in_which_it_comes() -> No
 def test_a_source_outside_of_unity_catalog_has_no_key_there_and_nothing_is_asked(text: str) -> None:
     workspace = RecordingWorkspace({})
     assert not in_unity_catalog(Source.parse(text))
-    assert primary_key(workspace, Source.parse(text)) == ()
+    assert plan_of(Table(source=Source.parse(text), target=Target.parse("orders")), lambda: workspace).keys == ()
     assert workspace.tables.asked == []
 
 
@@ -133,3 +152,41 @@ def test_a_fault_names_the_table_and_the_other_way_to_give_keys() -> None:
         "Unity Catalog did not give the primary key of main.sales.orders: Slow down. Run the same command again, or "
         "write the table's `keys:` in the configuration."
     )
+
+
+FILTER = TableRowFilter(function_name="main.rules.own_region", input_column_names=["region"])
+MASKED = ColumnInfo(name="card", mask=ColumnMask(function_name="main.rules.last_four"))
+PLAIN = ColumnInfo(name="id")
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (TableInfo(row_filter=FILTER, columns=[PLAIN]), "the row filter main.rules.own_region"),
+        (TableInfo(columns=[PLAIN, MASKED]), "masks on card"),
+        (TableInfo(row_filter=FILTER, columns=[MASKED]), "the row filter main.rules.own_region and masks on card"),
+    ],
+)
+@pytest.mark.parametrize("keys", [None, ("id",)])
+def test_a_table_with_a_row_filter_or_a_mask_is_refused_by_name(
+    table: TableInfo, words: str, keys: tuple[str, ...] | None
+) -> None:
+    orders = Table(source=ORDERS, target=Target.parse("orders"), keys=keys)
+    with pytest.raises(RowsProtected) as refused:
+        plan_of(orders, lambda: RecordingWorkspace({"main.sales.orders": table}))
+    assert str(refused.value) == (
+        f"main.sales.orders has {words}: time travel does not work on it, and what is read depends on who reads. Take"
+        " them from the table and put them into a view over it for those who query it, or publish a table without them"
+        " that is kept from this one. Nothing was published."
+    )
+
+
+@pytest.mark.parametrize("table", [TableInfo(), TableInfo(columns=[PLAIN])])
+def test_other_tables_hide_nothing(table: TableInfo) -> None:
+    check_policies(ORDERS, table)
+
+
+@pytest.mark.parametrize("answer", [sdk.PermissionDenied("no"), sdk.InternalError("Oops")])
+def test_keys_that_a_person_wrote_do_without_the_catalogs_answer(answer: Exception) -> None:
+    orders = Table(source=ORDERS, target=Target.parse("orders"), keys=("id",))
+    assert plan_of(orders, lambda: RecordingWorkspace({"main.sales.orders": answer})).keys == ("id",)

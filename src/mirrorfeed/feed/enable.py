@@ -7,7 +7,7 @@ from enum import Enum
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.feed.history import FEED, detail
+from mirrorfeed.feed.history import FEED, Feed, detail, feed_of
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.landing.schema import ReservedColumn, reserved_names
 
@@ -19,6 +19,7 @@ DEFAULT_LINE = f"{DEFAULT_SETTING} true"
 class Enabled(Enum):
     NOW = "switched on"
     BEFORE = "on already"
+    COMPUTED = "computed from row tracking when it is read: nothing is to be done"
 
 
 def create_with_feed(spark: SparkSession, source: Source, columns: Sequence[tuple[str, str]]) -> None:
@@ -29,11 +30,11 @@ def create_with_feed(spark: SparkSession, source: Source, columns: Sequence[tupl
 
 
 def enable(spark: SparkSession, source: Source) -> Enabled:
-    """Switches it on for a table that exists; changes made before are not recorded."""
+    """Switches it on for a table that exists, unless the engine computes it; changes made before are not recorded."""
     found = detail(spark, source)
     _refuse_reserved(source, spark.table(source.sql).columns)
-    if found.feed_on:
-        return Enabled.BEFORE
+    if (feed := feed_of(spark, source, found)) is not Feed.OFF:
+        return Enabled.BEFORE if feed is Feed.RECORDED else Enabled.COMPUTED
     spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES ({FEED} = true)")
     return Enabled.NOW
 

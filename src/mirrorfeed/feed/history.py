@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,10 +16,12 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, conditions, first_of
+from mirrorfeed.feed.features import UnknownFeatures, unknown
 from mirrorfeed.feed.ranges import Commit, Facts, first_missing
 from mirrorfeed.feed.source import Source
 
 FEED = "delta.enableChangeDataFeed"
+_ROW_TRACKING = "delta.enableRowTracking"
 
 _KEEPS_SCHEMA = frozenset(
     {"UPDATE", "DELETE", "OPTIMIZE", "TRUNCATE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "ADD CONSTRAINT"}
@@ -37,7 +40,8 @@ _KEEPS_FEED = _KEEPS_SCHEMA | {
 _FEW = 16
 _AT_ONCE = 4
 """Questions about schemas; each takes some milliseconds of waiting."""
-_DETAIL = ("format", "id", "location", "properties", "partitionColumns", "numFiles", "sizeInBytes")
+_FORMATS = ("delta", "iceberg")
+"""Of which Databricks computes changes; that another engine has none of Iceberg is said by the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,23 @@ class Detail:
     partition_columns: tuple[str, ...]
     files: int
     bytes: int
+    format: str = "delta"
 
     @property
-    def feed_on(self) -> bool:
+    def records_changes(self) -> bool:
         return self.properties.get(FEED, "false").lower() == "true"
+
+    @property
+    def tracks_rows(self) -> bool:
+        return self.format == "iceberg" or self.properties.get(_ROW_TRACKING, "false").lower() == "true"
+
+
+class Feed(Enum):
+    """Where a table's changes come from."""
+
+    RECORDED = "recorded with every commit"
+    COMPUTED = "computed from row tracking when it is read"
+    OFF = "off"
 
 
 class SourceMissing(Terminal):
@@ -87,6 +104,22 @@ class NotDelta(Terminal):
         return "Name the Delta table that holds the data."
 
 
+class NoIdentity(Terminal):
+    """Without an id, a table that was dropped and made again could not be told from the one before."""
+
+    def __init__(self, table: str, format_: str) -> None:
+        self.table, self.format = table, format_
+
+    def what(self) -> str:
+        return (
+            f"{self.table}, a table in the format {self.format}, has no id in DESCRIBE DETAIL: if it were dropped and"
+            " made again, its mirror would keep the rows of both."
+        )
+
+    def next(self) -> str:
+        return "Publish a Delta table that holds the same rows, or ask for this format with the output of that command."
+
+
 class LogDamaged(Terminal):
     def __init__(self, table: str) -> None:
         self.table = table
@@ -112,11 +145,33 @@ class NoVersions(Terminal):
 def detail(spark: SparkSession, source: Source) -> Detail:
     """The table's identity, or a refusal where the source is missing, a view, or not Delta."""
     with _refusals(source):
-        row = spark.sql(f"DESCRIBE DETAIL {source.sql}").select(*_DETAIL).first()
-    if row is None or row["format"] != "delta":
-        raise NotDelta(str(source), f"a table in the format {row['format'].lower() if row else 'unknown'}")
-    columns = tuple(row["partitionColumns"])
-    return Detail(row["id"], row["location"], row["properties"], columns, row["numFiles"], row["sizeInBytes"])
+        row = spark.sql(f"DESCRIBE DETAIL {source.sql}").first()
+    found = row.asDict() if row else {}
+    format_ = (found.get("format") or "unknown").lower()
+    if format_ not in _FORMATS:
+        raise NotDelta(str(source), f"a table in the format {format_}")
+    if not found.get("id"):
+        raise NoIdentity(str(source), format_)
+    if strange := unknown(found.get("tableFeatures") or ()):
+        raise UnknownFeatures(str(source), strange)
+    return Detail(
+        found["id"],
+        found.get("location") or "",
+        found.get("properties") or {},
+        tuple(found.get("partitionColumns") or ()),
+        found.get("numFiles") or 0,
+        found.get("sizeInBytes") or 0,
+        format_,
+    )
+
+
+def feed_of(spark: SparkSession, source: Source, table: Detail) -> Feed:
+    """Which feed a table has now. Whether one is computed is for the engine to say: not every one does that."""
+    if table.records_changes:
+        return Feed.RECORDED
+    if table.tracks_rows and feed_on_at(spark, source, newest_version(spark, source)):
+        return Feed.COMPUTED
+    return Feed.OFF
 
 
 _NO_TABLE = (

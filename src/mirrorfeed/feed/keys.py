@@ -1,4 +1,4 @@
-"""Which columns are a table's key when its user does not say so."""
+"""What Unity Catalog says of a table: its key, when its user does not say so, and what it hides from readers."""
 
 from __future__ import annotations
 
@@ -30,25 +30,54 @@ def in_unity_catalog(source: Source) -> bool:
     return len(source.parts) == 3 and source.parts[0].casefold() not in _OTHER_CATALOGS
 
 
-def primary_key(client: Workspace, source: Source) -> tuple[str, ...]:
-    """The columns of the primary key constraint in Unity Catalog; none without one, then the table is keyless."""
-    if not in_unity_catalog(source):
-        return ()
+def key_of(table: TableInfo) -> tuple[str, ...]:
+    """The columns of the primary key constraint; none without one, then the table is keyless."""
+    for constraint in table.table_constraints or ():
+        if key := constraint.primary_key_constraint:
+            return tuple(key.child_columns)
+    return ()
+
+
+def check_policies(source: Source, table: TableInfo) -> None:
+    """Raises `RowsProtected` for a table with a row filter or a column mask."""
+    row_filter = table.row_filter.function_name if table.row_filter else None
+    masked = tuple(str(column.name) for column in table.columns or () if column.mask)
+    if row_filter or masked:
+        raise RowsProtected(str(source), row_filter, masked)
+
+
+def table_of(client: Workspace, source: Source) -> TableInfo:
+    """What Unity Catalog says of a table, or `KeysNotReadable`, `KeysUnavailable`."""
     # Takes seconds to import, and most commands never need it.
     from databricks.sdk import errors
     from databricks.sdk.errors.base import DatabricksError
 
     try:
         # The client puts the name into an address as it stands: a '#' or '?' in it would ask for another table.
-        table = client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
+        return client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
     except (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest) as error:
         raise KeysNotReadable(str(source), str(error)) from error
     except DatabricksError as error:
         raise KeysUnavailable(str(source), str(error)) from error
-    for constraint in table.table_constraints or ():
-        if key := constraint.primary_key_constraint:
-            return tuple(key.child_columns)
-    return ()
+
+
+class RowsProtected(Terminal):
+    def __init__(self, table: str, row_filter: str | None, masked: tuple[str, ...]) -> None:
+        self.table, self.row_filter, self.masked = table, row_filter, masked
+
+    def what(self) -> str:
+        found = [f"the row filter {self.row_filter}"] if self.row_filter else []
+        found += [f"masks on {', '.join(self.masked)}"] if self.masked else []
+        return (
+            f"{self.table} has {' and '.join(found)}: time travel does not work on it, and what is read depends on who"
+            " reads."
+        )
+
+    def next(self) -> str:
+        return (
+            "Take them from the table and put them into a view over it for those who query it, or publish a table"
+            " without them that is kept from this one. Nothing was published."
+        )
 
 
 class KeysNotReadable(Terminal):

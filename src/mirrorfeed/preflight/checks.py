@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed import history
+from mirrorfeed.feed.keys import check_policies, in_unity_catalog, table_of
 from mirrorfeed.preflight.check import Check, State
 from mirrorfeed.preflight.rights import check_rights, needed
 from mirrorfeed.publish.source import let_code_travel
@@ -37,8 +38,27 @@ def preflight(
     yield from _rights(config, workspace)
     yield check_credential(config)
     yield from _landing_zone(spark, config)
+    yield from _policies(config, workspace)
     for table in config.tables:
         yield _feed(spark, table.source)
+
+
+def _policies(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Check]:
+    """Of tables in Unity Catalog, which alone have any."""
+    governed = [table.source for table in config.tables if in_unity_catalog(table.source)]
+    if not governed:
+        return
+    try:
+        client = workspace()
+    except ValueError:
+        return  # said with the rights
+    for source in governed:
+        what = f"no row filter and no column mask on {source}"
+        try:
+            check_policies(source, table_of(client, source))
+            yield Check(what, State.OK)
+        except Exception as error:
+            yield Check(what, State.MISSING, _said(error))
 
 
 def _rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Check]:
@@ -126,10 +146,12 @@ def _write_on_executor(spark: SparkSession, store: Store, path: str) -> None:
 def _feed(spark: SparkSession, source: Any) -> Check:
     what = f"change data feed of {source}"
     try:
-        on = history.detail(spark, source).feed_on
+        feed = history.feed_of(spark, source, history.detail(spark, source))
     except Exception as error:
         return Check(what, State.MISSING, _said(error))
-    return Check(what, State.OK) if on else Check(what, State.MISSING, "it is off: run `mirrorfeed enable`")
+    if feed is history.Feed.OFF:
+        return Check(what, State.MISSING, "it is off: run `mirrorfeed enable`")
+    return Check(what, State.OK, feed.value)
 
 
 class ExecutorsElsewhere(MirrorfeedError):

@@ -15,7 +15,15 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed import history
-from mirrorfeed.feed.keys import Workspace, in_unity_catalog, primary_key
+from mirrorfeed.feed.keys import (
+    KeysNotReadable,
+    KeysUnavailable,
+    Workspace,
+    check_policies,
+    in_unity_catalog,
+    key_of,
+    table_of,
+)
 from mirrorfeed.feed.ranges import Gap, PartitionsChanged, Published, recreated
 from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.landing.consumed import may_stand_at
@@ -56,6 +64,8 @@ class Status:
     not_consumed: int = 0
     """Files that the service has not taken away; of all files it leaves the last one."""
     error: str | None = None
+    feed: str | None = None
+    """Which change data feed the source has; None if it could not be asked."""
     service: str | None = None
     """What Fabric says about the table; None if it was not asked."""
 
@@ -225,10 +235,10 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
             newest = view.newest if view else None
             published = newest.to_version_inclusive if newest else None
             found = history.commits(spark, table.source, published)
+            detail = history.detail(spark, table.source)
             if newest:
-                table_id = history.detail(spark, table.source).table_id
                 before = Published(newest.source_id, newest.to_version_inclusive)
-                if finding := recreated(source, before, table_id, found[-1].version):
+                if finding := recreated(source, before, detail.table_id, found[-1].version):
                     raise finding
             new = [each for each in found if published is not None and each.version > published]
             return Status(
@@ -240,6 +250,7 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
                 lag_seconds=_seconds_since(new[0].timestamp) if new else (None if published is None else 0.0),
                 not_renamed=len(view.unfinished) if view else 0,
                 not_consumed=max(0, len(view.data) - 1) if view else 0,
+                feed=history.feed_of(spark, table.source, detail).value,
             )
         except Exception as error:
             return Status(name, source, error=str(named(f"Asking for the status of {name}", error)))
@@ -276,8 +287,17 @@ def _standing(store: Store, folder: str) -> Standing:
 def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Plan:
     """How a table of the configuration is published; keys left out are asked of Unity Catalog."""
     keys = table.keys
-    if keys is None:
-        keys = primary_key(workspace(), table.source) if in_unity_catalog(table.source) else ()
+    if in_unity_catalog(table.source):
+        try:
+            found = table_of(workspace(), table.source)
+        except (KeysNotReadable, KeysUnavailable, ValueError):
+            if keys is None:
+                raise
+            # What a person wrote does without a workspace. Of a row filter or a mask the engine tells then.
+        else:
+            check_policies(table.source, found)
+            keys = key_of(found) if keys is None else keys
+    keys = keys or ()
     return Plan(
         source=str(table.source),
         target=str(table.target),
