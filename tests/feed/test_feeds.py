@@ -111,5 +111,6 @@ def test_a_feature_that_nobody_looked_at_is_refused_by_its_name() -> None:
         detail(engine(tableFeatures=["appendOnly", "timeMachine"]), ICEBERG)
     assert str(refused.value) == (
         "main.sales.orders has table features that this release does not know: timeMachine. What they change is"
-        " unknown. Install a newer release of mirrorfeed, or drop the features from the table (ALTER TABLE … DROP FEATURE)."
+        " unknown. Install a newer release of mirrorfeed, or drop the features from the table (ALTER TABLE … DROP"
+        " FEATURE)."
     )
