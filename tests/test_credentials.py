@@ -101,8 +101,8 @@ def test_a_scope_that_cannot_be_read_is_told_without_what_others_say() -> None:
     assert str(refused.value) == (
         "The client secret cannot be read from the secret kv/mirror of the Databricks workspace: asking the workspace"
         " ended with ValueError. Check that the scope and the key exist and may be read. Executors of a cluster cannot"
-        " ask the workspace: name an environment variable as well (`secret: {scope, key, env}`), and set it in the"
-        ' cluster\'s `spark_env_vars` to "{{secrets/kv/mirror}}".'
+        " ask the workspace: let the driver write (`writers: auto`), or name an environment variable as well (`secret:"
+        ' {scope, key, env}`), and set it in the cluster\'s `spark_env_vars` to "{{secrets/kv/mirror}}".'
     )
 
 
@@ -124,7 +124,7 @@ def test_a_service_credential_is_for_databricks_alone(monkeypatch: pytest.Monkey
     assert str(refused.value) == (
         "The service credential onelake of Unity Catalog cannot be used here: LookupError: this process does not run in"
         " a Databricks runtime. Use it on Databricks Runtime 16.2 or newer, with the privilege ACCESS on it, and for"
-        " publishing on a dedicated cluster; elsewhere use a service principal or the default credential."
+        " executors that write on a dedicated cluster; elsewhere use a service principal or the default credential."
     )
 
 
@@ -187,8 +187,8 @@ def test_a_refusal_without_a_code_that_is_known_is_told_with_what_was_said() -> 
     refused = CredentialRefused(Default(), "DefaultAzureCredential failed to retrieve a token.\nAttempted: this, that")
     assert str(refused) == (
         "There is no token for the default Azure credential chain: DefaultAzureCredential failed to retrieve a token."
-        " Check `credential` in the configuration. Executors log in for themselves: what a person's login gives the"
-        " driver is not there; a service principal with a secret in the cluster's environment, or a service"
+        " Check `credential` in the configuration. Executors that write log in for themselves: what a person's login"
+        " gives the driver is not there; a service principal with a secret in the cluster's environment, or a service"
         " credential, is."
     )
 

@@ -1,12 +1,15 @@
-"""Who publishes: Azure credentials, for the driver and for executors.
+"""Who publishes: Azure credentials, for the driver and, where they write themselves, for executors.
 
-What travels is a recipe, never a secret: the values below name where a secret is, and every process that needs a token
-makes it for itself, from the place that the recipe names. So no secret and no token is in a task, a plan, an event log,
-a record or an error message; and as each process holds the credential and not a token, tokens are renewed for as long
-as a task runs. A token that the driver made and sent along would be a secret inside the plan, and would end with its
-hour in the middle of a long task.
+Where the driver sends what executors made (`publish.ways`), it alone logs in: whatever gives it a token will do, a
+secret scope alone as well, and nothing of this module reaches an executor.
 
-What this asks of executors:
+What travels to executors that write is a recipe, never a secret: the values below name where a secret is, and every
+process that needs a token makes it for itself, from the place that the recipe names. So no secret and no token is in a
+task, a plan, an event log, a record or an error message; and as each process holds the credential and not a token,
+tokens are renewed for as long as a task runs. A token that the driver made and sent along would be a secret inside the
+plan, and would end with its hour in the middle of a long task.
+
+What this asks of executors that write:
 
 - `Default`: what azure-identity finds there, such as a managed identity or environment variables of the cluster. A
   login of the Azure CLI on the driver is not there.
@@ -210,8 +213,9 @@ _WORDS = {
     ),
 }
 _OTHERWISE = (
-    "Check `credential` in the configuration. Executors log in for themselves: what a person's login gives the driver"
-    " is not there; a service principal with a secret in the cluster's environment, or a service credential, is."
+    "Check `credential` in the configuration. Executors that write log in for themselves: what a person's login gives"
+    " the driver is not there; a service principal with a secret in the cluster's environment, or a service"
+    " credential, is."
 )
 
 
@@ -260,7 +264,8 @@ class SecretUnreachable(Terminal):
             )
         return (
             "Check that the scope and the key exist and may be read. Executors of a cluster cannot ask the workspace:"
-            " name an environment variable as well (`secret: {scope, key, env}`), and set it in the cluster's"
+            " let the driver write (`writers: auto`), or name an environment variable as well (`secret: {scope, key,"
+            " env}`), and set it in the cluster's"
             f' `spark_env_vars` to "{{{{secrets/{self.secret.scope}/{self.secret.key}}}}}".'
         )
 
@@ -274,6 +279,6 @@ class ServiceCredentialUnreachable(Terminal):
 
     def next(self) -> str:
         return (
-            "Use it on Databricks Runtime 16.2 or newer, with the privilege ACCESS on it, and for publishing on a"
-            " dedicated cluster; elsewhere use a service principal or the default credential."
+            "Use it on Databricks Runtime 16.2 or newer, with the privilege ACCESS on it, and for executors that write"
+            " on a dedicated cluster; elsewhere use a service principal or the default credential."
         )

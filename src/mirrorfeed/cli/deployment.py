@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from mirrorfeed.errors import Terminal
 
 
 @main.command()
+@click.option("--live", is_flag=True, help="Try what only the services themselves can show, and list the rest.")
 @config_option
-def preflight(path: str) -> None:
+def preflight(live: bool, path: str) -> None:
     """Check what publishing needs: rights, the credential, the landing zone, the feeds. Exits with 1 if it lacks any.
 
-    Writes an empty file into the landing zone, under a name that readers ignore, and removes it.
+    Writes an empty file into the landing zone, under a name that readers ignore, and removes it; with --live a few
+    more, of 20 MiB.
     """
     config = load(path)
     spark = spark_session()
@@ -32,7 +35,7 @@ def preflight(path: str) -> None:
 
     out = show.console()
     found = []
-    for check in checks.preflight(spark, config):
+    for check in chain(checks.preflight(spark, config), checks.live(spark, config) if live else ()):
         found.append(check)
         detail = f": {check.detail}" if check.detail else ""
         style = "red" if check.state is checks.State.MISSING else ""

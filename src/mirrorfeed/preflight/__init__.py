@@ -2,5 +2,6 @@
 
 from mirrorfeed.preflight.check import Check, State
 from mirrorfeed.preflight.checks import preflight
+from mirrorfeed.preflight.live import live
 
-__all__ = ["Check", "State", "preflight"]
+__all__ = ["Check", "State", "live", "preflight"]

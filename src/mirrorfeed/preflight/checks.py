@@ -58,7 +58,7 @@ def _policies(config: Config, workspace: Callable[[], WorkspaceClient]) -> Itera
             check_policies(source, table_of(client, source))
             yield Check(what, State.OK)
         except Exception as error:
-            yield Check(what, State.MISSING, _said(error))
+            yield Check(what, State.MISSING, said(error))
 
 
 def _rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Check]:
@@ -83,7 +83,7 @@ def check_credential(config: Config) -> Check:
     try:
         token_credential(config.credential, config.ca_file).get_token(_TOKEN_FOR)
     except Exception as error:
-        return Check("credential", State.MISSING, _said(error))
+        return Check("credential", State.MISSING, said(error))
     return Check("credential", State.OK, str(config.credential))
 
 
@@ -111,7 +111,7 @@ def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
             attempt()
             return Check(what, State.OK, store.address(""))
         except Exception as error:
-            return Check(what, State.MISSING, _said(error))
+            return Check(what, State.MISSING, said(error))
 
     driver = tried("the driver", from_driver)
     yield driver
@@ -119,7 +119,7 @@ def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
         way = choose(spark, config, store)
     except Exception as error:
         if driver.state is State.OK:  # else it is the same trouble again
-            yield Check("way of files into the landing zone", State.MISSING, _said(error))
+            yield Check("way of files into the landing zone", State.MISSING, said(error))
     else:
         if way.chosen:
             yield Check("way of files into the landing zone", State.OK, str(way))
@@ -128,7 +128,7 @@ def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
     try:
         store.remove_folder(FOLDER)
     except MirrorfeedError as error:
-        yield Check("landing zone, clean again", State.MISSING, _said(error))
+        yield Check("landing zone, clean again", State.MISSING, said(error))
 
 
 def _write_on_executor(spark: SparkSession, store: Store, path: str) -> None:
@@ -148,7 +148,7 @@ def _feed(spark: SparkSession, source: Any) -> Check:
     try:
         feed = history.feed_of(spark, source, history.detail(spark, source))
     except Exception as error:
-        return Check(what, State.MISSING, _said(error))
+        return Check(what, State.MISSING, said(error))
     if feed is history.Feed.OFF:
         return Check(what, State.MISSING, "it is off: run `mirrorfeed enable`")
     return Check(what, State.OK, feed.value)
@@ -165,7 +165,7 @@ class ExecutorsElsewhere(MirrorfeedError):
         return "Use a landing zone that all machines of the cluster share."
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
     """An error's words; of a failed task those that its Python process ended with."""
     if isinstance(error, MirrorfeedError):
         return str(error)

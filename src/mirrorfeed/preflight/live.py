@@ -1,0 +1,150 @@
+"""What only the services themselves can show: tried where that is harmless, listed with what must be seen elsewhere.
+
+What is tried goes into a folder of the landing zone that readers ignore, and is removed.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import Config
+from mirrorfeed.errors import Terminal
+from mirrorfeed.preflight.check import Check, State
+from mirrorfeed.preflight.checks import said
+from mirrorfeed.publish.handover import Handover
+from mirrorfeed.publish.ways import FOLDER, choose
+from mirrorfeed.publish.zone import zone_of
+from mirrorfeed.stores import AlreadyThere, NotThere, Store
+
+BY_HAND = (
+    (
+        "serverless compute, first and second run",
+        "databricks bundle run publish -t prod",
+        "a first load of each table, `The driver writes …`, then `nothing new`",
+    ),
+    (
+        "standard access mode",
+        "the same on a cluster with data_security_mode: USER_ISOLATION",
+        "`The driver writes …`, with the reason",
+    ),
+    (
+        "dedicated compute",
+        "the same on a cluster with data_security_mode: SINGLE_USER",
+        "`Executors write …: they reach it`",
+    ),
+    (
+        "a run that is cancelled while it stages",
+        "databricks jobs cancel-run",
+        "the next run publishes what was missing",
+    ),
+    ("the handover afterwards", "databricks fs ls dbfs:/Volumes/<catalog>/<schema>/handover", "it is empty"),
+    ("task values", "databricks bundle run publish_each -t prod", "a task for every target"),
+    ("Fabric takes the files", "mirrorfeed status --fabric", "every table is Replicating, with rows"),
+    (
+        "Fabric follows an update and a delete",
+        "UPDATE and DELETE a row, publish, query in Fabric",
+        "the rows as in Delta",
+    ),
+    ("the mirror is the source", "mirrorfeed verify, on a classic cluster", "no difference"),
+    (
+        "computed changes",
+        "a table with row tracking and without the property, on Runtime 18",
+        "`computed from row tracking`",
+    ),
+    ("the dashboard", "open `mirrorfeed` under Dashboards as one of `readers`", "rows of the runs above"),
+)
+"""What, how, and what must be seen; in order."""
+
+
+def live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Check]:
+    store = zone_of(config)
+    place = f"{FOLDER}/{uuid.uuid4().hex}"
+    for what, attempt in (
+        ("create if absent (If-None-Match on Put Blob) refuses a second time", _creates_once),
+        ("a file that is written in parts is whole", _writes_parts),
+        ("a rename moves, and refuses a name that is taken", _renames),
+        ("a folder is deleted with what is in it", _deletes),
+    ):
+        yield _tried(f"landing zone: {what}", lambda each=attempt: each(store, place))  # type: ignore[misc]
+    yield _tried("the way of files into the landing zone", lambda: str(choose(spark, config, store, environment)))
+    if config.handover is not None:
+        yield _tried("handover: Spark writes there", lambda: _hands_over(spark, str(config.handover), store))
+    for what, how, seen in BY_HAND:
+        yield Check(what, State.NOT_CHECKED, f"by hand: {how}; seen must be: {seen}")
+
+
+def _tried(what: str, attempt: Callable[[], str]) -> Check:
+    try:
+        return Check(what, State.OK, attempt())
+    except Exception as error:
+        return Check(what, State.MISSING, said(error))
+
+
+def _expect(so: bool, otherwise: str) -> None:
+    if not so:
+        raise NotAsExpected(otherwise)
+
+
+class NotAsExpected(Terminal):
+    def __init__(self, found: str) -> None:
+        self.found = found
+
+    def what(self) -> str:
+        return f"This is not as mirrorfeed expects it: {self.found}."
+
+    def next(self) -> str:
+        return "Do not publish there, and report it."
+
+
+def _creates_once(store: Store, place: str) -> str:
+    store.create(f"{place}/once", b"first")
+    try:
+        store.create(f"{place}/once", b"second")
+    except AlreadyThere:
+        _expect(store.read(f"{place}/once") == b"first", "the second creation was refused and took effect")
+        return ""
+    raise NotAsExpected("the second creation was not refused: without that nothing is published exactly once")
+
+
+def _writes_parts(store: Store, place: str) -> str:
+    data = os.urandom(20 * 2**20)
+    with store.open_write(f"{place}/parts") as file:
+        file.write(data)
+    _expect(store.read(f"{place}/parts") == data, "it was read back as something else")
+    return f"{len(data):,} bytes"
+
+
+def _renames(store: Store, place: str) -> str:
+    store.create(f"{place}/from", b"moved")
+    store.rename(f"{place}/from", f"{place}/to")
+    _expect(store.read(f"{place}/to") == b"moved", "it was read back as something else")
+    store.create(f"{place}/other", b"")
+    try:
+        store.rename(f"{place}/other", f"{place}/to")
+    except AlreadyThere:
+        return ""
+    raise NotAsExpected("the rename onto a name that is taken was not refused")
+
+
+def _deletes(store: Store, place: str) -> str:
+    store.create(f"{place}/deep/deeper/file", b"")
+    store.remove_folder(place)
+    try:
+        store.read(f"{place}/deep/deeper/file")
+    except NotThere:
+        return ""
+    raise NotAsExpected("a file in it is still there")
+
+
+def _hands_over(spark: SparkSession, root: str, store: Store) -> str:
+    Handover(spark, root).check(store)
+    return (
+        "this process sees it too"
+        if Path(root).is_dir()
+        else "this process does not see it, and removes by the workspace"
+    )

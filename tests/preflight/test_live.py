@@ -1,0 +1,66 @@
+"""What only the services can show: tried on the simulator, and listed on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.memory import MemoryStore
+from fixtures.onelake import OneLake
+from mirrorfeed.config import Config
+from mirrorfeed.preflight import State, live
+from mirrorfeed.preflight.live import BY_HAND, NotAsExpected, _creates_once, _renames
+from mirrorfeed.publish.ways import FOLDER
+from mirrorfeed.stores import AlreadyThere
+
+PAGE = Path(__file__).parent.parent.parent / "docs/first-live-day.md"
+
+
+def test_every_line_of_the_list_is_on_the_page_in_its_order() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    places = [page.lower().find(what.lower()) for what, _, _ in BY_HAND]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert all(how in page and seen in page for _, how, seen in BY_HAND)
+
+
+def test_what_is_harmless_is_tried_and_the_rest_is_listed(spark: SparkSession, tmp_path: Path) -> None:
+    config = Config(str(tmp_path / "zone"), (), writers="driver", handover=str(tmp_path / "handover"))
+    found = list(live(spark, config, {}))
+    assert [check.state for check in found] == [State.OK] * 6 + [State.NOT_CHECKED] * len(BY_HAND)
+    assert found[4].detail.startswith("The driver writes into the landing zone")
+    assert found[5].detail == "this process sees it too"
+    assert not list((tmp_path / "zone").rglob("*"))[1:]
+    assert list((tmp_path / "handover").iterdir()) == []
+
+
+@pytest.mark.parametrize("check", [_creates_once, _renames])
+def test_onelakes_simulator_is_as_expected_and_left_clean(onelake: OneLake, check: object) -> None:
+    store = onelake.store()
+    check(store, f"{FOLDER}/x")  # type: ignore[operator]
+    store.remove_folder(FOLDER)
+    assert store.list("") == []
+
+
+class Careless(MemoryStore):
+    def create(self, path: str, data: bytes) -> None:
+        try:
+            super().create(path, data)
+        except AlreadyThere:
+            self.replace(path, data)
+
+
+def test_a_place_that_lets_two_create_one_name_is_found_out() -> None:
+    with pytest.raises(NotAsExpected) as found:
+        _creates_once(Careless(), "x")
+    assert str(found.value) == (
+        "This is not as mirrorfeed expects it: the second creation was not refused: without that nothing is published"
+        " exactly once. Do not publish there, and report it."
+    )
+
+
+def test_a_place_that_renames_onto_a_name_that_is_taken_is_found_out() -> None:
+    with pytest.raises(NotAsExpected, match="the rename onto a name that is taken was not refused"):
+        _renames(MemoryStore(checks_renames=False), "x")
