@@ -16,10 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.connect import connect_server
+from fixtures.connect import connect_server, walled_server
 from fixtures.journeys import FOLDER, Journey, newest_version
 from mirrorfeed.publish import commit
 from tests.e2e.conftest import SEVERAL_FILES
@@ -48,11 +49,15 @@ class Shop:
 
     journey: Journey
     remote: str
+    handover: bool = False
+    """Whether the driver sends what executors give it."""
 
     def open(self) -> None:
         place, sql = self.journey.place, self.journey.sql
         table = f"{{source: {self.journey.source}, target: s.t, keys: [id], file_size: 1 KiB, versions_per_range: 2}}"
-        (place / "mirrorfeed.yml").write_text(f"landing_zone: {place}/zone\ntables:\n  - {table}\n", encoding="utf-8")
+        carried = f"handover: {self._parts}\n" if self.handover else ""
+        text = f"landing_zone: {place}/zone\n{carried}tables:\n  - {table}\n"
+        (place / "mirrorfeed.yml").write_text(text, encoding="utf-8")
         columns = "(id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
         self.journey.spark.sql(f"CREATE TABLE {sql} {columns}")
         self.journey.spark.sql(f"INSERT INTO {sql} SELECT cast(id AS int), 'new' FROM range({ROWS})")
@@ -98,6 +103,7 @@ class Shop:
 
     def check(self) -> None:
         self.publish()
+        assert not any(self._parts.rglob("*.parquet"))
         self.journey.replicate()
         self.journey.check(newest_version(self.journey.source))
         self.journey.check_files()
@@ -116,6 +122,8 @@ class Shop:
             return ENDED
         view = commit.peek(self.journey.zone, FOLDER)
         if view is None or self._records() == before:
+            if any(self._parts.rglob("*.parquet")):
+                return "killed with parts in the handover"
             return "killed while staging" if view and view.staged else "killed before anything was staged"
         if not view.unfinished:
             return "killed after the last rename"
@@ -125,12 +133,17 @@ class Shop:
 
     def moment(self, choose: random.Random, seconds: float) -> Callable[[], bool]:
         """At a time within an undisturbed run, or as soon as so many more files are staged, recorded or renamed."""
-        kind = choose.choice(("time", "staged", "recorded", "renamed", "renamed"))
+        kind = choose.choice(("time", "staged", "recorded", "renamed", "parts" if self.handover else "renamed"))
         if kind == "time":
             end = time.monotonic() + choose.uniform(0.2, 1) * seconds
             return lambda: time.monotonic() >= end
-        count = {"staged": self._staged, "recorded": self._records, "renamed": self._renamed}[kind]
-        goal = count() + (1 if kind == "recorded" else choose.randint(1, 10))
+        count = {
+            "staged": self._staged,
+            "recorded": self._records,
+            "renamed": self._renamed,
+            "parts": lambda: sum(1 for _ in self._parts.rglob("*.parquet")),
+        }[kind]
+        goal = count() + (1 if kind in ("recorded", "parts") else choose.randint(1, 10))
         return lambda: count() >= goal
 
     def _staged(self) -> int:
@@ -142,6 +155,10 @@ class Shop:
 
     def _renamed(self) -> int:
         return len(list(self._folder.glob("*.parquet")))
+
+    @property
+    def _parts(self) -> Path:
+        return self.journey.place / "handover"
 
     @property
     def _folder(self) -> Path:
@@ -160,6 +177,21 @@ def test_many_publishers_that_are_killed_leave_nothing_that_the_next_cannot_comp
     spark: SparkSession, remote: str, tmp_path: Path, counted: Counter[str]
 ) -> None:
     _kill_in_rounds(Shop(Journey(spark, tmp_path / "source", tmp_path, ("id",)), remote), IN_SOAK, counted)
+
+
+@pytest.fixture(scope="module")
+def walled(spark: SparkSession) -> Iterator[str]:
+    with walled_server({"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", **SEVERAL_FILES}) as address:
+        yield address
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(pyspark.__version__ < "4.1", reason="the walls need the Unix sockets of Spark 4.1")
+def test_drivers_that_are_killed_while_they_send_for_executors_leave_nothing_that_the_next_cannot_complete(
+    spark: SparkSession, walled: str, tmp_path: Path, counted: Counter[str]
+) -> None:
+    shop = Shop(Journey(spark, tmp_path / "source", tmp_path, ("id",)), walled, handover=True)
+    _kill_in_rounds(shop, IN_SOAK, counted)
 
 
 def _kill_in_rounds(shop: Shop, rounds: int, counted: Counter[str]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -77,6 +79,25 @@ def test_the_walls_hold(walled: str, onelake: OneLake, tmp_path: Path) -> None:
     }
 
 
+def test_a_driver_that_is_killed_with_parts_in_the_handover_leaves_nothing_that_the_next_cannot_complete(
+    spark: SparkSession, walled: str, onelake: OneLake, tmp_path: Path
+) -> None:
+    """The long form, in every phase, is in `test_kill`."""
+    shop = Shop(spark, tmp_path, onelake, walled)
+    shop.configure(f"handover: {tmp_path}/handover")
+    publisher = subprocess.Popen(shop.command("publish"), env=shop.environment, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    while not any((tmp_path / "handover").rglob("part-*.parquet")):
+        with suppress(subprocess.TimeoutExpired):
+            publisher.wait(0.01)
+            break
+    publisher.kill()
+    assert publisher.wait() == -signal.SIGKILL
+
+    shop.run("publish")
+    shop.mirror_and_verify()
+    assert not any((tmp_path / "handover").rglob("*.parquet"))
+
+
 class Shop:
     """Two tables, published by the commands of a driver that has what its executors lack."""
 
@@ -96,10 +117,17 @@ tables:
 """
         (self.place / "mirrorfeed.yml").write_text(text, encoding="utf-8")
 
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "mirrorfeed.cli", *arguments, "--config", str(self.place / "mirrorfeed.yml")]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"SPARK_REMOTE": self._walled, "COLUMNS": "200"}
+
     def run(self, *arguments: str, fails: bool = False) -> str:
         answer = subprocess.run(
-            [sys.executable, "-m", "mirrorfeed.cli", *arguments, "--config", str(self.place / "mirrorfeed.yml")],
-            env=os.environ | {"SPARK_REMOTE": self._walled, "COLUMNS": "200"},
+            self.command(*arguments),
+            env=self.environment,
             cwd=self.place,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

