@@ -181,8 +181,20 @@ def test_a_handover_that_cannot_be_written_is_refused_at_once(
     )
 
 
-def test_checking_a_handover_leaves_nothing_there(spark: SparkSession, orders: Zone, tmp_path: Path) -> None:
-    Handover(spark, str(tmp_path / "handover")).check(orders.store)
+def die(*_: object) -> None:
+    raise Died
+
+
+def test_checking_a_handover_leaves_nothing_there_and_clears_what_a_run_left_that_died_at_it(
+    spark: SparkSession, orders: Zone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handover = Handover(spark, str(tmp_path / "handover"))
+    monkeypatch.setattr(Handover, "_remove", die)
+    with pytest.raises(Died):
+        handover.check(orders.store)
+    monkeypatch.undo()
+    assert list((tmp_path / "handover").iterdir()) != []
+    handover.check(orders.store)
     assert list((tmp_path / "handover").iterdir()) == []
 
 

@@ -56,13 +56,19 @@ class Handover:
 
     def check(self, store: Store) -> None:
         """That Spark may write there; or `HandoverUnusable`."""
-        place = f"{self.root}/{_digest(store, '')}-{uuid.uuid4().hex}"
-        try:
-            self.spark.range(1).write.parquet(place)
-        except Exception as error:
-            raise HandoverUnusable(self.root, _reason(error)) from error
-        finally:
-            self._remove(place)
+        mine = _digest(store, "")
+        for left in reversed(range(2)):  # another run may have cleared what this one was about to write
+            place = f"{self.root}/{mine}-{uuid.uuid4().hex}"
+            try:
+                self.spark.range(1).write.parquet(place)
+                break
+            except Exception as error:
+                if not left:
+                    raise HandoverUnusable(self.root, _reason(error)) from error
+            finally:
+                self._remove(place)
+        for left_over in Path(self.root).glob(f"{mine}-*"):  # of runs that died here
+            self._remove(str(left_over))
 
     @contextmanager
     def keep(self, encoded: DataFrame, job: StagingJob) -> Iterator[Kept]:
