@@ -24,9 +24,9 @@ from pyspark.sql import functions as F
 from mirrorfeed.errors import Terminal, Transient, first_line
 from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, first_of
 from mirrorfeed.publish.carry import LOT_BYTES, Data, Kept
-from mirrorfeed.publish.parts import Sink
 from mirrorfeed.publish.writer import CARRIED_DDL, RECEIPT, StagingJob
 from mirrorfeed.stores import Store
+from mirrorfeed.stores.anew import Sink
 
 VOLUMES = "/Volumes/"
 _ROW_GROUP_BYTES = 16 * 2**20
