@@ -61,6 +61,35 @@ def test_the_smallest_file_takes_every_default(load: Load) -> None:
     assert (table.on_gap, table.on_schema_change, table.on_dropped_column) == ("stop", "stop", "keep")
 
 
+def test_who_writes_is_found_out_and_files_come_as_a_result_unless_the_file_says_otherwise(
+    load: Load, tmp_path: Path
+) -> None:
+    read = load(SMALLEST)
+    assert (read.writers, read.handover) == ("auto", None)
+    read = load(f"writers: driver\nhandover: /Volumes/main/ours/handover/\n{SMALLEST}")
+    assert (read.writers, read.handover) == ("driver", "/Volumes/main/ours/handover")
+    assert load(f"handover: ./between\n{SMALLEST}").handover == str(tmp_path / "between")
+    assert config.load("mirrorfeed.yml", handover="/Volumes/a/b/c").handover == "/Volumes/a/b/c"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("writers: everybody", "1: writers: must be auto, executors or driver, not"),
+        (
+            "handover: ''",
+            "1: handover: is empty: name a volume (/Volumes/catalog/schema/volume), or leave the field out",
+        ),
+        ("handover: abfss://a@b/c", "1: handover: 'abfss://a@b/c' is not a folder that Spark and this process share"),
+        ("handover: /lz/between", "1: handover: is in the landing zone: name a folder elsewhere"),
+        ("handover: [a]", "1: handover: must be text"),
+    ],
+)
+def test_a_handover_is_a_folder_beside_the_landing_zone(load: Load, line: str, words: str) -> None:
+    (mistake,) = mistakes(load, f"{line}\n{SMALLEST}")
+    assert mistake.startswith(words)
+
+
 def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(load: Load) -> None:
     first, second, third = load(
         """\

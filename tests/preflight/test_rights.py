@@ -38,6 +38,7 @@ def test_reading_a_table_needs_its_catalog_and_its_schema_each_once(tmp_path: Pa
         ("./zone", "ledger: main.ours.ledger\n", {"CREATE_TABLE on schema", "SELECT on schema", "MODIFY on schema"}),
         ("/Volumes/main/ours/landing/here", "", {"READ_VOLUME on volume", "WRITE_VOLUME on volume"}),
         (ZONE, "credential: {service_credential: fabric}\n", {"ACCESS on credential"}),
+        (ZONE, "handover: /Volumes/main/ours/handover\n", {"READ_VOLUME on volume", "WRITE_VOLUME on volume"}),
         (ZONE, "", set()),
     ],
 )

@@ -51,6 +51,8 @@ def load(
     if top is not None and landing_zone is None and not top.landing_zone.startswith(ONELAKE):
         words = "is for a landing zone in OneLake alone (onelake://…)"
         mistakes += [document.mistake((name,), words) for name in _ONELAKE_FIELDS if name in top.model_fields_set]
+    if top is not None and _in_landing_zone(top, shown):
+        mistakes.append(document.mistake(("handover",), "is in the landing zone: name a folder elsewhere"))
     if mistakes or top is None:
         raise ConfigInvalid(shown, tuple(sorted(mistakes)))
     resolved = tuple(_resolved(table, top, shown) for table in tables if table is not None)
@@ -71,6 +73,12 @@ def load(
         top.writers,
         between,
     )
+
+
+def _in_landing_zone(top: Top, file: str) -> bool:
+    if top.handover is None or top.landing_zone.startswith(ONELAKE):
+        return False
+    return Path(absolute(top.handover, file)).is_relative_to(absolute(top.landing_zone, file))
 
 
 def _resolved(table: Table, top: Top, file: str) -> Table:

@@ -44,8 +44,10 @@ def needed(config: Config) -> tuple[Right, ...]:
         schema = config.ledger.parts[:2]
         found += _inside(schema)
         found += [Right("SCHEMA", schema, privilege) for privilege in ("CREATE_TABLE", "SELECT", "MODIFY")]
-    if config.landing_zone.startswith(_VOLUMES):
-        volume = tuple(config.landing_zone.removeprefix(_VOLUMES).split("/")[:3])
+    for place in (config.landing_zone, config.handover or ""):
+        if not place.startswith(_VOLUMES):
+            continue
+        volume = tuple(place.removeprefix(_VOLUMES).split("/")[:3])
         found += _inside(volume[:2])
         found += [Right("VOLUME", volume, privilege) for privilege in ("READ_VOLUME", "WRITE_VOLUME")]
     if isinstance(config.credential, ServiceCredential):

@@ -31,6 +31,7 @@ from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import data_number
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish import ledger
+from mirrorfeed.publish.batches import small_batches
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.partner import trouble_in_introducing
@@ -156,7 +157,8 @@ def publish_tables(
         reason = trouble if reseeded else None
         return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error, reason)
 
-    outcomes = _each(one, config.select(names))
+    with small_batches(spark):
+        outcomes = _each(one, config.select(names))
     for outcome in outcomes:
         if outcome.progress.untidy:
             on_trouble(Untidy(outcome.table, outcome.progress.untidy))

@@ -83,7 +83,7 @@ class Handover:
             with _read_faults(place):
                 found = self.spark.read.schema(CARRIED_DDL).parquet(place)
                 few = (seen.get["bytes"] or 0) <= LOT_BYTES
-                at_hand = (found if few else found.where(no_part)).toArrow()
+                at_hand = (found if few else found.drop("data").where(no_part)).toArrow()
             rows = at_hand.filter(pc.field("part").is_null())
             if len(rows) != seen.get["receipts"]:
                 raise HandoverLost(place, f"{len(rows)} of {seen.get['receipts']} receipts are there")
