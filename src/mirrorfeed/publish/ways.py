@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config
-from mirrorfeed.errors import MirrorfeedError, Terminal, first_line
+from mirrorfeed.errors import Terminal, first_line
 from mirrorfeed.publish.carry import Carrier, InResult
 from mirrorfeed.publish.handover import VOLUMES, Handover
 from mirrorfeed.publish.source import let_code_travel
@@ -131,7 +131,9 @@ def within(seconds: float, look: Callable[[], list[str]]) -> tuple[list[str], st
             names.extend(look())
             trouble.clear()
         except Exception as error:
-            trouble[0] = error.what() if isinstance(error, MirrorfeedError) else first_line(f"{error!r}")
+            # Not by its class: code that travelled with the task has classes of its own.
+            what = getattr(error, "what", None)
+            trouble[0] = what() if callable(what) else first_line(f"{error!r}")
 
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
