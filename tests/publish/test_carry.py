@@ -12,7 +12,7 @@ import pytest
 
 from fixtures.memory import MemoryStore
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.carry import PartsLost, lots, send
+from mirrorfeed.publish.carry import InResult, PartsLost, ResultTooLarge, lots, send
 from mirrorfeed.publish.parts import PART_BYTES, Parts
 from mirrorfeed.publish.writer import CARRIED, Receipt, StagingJob, receipts_in, stage
 from mirrorfeed.stores import StoreUnavailable
@@ -180,3 +180,29 @@ def test_a_file_that_is_refused_again_and_again_fails_the_staging() -> None:
 
     with pytest.raises(StoreUnavailable):
         send(job(store), receipts_in(held.rows)[0], held)
+
+
+class Result:
+    def __init__(self, said: str) -> None:
+        self._said = said
+
+    def toLocalIterator(self) -> None:
+        raise RuntimeError(self._said)
+
+
+def test_a_result_that_is_too_large_asks_for_a_handover() -> None:
+    said = "Job aborted: Total size of serialized results of 9 tasks is bigger than spark.driver.maxResultSize 1 GiB"
+    with pytest.raises(ResultTooLarge) as refused, InResult().keep(Result(said), job(MemoryStore())):  # type: ignore[arg-type]
+        pass
+    assert str(refused.value) == (
+        "The files of one publication are more than Spark gives as the result of a query (spark.driver.maxResultSize)."
+        " Nothing of it is published. Set `handover` to a volume, /Volumes/catalog/schema/volume, and publish again."
+    )
+
+
+def test_other_failures_of_the_query_are_passed_on() -> None:
+    with (
+        pytest.raises(RuntimeError, match="no such table"),
+        InResult().keep(Result("no such table"), job(MemoryStore())),
+    ):  # type: ignore[arg-type]
+        pass

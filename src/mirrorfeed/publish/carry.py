@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
 
-from mirrorfeed.errors import Transient
+from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.publish.parts import PART_BYTES
 from mirrorfeed.publish.writer import Counting, Receipt, StagingJob
 from mirrorfeed.stores import StoreUnavailable
@@ -132,6 +132,20 @@ class PartsLost(Transient):
         return "Nothing of its range is published. See that nobody else changes the handover folder, and publish again."
 
 
+_LIMIT = "spark.driver.maxResultSize"
+"""The setting that is named where a result is too large; such a failure has no condition of its own."""
+
+
+class ResultTooLarge(Terminal):
+    def what(self) -> str:
+        return f"The files of one publication are more than Spark gives as the result of a query ({_LIMIT})."
+
+    def next(self) -> str:
+        return (
+            "Nothing of it is published. Set `handover` to a volume, /Volumes/catalog/schema/volume, and publish again."
+        )
+
+
 @dataclass(frozen=True)
 class InResult:
     """Parts come as the result of the query, one after the other."""
@@ -140,11 +154,16 @@ class InResult:
     def keep(self, encoded: DataFrame, job: StagingJob) -> Iterator[Kept]:
         with TemporaryDirectory(prefix="mirrorfeed-") as folder:
             kept = _Spooled(Path(folder), [])
-            for row in encoded.toLocalIterator():
-                if row["part"] is None:
-                    kept.rows.append(row.asDict())
-                else:
-                    kept.add(row["staged"], row["part"], row["data"])
+            try:
+                for row in encoded.toLocalIterator():
+                    if row["part"] is None:
+                        kept.rows.append(row.asDict())
+                    else:
+                        kept.add(row["staged"], row["part"], row["data"])
+            except Exception as error:
+                if _LIMIT in str(error):
+                    raise ResultTooLarge() from error
+                raise
             yield kept
 
 
