@@ -14,6 +14,7 @@ from mirrorfeed.publish.carry import InResult
 from mirrorfeed.publish.handover import Handover
 from mirrorfeed.publish.ways import (
     FOLDER,
+    Choosing,
     ExecutorsShutOut,
     HandoverOutsideCatalog,
     Way,
@@ -140,3 +141,27 @@ def test_a_handover_outside_the_catalog_is_refused_on_databricks(spark: SparkSes
         "The handover /tmp/handover is no volume, and on Databricks only volumes are shared by all of Spark. Set"
         " `handover` to a volume of Unity Catalog, /Volumes/catalog/schema/volume. Nothing was staged."
     )
+
+
+def test_the_way_is_asked_for_once_and_again_only_after_what_may_pass() -> None:
+    asked: list[Way | Exception] = [StoreUnavailable("list", "/zone", "busy"), Way(None, "they reach it")]
+    choosing = Choosing(lambda: _give(asked.pop(0)))
+    assert choosing() == Way(None, "they reach it")
+    assert choosing() == Way(None, "they reach it")
+    assert choosing.found() == Way(None, "they reach it")
+    assert asked == []
+
+
+def test_a_way_that_is_refused_stays_refused() -> None:
+    asked: list[Way | Exception] = [HandoverOutsideCatalog("/tmp/x")]
+    choosing = Choosing(lambda: _give(asked.pop(0)))
+    for _ in range(2):
+        with pytest.raises(HandoverOutsideCatalog):
+            choosing()
+    assert choosing.found() is None
+
+
+def _give(answer: Way | Exception) -> Way:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

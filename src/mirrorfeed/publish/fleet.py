@@ -39,7 +39,7 @@ from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, look_ahead, preflight, publish
 from mirrorfeed.publish.view import BeginningMissing
-from mirrorfeed.publish.ways import Way, choose
+from mirrorfeed.publish.ways import Choosing, Way, choose
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
 
@@ -118,10 +118,7 @@ def publish_tables(
     """Publishes all tables of the configuration, or those named, in its order. What goes wrong beside them, in saying
     who publishes or in the ledger, is told to `on_trouble` and stops nothing; who writes is told to `on_way`."""
     store = zone_of(config)
-    # Asked once for all tables, beside the first questions to their histories.
-    asking = ThreadPoolExecutor(1)
-    way = asking.submit(choose, spark, config, store)
-    asking.shutdown(wait=False)
+    way = Choosing(lambda: choose(spark, config, store))  # beside the first questions to the histories
     dropping = dropping or dropping_by(config)
     if trouble := trouble_in_introducing(store, config):
         on_trouble(trouble)
@@ -136,7 +133,7 @@ def publish_tables(
         while tries < most:
             tries += 1
             try:
-                feed = DeltaFeed(spark, table.source, lambda: way.result().carrier)
+                feed = DeltaFeed(spark, table.source, lambda: way().carrier)
                 plan = plan_of(table, workspace)
                 if trouble and not reseeded:
                     with dropping(table):
@@ -162,8 +159,8 @@ def publish_tables(
     for outcome in outcomes:
         if outcome.progress.untidy:
             on_trouble(Untidy(outcome.table, outcome.progress.untidy))
-    if way.exception() is None:
-        on_way(way.result())
+    if found := way.found():
+        on_way(found)
     if lost := ledger.keep(spark, config.ledger, ledger.rows(outcomes, datetime.now(UTC))):
         on_trouble(lost)
     return outcomes

@@ -10,6 +10,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config
-from mirrorfeed.errors import Terminal, first_line
+from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.publish.carry import Carrier, InResult
 from mirrorfeed.publish.handover import VOLUMES, Handover
 from mirrorfeed.publish.source import let_code_travel
@@ -45,6 +46,26 @@ class Way:
         if self.carrier is None:
             return f"Executors write into the landing zone: {self.why}."
         return f"The driver writes into the landing zone what executors give it {self.through}: {self.why}."
+
+
+class Choosing:
+    """The way of a run, asked for in a thread of its own: once, and again only after what may pass."""
+
+    def __init__(self, ask: Callable[[], Way]) -> None:
+        self._ask, self._pool, self._lock = ask, ThreadPoolExecutor(1), threading.Lock()
+        self._asked = self._pool.submit(ask)
+
+    def __call__(self) -> Way:
+        """Or why there is none."""
+        with self._lock:
+            if isinstance(self._asked.exception(), Transient):
+                self._asked = self._pool.submit(self._ask)
+        return self._asked.result()
+
+    def found(self) -> Way | None:
+        """At the end of the run."""
+        self._pool.shutdown()
+        return None if self._asked.exception() else self._asked.result()
 
 
 def choose(spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str] = os.environ) -> Way:
@@ -131,9 +152,10 @@ def within(seconds: float, look: Callable[[], list[str]]) -> tuple[list[str], st
             names.extend(look())
             trouble.clear()
         except Exception as error:
-            # Not by its class: code that travelled with the task has classes of its own.
+            # Not by its class: code that travelled with the task has classes of its own. Of others only the kind, for
+            # what they put into their messages is not known.
             what = getattr(error, "what", None)
-            trouble[0] = what() if callable(what) else first_line(f"{error!r}")
+            trouble[0] = what() if callable(what) else type(error).__name__
 
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
