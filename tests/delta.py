@@ -40,6 +40,14 @@ class DeltaTable:
         partitioned = f"PARTITIONED BY ({by})" if by else ""
         self.sql(f"CREATE TABLE {{}} ({columns}) USING DELTA {partitioned} TBLPROPERTIES ({spelled})")
 
+    @classmethod
+    def cloned(cls, original: DeltaTable, path: Path, version: int) -> DeltaTable:
+        """A table that starts with the files of another at a version."""
+        clone = cls.__new__(cls)
+        clone.spark, clone.path, clone.source = original.spark, path, Source(path=str(path))
+        clone.sql(f"CREATE TABLE {{}} SHALLOW CLONE {original.source.sql} VERSION AS OF {version}")
+        return clone
+
     def sql(self, statement: str) -> None:
         self.spark.sql(statement.replace("{}", self.source.sql))
 

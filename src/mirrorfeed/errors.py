@@ -40,22 +40,24 @@ class Transient(MirrorfeedError):
 class Unexpected(MirrorfeedError):
     """A failure that has no name of its own here: of Spark, of the network, or a defect."""
 
-    def __init__(self, doing: str, cause: Exception) -> None:
-        self.doing, self.kind, self.reason = doing, type(cause).__name__, _first_lines(str(cause))
+    def __init__(self, doing: str, cause: Exception, helps: str = "") -> None:
+        self.doing, self.kind, self.reason, self.helps = doing, type(cause).__name__, _first_lines(str(cause)), helps
 
     def what(self) -> str:
         return f"{self.doing} failed with {self.kind}: {self.reason}"
 
     def next(self) -> str:
-        return "Nothing is lost or doubled by it. Try again; if it repeats, look at the whole message in the log."
+        words = "Nothing is lost or doubled by it. Try again; if it repeats, look at the whole message in the log."
+        return f"{words} {self.helps}".strip()
 
 
-def named(doing: str, error: Exception) -> MirrorfeedError:
-    """The error, if it is one of ours; else `Unexpected`, with all that there is to know in the log."""
+def named(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
+    """The error, if it is one of ours; else `Unexpected`, with what `helps` if trying again does not; all that there is
+    to know of it goes to the log."""
     if isinstance(error, MirrorfeedError):
         return error
     _log.error("%s failed", doing, exc_info=error)
-    return Unexpected(doing, error)
+    return Unexpected(doing, error, helps)
 
 
 def first_line(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -15,6 +16,7 @@ from mirrorfeed.feed.preview import (
     NotRecorded,
     OutsideHistory,
     PastEnd,
+    SchemasDiffer,
     changes_between,
     parse_bound,
     resolve,
@@ -118,6 +120,21 @@ def test_rows_have_the_columns_of_the_ends_version(spark: SparkSession, table: D
     feed = ["_change_type", "_commit_version", "_commit_timestamp"]
     assert changes_between(spark, table.source, 2, 3).rows.columns == ["id", "v", *feed]
     assert changes_between(spark, table.source, 2, 4).rows.columns == ["id", "v", "w", *feed]
+
+
+def test_a_column_that_is_gone_from_the_newest_version_cannot_be_shown(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    table.sql("INSERT INTO {} VALUES (1, 'a', 1)")
+    table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
+    with pytest.raises(SchemasDiffer) as caught:
+        changes_between(spark, table.source, 0, 2)
+    assert str(caught.value) == (
+        f"Delta cannot read the changes of {table.source} in versions 0 to 2 any more: it reads them with the newest"
+        " columns, and of those of version 2 'w' is gone. Start at a version after the one that changed them;"
+        " `DESCRIBE HISTORY` shows which one it is."
+    )
+    assert changes_between(spark, table.source, 3).counts() == {"delete": 1}
 
 
 def test_a_start_before_the_feed_is_an_error(spark: SparkSession, table: DeltaTable) -> None:

@@ -15,6 +15,7 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, Table, load
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.ranges import FeedOff, Gap, PartitionsChanged, SourceRecreated
+from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish.fleet import decisions, plan_of, publish_tables, statuses
 from mirrorfeed.publish.outcome import Outcome, Progress
@@ -219,6 +220,9 @@ RENAME, DROP = statements("ALTER TABLE {} RENAME COLUMN v TO w"), statements("AL
 GAP = statements(OFF, "INSERT INTO {} VALUES (3, 'c')", ON)
 
 
+COME_AND_GO = statements("ALTER TABLE {} ADD COLUMN w int", "UPDATE {} SET w = 1", "RESTORE {} TO VERSION AS OF 1")
+
+
 @pytest.mark.parametrize(
     ("option", "finding", "change"),
     [
@@ -227,6 +231,7 @@ GAP = statements(OFF, "INSERT INTO {} VALUES (3, 'c')", ON)
         ("on_gap: stop", Gap, GAP),
         ("on_gap: reseed", Gap, GAP),
         ("on_schema_change: reseed", PartitionsChanged, repartition),
+        ("on_schema_change: reseed", FeedUnreadable, COME_AND_GO),
         ("on_dropped_column: reseed", ColumnsDropped, DROP),
     ],
 )
@@ -238,11 +243,13 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
     finding: type[Exception],
     change: Callable[[DeltaTable], None],
 ) -> None:
-    table = DeltaTable(spark, tmp_path / "a", properties={"delta.columnMapping.mode": "name"})
+    mapping = "none" if finding is FeedUnreadable else "name"
+    table = DeltaTable(spark, tmp_path / "a", properties={"delta.columnMapping.mode": mapping})
     table.insert(1, 2)
     config = configured("a", more=f"{option}\n")
     publish_tables(spark, config, sleep=never)
     change(table)
+    assert [type(decision) for _, decision in decisions(spark, config)] == [finding]
     dropped: list[str] = []
 
     @contextmanager

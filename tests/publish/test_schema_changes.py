@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from fixtures.journeys import Journey, newest_version
@@ -28,8 +31,9 @@ class Changing(Journey):
     """A table that is published with two rows and then changed."""
 
     def begin(self, columns: str, rows: str, *, mapping: str = "name", more: str = "") -> None:
-        properties = "delta.enableChangeDataFeed = true, delta.enableTypeWidening = true"
-        properties += f", delta.columnMapping.mode = '{mapping}'"
+        properties = "delta.enableChangeDataFeed = true"
+        if mapping != "none":  # or other writers could not write
+            properties += f", delta.enableTypeWidening = true, delta.columnMapping.mode = '{mapping}'"
         self.spark.sql(f"CREATE TABLE {self.sql} ({columns}) USING delta {more} TBLPROPERTIES ({properties})")
         self.spark.sql(f"INSERT INTO {self.sql} VALUES {rows}")
         self.publish()
@@ -42,6 +46,10 @@ class Changing(Journey):
         """With these columns, and partitions by some of them, as of now on."""
         rows = self.spark.read.table(self.sql).selectExpr(*columns).write.format("delta").mode("overwrite")
         rows.option("overwriteSchema", "true").partitionBy(*by).save(str(self.source))
+
+    def rebuild(self) -> None:
+        clear(DeltaFeed(self.spark, Source(path=str(self.source))), self.zone, replace(self.plan, keys=self.keys))
+        self.publish()
 
     def verified(self) -> str:
         self.replicate()
@@ -93,6 +101,14 @@ def test_changes_that_flow_on(table: Changing, columns: str, rows: str, statemen
                      id="a column is renamed"),
         pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} ALTER COLUMN w TYPE bigint"], "'w' was integer and is long",
                      id="a type is widened"),
+        pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} ALTER COLUMN w TYPE bigint",
+                     "INSERT INTO {} VALUES (3, 'c', 5000000000)", "RESTORE TABLE {} TO VERSION AS OF 1"],
+                     "'w' was integer and is long", id="a type is widened and restored"),
+        pytest.param(PLAIN, PLAIN_ROWS, ["""MERGE WITH SCHEMA EVOLUTION INTO {} t USING (SELECT 3 AS id, 'c' AS v,
+                     5000000000 AS w) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"""],
+                     "'w' was integer and is long", id="a type is widened by a merge"),
+        pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} ALTER COLUMN s.a TYPE bigint"],
+                     "'s' has other fields than before", id="the type of a field is widened"),
         pytest.param(PLAIN, PLAIN_ROWS, [DROP, "ALTER TABLE {} ADD COLUMN v string"],
                      "'v' was dropped and is there again, as 'v'", id="a dropped column is added again"),
         pytest.param(PLAIN, PLAIN_ROWS, ["INSERT OVERWRITE {} SELECT 1, 'x', 2", DROP, "RESTORE {} TO VERSION AS OF 1"],
@@ -144,6 +160,66 @@ def test_column_mapping_that_is_switched_off_stops_the_table_for_delta_cannot_re
     assert table.published() == 1
 
 
+EVOLVE = """MERGE WITH SCHEMA EVOLUTION INTO {} t USING (SELECT 2 AS id, 'x' AS v, 2 AS w, 7 AS extra) s ON t.id = s.id
+            WHEN MATCHED THEN UPDATE SET *"""
+RESTORE = "RESTORE TABLE {} TO VERSION AS OF 1"
+
+
+def by_merge_and_restore(table: Changing) -> None:
+    table.run(EVOLVE, RESTORE)
+
+
+def by_merge_and_overwrite(table: Changing) -> None:
+    table.run(EVOLVE)
+    table.overwrite("id", "v", "w")
+
+
+def by_another_writer(table: Changing) -> None:
+    rows = pa.table({"id": pa.array([3], pa.int32()), "v": ["c"], "w": pa.array([3], pa.int32())})
+    extra = rows.append_column("extra", pa.array([7]))
+    write_deltalake(str(table.source), extra, mode="append", schema_mode="merge")
+    write_deltalake(str(table.source), rows, mode="overwrite", schema_mode="overwrite")
+
+
+def by_fields_of_a_struct(table: Changing) -> None:
+    table.run("ALTER TABLE {} ADD COLUMN s struct<m: map<int, int>>", "INSERT INTO {} (id, w) VALUES (3, 3)")
+    table.publish()
+    table.run("ALTER TABLE {} ADD COLUMN s.extra int", "RESTORE TABLE {} TO VERSION AS OF 3")
+
+
+@pytest.mark.parametrize(
+    ("come_and_go", "words"),
+    [
+        (by_merge_and_restore, "in version 2 any more: .* version 2 'extra' is gone"),
+        (by_merge_and_overwrite, "in version 2 any more: .* version 2 'extra' is gone"),
+        (by_another_writer, "in version 2 any more: .* version 2 'extra' is gone"),
+        (by_fields_of_a_struct, "in version 4 any more: .* version 4 's' has other fields than before"),
+    ],
+)
+def test_a_column_that_came_and_went_before_it_was_published_stops_the_table_until_it_is_rebuilt(
+    table: Changing, come_and_go: Callable[[Changing], None], words: str
+) -> None:
+    table.begin("id int, v string, w int", PLAIN_ROWS, mapping="none")
+    come_and_go(table)
+    published = table.published()
+    for _ in range(2):
+        with pytest.raises(FeedUnreadable, match=words):
+            table.publish()
+        assert table.published() == published
+    table.rebuild()
+    table.run("INSERT INTO {} (id, v, w) VALUES (9, 'i', 9)")
+    table.publish()
+    assert table.verified().startswith("equal")
+
+
+def test_a_column_that_came_and_went_under_column_mapping_stops_the_table_where_it_went(table: Changing) -> None:
+    table.begin(PLAIN, PLAIN_ROWS)
+    table.run(EVOLVE, RESTORE)
+    with pytest.raises(IncompatibleSchema, match=r"at version 3 .*: 'extra' is gone"):
+        table.publish()
+    assert table.published() == 2
+
+
 def test_clustering_may_change(table: Changing) -> None:
     table.begin(PLAIN, PLAIN_ROWS, more="CLUSTER BY (id)")
     table.run("ALTER TABLE {} CLUSTER BY (v)", "INSERT INTO {} VALUES (3, 'c', 3)", "OPTIMIZE {}")
@@ -160,8 +236,7 @@ def test_partition_columns_that_change_stop_the_table_until_it_is_rebuilt(table:
     with pytest.raises(PartitionsChanged, match="after version 2: they were 'w', now they are 'id', 'v'"):
         table.publish()
     assert table.published() == 2
-    clear(DeltaFeed(table.spark, Source(path=str(table.source))), table.zone, replace(table.plan, keys=table.keys))
-    table.publish()
+    table.rebuild()
     table.run("DELETE FROM {} WHERE id = 2", "UPDATE {} SET id = 5 WHERE id = 1")
     table.publish()
     assert table.verified() == "equal at version 6, 3 rows"

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, conditions, first_of
 from mirrorfeed.feed.features import UnknownFeatures, unknown
+from mirrorfeed.feed.log import metadata_changes
 from mirrorfeed.feed.ranges import Commit, Facts, first_missing
 from mirrorfeed.feed.source import Source
 
@@ -38,6 +39,7 @@ _KEEPS_FEED = _KEEPS_SCHEMA | {
 """Operations that are known to leave the schema, or the feed's switch, as it was. Any other is looked at."""
 
 _FEW = 16
+"""More doubtful commits than these are looked up in the log itself, at once, where it can be read."""
 _AT_ONCE = 4
 """Questions about schemas; each takes some milliseconds of waiting."""
 _FORMATS = ("delta", "iceberg")
@@ -255,10 +257,13 @@ def facts(spark: SparkSession, source: Source, after: int | None, limit: int) ->
     missing = first_missing(after, latest.version, [commit.version for commit in new])
     end = min(after + limit, latest.version) if missing is None else min(after + limit, missing - 1)
     near = [commit for commit in new if commit.version <= end]
-    breaks, damaged_at = _breaks(spark, source, after, near)
-    whole = near if damaged_at is None else [commit for commit in near if commit.version < damaged_at]
-    doubtful = [commit for commit in whole if commit.operation not in _KEEPS_FEED]
-    off = _feed_off_at(spark, source, doubtful)
+    doubtful = [commit for commit in near if commit.operation not in _KEEPS_SCHEMA]
+    if len(doubtful) > _FEW:
+        changed = metadata_changes(spark, table.location, [commit.version for commit in doubtful])
+        doubtful = [commit for commit in doubtful if changed is None or commit.version in changed]
+    breaks, damaged_at = _breaks(spark, source, after, near[:1], doubtful)
+    whole = [commit for commit in doubtful if damaged_at is None or commit.version < damaged_at]
+    off = _feed_off_at(spark, source, [commit for commit in whole if commit.operation not in _KEEPS_FEED])
     return Facts(
         table.table_id,
         latest,
@@ -297,16 +302,18 @@ def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, An
     return schema
 
 
-def _breaks(spark: SparkSession, source: Source, after: int, near: list[Commit]) -> tuple[list[int], int | None]:
+def _breaks(
+    spark: SparkSession, source: Source, after: int, first: list[Commit], doubtful: list[Commit]
+) -> tuple[list[int], int | None]:
     """The versions at which the schema changed by more than added columns, the first also where the schema before it
     is not known any more; and the first version whose schema the log cannot give, where this ends."""
-    looked_at = [commit.version for commit in near if commit is near[0] or commit.operation not in _KEEPS_SCHEMA]
+    looked_at = sorted({commit.version for commit in (*first, *doubtful)})
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        asked = {version: pool.submit(schema_at, spark, source, version) for version in (after, *looked_at) if near}
+        asked = {version: pool.submit(schema_at, spark, source, version) for version in (after, *looked_at) if first}
     found: list[int] = []
     before: dict[str, Any] | None = None
     with suppress(Exception):  # the log may begin later, or have a hole there
-        before = asked[after].result() if near else None
+        before = asked[after].result() if first else None
     for version in looked_at:
         try:
             now = asked[version].result()

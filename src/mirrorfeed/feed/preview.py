@@ -73,16 +73,21 @@ class NotRecorded(Terminal):
 
 
 class SchemasDiffer(Terminal):
-    def __init__(self, table: str, range_: Range, version: str | None, read_version: str | None) -> None:
-        self.table, self.range, self.version, self.read_version = table, range_, version, read_version
+    def __init__(self, fault: FeedUnreadable) -> None:
+        self.fault = fault
 
     def what(self) -> str:
+        fault = self.fault
+        if fault.lost:
+            return fault.what()
         return (
-            f"The changes of {self.table} in {self.range} cannot be read at once: the columns of version"
-            f" {self.version or '?'} do not fit those of version {self.read_version or '?'}."
+            f"The changes of {fault.table} in {fault.range} cannot be read at once: the columns of version"
+            f" {fault.version or '?'} do not fit those of version {fault.read_version or '?'}."
         )
 
     def next(self) -> str:
+        if self.fault.lost:
+            return "Start at a version after the one that changed them; `DESCRIBE HISTORY` shows which one it is."
         return "Start at, or end before, the version that changed them; `DESCRIBE HISTORY` shows which one it is."
 
 
@@ -122,7 +127,10 @@ def changes_between(
         raise NotRecorded(str(source), hole, "the log has no commit")
     names = [field["name"] for field in schema_at(spark, source, range_.to_version_inclusive)["fields"]]
     with _refusals(str(source), range_):
-        rows = changes(spark, source, range_).select(*(quote(name) for name in names), *FEED_COLUMNS)
+        feed = changes(spark, source, range_)
+        if missing := [f"{name!r} is gone" for name in names if name not in feed.columns]:
+            raise FeedUnreadable(str(source), range_, str(range_.to_version_inclusive), None, missing)
+        rows = feed.select(*(quote(name) for name in names), *FEED_COLUMNS)
         rows.isEmpty()  # most refusals show up when a read is planned: here, and not in the caller's hands
     return Changes(str(source), range_, rows)
 
@@ -136,7 +144,7 @@ def _refusals(table: str, range_: Range) -> Iterator[None]:
     except Gap as gap:
         raise NotRecorded(table, gap.where, gap.reason) from gap
     except FeedUnreadable as fault:
-        raise SchemasDiffer(table, range_, fault.version, fault.read_version) from fault
+        raise SchemasDiffer(fault) from fault
 
 
 def parse_bound(text: str | int, zone: ZoneInfo) -> Bound:

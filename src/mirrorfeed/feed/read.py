@@ -20,13 +20,21 @@ _ARCHIVED = "BlobArchived"
 
 
 class FeedUnreadable(Finding):
-    """Delta refuses to read the range, for its rows do not fit the schema that it reads them with."""
+    """Delta cannot read the range, for its rows do not fit the schema that it reads them with: it refuses, or that
+    schema has not all that is to be read, which is said as what was `lost`."""
 
-    def __init__(self, table: str, range_: Range, version: str | None, read_version: str | None) -> None:
+    def __init__(
+        self, table: str, range_: Range, version: str | None, read_version: str | None, lost: Sequence[str] = ()
+    ) -> None:
         super().__init__(table)
-        self.range, self.version, self.read_version = range_, version, read_version
+        self.range, self.version, self.read_version, self.lost = range_, version, read_version, tuple(lost)
 
     def what(self) -> str:
+        if self.lost:
+            return (
+                f"Delta cannot read the changes of {self.table} in {self.range} any more: it reads them with the newest"
+                f" columns, and of those of version {self.version or '?'} {'; '.join(self.lost)}."
+            )
         return (
             f"Delta cannot read the changes of {self.table} in {self.range}: the columns of version"
             f" {self.version or '?'} do not fit those of version {self.read_version or '?'}, with which it reads them."

@@ -197,13 +197,11 @@ def evolve(
         if column.dropped and column.name.lower() in again:
             changes.append(f"{column.name!r} was dropped and is there again, as {again[column.name.lower()]!r}")
         elif current is None and not (column.dropped or column.name in may_drop):
-            changes.append(f"{column.name!r} is gone")
+            changes.append(_gone(column))
         elif current is None:
             kept.append(replace(column, dropped=True))
-        elif current.type != column.type:
-            changes.append(f"{column.name!r} was {column.type} and is {current.type}")
-        elif not _only_adds_fields(column.nested, current.nested):
-            changes.append(f"{column.name!r} has other fields than before")
+        elif difference := _difference(column, current):
+            changes.append(difference)
         else:
             kept.append(current)
     known = {column.name for column in published}
@@ -213,6 +211,27 @@ def evolve(
     if changes:
         raise IncompatibleSchema(table, version, changes)
     return (*kept, *added)
+
+
+def lost(columns: Sequence[Column], now: Sequence[Column]) -> list[str]:
+    """What a read with the columns of now cannot give of these, in words."""
+    found = {column.name: column for column in now}
+    differences = (
+        _difference(column, found[column.name]) if column.name in found else _gone(column)
+        for column in columns
+        if not column.dropped
+    )
+    return [difference for difference in differences if difference]
+
+
+def _gone(column: Column) -> str:
+    return f"{column.name!r} is gone"
+
+
+def _difference(column: Column, now: Column) -> str:
+    if now.type != column.type:
+        return f"{column.name!r} was {column.type} and is {now.type}"
+    return "" if _only_adds_fields(column.nested, now.nested) else f"{column.name!r} has other fields than before"
 
 
 def _only_adds_fields(before: str, now: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.feed import changes, history, read
 from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.source import Source
-from mirrorfeed.landing.schema import Column, columns_of
+from mirrorfeed.landing.schema import Column, columns_of, lost
 from mirrorfeed.publish.carry import Carrier, send
 from mirrorfeed.publish.table import Plan
 from mirrorfeed.publish.writer import (
@@ -58,6 +59,8 @@ class DeltaFeed:
         self.carrier()  # a way that is refused is refused before anything is written
         with read.read_faults(str(self.source), what):
             archive.check(self.spark, self.source, what, facts.properties)
+            if isinstance(what, Range) and what.to_version_inclusive < facts.latest.version:
+                self._feed(what, self.columns(what.to_version_inclusive))
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         with read.read_faults(str(self.source), what):
@@ -75,13 +78,22 @@ class DeltaFeed:
         return receipts or [stage_empty(job)], bad
 
     def _changed_rows(self, range_: Range, plan: Plan, job: StagingJob) -> DataFrame:
-        feed = read.changes(self.spark, self.source, range_)
+        feed = self._feed(range_, job.columns)
         if not plan.keys:
             return changes.inserts(feed, job.columns)
         if plan.changes == "full":
             exact = plan.markers == "exact"
             return changes.full(feed, job.columns, plan.keys, exact=exact, skip_unchanged=plan.skip_unchanged)
         return changes.net(feed, job.columns, plan.keys, skip_unchanged=plan.skip_unchanged)
+
+    def _feed(self, range_: Range, columns: Sequence[Column]) -> DataFrame:
+        """The rows of a range, or a finding where Delta reads them with columns that lack something of these."""
+        feed = read.changes(self.spark, self.source, range_)
+        names = {column.name for column in columns if not column.dropped}
+        now = [field for field in json.loads(feed.schema.json())["fields"] if field["name"] in names]
+        if missing := lost(columns, columns_of(str(self.source), {"fields": now})):
+            raise read.FeedUnreadable(str(self.source), range_, str(range_.to_version_inclusive), None, missing)
+        return feed
 
     def _write(self, rows: DataFrame, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         let_code_travel()

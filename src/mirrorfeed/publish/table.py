@@ -24,6 +24,7 @@ from mirrorfeed.feed.ranges import (
     TakeSnapshot,
     decide,
 )
+from mirrorfeed.feed.unknown import unknown_faults
 from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.landing.metadata import KeysChanged, spell
 from mirrorfeed.landing.names import METADATA, log_folder
@@ -175,7 +176,9 @@ class _Run:
             if isinstance(decision, Finding):
                 raise decision
             self.on_step(progress)
-            publication = self._stage(view, facts, _next(decision))
+            what = _next(decision)
+            with unknown_faults(plan.source, what, facts.commits):
+                publication = self._stage(view, facts, what)
             if publication is None:
                 view = None
                 continue

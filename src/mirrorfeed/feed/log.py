@@ -1,0 +1,34 @@
+"""Which commits changed a table's metadata, by one read of its log; no other changes schema or settings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+_log = logging.getLogger(__name__)
+_METADATA = "metaData struct<id string>"
+_NOT_LITERAL = frozenset("*?[]{}\\")
+"""What Spark takes for a pattern in a path: it might find another table's log."""
+
+
+def metadata_changes(spark: SparkSession, location: str, versions: Collection[int]) -> frozenset[int] | None:
+    """Those of these versions whose commits hold metadata; None where the log cannot be read here, or not all of it,
+    as that of a table whose files only its catalog may open."""
+    if _NOT_LITERAL.intersection(location):
+        return None
+    names = {f"{version:020d}.json": version for version in versions}
+    reader = spark.read.schema(_METADATA).options(
+        mode="FAILFAST", ignoreMissingFiles="false", ignoreCorruptFiles="false"
+    )
+    commits = reader.json([f"{location.rstrip('/')}/_delta_log/{name}" for name in names])
+    held = F.max(F.col("metaData").isNotNull()).alias("held")
+    try:
+        rows = commits.groupBy(F.col("_metadata.file_name").alias("name")).agg(held).collect()
+    except Exception as error:
+        _log.info("The log at %s cannot be read from here, so Delta is asked: %s", location, error)
+        return None
+    found = {row["name"]: row["held"] for row in rows}
+    return frozenset(names[name] for name in names if found[name]) if found.keys() == names.keys() else None

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from mirrorfeed.errors import Unexpected
+from mirrorfeed.feed.ranges import Commit, Range
+from mirrorfeed.feed.unknown import operations_in, unknown_faults
+from mirrorfeed.stores import NotThere
+
+COMMITS = [
+    Commit(version, datetime(2026, 1, 1, tzinfo=UTC), operation)
+    for version, operation in enumerate(("CREATE TABLE", "WRITE", "MERGE", "WRITE", "RESTORE", "UPDATE"))
+]
+
+
+@pytest.mark.parametrize(
+    ("range_", "operations"),
+    [(Range(0, 4), "2 WRITE, MERGE, RESTORE"), (Range(3, 5), "RESTORE, UPDATE"), (Range(1, 2), "MERGE")],
+)
+def test_the_operations_of_a_range_are_told_in_their_order(range_: Range, operations: str) -> None:
+    assert operations_in(range_, COMMITS) == operations
+
+
+def test_a_failure_without_a_name_says_of_which_versions_and_operations_it_is_and_what_helps() -> None:
+    with pytest.raises(Unexpected) as caught, unknown_faults("main.sales.orders", Range(0, 4), COMMITS):
+        raise ZeroDivisionError("[ODD] no one knows it")
+    assert str(caught.value) == (
+        "Publishing versions 1 to 4 of main.sales.orders (2 WRITE, MERGE, RESTORE) failed with ZeroDivisionError:"
+        " [ODD] no one knows it Nothing is lost or doubled by it. Try again; if it repeats, look at the whole message"
+        " in the log. `mirrorfeed rebuild` starts the table again from a snapshot, which reads none of these changes."
+    )
+
+
+def test_of_a_snapshot_it_says_the_version() -> None:
+    with pytest.raises(Unexpected) as caught, unknown_faults("main.sales.orders", 7, COMMITS):
+        raise ZeroDivisionError("odd")
+    assert caught.value.what() == "Publishing version 7 of main.sales.orders failed with ZeroDivisionError: odd"
+    assert "rebuild" not in str(caught.value)
+
+
+def test_errors_of_ours_stay_as_they_are() -> None:
+    with pytest.raises(NotThere), unknown_faults("main.sales.orders", 7, COMMITS):
+        raise NotThere("zone/a")

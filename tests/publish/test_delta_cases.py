@@ -1,0 +1,209 @@
+"""What Delta tests of its own feed, clones, log and times, on the way into a mirror."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.mirror import canonical
+from mirrorfeed.feed import history
+from mirrorfeed.feed.preview import changes_between
+from mirrorfeed.feed.ranges import SourceRecreated
+from tests.delta import DeltaTable, Zone
+
+STATEMENTS = (
+    "UPDATE {} SET v = 'once' WHERE id = 1",
+    "UPDATE {} SET v = 'twice' WHERE id = 1",
+    "DELETE FROM {} WHERE id = 2",
+    "DELETE FROM {} WHERE id < 3",  # of which one is gone already
+    "INSERT INTO {} VALUES (2, 'back', 'y'), (4, 'd', 'x')",
+    "UPDATE {} SET id = 6 - id WHERE id IN (2, 4)",  # they change places
+    "OPTIMIZE {}",
+    """MERGE INTO {} t USING (SELECT 3 AS id, 'merged' AS v, 'x' AS p UNION ALL SELECT 5, 'e', 'z') s ON t.id = s.id
+       WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.id = 2 THEN DELETE
+    """,
+    "MERGE INTO {} t USING (SELECT 99 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",  # nothing matches
+    "UPDATE {} SET p = 'y' WHERE id = 5",  # to another partition
+    "TRUNCATE TABLE {}",
+    "RESTORE TABLE {} TO VERSION AS OF 3",
+)
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"], ids=["without deletion vectors", "with deletion vectors"])
+def test_with_all_changes_as_upserts_the_mirror_passes_through_every_version_in_order(
+    spark: SparkSession, tmp_path: Path, vectors: str
+) -> None:
+    properties = {"delta.enableDeletionVectors": vectors}
+    table = DeltaTable(spark, tmp_path / "t", "id int, v string, p string", properties=properties, by="p")
+    table.sql("INSERT INTO {} VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'y')")
+    zone = Zone(tmp_path / "zone", table, changes="full")
+    zone.publish()
+    for statement in STATEMENTS:
+        table.sql(statement)
+    overwrite = spark.sql("SELECT 7 AS id, 'dynamic' AS v, 'x' AS p").write.format("delta").mode("overwrite")
+    overwrite.option("partitionOverwriteMode", "dynamic").save(str(table.path))
+    states = [canonical(table.rows(version)) for version in range(2, table.latest + 1)]
+    zone.publish()
+    assert zone.mirrors_the_table()
+    changes = [row for file in zone.files[1:] for row in file.to_pylist()]
+    assert {row["__rowMarker__"] for row in changes} == {2, 4}
+    left = iter(states)
+    expected = next(left)
+    for state in _states(zone.files[0].to_pylist(), changes):
+        while state == expected:
+            expected = next(left, None)
+    assert expected is None, "a version was not passed"
+
+
+def _states(rows: Sequence[dict[str, Any]], changes: Sequence[dict[str, Any]]) -> Iterator[Any]:
+    """The rows by key as each change leaves them."""
+    there = {row["id"]: row for row in rows}
+    yield canonical(there.values())
+    for change in changes:
+        marker = change.pop("__rowMarker__")
+        if marker == 2:
+            there.pop(change["id"], None)
+        else:
+            there[change["id"]] = change
+        yield canonical(there.values())
+
+
+def test_a_clone_of_an_old_version_is_a_source_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    original = DeltaTable(spark, tmp_path / "original")
+    original.insert(1, 2)
+    original.sql("DELETE FROM {} WHERE id = 1")
+    clone = DeltaTable.cloned(original, tmp_path / "clone", version=1)
+    zone = Zone(tmp_path / "zone", clone)
+    zone.publish()
+    assert zone.record["to_version_inclusive"] == 0
+    original.insert(3)
+    assert zone.publish().publications == 0
+    clone.sql("UPDATE {} SET v = 'new' WHERE id = 2")  # rewrites a file that is the original's
+    clone.insert(4)
+    zone.publish()
+    assert sorted(row["id"] for row in clone.rows()) == [1, 2, 4]
+    assert zone.mirrors_the_table()
+
+
+def test_a_table_that_a_clone_takes_the_place_of_stops_or_is_mirrored(spark: SparkSession, tmp_path: Path) -> None:
+    table, other = DeltaTable(spark, tmp_path / "t"), DeltaTable(spark, tmp_path / "other")
+    table.insert(1, 2)
+    other.insert(7, 8)
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    spark.sql(f"CREATE OR REPLACE TABLE {table.source.sql} SHALLOW CLONE {other.source.sql}")
+    with pytest.raises(SourceRecreated, match="another table than the one that was published"):
+        zone.publish()
+
+
+def test_a_deep_clone_that_is_refreshed_flows_on_as_the_files_that_it_exchanged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Delta outside Databricks makes no deep clones: the commit is written as the protocol has it."""
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1, 2)
+    table.insert(3, 4)
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    first, second = (action(table, version, "add") for version in (1, 2))
+    shutil.copy(table.path / first["path"], table.path / "copied.parquet")
+    now = int(datetime.now(UTC).timestamp() * 1000)
+    gone = {"deletionTimestamp": now, "dataChange": True, "partitionValues": {}, "extendedFileMetadata": True}
+    commit(
+        table,
+        {"commitInfo": {"timestamp": now, "operation": "CLONE", "operationParameters": {"isShallow": "false"}}},
+        {"metaData": action(table, 0, "metaData")},
+        *({"remove": {"path": file["path"], "size": file["size"], **gone}} for file in (first, second)),
+        {"add": {**first, "path": "copied.parquet"}},
+    )
+    assert sorted(row["id"] for row in table.rows()) == [1, 2]
+    zone.publish()
+    assert zone.record["to_version_inclusive"] == 3
+    assert zone.mirrors_the_table()
+
+
+def test_a_log_with_compacted_commits_is_read_as_one_without(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    table.insert(2)
+    table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    table.sql("INSERT INTO {} VALUES (3, 'c', 3)")
+    lines = [line for version in (2, 3, 4) for line in table.commit_file(version).read_text().splitlines()]
+    kept = [line for line in lines if "commitInfo" not in json.loads(line)]
+    compacted = table.path / "_delta_log" / f"{2:020d}.{4:020d}.compacted.json"
+    compacted.write_text("\n".join(kept) + "\n")
+    table.sql("INSERT INTO {} VALUES (4, 'd', 4)")
+    spark.catalog.clearCache()
+    zone.publish()
+    assert zone.mirrors_the_table()
+    assert [column["name"] for column in zone.record["columns"]] == ["id", "v", "w"]
+
+
+def action(table: DeltaTable, version: int, kind: str) -> dict[str, Any]:
+    """The first of a kind in a commit."""
+    actions = map(json.loads, table.commit_file(version).read_text().splitlines())
+    found: dict[str, Any] = next(each[kind] for each in actions if kind in each)
+    return found
+
+
+def commit(table: DeltaTable, *actions: dict[str, Any]) -> None:
+    table.commit_file(table.latest + 1).write_text("".join(json.dumps(each) + "\n" for each in actions))
+
+
+START = 1_700_000_000
+
+
+@pytest.fixture(scope="module")
+def backwards(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """The clock went back before versions 3 and 4 were committed."""
+    table = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "backwards")
+    for i in range(1, 6):
+        table.insert(i)
+    for version, seconds in enumerate((0, 100, 200, 50, 60, 300)):
+        os.utime(table.commit_file(version), (START + seconds, START + seconds))
+    return table
+
+
+@pytest.mark.parametrize("seconds", [0, 100, 150, 200, 201, 300])
+@pytest.mark.parametrize("bound", ["start", "end"])
+def test_a_time_leads_to_the_version_that_it_leads_delta_to_though_the_clock_went_back(
+    backwards: DeltaTable, seconds: int, bound: str
+) -> None:
+    spark, sql = backwards.spark, backwards.source.sql
+    time = datetime.fromtimestamp(START + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    reader = spark.read.option("readChangeFeed", "true")
+    if bound == "start":
+        theirs, ours = reader.option("startingTimestamp", time), changes_between(spark, backwards.source, time)
+    else:
+        theirs = reader.option("startingVersion", 0).option("endingTimestamp", time)
+        ours = changes_between(spark, backwards.source, 0, time)
+    versions = {row["_commit_version"] for row in theirs.table(sql).collect()}
+    assert {row["_commit_version"] for row in ours.rows.collect()} == versions
+
+
+def test_commits_with_times_of_their_own_are_found_by_them_and_not_by_those_of_their_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.enableInCommitTimestamps = true)")
+    table.insert(2)
+    table.insert(3)
+    for version in range(5):
+        os.utime(table.commit_file(version), (START, START))
+    known = history.commits(spark, table.source)
+    third = f"{known[3].timestamp:%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    assert changes_between(spark, table.source, third).counts() == {"insert": 2}
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    assert zone.mirrors_the_table()
