@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from fixtures.mirror import canonical
 from mirrorfeed.feed import history
 from mirrorfeed.feed.preview import changes_between
-from mirrorfeed.feed.ranges import SourceRecreated
 from tests.delta import DeltaTable, Zone
 
 STATEMENTS = (
@@ -93,15 +92,18 @@ def test_a_clone_of_an_old_version_is_a_source_of_its_own(spark: SparkSession, t
     assert zone.mirrors_the_table()
 
 
-def test_a_table_that_a_clone_takes_the_place_of_stops_or_is_mirrored(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_clone_that_fills_an_emptied_table_flows_on(spark: SparkSession, tmp_path: Path) -> None:
     table, other = DeltaTable(spark, tmp_path / "t"), DeltaTable(spark, tmp_path / "other")
     table.insert(1, 2)
-    other.insert(7, 8)
+    other.insert(2, 7)
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
-    spark.sql(f"CREATE OR REPLACE TABLE {table.source.sql} SHALLOW CLONE {other.source.sql}")
-    with pytest.raises(SourceRecreated, match="another table than the one that was published"):
-        zone.publish()
+    table.sql("DELETE FROM {}")
+    table.sql(f"CREATE OR REPLACE TABLE {{}} SHALLOW CLONE {other.source.sql}")
+    table.sql("DELETE FROM {} WHERE id = 7")
+    zone.publish()
+    assert zone.record["to_version_inclusive"] == 4
+    assert zone.mirrors_the_table()
 
 
 def test_a_deep_clone_that_is_refreshed_flows_on_as_the_files_that_it_exchanged(
@@ -113,16 +115,17 @@ def test_a_deep_clone_that_is_refreshed_flows_on_as_the_files_that_it_exchanged(
     table.insert(3, 4)
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
-    first, second = (action(table, version, "add") for version in (1, 2))
-    shutil.copy(table.path / first["path"], table.path / "copied.parquet")
+    first, second = (actions(table, version, "add") for version in (1, 2))
+    for file in first:
+        shutil.copy(table.path / file["path"], table.path / f"copy-of-{file['path']}")
     now = int(datetime.now(UTC).timestamp() * 1000)
     gone = {"deletionTimestamp": now, "dataChange": True, "partitionValues": {}, "extendedFileMetadata": True}
     commit(
         table,
         {"commitInfo": {"timestamp": now, "operation": "CLONE", "operationParameters": {"isShallow": "false"}}},
-        {"metaData": action(table, 0, "metaData")},
-        *({"remove": {"path": file["path"], "size": file["size"], **gone}} for file in (first, second)),
-        {"add": {**first, "path": "copied.parquet"}},
+        {"metaData": actions(table, 0, "metaData")[0]},
+        *({"remove": {"path": file["path"], "size": file["size"], **gone}} for file in (*first, *second)),
+        *({"add": {**file, "path": f"copy-of-{file['path']}"}} for file in first),
     )
     assert sorted(row["id"] for row in table.rows()) == [1, 2]
     zone.publish()
@@ -149,15 +152,14 @@ def test_a_log_with_compacted_commits_is_read_as_one_without(spark: SparkSession
     assert [column["name"] for column in zone.record["columns"]] == ["id", "v", "w"]
 
 
-def action(table: DeltaTable, version: int, kind: str) -> dict[str, Any]:
-    """The first of a kind in a commit."""
-    actions = map(json.loads, table.commit_file(version).read_text().splitlines())
-    found: dict[str, Any] = next(each[kind] for each in actions if kind in each)
-    return found
+def actions(table: DeltaTable, version: int, kind: str) -> list[dict[str, Any]]:
+    """Those of a kind in a commit."""
+    found = map(json.loads, table.commit_file(version).read_text().splitlines())
+    return [each[kind] for each in found if kind in each]
 
 
-def commit(table: DeltaTable, *actions: dict[str, Any]) -> None:
-    table.commit_file(table.latest + 1).write_text("".join(json.dumps(each) + "\n" for each in actions))
+def commit(table: DeltaTable, *lines: dict[str, Any]) -> None:
+    table.commit_file(table.latest + 1).write_text("".join(json.dumps(each) + "\n" for each in lines))
 
 
 START = 1_700_000_000

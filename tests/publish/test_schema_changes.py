@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from fixtures.journeys import Journey, newest_version
@@ -175,10 +175,12 @@ def by_merge_and_overwrite(table: Changing) -> None:
 
 
 def by_another_writer(table: Changing) -> None:
-    rows = pa.table({"id": pa.array([3], pa.int32()), "v": ["c"], "w": pa.array([3], pa.int32())})
-    extra = rows.append_column("extra", pa.array([7]))
-    write_deltalake(str(table.source), extra, mode="append", schema_mode="merge")
-    write_deltalake(str(table.source), rows, mode="overwrite", schema_mode="overwrite")
+    rows = pa.table({"id": pa.array([2, 3], pa.int32()), "v": ["b", "c"], "extra": [7, 8]})
+    merge = DeltaTable(str(table.source)).merge(
+        rows, "t.id = s.id", source_alias="s", target_alias="t", merge_schema=True
+    )
+    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    DeltaTable(str(table.source)).restore(1)
 
 
 def by_fields_of_a_struct(table: Changing) -> None:
