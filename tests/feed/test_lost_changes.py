@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, types
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.ranges import FeedOff, Gap, SourceRecreated
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.table import RowsRefused
 from tests.delta import DeltaTable, Zone
+
+SPARK_4_0 = not hasattr(types, "GeometryType")
 
 
 @pytest.fixture
@@ -91,6 +95,21 @@ def test_what_comes_before_a_missing_version_is_published_and_the_hole_is_a_find
         zone.publish()
     assert zone.record["to_version_inclusive"] == 4
     assert [row["id"] for row in zone.last] == [4]
+
+
+@pytest.mark.skipif(SPARK_4_0, reason="Delta 4.0 looks back as far as there are files")
+def test_changes_that_delta_looks_back_to_no_more_are_a_gap_until_the_table_keeps_them_longer(published: Zone) -> None:
+    table = published.table
+    table.insert(4)
+    table.insert(5)
+    long_ago = time.time() - 8 * 86_400
+    for version in range(3):
+        os.utime(table.commit_file(version), (long_ago, long_ago))
+    with pytest.raises(Gap, match=r"at version 2 the table's delta\.deletedFileRetentionDuration is over"):
+        published.publish()
+    table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
+    published.publish()
+    assert published.mirrors_the_table()
 
 
 def test_a_restore_to_before_the_feed_was_on_is_a_gap(spark: SparkSession, tmp_path: Path) -> None:

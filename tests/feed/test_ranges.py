@@ -36,9 +36,10 @@ def facts(
     feed_off_at: int | None = None,
     breaks: tuple[int, ...] = (),
     damaged_at: int | None = None,
+    expired_at: int | None = None,
 ) -> Facts:
     newest = commit(max(versions) if latest is None else latest)
-    return Facts(table_id, newest, tuple(map(commit, versions)), feed_off_at, breaks, damaged_at)
+    return Facts(table_id, newest, tuple(map(commit, versions)), feed_off_at, breaks, damaged_at, expired_at)
 
 
 def decided(published: Published | None, what: Facts, limit: int = 500) -> object:
@@ -83,6 +84,7 @@ def test_a_table_whose_newest_version_is_published_has_nothing_new() -> None:
         (4, facts(5, 6, 7, latest=8), 500, [(4, 7)]),
         (4, facts(5, 6, 7, feed_off_at=7), 500, [(4, 6)]),
         (4, facts(5, 6, 7, 8, damaged_at=7), 500, [(4, 6)]),
+        (4, facts(5, 6, 7, 8, expired_at=7), 500, [(4, 6)]),
         (4, facts(5, 6, 8, feed_off_at=6), 500, [(4, 5)]),
         (4, facts(5, 6, 7, 8, breaks=(6, 8), feed_off_at=8), 500, [(4, 5), (5, 6), (6, 7)]),
     ],
@@ -110,6 +112,18 @@ def test_changes_that_cannot_be_read_are_a_gap(what: Facts, version: int, reason
     assert str(finding) == (
         f"The changes of sales.orders after version 4 cannot be read: at version {version} {reason}. Only a new"
         " snapshot helps: start the table again with `mirrorfeed rebuild`. `on_gap: reseed` does that by itself."
+    )
+
+
+def test_changes_that_delta_looks_back_to_no_more_are_a_gap_that_a_longer_duration_may_close() -> None:
+    finding = decided(Published("id-1", 4), facts(5, 6, expired_at=5))
+    assert isinstance(finding, Gap)
+    assert str(finding) == (
+        "The changes of sales.orders after version 4 cannot be read: at version 5 the table's"
+        " delta.deletedFileRetentionDuration is over. If VACUUM has not taken its files yet, set a longer one, as by"
+        " ALTER TABLE … SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days'), and publish."
+        " Otherwise only a new snapshot helps: start the table again with `mirrorfeed rebuild`. `on_gap: reseed` does"
+        " that by itself."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -162,7 +163,8 @@ def commit(table: DeltaTable, *lines: dict[str, Any]) -> None:
     table.commit_file(table.latest + 1).write_text("".join(json.dumps(each) + "\n" for each in lines))
 
 
-START = 1_700_000_000
+START = int(time.time()) - 2 * 86_400
+"""Delta looks back seven days."""
 
 
 @pytest.fixture(scope="module")
@@ -182,13 +184,13 @@ def test_a_time_leads_to_the_version_that_it_leads_delta_to_though_the_clock_wen
     backwards: DeltaTable, seconds: int, bound: str
 ) -> None:
     spark, sql = backwards.spark, backwards.source.sql
-    time = datetime.fromtimestamp(START + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    moment = datetime.fromtimestamp(START + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
     reader = spark.read.option("readChangeFeed", "true")
     if bound == "start":
-        theirs, ours = reader.option("startingTimestamp", time), changes_between(spark, backwards.source, time)
+        theirs, ours = reader.option("startingTimestamp", moment), changes_between(spark, backwards.source, moment)
     else:
-        theirs = reader.option("startingVersion", 0).option("endingTimestamp", time)
-        ours = changes_between(spark, backwards.source, 0, time)
+        theirs = reader.option("startingVersion", 0).option("endingTimestamp", moment)
+        ours = changes_between(spark, backwards.source, 0, moment)
     versions = {row["_commit_version"] for row in theirs.table(sql).collect()}
     assert {row["_commit_version"] for row in ours.rows.collect()} == versions
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, conditions, first_of
+from mirrorfeed.feed.faults import EXPIRED, FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, conditions, first_of
 from mirrorfeed.feed.features import UnknownFeatures, unknown
 from mirrorfeed.feed.log import metadata_changes
 from mirrorfeed.feed.ranges import Commit, Facts, first_missing
@@ -131,6 +131,17 @@ class LogDamaged(Terminal):
 
     def next(self) -> str:
         return "Put the missing files back into its _delta_log folder, or restore the table from a copy."
+
+
+class VersionExpired(Terminal):
+    def __init__(self, table: str, version: int) -> None:
+        self.table, self.version = table, version
+
+    def what(self) -> str:
+        return f"Version {self.version} of {self.table} is older than its delta.deletedFileRetentionDuration."
+
+    def next(self) -> str:
+        return "Ask for a newer version, or set a longer duration, if VACUUM has not taken its files yet."
 
 
 class NoVersions(Terminal):
@@ -261,8 +272,8 @@ def facts(spark: SparkSession, source: Source, after: int | None, limit: int) ->
     if len(doubtful) > _FEW:
         changed = metadata_changes(spark, table.location, [commit.version for commit in doubtful])
         doubtful = [commit for commit in doubtful if changed is None or commit.version in changed]
-    breaks, damaged_at = _breaks(spark, source, after, near[:1], doubtful)
-    whole = [commit for commit in doubtful if damaged_at is None or commit.version < damaged_at]
+    breaks, stop, reason = _breaks(spark, source, after, near[:1], doubtful)
+    whole = [commit for commit in doubtful if stop is None or commit.version < stop]
     off = _feed_off_at(spark, source, [commit for commit in whole if commit.operation not in _KEEPS_FEED])
     return Facts(
         table.table_id,
@@ -270,7 +281,8 @@ def facts(spark: SparkSession, source: Source, after: int | None, limit: int) ->
         tuple(new),
         off,
         tuple(breaks),
-        damaged_at,
+        stop if reason is LogDamaged else None,
+        stop if reason is VersionExpired else None,
         table.properties,
         table.partition_columns,
     )
@@ -296,17 +308,22 @@ def feed_on_at(spark: SparkSession, source: Source, version: int) -> bool:
 
 def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:
     """The table's schema at a version, as Spark spells schemas in JSON."""
-    with _refusals(source):
-        frame = spark.read.option("versionAsOf", version).table(source.sql)
-    schema: dict[str, Any] = json.loads(frame.schema.json())
+    try:
+        with _refusals(source):
+            frame = spark.read.option("versionAsOf", version).table(source.sql)
+            schema: dict[str, Any] = json.loads(frame.schema.json())
+    except Exception as error:
+        if first_of(error, (EXPIRED,)):
+            raise VersionExpired(str(source), version) from error
+        raise
     return schema
 
 
 def _breaks(
     spark: SparkSession, source: Source, after: int, first: list[Commit], doubtful: list[Commit]
-) -> tuple[list[int], int | None]:
+) -> tuple[list[int], int | None, type[Terminal] | None]:
     """The versions at which the schema changed by more than added columns, the first also where the schema before it
-    is not known any more; and the first version whose schema the log cannot give, where this ends."""
+    is not known any more; and the first version whose schema cannot be known, where this ends, with the reason."""
     looked_at = sorted({commit.version for commit in (*first, *doubtful)})
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         asked = {version: pool.submit(schema_at, spark, source, version) for version in (after, *looked_at) if first}
@@ -317,12 +334,12 @@ def _breaks(
     for version in looked_at:
         try:
             now = asked[version].result()
-        except LogDamaged:
-            return found, version
+        except (LogDamaged, VersionExpired) as error:
+            return found, version, type(error)
         if before is None or not only_adds(before, now):
             found.append(version)
         before = now
-    return found, None
+    return found, None, None
 
 
 def only_adds(before: dict[str, Any], now: dict[str, Any]) -> bool:

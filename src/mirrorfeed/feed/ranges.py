@@ -33,6 +33,8 @@ class Facts:
     """Versions whose schema differs from the one before by more than added columns."""
     damaged_at: int | None = None
     """The first of these versions whose state the log cannot give any more."""
+    expired_at: int | None = None
+    """The first of these versions, if it is older than the table lets anyone look back."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """The table's own, now."""
     partitions: tuple[str, ...] = ()
@@ -111,6 +113,11 @@ class FeedOff(Finding):
         return "Run `mirrorfeed enable`, then publish."
 
 
+EXPIRED = "the table's delta.deletedFileRetentionDuration is over"
+_LONGER = (
+    "If VACUUM has not taken its files yet, set a longer one, as by ALTER TABLE … SET TBLPROPERTIES"
+    " (delta.deletedFileRetentionDuration = 'interval 30 days'), and publish."
+)
 _START_AGAIN = "Only a new snapshot helps: start the table again with `mirrorfeed rebuild`."
 
 
@@ -131,7 +138,8 @@ class Gap(Finding):
         return f"The changes of {self.table} after version {self.published} cannot be read: {where} {self.reason}."
 
     def next(self) -> str:
-        return f"{_START_AGAIN} `on_gap: reseed` does that by itself."
+        again = f"{_START_AGAIN} `on_gap: reseed` does that by itself."
+        return f"{_LONGER} Otherwise {again[0].lower()}{again[1:]}" if self.reason == EXPIRED else again
 
 
 class SourceRecreated(Finding):
@@ -188,6 +196,7 @@ def decide(table: str, published: Published | None, facts: Facts, versions_per_r
     obstacles = {
         facts.feed_off_at: "the change data feed is off",
         facts.damaged_at: "the log has a hole, so that its state is not known",
+        facts.expired_at: EXPIRED,
         first_missing(published.version, latest, [commit.version for commit in facts.commits]): "the log has no commit",
     }
     obstacle = min((version for version in obstacles if version is not None), default=None)

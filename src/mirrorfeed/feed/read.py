@@ -11,7 +11,8 @@ from pyspark.sql.types import StringType
 
 from mirrorfeed.amounts import a_few
 from mirrorfeed.errors import MirrorfeedError, Terminal
-from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, first_of, parameter
+from mirrorfeed.feed import ranges
+from mirrorfeed.feed.faults import EXPIRED, FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, first_of, parameter
 from mirrorfeed.feed.ranges import Finding, Gap, Range
 from mirrorfeed.feed.source import Source, quote
 
@@ -111,11 +112,13 @@ def read_faults(table: str, what: Range | int) -> Iterator[None]:
 def _fault(table: str, what: Range | int, error: Exception) -> Terminal | None:
     if _ARCHIVED in str(error):
         return FilesArchived(table, what)
-    found = first_of(error, (*FILES_GONE, *LOG_GONE, FEED_OFF, SCHEMA_DIFFERS)) or ""
+    found = first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS)) or ""
     gone = found.startswith((*FILES_GONE, *LOG_GONE))
     if isinstance(what, int):
-        return SnapshotGone(table, what) if gone else None
+        return SnapshotGone(table, what) if gone or found == EXPIRED else None
     after = what.from_version_exclusive
+    if found == EXPIRED:
+        return Gap(table, after, after + 1, ranges.EXPIRED)
     if gone:
         return Gap(table, after, what, "a file is gone" if found.startswith(FILES_GONE) else "the log has a hole")
     if found == FEED_OFF:
