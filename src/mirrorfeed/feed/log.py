@@ -23,9 +23,9 @@ def metadata_changes(spark: SparkSession, location: str, versions: Collection[in
     reader = spark.read.schema(_METADATA).options(
         mode="FAILFAST", ignoreMissingFiles="false", ignoreCorruptFiles="false"
     )
-    commits = reader.json([f"{location.rstrip('/')}/_delta_log/{name}" for name in names])
     held = F.max(F.col("metaData").isNotNull()).alias("held")
     try:
+        commits = reader.json([f"{location.rstrip('/')}/_delta_log/{name}" for name in names])
         rows = commits.groupBy(F.col("_metadata.file_name").alias("name")).agg(held).collect()
     except Exception as error:
         _log.info("The log at %s cannot be read from here, so Delta is asked: %s", location, error)
