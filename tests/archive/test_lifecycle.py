@@ -64,13 +64,96 @@ def test_the_rule_that_is_printed_passes_its_check_in_every_form_of_export(wrap:
     assert check(wrap(policy()), PLACE, EXPECTED, 60) == []
 
 
+def exported(archive: dict[str, Any], enabled: bool | None = True) -> dict[str, Any]:
+    """As the command line writes it: each unused field is there with `null`, and days are numbers with a point."""
+    unused = dict.fromkeys(
+        ("daysAfterCreationGreaterThan", "daysAfterLastAccessTimeGreaterThan", "daysAfterLastTierChangeGreaterThan")
+    ) | {"daysAfterModificationGreaterThan": None}
+    actions = dict.fromkeys(("delete", "enableAutoTierToHotFromCool", "tierToCold", "tierToCool", "tierToHot"))
+    base = {**actions, "tierToArchive": unused | archive}
+    filters = {"blobIndexMatch": None, "blobTypes": ["blockBlob"], "prefixMatch": EXPECTED}
+    definition = {"actions": {"baseBlob": base, "snapshot": None, "version": None}, "filters": filters}
+    rule = {"definition": definition, "enabled": enabled, "name": "ours", "type": "Lifecycle"}
+    return {"id": "/subscriptions/s", "policy": {"rules": [rule]}, "type": "Microsoft.Storage/managementPolicies"}
+
+
+@pytest.mark.parametrize("enabled", [True, None])
+def test_a_right_policy_passes_as_the_command_line_exports_it(enabled: bool | None) -> None:
+    assert check(exported({"daysAfterCreationGreaterThan": 60.0}, enabled), PLACE, EXPECTED, 60) == []
+
+
+def test_a_right_policy_passes_as_powershell_exports_it() -> None:
+    def capitals(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name[0].upper() + name[1:]: capitals(each) for name, each in value.items()}
+        return [capitals(each) for each in value] if isinstance(value, list) else value
+
+    found = capitals(exported({"daysAfterCreationGreaterThan": 60.0})["policy"])
+    assert check(found, PLACE, EXPECTED, 60) == []
+
+
+def test_days_that_differ_are_told_as_whole_numbers() -> None:
+    (found,) = check(exported({"daysAfterCreationGreaterThan": 30.0}), PLACE, EXPECTED, 60)
+    assert str(found) == "ours: says 30 days, and the table's property 60: they must be equal"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"name": "x", "definition": None},
+        {"name": "x", "definition": {"actions": None, "filters": None}},
+        {"name": "x", "definition": {"actions": {"baseBlob": None, "snapshot": {"delete": {}}}}},
+    ],
+)
+def test_a_rule_that_does_nothing_to_the_table_is_passed_over(rule: dict[str, Any]) -> None:
+    rules = [rule, *policy()["rules"]]
+    assert check({"rules": rules}, PLACE, EXPECTED, 60) == []
+
+
+def test_a_rule_for_another_kind_of_blobs_archives_no_file_of_the_table() -> None:
+    given = policy()
+    given["rules"][0]["definition"]["filters"]["blobTypes"] = ["appendBlob"]
+    assert check(given, PLACE, EXPECTED, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
+
+
+@pytest.mark.parametrize("part", [{"definition": []}, {"definition": {"filters": ["x"]}}, {"definition": "x"}])
+def test_a_rule_of_another_form_is_refused_by_its_name(part: dict[str, Any]) -> None:
+    with pytest.raises(NoRules) as caught:
+        check({"rules": [{"name": "odd", **part}]}, PLACE, EXPECTED, 60)
+    assert str(caught.value).startswith("This is no lifecycle policy of an Azure storage account: its rule 'odd' has")
+
+
+def test_a_rule_by_modification_time_is_said_to_be_none_that_the_log_knows() -> None:
+    (found,) = check(exported({"daysAfterModificationGreaterThan": 60.0}), PLACE, EXPECTED, 60)
+    assert str(found) == (
+        "ours: goes by modification time, which any change to a blob sets anew, as of its metadata: the log does not"
+        " know of it. Go by creation time"
+    )
+
+
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
         (policy({"daysAfterLastAccessTimeGreaterThan": 60}), "goes by access time"),
         (policy({"daysAfterModificationGreaterThan": 60}), "goes by modification time"),
         (policy({"daysAfterCreationGreaterThan": 30}), "says 30 days, and the table's property 60"),
-        (policy({}), "says None days, and the table's property 60"),
+        (policy({"daysAfterCreationGreaterThan": "60"}), "says '60' days, and the table's property 60"),
+        (policy({}), "names no days after creation"),
+        (
+            policy({"daysAfterCreationGreaterThan": 60, "daysAfterLastTierChangeGreaterThan": 7}),
+            "joins daysAfterCreationGreaterThan and daysAfterLastTierChangeGreaterThan, which Azure does not take",
+        ),
+        (
+            policy({"daysAfterCreationGreaterThan": 60, "daysAfterModificationGreaterThan": 60}),
+            "joins daysAfterCreationGreaterThan and daysAfterModificationGreaterThan, which Azure does not take",
+        ),
+        (
+            policy({"daysAfterModificationGreaterThan": 60, "daysAfterLastTierChangeGreaterThan": 7}),
+            "goes by modification time",
+        ),
+        (policy(prefix=["lake/sales/orders/_delta_log/000"]), "reaches the table's _delta_log"),
+        (policy(prefix=["lake/sales/orders/_delta_log/_sidecars/"]), "reaches the table's _delta_log"),
+        (policy(prefix=["lake/sales/orders/_delta_log"]), "reaches the table's _delta_log"),
         (policy(prefix=["lake/sales/"]), "reaches the table's _delta_log"),
         (policy(prefix=["lake/sales/orders/"]), "reaches the table's _delta_log"),
         (policy(prefix=["lake/sales/orders/_"]), "reaches the table's _delta_log"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from mirrorfeed.errors import Terminal
 BY_CREATION = "daysAfterCreationGreaterThan"
 _BY_ACCESS = "daysAfterLastAccessTimeGreaterThan"
 _BY_CHANGE = "daysAfterModificationGreaterThan"
+_BY_TIER = "daysAfterLastTierChangeGreaterThan"
+"""Azure takes it beside modification time alone."""
 _PREFIXES_A_RULE = 10
 _ADDRESS = re.compile(r"(?:abfss?|wasbs?)://([^@/]+)@[^/]+/(.*)|https://[^/]+/([^/]+)/(.*)", re.DOTALL)
 
@@ -83,45 +85,88 @@ def check(policy: Any, place: Place, expected: Sequence[str], days: int) -> list
     `expected` are the table's prefixes, of `prefixes`."""
     found: list[Finding] = []
     covered: set[str] = set()
-    for rule in _rules(policy):
+    log = f"{place.prefix}_delta_log/"
+    for rule in rules_in(policy):
         name = str(rule.get("name") or "a rule without a name")
-        filters = rule.get("definition", {}).get("filters", {})
-        actions = rule.get("definition", {}).get("actions", {}).get("baseBlob", {})
-        reach = filters.get("prefixMatch") or [""]
-        touching = [prefix for prefix in reach if place.prefix.startswith(prefix) or prefix.startswith(place.prefix)]
-        if not rule.get("enabled", True) or not touching:
+        definition = _part(rule, "definition", name)
+        filters = _part(definition, "filters", name)
+        actions = _part(_part(definition, "actions", name), "baseBlob", name)
+        reach = [str(prefix) for prefix in filters.get("prefixMatch") or [""]]
+        touching = [prefix for prefix in reach if _meet(prefix, place.prefix)]
+        if not rule.get("enabled", True) or not touching or not _takes_blocks(filters):
             continue
-        if deletes := actions.get("delete"):
+        if deletes := _part(actions, "delete", name):
             found.append(Finding(name, f"deletes files of the table ({_spelled(deletes)}): only VACUUM may do that"))
-        if (archive := actions.get("tierToArchive")) is None:
+        if "tierToArchive" not in actions:
             continue
-        if any((place.prefix + "_delta_log/").startswith(prefix) for prefix in touching):
+        if any(_meet(prefix, log) for prefix in touching):
             found.append(Finding(name, "reaches the table's _delta_log: the table could not be read at all any more"))
         if filters.get("blobIndexMatch"):
             found.append(Finding(name, "chooses files by tag: the log does not know which files that are"))
             continue
-        if _BY_ACCESS in archive:
-            found.append(Finding(name, "goes by access time: the log does not know which files that are"))
-        elif _BY_CHANGE in archive:
-            found.append(Finding(name, "goes by modification time, which a restore changes: go by creation time"))
-        elif archive.get(BY_CREATION) != days:
-            said = archive.get(BY_CREATION)
-            found.append(Finding(name, f"says {said} days, and the table's property {days}: they must be equal"))
+        if problem := _misfit(_part(actions, "tierToArchive", name), days):
+            found.append(Finding(name, problem))
         covered |= {part for part in expected if any(part.startswith(prefix) for prefix in touching)}
     if missing := [part for part in expected if part not in covered]:
         found.append(Finding("", f"no rule archives {a_few(missing)}"))
     return found
 
 
-def _rules(policy: Any) -> Iterator[Mapping[str, Any]]:
-    """Of a policy as the portal shows it, or as templates and the command line export it."""
+def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
+    """What is wrong with the conditions on which a rule archives."""
+    given = [name for name in (BY_CREATION, _BY_CHANGE, _BY_ACCESS, _BY_TIER) if name in archive]
+    if len(given) > 1 and given != [_BY_CHANGE, _BY_TIER]:
+        return f"joins {' and '.join(given)}, which Azure does not take"
+    if _BY_ACCESS in archive:
+        return "goes by access time: the log does not know which files that are"
+    if _BY_CHANGE in archive:
+        return (
+            "goes by modification time, which any change to a blob sets anew, as of its metadata: the log does not know"
+            " of it. Go by creation time"
+        )
+    if BY_CREATION not in archive:
+        return "names no days after creation"
+    said = archive[BY_CREATION]
+    if said == days:
+        return None
+    spelled = f"{said:g}" if isinstance(said, int | float) else repr(said)
+    return f"says {spelled} days, and the table's property {days}: they must be equal"
+
+
+def rules_in(policy: Any) -> list[dict[str, Any]]:
+    """Of a policy as the portal shows it, or as templates, the command line (unused fields are `null` there) and
+    PowerShell (names begin with capitals there) export it; or `NoRules`. What is `null` is left out."""
+    policy = _plain(policy)
     for key in ("properties", "policy"):
-        if isinstance(policy, Mapping) and key in policy:
+        if isinstance(policy, dict) and key in policy:
             policy = policy[key]
-    rules = policy.get("rules") if isinstance(policy, Mapping) else None
-    if not isinstance(rules, list) or not all(isinstance(rule, Mapping) for rule in rules):
-        raise NoRules()
-    yield from rules
+    rules = policy.get("rules") if isinstance(policy, dict) else None
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        raise NoRules("it holds no list `rules`")
+    return rules
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name[:1].lower() + name[1:]: _plain(each) for name, each in value.items() if each is not None}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def _part(whole: Mapping[str, Any], name: str, rule: str) -> Mapping[str, Any]:
+    found = whole.get(name, {})
+    if not isinstance(found, Mapping):
+        raise NoRules(f"its rule {rule!r} has a {name} that is no object")
+    return found
+
+
+def _meet(prefix: str, folder: str) -> bool:
+    """Whether something in this folder may begin so."""
+    return folder.startswith(prefix) or prefix.startswith(folder)
+
+
+def _takes_blocks(filters: Mapping[str, Any]) -> bool:
+    """A table's files are block blobs."""
+    return "blockblob" in [str(kind).lower() for kind in filters.get("blobTypes") or ["blockBlob"]]
 
 
 def _spelled(condition: Mapping[str, Any]) -> str:
@@ -129,8 +174,11 @@ def _spelled(condition: Mapping[str, Any]) -> str:
 
 
 class NoRules(Terminal):
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
     def what(self) -> str:
-        return "This is no lifecycle policy of an Azure storage account: it holds no list `rules`."
+        return f"This is no lifecycle policy of an Azure storage account: {self.reason}."
 
     def next(self) -> str:
         return "Export it with `az storage account management-policy show`, or copy the code view of the portal."

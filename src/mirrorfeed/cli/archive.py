@@ -118,7 +118,7 @@ def lifecycle_check(file: str, table: str) -> None:
     try:
         rules = json.loads(Path(file).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise lifecycle.NoRules() from error
+        raise lifecycle.NoRules("it is no JSON") from error
     spark = spark_session()
     found = policy.required(spark, source)
     place, expected = _prefixes(spark, source)
