@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import make_old
 from mirrorfeed.archive.files import LocalIndex
+from mirrorfeed.archive.lifecycle import Place, starts
 from mirrorfeed.archive.log import DeltaLog, LogFile
 from mirrorfeed.archive.policy import Policy
 from tests.delta import DeltaTable
@@ -41,6 +42,11 @@ class Orders(DeltaTable):
     def files(self, version: int | None = None) -> list[LogFile]:
         found = self.log().files(self.latest if version is None else version)
         return [found[uri] for uri in sorted(found)]
+
+
+def named(place: Place, partition_columns: Sequence[str], random_names: bool) -> list[str]:
+    """What the names of a table's files begin with, from the container on."""
+    return [place.prefix + start for start in starts(partition_columns, random_names)]
 
 
 def days(files: Iterable[LogFile]) -> list[str | None]:

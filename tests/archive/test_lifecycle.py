@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.lifecycle import Finding, NoRules, NotInAzure, Place, check, place_of, prefixes, rule_text
+from mirrorfeed.archive import account
+from mirrorfeed.archive.lifecycle import Finding, NoRules, Place, check, place_of
+from tests.archive.scenes import named
 
 PLACE = Place("lake", "sales/orders")
-EXPECTED = prefixes(PLACE, ("day",), random_names=False)
+EXPECTED = named(PLACE, ("day",), False)
 LOCATION = "abfss://lake@acct.dfs.core.windows.net/sales/orders"
 
 
@@ -15,7 +17,7 @@ def policy(
     archive: dict[str, Any] | None = None, prefix: list[str] | None = None, enabled: bool = True, **more: Any
 ) -> dict[str, Any]:
     """One rule; right for the table above, but for what is given."""
-    found = rule_text("orders", EXPECTED, 60)
+    found: dict[str, Any] = account.policy(PLACE, EXPECTED, 60)
     rule = found["rules"][0]
     rule["enabled"] = enabled
     if prefix is not None:
@@ -48,15 +50,7 @@ def test_a_rule_names_all_files_of_a_table_but_its_log() -> None:
         "lake/sales/orders/deletion_vector_",
         "lake/sales/orders/_change_data/",
     ]
-    assert prefixes(PLACE, (), random_names=False)[0] == "lake/sales/orders/part-"
-
-
-def test_tables_with_random_names_get_rules_of_ten_prefixes_each() -> None:
-    listed = prefixes(PLACE, ("day",), random_names=True)
-    rules = rule_text("main.sales.orders", listed, 60)["rules"]
-    assert [len(rule["definition"]["filters"]["prefixMatch"]) for rule in rules] == [10, 10, 10, 10, 10, 10, 3]
-    assert [rule["name"] for rule in rules][:2] == ["archivemainsalesorders1", "archivemainsalesorders2"]
-    assert check({"rules": rules}, PLACE, listed, 60) == []
+    assert named(PLACE, (), False)[0] == "lake/sales/orders/part-"
 
 
 @pytest.mark.parametrize("wrap", [lambda p: p, lambda p: {"policy": p}, lambda p: {"properties": {"policy": p}}])
@@ -164,7 +158,7 @@ def test_a_rule_by_modification_time_is_said_to_be_none_that_the_log_knows() -> 
 )
 def test_a_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str) -> None:
     found = check(given, PLACE, EXPECTED, 60)
-    assert [finding.rule for finding in found if problem in finding.problem] == ["archiveorders1"]
+    assert [finding.rule for finding in found if problem in finding.problem] == ["mirrorfeed60days1"]
 
 
 @pytest.mark.parametrize("given", [policy(enabled=False), policy(prefix=["other/"]), {"rules": []}])
@@ -184,11 +178,4 @@ def test_what_is_no_policy_is_refused(given: Any) -> None:
     assert str(caught.value) == (
         "This is no lifecycle policy of an Azure storage account: it holds no list `rules`. Export it with `az storage"
         " account management-policy show`, or copy the code view of the portal."
-    )
-
-
-def test_a_table_outside_azure_is_said_to_have_no_rule() -> None:
-    assert str(NotInAzure("t", "file:/tmp/t")) == (
-        "t is at file:/tmp/t, which is not in Azure storage: there is no lifecycle rule for it. Name a table whose"
-        " folder has an address such as abfss://container@account.dfs.core.windows.net/folder."
     )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.lifecycle import rule_text
+from mirrorfeed.cli import main
+from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
 from tests.archive.scenes import Orders
@@ -40,6 +43,45 @@ def test_a_plan_is_for_a_query_or_for_the_feed() -> None:
     assert "--where and --feed-from exclude each other" in ended
 
 
+def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Source(path=str(tmp_path / "t"))
+    spark.sql(f"CREATE TABLE {table.sql} (id INT) USING DELTA")
+    found = history.detail(spark, table)
+    place = replace(found, location="abfss://lake@acct.dfs.core.windows.net/t")
+    monkeypatch.setattr(history, "detail", lambda spark, source: replace(place, properties=properties))
+    properties = {"delta.timeUntilArchived": "60 days"}
+
+    def run(*arguments: str, code: int = 0) -> str:
+        ended = CliRunner().invoke(main, ["archive", *arguments])
+        assert ended.exit_code == code, ended.output
+        return ended.stdout
+
+    exported = tmp_path / "exported.json"
+    logs = {"name": "logs", "definition": {"filters": {"prefixMatch": ["logs/"]}, "actions": {"baseBlob": None}}}
+    exported.write_bytes(json.dumps({"policy": {"rules": [logs]}}).encode("utf-16"))
+    merged = json.loads(run("rule", str(table), "--merge", str(exported)))
+    assert [rule["name"] for rule in merged["rules"]] == ["logs", "mirrorfeed60days1"]
+    exported.write_text(json.dumps(merged))
+    assert "the rules archive its files after 60 days" in run("lifecycle-check", str(exported), "--table", str(table))
+    assert "parent: storage" in run("rule", str(table), "--form", "bicep", "--paused")
+    assert "mirrorfeed" not in run("rule", str(table), "--merge", str(exported), "--remove")
+    assert "exclude each other" in said(["archive", "rule", str(table), "--paused", "--remove"], 2)
+    assert "for another cloud" in said(["archive", "rule", str(table), "--form", "aws"], 2)
+
+    logs["definition"] = {"actions": {"baseBlob": {"delete": {"daysAfterCreationGreaterThan": 9}}}}
+    exported.write_text(json.dumps({"rules": [logs]}))
+    told = said(["archive", "rule", str(table), "--merge", str(exported)], 1)
+    assert "logs: deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may do that" in told
+    exported.write_text("no JSON")
+    assert f"{exported} is no JSON" in said(["archive", "lifecycle-check", str(exported), "--table", "t"], 1)
+
+    place = replace(place, location="s3://lake/t")
+    made = json.loads(run("rule", str(table)))
+    assert [rule["Filter"]["Prefix"] for rule in made["Rules"]] == ["t/part-", "t/deletion_vector_", "t/_change_data/"]
+
+
 def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None:
     made = Orders(spark, tmp_path / "orders")
     table = str(made.path)
@@ -51,7 +93,7 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     first = run("set", table, "60 days")
     assert f"{table}: files count as archived from 60 days on" in first
     assert "The cloud's lifecycle rule must say the same: 60 days, by creation time." in first
-    assert "is not in Azure storage, so there is no rule to show." in first
+    assert "there is no lifecycle rule for it, and none to show." in first
 
     listed = json.loads(run("files", table, "--where", "id = 15", "--json"))
     assert [(row["partition"], row["rows"], row["age_days"], row["tier"]) for row in listed] == [
@@ -93,7 +135,7 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     assert "files count as archived from 30 days on Now change the cloud's rule to the same number" in shorter
 
     rules = tmp_path / "rules.json"
-    rules.write_text(json.dumps(rule_text("t", ["c/t/part-"], 30)))
+    rules.write_text(json.dumps({"rules": []}))
     assert "there is no lifecycle rule for it" in run("lifecycle-check", str(rules), "--table", table, code=1)
     assert "all hot files are there" in run("check", table)
     assert "Left out, for it holds archived files: day=1" in run("maintain", table)

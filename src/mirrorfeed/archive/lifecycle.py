@@ -1,4 +1,4 @@
-"""The cloud's lifecycle rule for a table: written out, and judged where it was exported. Pure: JSON in, findings out.
+"""The lifecycle rules of an Azure account, judged for a table as they were exported. Pure: JSON in, findings out.
 
 Azure knows no filter that leaves something out, so a rule keeps away from `_delta_log` by the prefixes that it names.
 """
@@ -19,7 +19,6 @@ _BY_ACCESS = "daysAfterLastAccessTimeGreaterThan"
 _BY_CHANGE = "daysAfterModificationGreaterThan"
 _BY_TIER = "daysAfterLastTierChangeGreaterThan"
 """Azure takes it beside modification time alone."""
-_PREFIXES_A_RULE = 10
 _ADDRESS = re.compile(r"(?:abfss?|wasbs?)://([^@/]+)@[^/]+/(.*)|https://[^/]+/([^/]+)/(.*)", re.DOTALL)
 
 
@@ -41,34 +40,12 @@ def place_of(location: str) -> Place | None:
     return Place(found[1] or found[3], (found[2] or found[4]).strip("/")) if found else None
 
 
-def prefixes(place: Place, partition_columns: Sequence[str], random_names: bool) -> list[str]:
-    """Those under which all files of a table stand but its log's. With random names (column mapping, or Delta's own
-    setting) a file's folder begins with any letter or digit."""
+def starts(partition_columns: Sequence[str], random_names: bool) -> list[str]:
+    """What the names of all files of a table begin with in its folder, but those of its log. With random names (column
+    mapping, or Delta's own setting) a file's folder begins with any letter or digit."""
     if random_names:
-        starts = list(string.ascii_letters + string.digits)
-    else:
-        starts = [f"{partition_columns[0]}=" if partition_columns else "part-", "deletion_vector_"]
-    return [place.prefix + start for start in [*starts, "_change_data/"]]
-
-
-def rule_text(name: str, listed: Sequence[str], days: int) -> dict[str, Any]:
-    """A policy ready to apply: a rule takes ten prefixes, so there may be several."""
-    clean = re.sub(r"[^A-Za-z0-9]", "", name) or "table"
-    parts = [listed[i : i + _PREFIXES_A_RULE] for i in range(0, len(listed), _PREFIXES_A_RULE)]
-    return {
-        "rules": [
-            {
-                "enabled": True,
-                "name": f"archive{clean}{number}",
-                "type": "Lifecycle",
-                "definition": {
-                    "filters": {"blobTypes": ["blockBlob"], "prefixMatch": list(part)},
-                    "actions": {"baseBlob": {"tierToArchive": {BY_CREATION: days}}},
-                },
-            }
-            for number, part in enumerate(parts, 1)
-        ]
-    }
+        return [*string.ascii_letters, *string.digits, "_change_data/"]
+    return [f"{partition_columns[0]}=" if partition_columns else "part-", "deletion_vector_", "_change_data/"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +59,7 @@ class Finding:
 
 def check(policy: Any, place: Place, expected: Sequence[str], days: int) -> list[Finding]:
     """What in an exported policy does not fit a table whose property says so many days; empty if it fits.
-    `expected` are the table's prefixes, of `prefixes`."""
+    `expected` is what its files' names begin with, from the container on."""
     found: list[Finding] = []
     covered: set[str] = set()
     log = f"{place.prefix}_delta_log/"
@@ -129,8 +106,7 @@ def _misfit(archive: Mapping[str, Any], days: int) -> str | None:
     said = archive[BY_CREATION]
     if said == days:
         return None
-    spelled = f"{said:g}" if isinstance(said, int | float) else repr(said)
-    return f"says {spelled} days, and the table's property {days}: they must be equal"
+    return f"says {said!r} days, and the table's property {days}: they must be equal"
 
 
 def rules_in(policy: Any) -> list[dict[str, Any]]:
@@ -147,9 +123,12 @@ def rules_in(policy: Any) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
+    """With whole numbers as such: the command line writes days as 60.0."""
     if isinstance(value, Mapping):
         return {name[:1].lower() + name[1:]: _plain(each) for name, each in value.items() if each is not None}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _part(whole: Mapping[str, Any], name: str, rule: str) -> Mapping[str, Any]:
@@ -182,14 +161,3 @@ class NoRules(Terminal):
 
     def next(self) -> str:
         return "Export it with `az storage account management-policy show`, or copy the code view of the portal."
-
-
-class NotInAzure(Terminal):
-    def __init__(self, table: str, location: str) -> None:
-        self.table, self.location = table, location
-
-    def what(self) -> str:
-        return f"{self.table} is at {self.location}, which is not in Azure storage: there is no lifecycle rule for it."
-
-    def next(self) -> str:
-        return "Name a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -105,31 +104,6 @@ def step(table: str) -> None:
     click.echo(f"{source}: files count as archived from {found.days} days on")
     _say_change(found)
     _say_share(spark, source, ledger)
-
-
-@archive.command("lifecycle-check")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False))
-@click.option("--table", required=True, help="The table that the rules are compared with.")
-def lifecycle_check(file: str, table: str) -> None:
-    """Compare the rules in FILE, as exported from the cloud, with the table's interval. Exits with 1 if they differ."""
-    from mirrorfeed.archive import lifecycle, policy
-
-    source = _source(table)
-    try:
-        rules = json.loads(Path(file).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise lifecycle.NoRules("it is no JSON") from error
-    spark = spark_session()
-    found = policy.required(spark, source)
-    place, expected = _prefixes(spark, source)
-    if place is None:
-        raise lifecycle.NotInAzure(str(source), expected[0])
-    problems = lifecycle.check(rules, place, expected, found.rule)
-    for problem in problems:
-        click.echo(str(problem))
-    if not problems:
-        click.echo(f"{source}: the rules archive its files after {found.rule} days, as its property says")
-    sys.exit(bool(problems))
 
 
 @archive.command()
@@ -292,31 +266,19 @@ def _tiers(spark: Any, source: Source) -> Any:
     return AzureTiers.at(detail(spark, source).location)
 
 
-def _prefixes(spark: Any, source: Source) -> tuple[Any, list[str]]:
-    """The table's place in Azure with its prefixes; or none, with where it is instead."""
-    from mirrorfeed.archive import lifecycle
-    from mirrorfeed.feed.history import detail
-
-    found = detail(spark, source)
-    place = lifecycle.place_of(found.location)
-    if place is None:
-        return None, [found.location]
-    names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
-    random_names = any(found.properties.get(name, "none") not in ("none", "false") for name in names)
-    return place, lifecycle.prefixes(place, found.partition_columns, random_names)
-
-
 def _say_rule(spark: Any, source: Source, found: Policy) -> None:
-    from mirrorfeed.archive import lifecycle
+    from mirrorfeed.archive.rules import NoLifecycle, rules_of
 
-    place, listed = _prefixes(spark, source)
     click.echo(
         f"This moves no file. The cloud's lifecycle rule must say the same: {found.rule} days, by creation time."
     )
-    if place is None:
-        click.echo(f"{listed[0]} is not in Azure storage, so there is no rule to show.")
+    try:
+        rules = rules_of(spark, source)
+    except NoLifecycle as error:
+        click.echo(f"{error.what()[:-1]}, and none to show.")
         return
-    click.echo(json.dumps(lifecycle.rule_text(str(source), listed, found.rule), indent=2))
+    click.echo(rules.written(rules.policy(found.rule), rules.forms[0]))
+    click.echo(rules.apply)
 
 
 def _say_change(found: Policy) -> None:

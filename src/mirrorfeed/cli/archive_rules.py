@@ -1,0 +1,91 @@
+"""The commands about the cloud's lifecycle rules: to write them into the one policy of an account, and to judge it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mirrorfeed.cli.archive import archive
+from mirrorfeed.cli.root import spark_session
+from mirrorfeed.errors import Terminal
+
+_exported = click.Path(exists=True, dir_okay=False)
+
+
+@archive.command()
+@click.argument("table")
+@click.option("--merge", "exported", type=_exported, metavar="FILE", help="The policy that the account has, exported.")
+@click.option("--paused", is_flag=True, help="Let the table's rules do nothing, so that restored files stay.")
+@click.option("--remove", is_flag=True, help="Take the table's rules out.")
+@click.option("--form", type=click.Choice(["az", "bicep", "terraform", "aws"]), help="For the tool that applies it.")
+def rule(table: str, exported: str | None, paused: bool, remove: bool, form: str | None) -> None:
+    """Write the lifecycle policy that TABLE needs, with all that others have in it, to standard output.
+
+    Exits with 1 if something else in the policy does not fit the table.
+    """
+    from mirrorfeed.archive import policy
+    from mirrorfeed.archive.account import Wanted
+    from mirrorfeed.archive.rules import rules_of
+    from mirrorfeed.feed.source import Source
+
+    if paused and remove:
+        raise click.UsageError("--paused and --remove exclude each other.")
+    source, there = Source.parse(table), _json(exported) if exported else None
+    spark = spark_session()
+    days = policy.required(spark, source).rule
+    rules = rules_of(spark, source)
+    if (chosen := form or rules.forms[0]) not in rules.forms:
+        raise click.UsageError(f"--form {chosen} is for another cloud; for {source} there is {', '.join(rules.forms)}.")
+    made = rules.policy(days, Wanted.PAUSED if paused else Wanted.GONE if remove else Wanted.ON, there)
+    click.echo(rules.written(made, chosen, there))
+    click.echo(rules.apply, err=True)
+    problems = [each for each in rules.check(made, days) if each.rule or not (paused or remove)]
+    for problem in problems:
+        click.echo(str(problem), err=True)
+    sys.exit(bool(problems))
+
+
+@archive.command("lifecycle-check")
+@click.argument("file", type=_exported)
+@click.option("--table", required=True, help="The table that the rules are compared with.")
+def lifecycle_check(file: str, table: str) -> None:
+    """Compare the rules in FILE, as exported from the cloud, with the table's interval. Exits with 1 if they differ."""
+    from mirrorfeed.archive import policy
+    from mirrorfeed.archive.rules import rules_of
+    from mirrorfeed.feed.source import Source
+
+    source, exported = Source.parse(table), _json(file)
+    spark = spark_session()
+    days = policy.required(spark, source).rule
+    problems = rules_of(spark, source).check(exported, days)
+    for problem in problems:
+        click.echo(str(problem))
+    if not problems:
+        click.echo(f"{source}: the rules archive its files after {days} days, as its property says")
+    sys.exit(bool(problems))
+
+
+def _json(path: str) -> Any:
+    raw = Path(path).read_bytes()
+    try:  # PowerShell writes UTF-16, or UTF-8 with a mark
+        return json.loads(raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"))
+    except ValueError as error:
+        raise NoJson(path, str(error)) from error
+
+
+class NoJson(Terminal):
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+
+    def what(self) -> str:
+        return f"{self.path} is no JSON ({self.reason})."
+
+    def next(self) -> str:
+        return (
+            "Export the policy with `az storage account management-policy show --output json` or `aws s3api"
+            " get-bucket-lifecycle-configuration`."
+        )
