@@ -27,6 +27,8 @@ tables:
     target: sales.orders
 """
 
+PRICES = "currency: EUR, standard: {gib: 0.02, objects: 5}, high: {gib: 0.1, objects: 50}"
+
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
@@ -325,6 +327,10 @@ def test_a_mistake_in_the_form_of_text_is_told_with_its_own_line(load: Load, lin
         ("partner: {name: a}", "2: source_type: is missing"),
         ("partner: {name: '', source_type: Delta, source_version: '4'}", "2: name: is empty"),
         ("partner: {name: a, source_type: Delta, source_version: 4}", "2: source_version: must be text, not 4"),
+        (f"archive: {{prices: {{{PRICES}, stored: {{hot: -1, archive: 0}}}}}}", "2: hot: must be at least 0, not -1"),
+        (f"archive: {{prices: {{{PRICES}, tape: 1}}}}", "2: tape: is not a known field; known here: currency"),
+        (f"archive: {{prices: {{{PRICES}, archiving: .nan}}}}", "2: archiving: must be "),
+        (f"archive: {{prices: {{{PRICES}, archiving: much}}}}", "2: archiving: must be a number, not 'much'"),
     ],
 )
 def test_what_contradicts_itself_for_all_tables_is_told_once_where_it_is_said(load: Load, text: str, told: str) -> None:
@@ -355,6 +361,13 @@ def test_the_form_of_files_is_chosen_for_all_tables_and_for_each(load: Load) -> 
     assert second.output == Output(None, by_time=True, upserts_by_default=True)
     assert third.output == Output(Delimited())
     assert third.markers == "exact"
+
+
+def test_prices_stand_beside_what_is_published(load: Load) -> None:
+    found = load(f"landing_zone: /lz\narchive: {{prices: {{{PRICES}}}}}\ntables: [{{source: a, target: b}}]")
+    assert found.archive is not None
+    assert (found.archive.prices.high.gib, found.archive.prices.month("hot")) == (0.1, None)
+    assert load("landing_zone: /lz\ntables: [{source: a, target: b}]").archive is None
 
 
 @pytest.mark.parametrize(

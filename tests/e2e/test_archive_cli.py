@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.cli import main
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source
@@ -144,3 +145,40 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     other.write_text(json.dumps(json.loads(Path(plan).read_text()) | {"table_id": "that of another"}))
     assert "The plan is of another table than" in run("restore", str(other), code=1)
     assert "no file counts as archived" in run("unset", table, "--nothing-archived")
+
+
+def test_restored_rows_are_copied_so_that_their_files_may_go_back(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Orders(spark, tmp_path / "orders", properties={"delta.timeUntilArchived": "60 days"})
+    table, plan, copied = str(made.path), str(tmp_path / "plan.json"), Source(path=str(tmp_path / "copy"))
+    clock = Clock(datetime.now(UTC))
+    tiers = FolderTiers(tmp_path / "aside", clock)
+    tiers.archive(file.uri for file in made.files() if {"1", "2"} & set((file.partition or {}).values()))
+    monkeypatch.setattr("mirrorfeed.cli.archive._tiers", lambda spark, source: tiers)
+    monkeypatch.setattr("time.sleep", lambda seconds: clock.pass_(seconds / 3600))
+    monkeypatch.chdir(tmp_path)
+    price = {"gib": 2**30, "objects": 0}
+    prices = {"currency": "EUR", "standard": price, "high": price}
+    Path("mirrorfeed.yml").write_text(
+        json.dumps({"landing_zone": "zone", "archive": {"prices": prices}, "tables": [{"source": "a", "target": "b"}]})
+    )
+
+    def restored(*options: str, code: int = 0) -> str:
+        return said(["archive", "restore", plan, "--poll", "36000", *options], code)
+
+    said(["archive", "plan", table, "--where", "id BETWEEN 18 AND 32", "--to", plan], 0)
+    assert "cannot be kept for 3 days by bringing them back" in restored("--keep", "3", code=1)
+    once = restored("--once", "--tier", "cool", "--into", str(copied))
+    assert "This costs about 8.00 EUR for retrieval" in once
+    assert "0 back, 2 on their way, 0 in the archive The cloud's rule archives these files again" in once
+    assert not (tmp_path / "copy").exists()
+    assert f"Copied the rows into {copied}: nothing else has to stay where it is" in restored("--into", str(copied))
+    tiers.archive(file.uri for file in made.files() if {"1", "2"} & set((file.partition or {}).values()))
+    assert {row.id for row in spark.read.table(copied.sql).collect()} == set(range(18, 33))
+    assert f"{copied} holds the rows of {plan} already" in restored("--into", str(copied))
+    assert f"{table} is there already, and is no copy of the rows of this plan" in restored("--into", table, code=1)
+
+    other = Path(plan)
+    other.write_text(json.dumps(json.loads(other.read_text()) | {"feed_from": 1}))
+    assert "is for a range of its change feed, which is not copied" in restored("--into", "t", code=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from fixtures.onelake import WORKSPACE, OneLake
 from fixtures.onelake.blobs import Blob
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.credentials import Default
-from mirrorfeed.stores.tiers import AzureTiers, OtherPlace, Priority, Tier, TiersUnavailable, tier_of
+from mirrorfeed.stores.tiers import AzureTiers, Facts, OtherPlace, Priority, Tier, TiersUnavailable, tier_of
 
 ROOT = f"abfss://{WORKSPACE}@lake.dfs.core.windows.net/"
 NAMES = ["t/day=1/part-0", "t/day=a b/part-é%20#?&.parquet", "t/deletion_vector_1.bin"]
@@ -91,6 +92,22 @@ def test_archived_files_are_asked_back_and_arrive_later(onelake: OneLake) -> Non
     onelake.server.blobs.arrive()
     assert set(tiers.look(uris()).values()) == {Tier.HOT}
     assert tiers.bring_back(uris(), Priority.STANDARD) == {}
+
+
+def test_archived_files_are_brought_to_the_tier_that_is_asked_for(onelake: OneLake) -> None:
+    blobs = archived(onelake)
+    tiers = tiers_of(onelake)
+    assert tiers.bring_back(uris(), Priority.STANDARD, Tier.COOL) == {}
+    assert {blob.status for blob in blobs.values()} == {"rehydrate-pending-to-cool"}
+    onelake.server.blobs.arrive()
+    assert set(tiers.look(uris()).values()) == {Tier.COOL}
+
+
+def test_the_storage_tells_sizes_and_since_when_files_are_in_their_tier(onelake: OneLake) -> None:
+    archived(onelake)[NAMES[0]].since = "Tue, 06 Oct 2026 10:00:00 GMT"
+    found = tiers_of(onelake).facts(uris())
+    assert found[uris()[0]] == Facts(Tier.ARCHIVE, 1, datetime(2026, 10, 6, 10, tzinfo=UTC))
+    assert found[uris()[1]] == Facts(Tier.ARCHIVE, 1)
 
 
 def test_no_batch_holds_more_than_256_files(onelake: OneLake) -> None:

@@ -9,13 +9,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
-from mirrorfeed.amounts import a_few
+from mirrorfeed.amounts import a_few, counted
+from mirrorfeed.archive.costs import of_restore, spelled
 from mirrorfeed.archive.plan import Plan
+from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.stores.tiers import MOST_IN_A_BATCH, Priority, Tier, TierStore
+from mirrorfeed.stores.tiers import COPY_DAYS, MOST_IN_A_BATCH, Facts, Priority, Tier, TierStore
 
 _ROUNDS_WITHOUT_PROGRESS = 3
+_BY_THE_RULE = 1
+"""After about so many days a rule has archived a file again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +55,31 @@ def progress(plan: Plan, tiers: TierStore) -> Progress:
     )
 
 
-def ask(plan: Plan, tiers: TierStore) -> Progress:
-    """Asks for what is in the archive and not on its way yet; what is not taken is asked for again, and then named."""
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Where files are wanted, and for how long."""
+
+    to: Tier = Tier.HOT
+    keep_days: int | None = None
+    """None: as long as the storage keeps them by itself."""
+
+
+def ask(plan: Plan, tiers: TierStore, terms: Terms = Terms(), now: datetime | None = None) -> Progress:
+    """Asks for what is in the archive and not on its way yet, and for what would go too early; what is not taken is
+    asked for again, and then named. `KeptByARule` where the storage has no days, `OnlyHot` where it has no other tier.
+    """
+    check_terms(plan.table, tiers, terms)
+    end = (now or datetime.now(UTC)) + timedelta(days=terms.keep_days or 0)
     refused: dict[str, str] = {}
     for _ in range(_ROUNDS_WITHOUT_PROGRESS):
-        found = tiers.look([file.uri for file in plan.files])
-        left = [uri for uri, tier in found.items() if tier is Tier.ARCHIVE]
+        found = tiers.facts([file.uri for file in plan.files])
+        left = [uri for uri, facts in found.items() if facts.tier is Tier.ARCHIVE or _goes_before(facts, end)]
         if not left:
             break
         refused = {}
         for start in range(0, len(left), MOST_IN_A_BATCH):
-            refused |= tiers.bring_back(left[start : start + MOST_IN_A_BATCH], Priority[plan.priority])
+            batch = left[start : start + MOST_IN_A_BATCH]
+            refused |= tiers.bring_back(batch, Priority[plan.priority], terms.to, terms.keep_days)
         if not refused:
             break
     if refused:
@@ -68,20 +87,56 @@ def ask(plan: Plan, tiers: TierStore) -> Progress:
     return progress(plan, tiers)
 
 
+def check_terms(table: str, tiers: TierStore, terms: Terms) -> None:
+    if terms.keep_days is not None and not tiers.keeps:
+        raise KeptByARule(table, terms.keep_days)
+    if terms.to is not Tier.HOT and tiers.keeps:
+        raise OnlyHot(table, terms.to)
+
+
+def _goes_before(facts: Facts, end: datetime) -> bool:
+    return facts.tier.is_readable and facts.until is not None and facts.until < end
+
+
 def follow(
     plan: Plan,
     tiers: TierStore,
     poll_seconds: float,
+    terms: Terms = Terms(),
     report: Callable[[Progress], None] = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Progress:
     """Asks, and looks until all are back. One that is archived again meanwhile is asked for again."""
+    began = datetime.now(UTC)
     while True:
-        found = ask(plan, tiers)
+        found = ask(plan, tiers, terms, began)
         report(found)
         if found.done:
             return found
         sleep(poll_seconds)
+
+
+def costs(plan: Plan, tiers: TierStore, terms: Terms, rates: Rates | None, now: datetime) -> str | None:
+    """What carrying the plan out costs, for people; None without prices."""
+    check_terms(plan.table, tiers, terms)
+    if rates is None:
+        return None
+    files = tiers.facts([file.uri for file in plan.files]).values()
+    days = terms.keep_days or (COPY_DAYS if tiers.keeps else _BY_THE_RULE)
+    found = of_restore(files, rates, Priority[plan.priority], terms.to, days, tiers.keeps, now)
+    return f"This costs about {spelled(found, rates.currency)}."
+
+
+def afterwards(table: str, tiers: TierStore, terms: Terms) -> str:
+    """What becomes of files that are brought back, for people."""
+    if tiers.keeps:
+        days = counted(terms.keep_days or COPY_DAYS, "day")
+        return f"The copies go {days} after they were asked for; the files stay in the archive. --keep makes it longer."
+    return (
+        "The cloud's rule archives these files again at one of its next runs, which are daily, for they keep their"
+        f" creation time. Pause it meanwhile with `mirrorfeed archive rule {table} --merge EXPORTED --paused`, or copy"
+        " the rows with --into."
+    )
 
 
 class PlanOfAnotherTable(Terminal):
@@ -104,6 +159,36 @@ class FilesGone(Terminal):
 
     def next(self) -> str:
         return "VACUUM may have removed them since: make a new plan, for a newer version."
+
+
+class KeptByARule(Terminal):
+    def __init__(self, table: str, days: int) -> None:
+        self.table, self.days = table, days
+
+    def what(self) -> str:
+        return (
+            f"Files of {self.table} cannot be kept for {self.days} days by bringing them back: in Azure a file that is"
+            " back keeps its creation time, so the rule archives it again at one of its next runs, which are daily."
+        )
+
+    def next(self) -> str:
+        return (
+            f"Pause the rule meanwhile (`mirrorfeed archive rule {self.table} --merge EXPORTED --paused`; a change can"
+            " take a day to hold) and restore without --keep, or copy the rows with --into."
+        )
+
+
+class OnlyHot(Terminal):
+    def __init__(self, table: str, to: Tier) -> None:
+        self.table, self.to = table, to
+
+    def what(self) -> str:
+        return (
+            f"Files of {self.table} cannot be brought back to {self.to.value}: S3 lays a copy into its standard class."
+        )
+
+    def next(self) -> str:
+        return "Leave --tier out, and say with --keep for how many days the copies are wanted."
 
 
 class NotTaken(Transient):

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.cli.root import given_ledger, json_option, main, spark_session
+from mirrorfeed.cli.root import given_ledger, json_option, load_if_there, main, spark_session
+from mirrorfeed.config import FILE
 from mirrorfeed.errors import Terminal, named
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.policy import Policy
+    from mirrorfeed.config.prices import Rates
     from mirrorfeed.feed.source import Source
 
 where_option = click.option("--where", metavar="PREDICATE", help="A condition as after WHERE.")
@@ -190,24 +192,56 @@ def plan(
 @click.option("--once", is_flag=True, help="Ask for the files, say how far they are, and end.")
 @click.option("--poll", default=300.0, show_default=True, metavar="SECONDS", help="Time between looks.")
 @click.option("--rows", default=20, show_default=True, help="How many rows of the query to show when all is back.")
-def restore(path: str, once: bool, poll: float, rows: int) -> None:
+@click.option("--tier", type=click.Choice(["hot", "cool", "cold"]), default="hot", show_default=True)
+@click.option(
+    "--keep", type=click.IntRange(1, 36_500), metavar="DAYS", help="How long, where the storage keeps copies."
+)
+@click.option("--into", "target", metavar="TABLE", help="Copy the rows of the query into a table of their own.")
+@click.option("--prices", metavar="FILE", help="Your prices, in place of the configuration's.")
+def restore(
+    path: str,
+    once: bool,
+    poll: float,
+    rows: int,
+    tier: str,
+    keep: int | None,
+    target: str | None,
+    prices: str | None,
+) -> None:
     """Bring back what PLAN names, wait until every file is there, then run its query. It can be stopped at any time."""
-    from mirrorfeed.archive import jobs
+    from mirrorfeed.archive import into, jobs
     from mirrorfeed.archive import restore as restoring
     from mirrorfeed.archive.guard import ArchiveAwareTable
     from mirrorfeed.archive.plan import Plan
+    from mirrorfeed.stores.tiers import Tier
 
-    made = Plan.load(path)
+    made, rates = Plan.load(path), given_rates(prices)
+    copied = _source(target) if target else None
+    if copied and made.feed_from is not None:
+        raise into.OnlyRows(made.table)
     source, spark = _source(made.table), spark_session()
     jobs.check_plan(spark, source, made)
+    if copied and into.is_there(spark, made, copied):
+        click.echo(f"{copied} holds the rows of {path} already")
+        return
     tiers = _tiers(spark, source)
     if tiers is None:
         raise NoTiers(str(source))
-    found = restoring.ask(made, tiers) if once else restoring.follow(made, tiers, poll, _say_progress)
+    terms = restoring.Terms(Tier[tier.upper()], keep)
+    if costs := restoring.costs(made, tiers, terms, rates, _now()):
+        click.echo(costs)
+    report = _say_progress
+    found = restoring.ask(made, tiers, terms) if once else restoring.follow(made, tiers, poll, terms, report)
     if once:
         _say_progress(found)
     if found.done and made.feed_from is None:
-        ArchiveAwareTable(spark, source, tiers).query(made.where, version=made.version).show(rows, truncate=60)
+        answer = ArchiveAwareTable(spark, source, tiers).query(made.where, version=made.version)
+        if copied:
+            into.copy(spark, answer, made, copied)
+            click.echo(f"Copied the rows into {copied}: nothing else has to stay where it is")
+            return
+        answer.show(rows, truncate=60)
+    click.echo(restoring.afterwards(made.table, tiers, terms))
 
 
 @archive.command()
@@ -303,6 +337,16 @@ def _say_share(spark: Any, source: Source, ledger: Source | None) -> None:
     click.echo(f"{source}: {found}")
     if lost := keep(spark, ledger, [archived(str(source), found, _now())]):
         click.echo(str(lost), err=True)
+
+
+def given_rates(prices: str | None) -> Rates | None:
+    """Those of a file, else those of the configuration, where there is one and it has them."""
+    from mirrorfeed.config.prices import Rates
+
+    if prices:
+        return Rates.load(prices)
+    config = load_if_there(FILE)
+    return config.archive.prices if config and config.archive else None
 
 
 def _say_progress(found: Any) -> None:

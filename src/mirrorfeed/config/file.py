@@ -72,6 +72,7 @@ def load(
         top.partner,
         top.writers,
         between,
+        top.archive,
     )
 
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
 
 from mirrorfeed.config import fields
 from mirrorfeed.config.credential import credential_in
 from mirrorfeed.config.fields import ONELAKE, located
 from mirrorfeed.config.output import OutputOptions, Partner
+from mirrorfeed.config.prices import Rates
 from mirrorfeed.credentials import Credential, Default
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import BadSource, Source
@@ -45,6 +46,12 @@ class Table(Options):
     """None: the primary key constraint decides. Empty: the table has no key."""
 
 
+class ArchiveOptions(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    prices: Rates
+
+
 class Top(Options):
     landing_zone: Annotated[str, AfterValidator(fields.landing_zone)]
     endpoint: Annotated[str | None, PlainValidator(fields.endpoint)] = None
@@ -62,6 +69,8 @@ class Top(Options):
     """The Delta table that tells of every publication; None: no one is told."""
     partner: Partner | None = None
     """Who publishes, for `_partnerEvents.json`; None: no such file is written."""
+    archive: ArchiveOptions | None = None
+    """About tables whose old files are in an archive tier."""
     tables: Annotated[list[Any], Field(min_length=1)]
 
 
@@ -81,6 +90,7 @@ class Config:
     """Who writes into the landing zone."""
     handover: str | None = None
     """A folder through which the driver gets files from executors; None: they come as the result of the query."""
+    archive: ArchiveOptions | None = None
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:

@@ -40,10 +40,12 @@ def _words(model: type[BaseModel], fault: dict[str, Any]) -> str:
             return f"must be true or false, not {value}"
         case "int_type":
             return f"must be a whole number, not {value}"
+        case "float_type" | "float_parsing" | "finite_number":
+            return f"must be a number, not {value}"
         case "string_type":
             return f"must be text, not {value}: put it in quotes"
         case "greater_than_equal":
-            return f"must be at least {facts['ge']}, not {value}"
+            return f"must be at least {facts['ge']:g}, not {value}"
         case "less_than_equal":
             return f"must be at most {facts['le']}, not {value}"
         case "list_type":

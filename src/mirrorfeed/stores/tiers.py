@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ from mirrorfeed.stores.process import keep
 from mirrorfeed.stores.retries import API_VERSION, Retries, transport
 
 MOST_IN_A_BATCH = 256
+COPY_DAYS = 7
+"""How long copies are kept where the storage keeps copies, and nobody says otherwise."""
 
 
 class Tier(Enum):
@@ -41,16 +44,40 @@ class Priority(Enum):
     HIGH = "High"
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a storage tells of a file."""
+
+    tier: Tier
+    bytes: int | None = None
+    since: datetime | None = None
+    """When it came into its tier; None where that is not told."""
+    until: datetime | None = None
+    """When it goes again, for a copy that was brought back for some days."""
+
+
 class TierStore(Protocol):
     """Files by their URIs, as Spark spells them. Raises `TiersUnavailable` when it cannot tell."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a file that is brought back is a copy for some days, beside the archive; otherwise it leaves the
+        archive, until a rule moves it there again."""
+        ...
+
+    def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
+        """Of every one of these files."""
+        ...
 
     def look(self, uris: Sequence[str]) -> dict[str, Tier]:
         """The tier of every one of these files."""
         ...
 
-    def bring_back(self, uris: Sequence[str], priority: Priority) -> dict[str, str]:
-        """Asks for archived files to be made hot, and returns at once; it takes hours. Those that were not taken, with
-        the reason; asking again for one that is on its way, or back, does no harm."""
+    def bring_back(
+        self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
+    ) -> dict[str, str]:
+        """Asks for archived files, and returns at once; it takes hours. Those that were not taken, with the reason;
+        asking again for one that is on its way, or back, does no harm. Days are for places that keep copies."""
         ...
 
 
@@ -75,25 +102,34 @@ class AzureTiers:
             return None
         return cls(f"https://{found[2]}.blob.{found[3]}", found[1], found[0], credential or Default())
 
+    @property
+    def keeps(self) -> bool:
+        return False
+
     def look(self, uris: Sequence[str]) -> dict[str, Tier]:
+        return {uri: facts.tier for uri, facts in self.facts(uris).items()}
+
+    def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
         if not uris:
             return {}
         names = {self._name(uri): uri for uri in uris}
-        found = dict.fromkeys(uris, Tier.MISSING)
+        found = dict.fromkeys(uris, Facts(Tier.MISSING))
         # A listing gives the tiers of thousands of blobs in a call; what they have in common keeps it short.
         with self._faults("look at the tiers of files in"):
             for blob in self._blobs.list_blobs(name_starts_with=_begin(names)):
                 if blob.name in names:
-                    found[names[blob.name]] = tier_of(blob)
+                    found[names[blob.name]] = Facts(tier_of(blob), blob.size, blob.blob_tier_change_time)
         return found
 
-    def bring_back(self, uris: Sequence[str], priority: Priority) -> dict[str, str]:
+    def bring_back(
+        self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
+    ) -> dict[str, str]:
         refused: dict[str, str] = {}
         for start in range(0, len(uris), MOST_IN_A_BATCH):
             batch = uris[start : start + MOST_IN_A_BATCH]
             with self._faults("set the tier of files in"):
                 answers = self._blobs.set_standard_blob_tier_blobs(
-                    "Hot",
+                    to.name.capitalize(),
                     *(self._name(uri) for uri in batch),
                     rehydrate_priority=RehydratePriority(priority.value),
                     raise_on_any_failure=False,

@@ -1,0 +1,80 @@
+"""What the user pays for storage, in the configuration or in a file of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mirrorfeed.errors import Terminal
+
+_Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_FORM = ConfigDict(extra="forbid", frozen=True)
+
+
+class Restoring(BaseModel):
+    model_config = _FORM
+
+    gib: _Price
+    """For a GiB that is read from the archive."""
+    objects: _Price
+    """For ten thousand objects."""
+
+
+class Stored(BaseModel):
+    """For a GiB and a month."""
+
+    model_config = _FORM
+
+    hot: _Price
+    archive: _Price
+    cool: _Price | None = None
+    cold: _Price | None = None
+
+
+class Rates(BaseModel):
+    """What the user pays, in any one currency. What is left out is not summed, and said to be left out."""
+
+    model_config = _FORM
+
+    currency: Annotated[str, Field(min_length=1)]
+    standard: Restoring
+    high: Restoring
+    stored: Stored | None = None
+    archiving: _Price | None = None
+    """For ten thousand objects that are moved into the archive."""
+
+    @classmethod
+    def load(cls, path: str) -> Rates:
+        """Those of a JSON file, or `BadRates`."""
+        try:
+            return cls.model_validate(json.loads(Path(path).read_text(encoding="utf-8")))
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            where = ".".join(map(str, fault["loc"]))
+            raise BadRates(path, f"{where}: {fault['msg']}" if where else fault["msg"]) from error
+        except (OSError, ValueError) as error:
+            raise BadRates(path, str(error)) from error
+
+    def month(self, tier: str) -> float | None:
+        """For a GiB in the tier of this name."""
+        found: float | None = getattr(self.stored, tier.lower(), None)
+        return found
+
+
+class BadRates(Terminal):
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+
+    def what(self) -> str:
+        return f"{self.path} is no table of prices ({self.reason})."
+
+    def next(self) -> str:
+        return (
+            'Write JSON such as {"currency": "EUR", "standard": {"gib": 0.02, "objects": 5.5}, "high": {"gib": 0.12,'
+            ' "objects": 60}, "stored": {"hot": 0.018, "cool": 0.01, "archive": 0.001}, "archiving": 0.11} with your'
+            " own prices: for a GiB and 10,000 objects, for a GiB and a month, and for 10,000 objects that are"
+            " archived."
+        )
