@@ -139,11 +139,55 @@ def test_a_comparison_that_could_not_be_made_is_told_and_leaves_the_one_before()
 
 def test_the_archived_part_is_drawn_where_a_table_has_an_archive() -> None:
     assert "Archived part" not in page(ROWS, NOW)
-    drawn = page([*ROWS, *LATER], NOW).partition("Archived part of each table")[2]
-    assert re.findall(r"<title>(.*?)</title>", drawn) == [
+    assert drawn(page([*ROWS, *LATER], NOW), "Archived part of each table") == [
         "main.sales.orders, 2026-03-11 09:30: 25 %",
         "main.sales.orders, 2026-03-12 09:30: 37.5 %",
     ]
+
+
+GIB = 2**30
+FLEET = [
+    Row(NOW - timedelta(days=2), "main.a", ARCHIVE, archived_share=0.5, archived_bytes=4 * GIB, restored_bytes=0,
+        hot_bytes=4 * GIB, bytes_by_age={"0-7 d": GIB, "365 d on": 7 * GIB}, month_cost=4.0, month_saving=3.0,
+        currency="EUR"),
+    Row(NOW - timedelta(days=1), "main.b", ARCHIVE, archived_share=0.5, archived_bytes=2 * GIB, restored_bytes=None,
+        hot_bytes=GIB, bytes_by_age={"0-7 d": GIB}, month_cost=1.0, month_saving=2.0, currency="EUR"),
+    Row(NOW, "main.a", ARCHIVE, archived_share=0.5, archived_bytes=4 * GIB, restored_bytes=GIB, hot_bytes=5 * GIB,
+        bytes_by_age={"0-7 d": 2 * GIB, "365 d on": 6 * GIB}, month_cost=5.0, month_saving=2.0, currency="EUR"),
+]  # fmt: skip
+
+
+def drawn(text: str, title: str) -> list[str]:
+    return re.findall(r"<title>(.*?)</title>", text.partition(f"<h2>{title}</h2>")[2].partition("</section>")[0])
+
+
+def test_the_fleet_is_summed_up_day_by_day_with_what_each_table_was_last() -> None:
+    text = page(FLEET, NOW)
+    assert drawn(text, "GiB of all tables with an archive") == [
+        "Mar 12, hot: 4 GiB", "Mar 12, archived: 4 GiB",
+        "Mar 13, hot: 5 GiB", "Mar 13, archived: 6 GiB",
+        "Mar 14, hot: 5 GiB", "Mar 14, archived: 5 GiB", "Mar 14, restored: 1 GiB",
+    ]  # fmt: skip
+    assert drawn(text, "GiB by the age of files, as it is now") == ["0-7 d, bytes: 3 GiB", "365 d on, bytes: 6 GiB"]
+    money = drawn(text, "What a month costs, and what the archive saves of it")
+    assert [each.partition(", ")[0::2] for each in money] == [
+        ("cost", "2026-03-12 00:00: 4 EUR"), ("cost", "2026-03-13 00:00: 5 EUR"), ("cost", "2026-03-14 00:00: 6 EUR"),
+        ("saving", "2026-03-12 00:00: 3 EUR"), ("saving", "2026-03-13 00:00: 5 EUR"),
+        ("saving", "2026-03-14 00:00: 4 EUR"),
+    ]  # fmt: skip
+    listed = re.findall(r"<tr><td>(main.\w|all)</td>(.*?)</tr>", text)
+    assert [(name, re.findall(r"<td class=n>(.*?)</td>", rest)) for name, rest in listed] == [
+        ("main.a", ["4.00", "3.00", "1.00", "5.00 EUR", "2.00 EUR"]),
+        ("main.b", ["1.00", "2.00", "-", "1.00 EUR", "2.00 EUR"]),
+        ("all", ["5.00", "5.00", "1.00", "6.00 EUR", "4.00 EUR"]),
+    ]
+
+
+def test_what_no_row_tells_of_an_archive_is_not_drawn() -> None:
+    text = page([*ROWS, *LATER], NOW)
+    for title in ("GiB of all tables", "GiB by the age", "What a month costs"):
+        assert title not in text
+    assert cells(text, table="main.sales.orders")[:6] == ["main.sales.orders", "-", "-", "-", "-", "-"]
 
 
 def test_the_tables_say_how_far_each_is_and_what_went_wrong() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.costs import Cost, a_month, of_restore, saved_a_month, spelled
+from mirrorfeed.archive.costs import Cost, of_restore, spelled
 from mirrorfeed.config.prices import BadRates, Rates
 from mirrorfeed.stores.tiers import Facts, Priority, Tier
 
@@ -85,9 +85,10 @@ def test_nothing_in_the_archive_costs_nothing() -> None:
 
 
 def test_what_is_archived_saves_the_difference_every_month() -> None:
-    assert saved_a_month(100 * GIB, RATES) == pytest.approx(27)
-    assert a_month(10 * GIB, 100 * GIB, RATES) == pytest.approx(6)
-    assert saved_a_month(GIB, BARE) is a_month(GIB, GIB, BARE) is None
+    found = RATES.of_a_month(10 * GIB, 100 * GIB)
+    assert found is not None
+    assert (found.cost, found.saving) == (pytest.approx(6), pytest.approx(27))
+    assert BARE.of_a_month(GIB, GIB) is None
 
 
 @pytest.mark.parametrize(

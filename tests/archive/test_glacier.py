@@ -60,6 +60,15 @@ def test_rules_of_other_tables_of_ours_keep_their_names() -> None:
     assert [each["ID"] for each in put(into=other)["Rules"]] == [f"mirrorfeed60days{n}" for n in (1, 2, 3, 4)]
 
 
+def test_files_go_on_into_the_class_that_somebody_chose() -> None:
+    deep = put()
+    for each in deep["Rules"]:
+        each["Transitions"][0]["StorageClass"] = "DEEP_ARCHIVE"
+    found = put(90, into=deep)
+    assert {each["Transitions"][0]["StorageClass"] for each in found["Rules"]} == {"DEEP_ARCHIVE"}
+    assert check(found, FOLDER, EXPECTED, 90) == []
+
+
 def test_more_rules_than_a_bucket_takes_are_refused_with_their_numbers() -> None:
     with pytest.raises(TooManyRules) as caught:
         put(into={"Rules": [{**OTHER, "ID": f"r{n}"} for n in range(998)]})

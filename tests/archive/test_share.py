@@ -9,10 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.databricks import RecordingDatabricks
+from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import policy
 from mirrorfeed.archive.log import LogFile
 from mirrorfeed.archive.policy import Policy
-from mirrorfeed.archive.share import Share, by_age, files_of, share, share_of
+from mirrorfeed.archive.share import Share, ages_of, by_age, files_of, share, share_of
+from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, POLICY, Orders
 
 
@@ -80,19 +82,40 @@ def test_the_interval_is_one_of_the_ages_and_every_age_has_its_column(interval: 
     assert [label for label, _ in by_age([], Policy(interval), NOW)] == labels
 
 
+def test_ages_are_counted_in_the_same_parts_for_all_tables() -> None:
+    found = ages_of([file(1, 3), file(2, 3), file(4, 61), file(8, 999)], NOW)
+    assert found == {"0-7 d": 3, "7-30 d": 0, "30-90 d": 4, "90-180 d": 0, "180-365 d": 0, "365 d on": 8}
+    assert ages_of([file(1, None)], NOW)["not known"] == 1
+
+
 def test_the_log_tells_it_for_open_source_delta_and_databricks_is_asked(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "orders")
     sizes = {str(each.partition): each.size or 0 for each in table.files()}
-    assert share(spark, table.source, NOW) == Share(4, sum(sizes.values()), 0, 0)  # it has no archive yet
+    ages = ages_of(table.files(), NOW)
+    assert share(spark, table.source, NOW) == Share(4, sum(sizes.values()), 0, 0, ages=ages)  # it has no archive yet
     policy.set_first(spark, table.source, 60, NOW)
     old = sum(sizes[str({"day": day})] for day in "12")
-    assert share(spark, table.source, NOW) == Share(4, sum(sizes.values()), 2, old)
+    assert share(spark, table.source, NOW) == Share(4, sum(sizes.values()), 2, old, ages=ages)
+    clock = Clock(NOW)
+    tiers = FolderTiers(tmp_path / "aside", clock)
+    tiers.archive(file.uri for file in table.files() if {"1", "2"} & set((file.partition or {}).values()))
+    tiers.bring_back([file.uri for file in table.files() if file.partition == {"day": "1"}], Priority.HIGH)
+    clock.pass_(1)
+    seen = share(spark, table.source, NOW, tiers)
+    assert (seen.restored_files, seen.restored_bytes) == (1, 4)  # every file of this store has four bytes
+    assert (seen.hot_bytes, seen.cold_bytes) == (seen.bytes - old + 4, old - 4)
+    assert str(seen).endswith("; back from it: 1")
     assert len(files_of(spark, table.source) or []) == 4
 
     engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [("file:/t/1",), ("file:/t/2",)]})
     found = share(engine, table.source, NOW)  # type: ignore[arg-type]
     assert found == Share(4, sum(sizes.values()), 2, None)
     assert (found.archived, str(found)) == (0.5, "2 of 4 files in the archive")
+    engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [(file.uri,) for file in table.files()[:2]]})
+    told = share(engine, table.source, NOW, tiers)  # type: ignore[arg-type]
+    assert (told.archived_files, told.archived_bytes, told.restored_bytes) == (2, 8, 4)  # the storage knows their sizes
+    engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [("file:/t/1",), ("file:/t/2",)]})
+    share(engine, table.source, NOW)  # type: ignore[arg-type]
     assert engine.statements == [f"SHOW ARCHIVED FILES FOR {table.source.sql}"]
     assert files_of(engine, table.source) is None  # type: ignore[arg-type]
     none = RecordingDatabricks(spark, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive import policy
 from mirrorfeed.cli import main
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source
@@ -101,7 +103,9 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
         ({"day": "1"}, 10, 100, None)
     ]
     assert "needs 1 archived file, beside 1 hot file" in run("files", table, "--where", "id = 15 OR id = 35")
-    assert f"{table} is not in Azure storage, so its files have no tiers." in run("files", table, "--tiers", code=1)
+    assert f"{table} is neither in Azure storage nor in S3, so its files have no tiers." in run(
+        "files", table, "--tiers", code=1
+    )
 
     assert "needs 2 files" in run("query", table, code=1)
     assert "names `nope`, which is no column" in run("query", table, "--where", "nope = 1", code=1)
@@ -114,7 +118,7 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     assert f"Wrote {plan}: 2 files, " in planned
     assert "up to 15 hours, 2.00 EUR." in planned
     assert "is there already and is left as it is" in run("plan", table, "--to", plan, code=1)
-    assert "is not in Azure storage" in run("restore", plan, code=1)
+    assert "so its files have no tiers" in run("restore", plan, code=1)
 
     assert "Let the cloud's rule say 90 days, then run the command again with --rule-changed." in run(
         "change-interval", table, "--to", "90 days", code=1
@@ -150,7 +154,8 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
 def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Orders(spark, tmp_path / "orders", properties={"delta.timeUntilArchived": "60 days"})
+    made = Orders(spark, tmp_path / "orders")
+    policy.set_first(spark, made.source, 60, datetime.now(UTC))
     table, plan, copied = str(made.path), str(tmp_path / "plan.json"), Source(path=str(tmp_path / "copy"))
     clock = Clock(datetime.now(UTC))
     tiers = FolderTiers(tmp_path / "aside", clock)
@@ -167,7 +172,8 @@ def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     def restored(*options: str, code: int = 0) -> str:
         return said(["archive", "restore", plan, "--poll", "36000", *options], code)
 
-    said(["archive", "plan", table, "--where", "id BETWEEN 18 AND 32", "--to", plan], 0)
+    planned = said(["archive", "plan", table, "--where", "id BETWEEN 18 AND 32", "--to", plan], 0)
+    assert re.search(r"up to 15 hours, [\d,]+\.\d\d EUR\.", planned)
     assert "cannot be kept for 3 days by bringing them back" in restored("--keep", "3", code=1)
     once = restored("--once", "--tier", "cool", "--into", str(copied))
     assert "This costs about 8.00 EUR for retrieval" in once
@@ -182,3 +188,42 @@ def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     other = Path(plan)
     other.write_text(json.dumps(json.loads(other.read_text()) | {"feed_from": 1}))
     assert "is for a range of its change feed, which is not copied" in restored("--into", "t", code=1)
+
+
+def test_an_interval_is_tried_out_before_it_is_set_and_looked_at_afterwards(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Orders(spark, tmp_path / "orders")
+    table, told = str(made.path), Source(path=str(tmp_path / "ledger"))
+    prices, asked = tmp_path / "prices.json", tmp_path / "asked.txt"
+    price = {"gib": 0, "objects": 0}
+    stored = {"hot": 2**30, "archive": 0}
+    prices.write_text(json.dumps({"currency": "EUR", "standard": price, "high": price, "stored": stored}))
+    asked.write_text("-- from the dashboard\n\nid = 15\nid = 35\nnope = 1\n")
+    options = ["--where", "day = 3", "--predicates", str(asked), "--prices", str(prices)]
+    tried = said(["archive", "simulate", table, "60 days", "120 days", *options], 0)
+    assert "day = 3: 60 days: answered; 120 days: answered" in tried
+    assert "id = 15: 60 days: fails, for 1 file in the archive, " in tried
+    assert "nope = 1: not known, for it cannot be planned here: The predicate 'nope = 1'" in tried
+    assert re.search(
+        r" 60 days: 2 of 4 files in the archive, .* 50%; 1 of 3 questions would fail; a month costs", tried
+    )
+    assert re.search(r" 120 days: 0 of 4 files in the archive, .* 0%; 0 of 3 questions would fail;", tried)
+    assert "delta.timeUntilArchived" not in history.detail(spark, made.source).properties
+    shown = json.loads(CliRunner().invoke(main, ["archive", "simulate", table, "60 days", "--json"]).stdout)
+    assert shown["shares"]["60"]["archived_files"] == 2
+    assert "does not tell what" in said(["archive", "simulate", table, "60 days", "--history", "7"], 1)
+
+    policy.set_first(spark, made.source, 60, datetime.now(UTC))
+    tiers = FolderTiers(tmp_path / "aside", Clock(datetime.now(UTC)))
+    monkeypatch.setattr("mirrorfeed.stores.tiered.tiers_at", lambda location: tiers)
+    told_twice = ["--ledger", str(told), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]
+    reported = said(told_twice, 1)
+    assert f"{table}: 2 of 4 files in the archive, " in reported
+    assert "; back from it: 2; a month costs" in reported
+    assert "Looking how much of" not in reported.partition("Error: ")[0]
+    (row,) = ledger.read(spark, told)
+    assert (row.currency, row.restored_bytes) == ("EUR", 8)
+    assert row.bytes_by_age is not None
+    assert next(iter(row.bytes_by_age)) == "0-7 d"
+    assert sum(row.bytes_by_age.values()) == sum(file.size or 0 for file in made.files())

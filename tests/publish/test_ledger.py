@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.share import Share
 from mirrorfeed.config import load
+from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import MirrorfeedError, Unexpected
 from mirrorfeed.feed import history
 from mirrorfeed.feed.ranges import FeedOff
@@ -119,6 +120,26 @@ def test_how_much_is_archived_is_a_row() -> None:
     assert ledger.archived("main.a", Share(4, 100, 3, None), NOON) == Row(
         NOON, "main.a", ARCHIVE, archived_share=0.75, archived_files=3, message="3 of 4 files in the archive."
     )
+    prices = {"currency": "EUR", "standard": {"gib": 0, "objects": 0}, "high": {"gib": 0, "objects": 0}}
+    rates = Rates.model_validate(prices | {"stored": {"hot": 2, "archive": 1}})
+    gib = 2**30
+    full = ledger.archived("main.a", Share(4, 9 * gib, 3, 5 * gib, 1, gib, {"0-7 d": gib}), NOON, rates)
+    assert full == Row(
+        NOON,
+        "main.a",
+        ARCHIVE,
+        archived_share=5 / 9,
+        archived_files=3,
+        archived_bytes=5 * gib,
+        restored_bytes=gib,
+        hot_bytes=5 * gib,
+        bytes_by_age={"0-7 d": gib},
+        month_cost=14.0,
+        month_saving=4.0,
+        currency="EUR",
+        message="3 of 4 files in the archive, 5.0 GiB of 9.0 GiB; back from it: 1.",
+    )
+    assert ledger.archived("main.a", Share(4, 9, 3, 5), NOON, Rates.model_validate(prices)).currency is None
 
 
 def test_a_table_with_nothing_new_is_no_row() -> None:

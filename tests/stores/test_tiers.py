@@ -141,8 +141,8 @@ def test_a_service_that_does_not_answer_is_an_error_that_says_so(onelake: OneLak
         tiers_of(onelake).look(uris())
     assert str(caught.value) == (
         f"Cannot look at the tiers of files in {ROOT}: 403 AuthorizationPermissionMismatch. Check that the place can be"
-        " reached and that the identity may read and write blobs there (Storage Blob Data Contributor), then run the"
-        " same command again."
+        " reached and that the identity may read and write there (in Azure Storage Blob Data Contributor, in S3"
+        " s3:ListBucket and s3:RestoreObject), then run the same command again."
     )
 
 

@@ -70,20 +70,6 @@ def _leaving(away: Sequence[Facts], rates: Rates, to: Tier, days: int, now: date
     yield Cost("archiving again", None if rates.archiving is None else len(away) / 10_000 * rates.archiving)
 
 
-def saved_a_month(archived_bytes: int, rates: Rates) -> float | None:
-    """By having so much in the archive and not hot."""
-    if rates.stored is None:
-        return None
-    return archived_bytes / 2**30 * (rates.stored.hot - rates.stored.archive)
-
-
-def a_month(hot_bytes: int, archived_bytes: int, rates: Rates) -> float | None:
-    """Of having so much."""
-    if rates.stored is None:
-        return None
-    return hot_bytes / 2**30 * rates.stored.hot + archived_bytes / 2**30 * rates.stored.archive
-
-
 def _gib(files: Iterable[Facts]) -> float:
     return sum(file.bytes or 0 for file in files) / 2**30
 

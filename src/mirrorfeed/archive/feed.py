@@ -22,7 +22,8 @@ from mirrorfeed.feed import history
 from mirrorfeed.feed.ranges import Gap, Range
 from mirrorfeed.feed.read import SnapshotGone
 from mirrorfeed.feed.source import Source
-from mirrorfeed.stores.tiers import AzureTiers, Tier, TierStore
+from mirrorfeed.stores.tiered import tiers_at
+from mirrorfeed.stores.tiers import Tier, TierStore
 
 
 def check(
@@ -39,7 +40,7 @@ def check(
     if interval is None or is_databricks(spark):
         return
     location = history.detail(spark, source).location
-    tiers = tiers or AzureTiers.at(location)
+    tiers = tiers or tiers_at(location)
     files = needed(spark, source, location, what)
     last = what if isinstance(what, int) else what.to_version_inclusive
     archived = archived_among(files, interval, now or datetime.now(UTC))

@@ -27,11 +27,13 @@ def place_of(location: str) -> tuple[str, str] | None:
     return (found[1], found[2].strip("/")) if found else None
 
 
-def policy(
-    folder: str, listed: Sequence[str], days: int, wanted: Wanted, exported: Any = None, storage_class: str = CLASSES[0]
-) -> Any:
-    """The bucket's configuration with what a table needs, beside what others need; or `TooManyRules`."""
-    kept = [rule for rule in rules_in(exported or {"Rules": []}) if not _only_ours(rule, f"{folder}/")]
+def policy(folder: str, listed: Sequence[str], days: int, wanted: Wanted, exported: Any = None) -> Any:
+    """The bucket's configuration with what a table needs, beside what others need; or `TooManyRules`. The table's files
+    go into the class into which its rules moved them so far."""
+    there = rules_in(exported or {"Rules": []})
+    own = [rule for rule in there if _only_ours(rule, f"{folder}/")]
+    kept = [rule for rule in there if rule not in own]
+    storage_class = own[0]["Transitions"][0]["StorageClass"] if own else CLASSES[0]
     taken = {rule.get("ID") for rule in kept}
     paused = "" if wanted is Wanted.ON else "paused"
     free = (name for n in range(1, MOST_RULES * 2) if (name := f"mirrorfeed{days}days{paused}{n}") not in taken)

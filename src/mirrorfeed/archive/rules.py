@@ -68,7 +68,6 @@ class S3Rules:
     folder: str
     listed: Sequence[str]
     """What the keys of the table's files begin with."""
-    storage_class: str = glacier.CLASSES[0]
     forms = ("aws",)
     apply = (
         "A bucket has one lifecycle configuration, and applying this replaces it: `--merge` puts it into the exported"
@@ -76,7 +75,7 @@ class S3Rules:
     )
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None) -> Any:
-        return glacier.policy(self.folder, self.listed, days, wanted, exported, self.storage_class)
+        return glacier.policy(self.folder, self.listed, days, wanted, exported)
 
     def check(self, policy: Any, days: int) -> list[Finding]:
         return glacier.check(policy, self.folder, self.listed, days)

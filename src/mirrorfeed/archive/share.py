@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
@@ -18,9 +18,11 @@ from mirrorfeed.archive.log import LogFile
 from mirrorfeed.archive.policy import Policy
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source
+from mirrorfeed.stores.tiers import TierStore
 
 PARTS = HOT, ARCHIVED = "hot", "archived"
 _AGES = (0, 7, 30, 90, 180, 365)
+AGES = (*(f"{first}-{end} d" for first, end in pairwise(_AGES)), f"{_AGES[-1]} d on", "not known")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,12 @@ class Share:
     bytes: int
     archived_files: int
     archived_bytes: int | None
-    """None where archived files are named without their sizes, as Databricks does."""
+    """None where archived files are named without their sizes, as Databricks does, and no storage tells them."""
+    restored_files: int | None = None
+    """Of the archived ones, those that are back; None where no storage was asked."""
+    restored_bytes: int | None = None
+    ages: Mapping[str, int] | None = None
+    """Bytes by age, hot and archived; None on Databricks, which tells no ages."""
 
     @property
     def archived(self) -> float | None:
@@ -39,20 +46,59 @@ class Share:
             part, whole = self.archived_bytes, self.bytes
         return part / whole if whole else None
 
+    @property
+    def hot_bytes(self) -> int | None:
+        """Of the files that are paid for as hot: those that came back too."""
+        if self.archived_bytes is None:
+            return None
+        return max(0, self.bytes - self.archived_bytes) + (self.restored_bytes or 0)
+
+    @property
+    def cold_bytes(self) -> int | None:
+        """Of those in the archive."""
+        return None if self.archived_bytes is None else self.archived_bytes - (self.restored_bytes or 0)
+
     def __str__(self) -> str:
         bytes_ = "" if self.archived_bytes is None else f", {size(self.archived_bytes)} of {size(self.bytes)}"
-        return f"{self.archived_files:,} of {counted(self.files, 'file')} in the archive{bytes_}"
+        back = f"; back from it: {self.restored_files:,}" if self.restored_files else ""
+        return f"{self.archived_files:,} of {counted(self.files, 'file')} in the archive{bytes_}{back}"
 
 
-def share(spark: SparkSession, source: Source, now: datetime) -> Share:
-    """Of the newest version. A file counts as archived by its age, whatever tier it is in."""
+def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> Share:
+    """Of the newest version. A file counts as archived by its age, whatever tier it is in; the storage tells which of
+    those came back, and sizes that Databricks does not name."""
     interval = policy.read(spark, source)
     if (files := files_of(spark, source)) is not None:
-        return share_of(files, interval, now)
-    archived = len(NativeIndex(spark, source).needed(None, interval, now, None).archived)
+        archived = archived_among(files, interval, now) if interval else []
+        return _seen(replace(share_of(files, interval, now), ages=ages_of(files, now)), archived, tiers)
+    archived = list(NativeIndex(spark, source).needed(None, interval, now, None).archived)
     whole = history.detail(spark, source)
     # These are two statements, and the table may have changed between them.
-    return Share(max(whole.files, archived), whole.bytes, archived, None if archived else 0)
+    found = Share(max(whole.files, len(archived)), whole.bytes, len(archived), None if archived else 0)
+    return _seen(found, archived, tiers)
+
+
+def _seen(found: Share, archived: Sequence[LogFile], tiers: TierStore | None) -> Share:
+    if tiers is None:
+        return found
+    facts = tiers.facts([file.uri for file in archived]).values()
+    back = [each for each in facts if each.tier.is_readable]
+    told = sum(each.bytes or 0 for each in facts)
+    return replace(
+        found,
+        archived_bytes=told if found.archived_bytes is None else found.archived_bytes,
+        restored_files=len(back),
+        restored_bytes=sum(each.bytes or 0 for each in back),
+    )
+
+
+def ages_of(files: Iterable[LogFile], now: datetime) -> dict[str, int]:
+    """Bytes by age, the youngest first, in the same parts for all tables."""
+    found = dict.fromkeys(AGES, 0)
+    for file in files:
+        age = None if file.created is None else max(0, (now - file.created) // timedelta(days=1))
+        found[AGES[-1 if age is None else bisect_right(_AGES, age) - 1]] += file.size or 0
+    return {label: count for label, count in found.items() if count or label != AGES[-1]}
 
 
 def files_of(spark: SparkSession, source: Source) -> list[LogFile] | None:

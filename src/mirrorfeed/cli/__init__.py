@@ -1,6 +1,17 @@
 """The commands. Each reads the configuration, calls one function of the package and shows what it returned."""
 
-from mirrorfeed.cli import archive, archive_rules, deployment, fabric, log, mirror, partner, publish
+from mirrorfeed.cli import archive, archive_fleet, archive_rules, deployment, fabric, log, mirror, partner, publish
 from mirrorfeed.cli.root import main
 
-__all__ = ["archive", "archive_rules", "deployment", "fabric", "log", "main", "mirror", "partner", "publish"]
+__all__ = [
+    "archive",
+    "archive_fleet",
+    "archive_rules",
+    "deployment",
+    "fabric",
+    "log",
+    "main",
+    "mirror",
+    "partner",
+    "publish",
+]

@@ -11,7 +11,7 @@ import click
 
 from mirrorfeed.cli.root import given_ledger, json_option, load_if_there, main, spark_session
 from mirrorfeed.config import FILE
-from mirrorfeed.errors import Terminal, named
+from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.policy import Policy
@@ -99,13 +99,14 @@ def step(table: str) -> None:
     How much of TABLE is archived is shown, and written into the ledger that --ledger before the command names.
     """
     from mirrorfeed.archive import policy
+    from mirrorfeed.cli.archive_fleet import look
 
-    source, ledger = _source(table), given_ledger()
+    source, ledger, rates = _source(table), given_ledger(), given_rates(None)
     spark = spark_session()
     found = policy.step(spark, source, _now())
     click.echo(f"{source}: files count as archived from {found.days} days on")
     _say_change(found)
-    _say_share(spark, source, ledger)
+    look(spark, source, rates, ledger)
 
 
 @archive.command()
@@ -156,7 +157,7 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> None
 @click.option("--feed-from", type=int, metavar="VERSION", help="Plan for the change feed: its first version.")
 @click.option("--feed-to", type=int, metavar="VERSION", help="Its last version; the newest by default.")
 @click.option("--priority", type=click.Choice(["standard", "high"]), default="standard", show_default=True)
-@click.option("--prices", metavar="FILE", help="Your prices, for an estimate of the cost.")
+@click.option("--prices", metavar="FILE", help="Your prices, in place of the configuration's.")
 @click.option("--to", "target", required=True, metavar="PLAN", help="The file to write.")
 def plan(
     table: str,
@@ -176,7 +177,8 @@ def plan(
     source = _source(table)
     if where is not None and feed_from is not None:
         raise click.UsageError("--where and --feed-from exclude each other: a range of the feed is read whole.")
-    priced = Prices.load(prices) if prices else None
+    rates = None if prices else given_rates(None)
+    priced = Prices.load(prices) if prices else Prices(*rates.of_restoring) if rates else None
     spark = spark_session()
     made = jobs.make_plan(spark, source, where, feed_from, feed_to, Priority[priority.upper()], priced, _now())
     made.save(target)
@@ -295,9 +297,9 @@ def _source(table: str) -> Source:
 def _tiers(spark: Any, source: Source) -> Any:
     """Those of the place where the table is; None where it has none, so that nothing archived counts as back."""
     from mirrorfeed.feed.history import detail
-    from mirrorfeed.stores.tiers import AzureTiers
+    from mirrorfeed.stores.tiered import tiers_at
 
-    return AzureTiers.at(detail(spark, source).location)
+    return tiers_at(detail(spark, source).location)
 
 
 def _say_rule(spark: Any, source: Source, found: Policy) -> None:
@@ -322,21 +324,6 @@ def _say_change(found: Policy) -> None:
         click.echo(
             f"On the way to {found.rule} days, {how}: run `mirrorfeed archive step` daily, until {done:%Y-%m-%d}"
         )
-
-
-def _say_share(spark: Any, source: Source, ledger: Source | None) -> None:
-    """After the fact: what fails here is told, and harms nothing."""
-    from mirrorfeed.archive.share import share
-    from mirrorfeed.publish.ledger import archived, keep
-
-    try:
-        found = share(spark, source, _now())
-    except Exception as error:
-        click.echo(f"Error: {named(f'Looking how much of {source} is archived', error)}", err=True)
-        return
-    click.echo(f"{source}: {found}")
-    if lost := keep(spark, ledger, [archived(str(source), found, _now())]):
-        click.echo(str(lost), err=True)
 
 
 def given_rates(prices: str | None) -> Rates | None:
@@ -383,7 +370,10 @@ class NoTiers(Terminal):
         self.table = table
 
     def what(self) -> str:
-        return f"{self.table} is not in Azure storage, so its files have no tiers."
+        return f"{self.table} is neither in Azure storage nor in S3, so its files have no tiers."
 
     def next(self) -> str:
-        return "Name a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder."
+        return (
+            "Name a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
+            " s3://bucket/folder."
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +35,13 @@ class Stored(BaseModel):
     cold: _Price | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Month:
+    cost: float
+    saving: float
+    """Of what it would cost if all were hot."""
+
+
 class Rates(BaseModel):
     """What the user pays, in any one currency. What is left out is not summed, and said to be left out."""
 
@@ -62,6 +70,20 @@ class Rates(BaseModel):
         """For a GiB in the tier of this name."""
         found: float | None = getattr(self.stored, tier.lower(), None)
         return found
+
+    @property
+    def of_restoring(self) -> tuple[str, dict[str, float], dict[str, float]]:
+        """The currency; by the name of the priority the price for a GiB, and that for ten thousand objects."""
+        each = {"STANDARD": self.standard, "HIGH": self.high}
+        return self.currency, {k: one.gib for k, one in each.items()}, {k: one.objects for k, one in each.items()}
+
+    def of_a_month(self, hot_bytes: int, archived_bytes: int) -> Month | None:
+        """Of having so much; None without prices for that."""
+        if self.stored is None:
+            return None
+        hot, cold = hot_bytes / 2**30, archived_bytes / 2**30
+        cost = hot * self.stored.hot + cold * self.stored.archive
+        return Month(cost, cold * (self.stored.hot - self.stored.archive))
 
 
 class BadRates(Terminal):

@@ -6,10 +6,10 @@ It is written after the fact and never read by what publishes: losing it, or fai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
@@ -20,6 +20,7 @@ from mirrorfeed.publish.outcome import Outcome, Publication
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.share import Share
+    from mirrorfeed.config.prices import Rates
     from mirrorfeed.verify import Comparison
 
 PUBLISHED, FINDING, FAILED, RESEEDED = "published", "finding", "failed", "reseeded"
@@ -58,6 +59,13 @@ COLUMNS = (
     ("retries", "bigint", "How often executors repeated calls to the landing zone"),
     ("archived_share", "double", "Of its bytes, or of its files where bytes are not told"),
     ("archived_files", "bigint", "Its files that count as archived"),
+    ("archived_bytes", "bigint", "Of these files; NULL where they are not told"),
+    ("restored_bytes", "bigint", "Of those among them that were brought back; NULL where no storage was asked"),
+    ("hot_bytes", "bigint", "Of its other files, and of those that were brought back"),
+    ("bytes_by_age", "map<string, bigint>", "Its bytes by the age of their files; NULL on Databricks"),
+    ("month_cost", "double", "For a month of storing them, by the prices in the configuration"),
+    ("month_saving", "double", "Of what a month would cost if all were hot"),
+    ("currency", "string", "Of these prices"),
     ("error", "string", "The kind of the failure"),
     ("message", "string", "What happened, and what to do next"),
 )
@@ -90,6 +98,13 @@ class Row:
     retries: int = 0
     archived_share: float | None = None
     archived_files: int | None = None
+    archived_bytes: int | None = None
+    restored_bytes: int | None = None
+    hot_bytes: int | None = None
+    bytes_by_age: Mapping[str, int] | None = None
+    month_cost: float | None = None
+    month_saving: float | None = None
+    currency: str | None = None
     error: str | None = None
     message: str | None = None
 
@@ -118,13 +133,22 @@ def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> 
     return Row(now, table, DIFFERENT, to_version=found.version, message=message)
 
 
-def archived(table: str, found: Share, now: datetime) -> Row:
+def archived(table: str, found: Share, now: datetime, rates: Rates | None = None) -> Row:
+    hot, cold = found.hot_bytes, found.cold_bytes
+    month = rates.of_a_month(hot, cold) if rates and hot is not None and cold is not None else None
     return Row(
         now,
         table,
         ARCHIVE,
         archived_share=found.archived,
         archived_files=found.archived_files,
+        archived_bytes=found.archived_bytes,
+        restored_bytes=found.restored_bytes,
+        hot_bytes=hot,
+        bytes_by_age=dict(found.ages) if found.ages is not None else None,
+        month_cost=month.cost if month else None,
+        month_saving=month.saving if month else None,
+        currency=rates.currency if rates and month else None,
         message=f"{found}.",
     )
 
@@ -195,9 +219,14 @@ def read(spark: SparkSession, ledger: Source) -> list[Row]:
         table = spark.read.table(ledger.sql)
         names = [quote(name) for name, _, _ in COLUMNS if name in table.columns]
         found = table.select(*names).orderBy("time").toArrow().to_pylist()
-        return [Row(**{name: value for name, value in each.items() if value is not None}) for each in found]
+        return [Row(**{name: _plain(value) for name, value in each.items() if value is not None}) for each in found]
     except Exception as error:
         raise LedgerUnreadable(str(ledger), error) from error
+
+
+def _plain(value: Any) -> Any:
+    """Arrow gives a map as pairs."""
+    return dict(value) if isinstance(value, list) else value
 
 
 def keep(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> MirrorfeedError | None:

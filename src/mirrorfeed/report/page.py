@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from html import escape
 
-from mirrorfeed.publish.ledger import ARCHIVE, COMPARED, DIFFERENT, PUBLISHED, STANDS, WRONG, Row
+from mirrorfeed.publish.ledger import COMPARED, DIFFERENT, PUBLISHED, STANDS, WRONG, Row
+from mirrorfeed.report import archive
 from mirrorfeed.report.chart import Point, bars, lines, number
 
 _LAG_DAYS, _DAYS, _ARCHIVE_DAYS = 14, 30, 90
@@ -29,9 +30,10 @@ def page(rows: Sequence[Row], now: datetime) -> str:
         _card("Rows a day, by what they do", marker_chart(recent)),
         _card("MiB a day", bars(by_day(recent, ["files"], lambda row, _: row.bytes / 2**20), ["files"], "MiB")),
         _card("Seconds a day, by phase", phase_chart(recent)),
-        *_archive(_since(rows, now - timedelta(days=_ARCHIVE_DAYS))),
+        *(_card(*each) for each in archive.charts(_since(rows, now - timedelta(days=_ARCHIVE_DAYS)))),
         "</div>",
         _card("How far is each table, and is its mirror equal?", _standings(rows, now)),
+        *_fleet(rows),
         _card("What went wrong", _failures(rows)),
     ]
     return whole("".join(body))
@@ -61,15 +63,6 @@ def marker_chart(rows: Iterable[Row]) -> str:
 
 def phase_chart(rows: Iterable[Row]) -> str:
     return bars(by_day(rows, PHASES, lambda row, phase: getattr(row, f"{phase}_seconds") or 0), PHASES, "s")
-
-
-def archive_chart(rows: Iterable[Row]) -> str:
-    """A line a table: how much of it was archived."""
-    series: dict[str, list[Point]] = defaultdict(list)
-    for row in sorted(rows, key=lambda row: row.time):
-        if row.outcome == ARCHIVE and row.archived_share is not None:
-            series[row.table].append(Point(row.time, row.archived_share * 100))
-    return lines(series, "%")
 
 
 def by_day(
@@ -118,10 +111,10 @@ def _tiles(rows: Sequence[Row], now: datetime) -> str:
     return f'<div class="tiles">{shown}</div>'
 
 
-def _archive(rows: Sequence[Row]) -> list[str]:
+def _fleet(rows: Sequence[Row]) -> list[str]:
     """Nothing where no table has an archive."""
-    there = any(row.outcome == ARCHIVE for row in rows)
-    return [_card("Archived part of each table", archive_chart(rows))] if there else []
+    head, listed = archive.table(rows)
+    return [_card("What is hot, and what is in the archive?", _table(head, listed))] if listed else []
 
 
 def _standings(rows: Sequence[Row], now: datetime) -> str:

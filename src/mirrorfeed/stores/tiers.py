@@ -1,4 +1,4 @@
-"""The tiers of blobs: where each is now, and bringing archived ones back. The one place that knows Azure's calls."""
+"""The tiers of files: where each is now, and bringing archived ones back. The one place that knows Azure's calls."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class AzureTiers:
         found = dict.fromkeys(uris, Facts(Tier.MISSING))
         # A listing gives the tiers of thousands of blobs in a call; what they have in common keeps it short.
         with self._faults("look at the tiers of files in"):
-            for blob in self._blobs.list_blobs(name_starts_with=_begin(names)):
+            for blob in self._blobs.list_blobs(name_starts_with=common_start(names)):
                 if blob.name in names:
                     found[names[blob.name]] = Facts(tier_of(blob), blob.size, blob.blob_tier_change_time)
         return found
@@ -177,7 +177,7 @@ def tier_of(blob: BlobProperties | Any) -> Tier:
     return {"Archive": Tier.ARCHIVE, "Cool": Tier.COOL, "Cold": Tier.COLD}.get(str(blob.blob_tier or ""), Tier.HOT)
 
 
-def _begin(names: Iterable[str]) -> str:
+def common_start(names: Iterable[str]) -> str:
     """What all these begin with, letter by letter."""
     first, last = min(names), max(names)
     end = next((i for i, letter in enumerate(first) if not last.startswith(letter, i)), len(first))
@@ -202,8 +202,8 @@ class TiersUnavailable(Transient):
 
     def next(self) -> str:
         return (
-            "Check that the place can be reached and that the identity may read and write blobs there (Storage Blob"
-            " Data Contributor), then run the same command again."
+            "Check that the place can be reached and that the identity may read and write there (in Azure Storage Blob"
+            " Data Contributor, in S3 s3:ListBucket and s3:RestoreObject), then run the same command again."
         )
 
 

@@ -1,0 +1,133 @@
+"""The commands that look before and after: what an interval would do, and what the archives of many tables hold."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mirrorfeed.cli.archive import archive, given_rates
+from mirrorfeed.cli.root import given_ledger, json_option, spark_session
+from mirrorfeed.errors import named
+
+if TYPE_CHECKING:
+    from mirrorfeed.archive.simulate import Simulation
+    from mirrorfeed.config.prices import Rates
+    from mirrorfeed.feed.source import Source
+
+prices_option = click.option("--prices", metavar="FILE", help="Your prices, in place of the configuration's.")
+
+
+@archive.command()
+@click.argument("table")
+@click.argument("intervals", nargs=-1, required=True)
+@click.option(
+    "--where", "conditions", multiple=True, metavar="PREDICATE", help="A condition that is asked; repeatable."
+)
+@click.option("--predicates", metavar="FILE", help="More of them, one a line.")
+@click.option(
+    "--history", type=click.IntRange(1, 365), metavar="DAYS", help="And the queries of these days (Databricks)."
+)
+@prices_option
+@json_option
+def simulate(
+    table: str,
+    intervals: Sequence[str],
+    conditions: Sequence[str],
+    predicates: str | None,
+    history: int | None,
+    prices: str | None,
+    as_json: bool,
+) -> None:
+    """Say what INTERVALS such as '60 days' would do to TABLE: how much would be cold, which questions would fail."""
+    from mirrorfeed.archive import simulate as simulating
+    from mirrorfeed.archive.interval import parse_days
+    from mirrorfeed.feed.source import Source
+
+    days, source, rates = [parse_days(each) for each in intervals], Source.parse(table), given_rates(prices)
+    questions = [simulating.Question(each) for each in conditions]
+    questions += simulating.conditions_in(predicates) if predicates else []
+    spark = spark_session()
+    questions += simulating.asked(spark, source, history) if history else []
+    found = simulating.simulate(spark, source, list(dict.fromkeys(days)), questions, datetime.now(UTC))
+    if as_json:
+        click.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
+        return
+    _say_outcomes(found)
+    for each in found.shares:
+        _say_interval(found, each, rates)
+
+
+def _say_outcomes(found: Simulation) -> None:
+    from mirrorfeed.amounts import counted, size
+
+    for outcome in found.outcomes:
+        text = " ".join(outcome.question.text.split())
+        asked = f" (asked {outcome.question.times:,} times)" if outcome.question.times > 1 else ""
+        if outcome.error is not None:
+            click.echo(f"{text}{asked}: not known, for it cannot be planned here: {outcome.error}")
+            continue
+        told = []
+        for days, need in outcome.needs.items():
+            fails = f"fails, for {counted(need.files, 'file')} in the archive, {size(need.bytes)}"
+            told.append(f"{days} days: {fails if need.files else 'answered'}")
+        click.echo(f"{text}{asked}: {'; '.join(told)}")
+
+
+def _say_interval(found: Simulation, days: int, rates: Rates | None) -> None:
+    from mirrorfeed.amounts import counted
+
+    share = found.shares[days]
+    month = rates.of_a_month(share.hot_bytes or 0, share.cold_bytes or 0) if rates else None
+    words = [f"{share}, {(share.archived or 0):.0%}"]
+    if found.outcomes:
+        failed, known = found.failing(days)
+        words.append(f"{failed:,} of {counted(known, 'question')} would fail")
+    if rates and month:
+        words.append(f"a month costs {month.cost:,.2f} {rates.currency} and saves {month.saving:,.2f}")
+    click.echo(f"{days} days: {'; '.join(words)}")
+
+
+@archive.command()
+@click.argument("tables", nargs=-1, required=True)
+@prices_option
+def report(tables: Sequence[str], prices: str | None) -> None:
+    """Show what of TABLES is hot, archived and restored, how old, what that costs and saves.
+
+    It is written into the ledger that --ledger before the command names, from which `mirrorfeed report` draws it over
+    time. A table that cannot be looked at is told, and the others go on; exits with 1 then.
+    """
+    from mirrorfeed.feed.source import Source
+
+    rates, ledger = given_rates(prices), given_ledger()
+    sources = [Source.parse(table) for table in tables]
+    spark = spark_session()
+    found = [look(spark, source, rates, ledger) for source in sources]
+    sys.exit(not all(found))
+
+
+def look(spark: Any, source: Source, rates: Rates | None, ledger: Source | None) -> bool:
+    """Shows it and writes it into the ledger. After the fact: what fails here is told, and harms nothing."""
+    from mirrorfeed.archive.share import share
+    from mirrorfeed.feed.history import detail
+    from mirrorfeed.publish.ledger import archived, keep
+    from mirrorfeed.stores.tiered import tiers_at
+
+    now = datetime.now(UTC)
+    try:
+        found = share(spark, source, now, tiers_at(detail(spark, source).location))
+    except Exception as error:
+        click.echo(f"Error: {named(f'Looking how much of {source} is archived', error)}", err=True)
+        return False
+    row = archived(str(source), found, now, rates)
+    month = "" if row.month_cost is None else f"; a month costs {row.month_cost:,.2f} {row.currency}"
+    month += "" if row.month_saving is None else f" and saves {row.month_saving:,.2f}"
+    click.echo(f"{source}: {found}{month}")
+    if lost := keep(spark, ledger, [row]):
+        click.echo(str(lost), err=True)
+    return True
