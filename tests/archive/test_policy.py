@@ -10,7 +10,16 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import policy
 from mirrorfeed.archive.interval import BadInterval, Frontier, parse_days
-from mirrorfeed.archive.policy import PROPERTY, Change, LongerInterval, NoPolicy, Policy, changed, stepped
+from mirrorfeed.archive.policy import (
+    PROPERTY,
+    Change,
+    LongerInterval,
+    NoPolicy,
+    NotUnderstood,
+    Policy,
+    changed,
+    stepped,
+)
 from mirrorfeed.feed import history
 from tests.delta import DeltaTable
 
@@ -101,3 +110,38 @@ def test_the_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSe
     assert spark.conf.get("spark.databricks.delta.allowArbitraryProperties.enabled") == "false"
     policy.unset(spark, table.source)
     assert [name for name in history.detail(spark, table.source).properties if "rchive" in name] == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {PROPERTY: "2 months"},
+        {PROPERTY: "60 days", "mirrorfeed.archive.movedFrom": "60 days"},
+        {
+            **policy.to_properties(Policy(60, Change(Frontier(60, START, 90), True))),
+            "mirrorfeed.archive.movedFromSince": "yesterday",
+        },
+    ],
+)
+def test_what_is_not_understood_is_said_and_repaired_by_set_and_by_unset(
+    spark: SparkSession, tmp_path: Path, broken: dict[str, str]
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in broken.items())
+
+    def break_it() -> None:
+        with policy.any_property(spark):
+            table.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({listed})")
+        with pytest.raises(NotUnderstood) as caught:
+            policy.step(spark, table.source, START)
+        assert str(caught.value).startswith(
+            f"What the properties of {table.path} say of its archive is not understood: "
+        )
+        assert f"`mirrorfeed archive set {table.path} 'X days'`" in str(caught.value)
+
+    break_it()
+    assert policy.set_first(spark, table.source, 90, START) == Policy(90)
+    assert policy.read(spark, table.source) == Policy(90)
+    break_it()
+    policy.unset(spark, table.source)
+    assert policy.read(spark, table.source) is None

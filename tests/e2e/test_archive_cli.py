@@ -29,8 +29,9 @@ from tests.e2e.test_cli import said
         (["change-interval", "t", "--to", "0 days"], "The interval '0 days' is no interval."),
         (
             ["unset", "t"],
-            "If files of t were still in the archive, queries would take them as hot and fail. Remove the cloud's rule,"
-            " bring all files back, then run the command again with --nothing-archived.",
+            "If files of t were still in the archive, queries would take them as hot and fail. Remove the cloud's rule"
+            " (`mirrorfeed archive rule t --merge EXPORTED --remove`), bring all files back, then run the command again"
+            " with --nothing-archived.",
         ),
         (["plan", "t", "--prices", "/no/such/file", "--to", "p"], "/no/such/file is no table of prices"),
         (["restore", "/no/such/plan"], "/no/such/plan is no plan that can be carried out"),
@@ -70,6 +71,7 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
     assert "the rules archive its files after 60 days" in run("lifecycle-check", str(exported), "--table", str(table))
     assert "parent: storage" in run("rule", str(table), "--form", "bicep", "--paused")
     assert "mirrorfeed" not in run("rule", str(table), "--merge", str(exported), "--remove")
+    assert "mirrorfeed90days1" in run("rule", str(table), "--merge", str(exported), "--interval", "90 days")
     assert "exclude each other" in said(["archive", "rule", str(table), "--paused", "--remove"], 2)
     assert "for another cloud" in said(["archive", "rule", str(table), "--form", "aws"], 2)
 
@@ -120,7 +122,7 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     assert "is there already and is left as it is" in run("plan", table, "--to", plan, code=1)
     assert "so its files have no tiers" in run("restore", plan, code=1)
 
-    assert "Let the cloud's rule say 90 days, then run the command again with --rule-changed." in run(
+    assert "--interval '90 days'`), then run the command again with --rule-changed." in run(
         "change-interval", table, "--to", "90 days", code=1
     )
     done = (datetime.now(UTC) + timedelta(days=30)).strftime("%Y-%m-%d")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.engine import is_databricks
-from mirrorfeed.archive.interval import Frontier, parse_days, property_days, spell
+from mirrorfeed.archive.interval import BadInterval, Frontier, parse_days, property_days, spell
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source
@@ -18,6 +18,7 @@ from mirrorfeed.feed.source import Source
 PROPERTY = "delta.timeUntilArchived"
 _OURS = "mirrorfeed.archive."
 _MOVED, _SINCE, _RULE, _MODE = (_OURS + name for name in ("movedFrom", "movedFromSince", "rule", "mode"))
+_ALL = (PROPERTY, _MOVED, _SINCE, _RULE, _MODE)
 _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 
 
@@ -83,7 +84,13 @@ def from_properties(properties: Mapping[str, str]) -> Policy | None:
 
 
 def read(spark: SparkSession, source: Source) -> Policy | None:
-    return from_properties(history.detail(spark, source).properties)
+    """Or `NotUnderstood`, where somebody wrote what no interval is."""
+    properties = history.detail(spark, source).properties
+    try:
+        return from_properties(properties)
+    except (BadInterval, KeyError, ValueError) as error:
+        ours = {name: properties[name] for name in _ALL if name in properties}
+        raise NotUnderstood(str(source), ours) from error
 
 
 def required(spark: SparkSession, source: Source) -> Policy:
@@ -94,8 +101,15 @@ def required(spark: SparkSession, source: Source) -> Policy:
 
 
 def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> Policy:
-    """Gives a table its interval, or a shorter one; a longer one is refused, for it takes its time."""
-    found = read(spark, source)
+    """Gives a table its interval, or a shorter one; a longer one is refused, for it takes its time. What is not
+    understood is replaced."""
+    try:
+        found = read(spark, source)
+    except NotUnderstood:
+        policy = Policy(days)
+        _write(spark, source, policy)
+        _unset(spark, source, _ALL[1:])
+        return policy
     if found is not None and days > found.days:
         raise LongerInterval(str(source), found.days, days)
     policy = changed(found, days, exact=True, now=now) if found else Policy(days)
@@ -120,8 +134,13 @@ def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
 
 def unset(spark: SparkSession, source: Source) -> None:
     """From here on all files count as hot: only for a table of which nothing is in the archive."""
-    required(spark, source)
-    listed = ", ".join(f"'{name}'" for name in (PROPERTY, _MOVED, _SINCE, _RULE, _MODE))
+    with suppress(NotUnderstood):
+        required(spark, source)
+    _unset(spark, source, _ALL)
+
+
+def _unset(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
+    listed = ", ".join(f"'{name}'" for name in names)
     with any_property(spark):
         spark.sql(f"ALTER TABLE {source.sql} UNSET TBLPROPERTIES IF EXISTS ({listed})")
 
@@ -145,6 +164,21 @@ def any_property(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(_ANY_PROPERTY, before or "false")
+
+
+class NotUnderstood(Terminal):
+    def __init__(self, table: str, properties: Mapping[str, str]) -> None:
+        self.table, self.properties = table, dict(properties)
+
+    def what(self) -> str:
+        said = ", ".join(f"{name} = {value!r}" for name, value in self.properties.items())
+        return f"What the properties of {self.table} say of its archive is not understood: {said}."
+
+    def next(self) -> str:
+        return (
+            f"Run `mirrorfeed archive set {self.table} 'X days'` with the days of the cloud's rule, or, if nothing of"
+            f" it is in the archive, `mirrorfeed archive unset {self.table} --nothing-archived`."
+        )
 
 
 class NoPolicy(Terminal):

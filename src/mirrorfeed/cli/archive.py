@@ -348,7 +348,10 @@ class StillArchived(Terminal):
         return f"If files of {self.table} were still in the archive, queries would take them as hot and fail."
 
     def next(self) -> str:
-        return "Remove the cloud's rule, bring all files back, then run the command again with --nothing-archived."
+        return (
+            f"Remove the cloud's rule (`mirrorfeed archive rule {self.table} --merge EXPORTED --remove`), bring all"
+            " files back, then run the command again with --nothing-archived."
+        )
 
 
 class RuleFirst(Terminal):
@@ -362,7 +365,10 @@ class RuleFirst(Terminal):
         )
 
     def next(self) -> str:
-        return f"Let the cloud's rule say {self.asked} days, then run the command again with --rule-changed."
+        return (
+            f"Let the cloud's rule say {self.asked} days (`mirrorfeed archive rule {self.table} --merge EXPORTED"
+            f" --interval '{self.asked} days'`), then run the command again with --rule-changed."
+        )
 
 
 class NoTiers(Terminal):

@@ -21,22 +21,25 @@ _exported = click.Path(exists=True, dir_okay=False)
 @click.option("--merge", "exported", type=_exported, metavar="FILE", help="The policy that the account has, exported.")
 @click.option("--paused", is_flag=True, help="Let the table's rules do nothing, so that restored files stay.")
 @click.option("--remove", is_flag=True, help="Take the table's rules out.")
+@click.option("--interval", metavar="INTERVAL", help="Such as '90 days', where the rule changes before the property.")
 @click.option("--form", type=click.Choice(["az", "bicep", "terraform", "aws"]), help="For the tool that applies it.")
-def rule(table: str, exported: str | None, paused: bool, remove: bool, form: str | None) -> None:
+def rule(table: str, exported: str | None, paused: bool, remove: bool, interval: str | None, form: str | None) -> None:
     """Write the lifecycle policy that TABLE needs, with all that others have in it, to standard output.
 
     Exits with 1 if something else in the policy does not fit the table.
     """
     from mirrorfeed.archive import policy
     from mirrorfeed.archive.account import Wanted
+    from mirrorfeed.archive.interval import parse_days
     from mirrorfeed.archive.rules import rules_of
     from mirrorfeed.feed.source import Source
 
     if paused and remove:
         raise click.UsageError("--paused and --remove exclude each other.")
+    asked = parse_days(interval) if interval else None
     source, there = Source.parse(table), _json(exported) if exported else None
     spark = spark_session()
-    days = policy.required(spark, source).rule
+    days = asked or policy.required(spark, source).rule
     rules = rules_of(spark, source)
     if (chosen := form or rules.forms[0]) not in rules.forms:
         raise click.UsageError(f"--form {chosen} is for another cloud; for {source} there is {', '.join(rules.forms)}.")
