@@ -124,6 +124,20 @@ def test_actions_of_others_are_kept_in_terraform(of: str, acts: dict[str, Any], 
     assert rule["actions"] == expected
 
 
+@pytest.mark.parametrize(
+    ("of", "act", "condition"),
+    [
+        ("baseBlob", "delete", "daysAfterLastTierChangeGreaterThan"),
+        ("snapshot", "delete", "daysAfterModificationGreaterThan"),
+        ("version", "tierToCool", "daysAfterLastAccessTimeGreaterThan"),
+        ("baseBlob", "tierToArchive", "daysAfterTheNextFullMoon"),
+    ],
+)
+def test_no_field_is_made_up_for_terraform(of: str, act: str, condition: str) -> None:
+    with pytest.raises(NotInTerraform, match=f"no field for {act} with {condition}"):
+        terraform(policy(**{of: {act: {condition: 1}}}))
+
+
 def test_what_terraform_cannot_say_is_refused_by_name() -> None:
     with pytest.raises(NotInTerraform) as caught:
         terraform(policy(baseBlob={"tierToHot": {"daysAfterModificationGreaterThan": 1}}))

@@ -15,6 +15,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.stub import Stubber
 from moto import mock_aws
 
+from mirrorfeed.archive.account import Wanted
+from mirrorfeed.archive.rules import rules_at
 from mirrorfeed.stores.glacier import NoBoto, S3Tiers, facts_of
 from mirrorfeed.stores.tiered import tiers_at
 from mirrorfeed.stores.tiers import AzureTiers, Facts, OtherPlace, Priority, Tier, TiersUnavailable
@@ -85,6 +87,19 @@ def test_what_is_asked_of_a_listing_and_what_it_answers_fit_the_service_s_own_mo
         (Tier.HOT, until),
         (Tier.ARCHIVE, None),
     ]
+
+
+def test_a_bucket_takes_the_rules_that_are_written_for_a_table_and_exports_them_so_that_they_fit(s3: Any) -> None:
+    rules = rules_at("s3://lake/sales/orders", ("day",), False)
+    assert rules is not None
+    logs = {"ID": "logs", "Filter": {"Prefix": "logs/"}, "Status": "Enabled", "Expiration": {"Days": 30}}
+    s3.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration={"Rules": [logs]})
+    for wanted, problems in [(Wanted.ON, 0), (Wanted.PAUSED, 1), (Wanted.ON, 0), (Wanted.GONE, 1)]:
+        made = rules.policy(60, wanted, s3.get_bucket_lifecycle_configuration(Bucket=BUCKET))
+        s3.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration=made)
+        exported = s3.get_bucket_lifecycle_configuration(Bucket=BUCKET)
+        assert len(rules.check(exported, 60)) == problems
+        assert exported["Rules"][0]["ID"] == "logs"
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,11 @@ def _terraform_acts(rule: str, of: str, acts: Mapping[str, Any]) -> dict[str, An
             found["auto_tier_to_hot_from_cool_enabled"] = conditions
             continue
         for condition, days in conditions.items():
-            if act not in _ACTS or condition not in _TIMES:
+            time = _TIMES.get(condition)
+            by_tier = act == "tierToArchive" and time == "last_tier_change"
+            usual_time = time == "creation" or (of == "baseBlob" and time in ("modification", "last_access_time"))
+            if act not in _ACTS or time is None or not (usual_time or by_tier):
                 raise NotInTerraform(rule, f"{act} with {condition}")
-            time = _TIMES[condition]
             usual = f"{_ACTS[act]}_after_days_since_{time}_greater_than"
             found[_OWN_NAMES.get((of, act, time), usual)] = days
     return found
