@@ -197,9 +197,9 @@ def test_what_it_costs_is_told_before_anything_is_asked(tmp_path: Path) -> None:
 def test_what_becomes_of_the_files_is_told_as_the_storage_does_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     assert restore.afterwards("t", scene.tiers, Terms()) == (
-        "The cloud's rule archives these files again at one of its next runs, which are daily, for they keep their"
-        " creation time. Pause it meanwhile with `mirrorfeed archive rule t --merge EXPORTED --paused`, or copy the"
-        " rows with --into."
+        "Unless it is paused (`mirrorfeed archive rule t --merge EXPORTED --paused`), the cloud's rule archives these"
+        " files again at one of its next runs, which are daily, for they keep their creation time. --into copies the"
+        " rows, so that this does no harm."
     )
     scene.tiers.copies = True
     assert restore.afterwards("t", scene.tiers, Terms(keep_days=1)).startswith("The copies go 1 day after they were")

@@ -133,9 +133,9 @@ def afterwards(table: str, tiers: TierStore, terms: Terms) -> str:
         days = counted(terms.keep_days or COPY_DAYS, "day")
         return f"The copies go {days} after they were asked for; the files stay in the archive. --keep makes it longer."
     return (
-        "The cloud's rule archives these files again at one of its next runs, which are daily, for they keep their"
-        f" creation time. Pause it meanwhile with `mirrorfeed archive rule {table} --merge EXPORTED --paused`, or copy"
-        " the rows with --into."
+        f"Unless it is paused (`mirrorfeed archive rule {table} --merge EXPORTED --paused`), the cloud's rule archives"
+        " these files again at one of its next runs, which are daily, for they keep their creation time. --into copies"
+        " the rows, so that this does no harm."
     )
 
 

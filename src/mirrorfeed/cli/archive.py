@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.cli.root import given_ledger, json_option, load_if_there, main, spark_session
-from mirrorfeed.config import FILE
+from mirrorfeed.cli.root import config_option, given_ledger, json_option, load_if_there, main, spark_session
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
@@ -92,16 +91,18 @@ def change_interval(table: str, interval: str, exact: bool, rule_changed: bool) 
 
 
 @archive.command()
+@config_option
 @click.argument("table")
-def step(table: str) -> None:
+def step(path: str, table: str) -> None:
     """Raise the interval of TABLE as far as is safe now, if it is being changed: what a daily job runs.
 
-    How much of TABLE is archived is shown, and written into the ledger that --ledger before the command names.
+    How much of TABLE is archived is shown, and written into the ledger that --ledger before the command names, with
+    what that costs and saves, where the configuration has prices.
     """
     from mirrorfeed.archive import policy
     from mirrorfeed.cli.archive_fleet import look
 
-    source, ledger, rates = _source(table), given_ledger(), given_rates(None)
+    source, ledger, rates = _source(table), given_ledger(), given_rates(None, path)
     spark = spark_session()
     found = policy.step(spark, source, _now())
     click.echo(f"{source}: files count as archived from {found.days} days on")
@@ -152,6 +153,7 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> None
 
 
 @archive.command()
+@config_option
 @click.argument("table")
 @where_option
 @click.option("--feed-from", type=int, metavar="VERSION", help="Plan for the change feed: its first version.")
@@ -160,6 +162,7 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> None
 @click.option("--prices", metavar="FILE", help="Your prices, in place of the configuration's.")
 @click.option("--to", "target", required=True, metavar="PLAN", help="The file to write.")
 def plan(
+    path: str,
     table: str,
     where: str | None,
     feed_from: int | None,
@@ -177,7 +180,7 @@ def plan(
     source = _source(table)
     if where is not None and feed_from is not None:
         raise click.UsageError("--where and --feed-from exclude each other: a range of the feed is read whole.")
-    rates = None if prices else given_rates(None)
+    rates = None if prices else given_rates(None, path)
     priced = Prices.load(prices) if prices else Prices(*rates.of_restoring) if rates else None
     spark = spark_session()
     made = jobs.make_plan(spark, source, where, feed_from, feed_to, Priority[priority.upper()], priced, _now())
@@ -190,7 +193,8 @@ def plan(
 
 
 @archive.command()
-@click.argument("path", metavar="PLAN")
+@config_option
+@click.argument("file", metavar="PLAN")
 @click.option("--once", is_flag=True, help="Ask for the files, say how far they are, and end.")
 @click.option("--poll", default=300.0, show_default=True, metavar="SECONDS", help="Time between looks.")
 @click.option("--rows", default=20, show_default=True, help="How many rows of the query to show when all is back.")
@@ -202,6 +206,7 @@ def plan(
 @click.option("--prices", metavar="FILE", help="Your prices, in place of the configuration's.")
 def restore(
     path: str,
+    file: str,
     once: bool,
     poll: float,
     rows: int,
@@ -217,14 +222,14 @@ def restore(
     from mirrorfeed.archive.plan import Plan
     from mirrorfeed.stores.tiers import Tier
 
-    made, rates = Plan.load(path), given_rates(prices)
+    made, rates = Plan.load(file), given_rates(prices, path)
     copied = _source(target) if target else None
     if copied and made.feed_from is not None:
         raise into.OnlyRows(made.table)
     source, spark = _source(made.table), spark_session()
     jobs.check_plan(spark, source, made)
     if copied and into.is_there(spark, made, copied):
-        click.echo(f"{copied} holds the rows of {path} already")
+        click.echo(f"{copied} holds the rows of {file} already")
         return
     tiers = _tiers(spark, source)
     if tiers is None:
@@ -326,13 +331,13 @@ def _say_change(found: Policy) -> None:
         )
 
 
-def given_rates(prices: str | None) -> Rates | None:
-    """Those of a file, else those of the configuration, where there is one and it has them."""
+def given_rates(prices: str | None, path: str) -> Rates | None:
+    """Those of a file of their own, else those of the configuration, where there is one and it has them."""
     from mirrorfeed.config.prices import Rates
 
     if prices:
         return Rates.load(prices)
-    config = load_if_there(FILE)
+    config = load_if_there(path)
     return config.archive.prices if config and config.archive else None
 
 

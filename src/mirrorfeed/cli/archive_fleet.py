@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.cli.archive import archive, given_rates
-from mirrorfeed.cli.root import given_ledger, json_option, spark_session
+from mirrorfeed.cli.root import config_option, given_ledger, json_option, spark_session
 from mirrorfeed.errors import named
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ prices_option = click.option("--prices", metavar="FILE", help="Your prices, in p
 
 
 @archive.command()
+@config_option
 @click.argument("table")
 @click.argument("intervals", nargs=-1, required=True)
 @click.option(
@@ -36,6 +37,7 @@ prices_option = click.option("--prices", metavar="FILE", help="Your prices, in p
 @prices_option
 @json_option
 def simulate(
+    path: str,
     table: str,
     intervals: Sequence[str],
     conditions: Sequence[str],
@@ -49,7 +51,7 @@ def simulate(
     from mirrorfeed.archive.interval import parse_days
     from mirrorfeed.feed.source import Source
 
-    days, source, rates = [parse_days(each) for each in intervals], Source.parse(table), given_rates(prices)
+    days, source, rates = [parse_days(each) for each in intervals], Source.parse(table), given_rates(prices, path)
     questions = [simulating.Question(each) for each in conditions]
     questions += simulating.conditions_in(predicates) if predicates else []
     spark = spark_session()
@@ -94,9 +96,10 @@ def _say_interval(found: Simulation, days: int, rates: Rates | None) -> None:
 
 
 @archive.command()
+@config_option
 @click.argument("tables", nargs=-1, required=True)
 @prices_option
-def report(tables: Sequence[str], prices: str | None) -> None:
+def report(path: str, tables: Sequence[str], prices: str | None) -> None:
     """Show what of TABLES is hot, archived and restored, how old, what that costs and saves.
 
     It is written into the ledger that --ledger before the command names, from which `mirrorfeed report` draws it over
@@ -104,7 +107,7 @@ def report(tables: Sequence[str], prices: str | None) -> None:
     """
     from mirrorfeed.feed.source import Source
 
-    rates, ledger = given_rates(prices), given_ledger()
+    rates, ledger = given_rates(prices, path), given_ledger()
     sources = [Source.parse(table) for table in tables]
     spark = spark_session()
     found = [look(spark, source, rates, ledger) for source in sources]
