@@ -12,7 +12,7 @@ from typing import Any
 
 from mirrorfeed.amounts import a_few
 from mirrorfeed.archive.account import Wanted
-from mirrorfeed.archive.lifecycle import Finding
+from mirrorfeed.archive.lifecycle import Finding, meet
 from mirrorfeed.errors import Terminal
 
 MOST_RULES = 1000
@@ -58,7 +58,7 @@ def check(exported: Any, folder: str, expected: Sequence[str], days: int) -> lis
     place, log = f"{folder}/", f"{folder}/_delta_log/"
     for rule in rules_in(exported):
         name, prefix = str(rule.get("ID") or "a rule without a name"), _prefix(rule)
-        if rule.get("Status") != "Enabled" or not _meet(prefix, place):
+        if rule.get("Status") != "Enabled" or not meet(prefix, place):
             continue
         expiration = rule.get("Expiration") or {}
         if expiration.keys() & {"Days", "Date"}:
@@ -70,7 +70,7 @@ def check(exported: Any, folder: str, expected: Sequence[str], days: int) -> lis
         archives = [move for move in moves if move.get("StorageClass") in CLASSES]
         if not archives:
             continue
-        if _meet(prefix, log):
+        if meet(prefix, log):
             found.append(Finding(name, "reaches the table's _delta_log: the table could not be read at all any more"))
         if _tags(rule):
             found.append(Finding(name, "chooses files by tag: the log does not know which files that are"))
@@ -124,11 +124,6 @@ def _only_ours(rule: Mapping[str, Any], place: str) -> bool:
         }:
             return prefix.startswith(place) and not others and not conditions and not more.keys() - {"ID", "Status"}
     return False
-
-
-def _meet(prefix: str, folder: str) -> bool:
-    """Whether something in this folder may begin so."""
-    return folder.startswith(prefix) or prefix.startswith(folder)
 
 
 class NoBucketRules(Terminal):

@@ -69,14 +69,14 @@ def check(policy: Any, place: Place, expected: Sequence[str], days: int) -> list
         filters = _part(definition, "filters", name)
         actions = _part(_part(definition, "actions", name), "baseBlob", name)
         reach = [str(prefix) for prefix in filters.get("prefixMatch") or [""]]
-        touching = [prefix for prefix in reach if _meet(prefix, place.prefix)]
+        touching = [prefix for prefix in reach if meet(prefix, place.prefix)]
         if not rule.get("enabled", True) or not touching or not _takes_blocks(filters):
             continue
         if deletes := _part(actions, "delete", name):
             found.append(Finding(name, f"deletes files of the table ({_spelled(deletes)}): only VACUUM may do that"))
         if "tierToArchive" not in actions:
             continue
-        if any(_meet(prefix, log) for prefix in touching):
+        if any(meet(prefix, log) for prefix in touching):
             found.append(Finding(name, "reaches the table's _delta_log: the table could not be read at all any more"))
         if filters.get("blobIndexMatch"):
             found.append(Finding(name, "chooses files by tag: the log does not know which files that are"))
@@ -138,7 +138,7 @@ def _part(whole: Mapping[str, Any], name: str, rule: str) -> Mapping[str, Any]:
     return found
 
 
-def _meet(prefix: str, folder: str) -> bool:
+def meet(prefix: str, folder: str) -> bool:
     """Whether something in this folder may begin so."""
     return folder.startswith(prefix) or prefix.startswith(folder)
 
