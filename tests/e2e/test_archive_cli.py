@@ -226,6 +226,15 @@ def test_an_interval_is_tried_out_before_it_is_set_and_looked_at_afterwards(
     assert "Looking how much of" not in reported.partition("Error: ")[0]
     (row,) = ledger.read(spark, told)
     assert (row.currency, row.restored_bytes) == ("EUR", 8)
+    none = Source(path=str(tmp_path / "no-archive"))
+    spark.sql(f"CREATE TABLE {none.sql} (id INT) USING DELTA")
+    listed = [{"source": source, "target": f"t{n}"} for n, source in enumerate([table, str(none)])]
+    config = tmp_path / "mirrorfeed.yml"
+    config.write_text(json.dumps({"landing_zone": "zone", "ledger": str(told), "tables": listed}))
+    fleet = said(["archive", "report", "--config", str(config)], 0)
+    assert f"{table}: 2 of 4 files" in fleet
+    assert str(none) not in fleet
+    assert [each.table for each in ledger.read(spark, told)] == [table, table]
     assert row.bytes_by_age is not None
     assert next(iter(row.bytes_by_age)) == "0-7 d"
     assert sum(row.bytes_by_age.values()) == sum(file.size or 0 for file in made.files())

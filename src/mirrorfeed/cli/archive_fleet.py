@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.cli.archive import archive, given_rates
-from mirrorfeed.cli.root import config_option, given_ledger, json_option, spark_session
-from mirrorfeed.errors import named
+from mirrorfeed.cli.root import config_option, given_ledger, json_option, load, load_if_there, spark_session
+from mirrorfeed.errors import MirrorfeedError, named
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.simulate import Simulation
@@ -97,21 +97,35 @@ def _say_interval(found: Simulation, days: int, rates: Rates | None) -> None:
 
 @archive.command()
 @config_option
-@click.argument("tables", nargs=-1, required=True)
+@click.argument("tables", nargs=-1)
 @prices_option
 def report(path: str, tables: Sequence[str], prices: str | None) -> None:
-    """Show what of TABLES is hot, archived and restored, how old, what that costs and saves.
+    """Show what of TABLES is hot, archived and restored, and what that costs and saves.
 
-    It is written into the ledger that --ledger before the command names, from which `mirrorfeed report` draws it over
-    time. A table that cannot be looked at is told, and the others go on; exits with 1 then.
+    Without TABLES: of all tables of the configuration that have an archive.
+    It is written into the ledger of the configuration, or that which --ledger before the command names; `mirrorfeed
+    report` draws it over time. A table that cannot be looked at is told, and the others go on; exits with 1 then.
     """
     from mirrorfeed.feed.source import Source
 
-    rates, ledger = given_rates(prices, path), given_ledger()
-    sources = [Source.parse(table) for table in tables]
+    given = [Source.parse(table) for table in tables]
+    config = load_if_there(path) if given else load(path)
+    listed = given or [table.source for table in config.tables] if config else given
+    rates, ledger = given_rates(prices, path), given_ledger() or (config.ledger if config else None)
     spark = spark_session()
-    found = [look(spark, source, rates, ledger) for source in sources]
+    chosen = [source for source in listed if given or _may_have_an_archive(spark, source)]
+    found = [look(spark, source, rates, ledger) for source in chosen]
     sys.exit(not all(found))
+
+
+def _may_have_an_archive(spark: Any, source: Source) -> bool:
+    """What cannot be read is told when it is looked at."""
+    from mirrorfeed.archive import policy
+
+    try:
+        return policy.read(spark, source) is not None
+    except MirrorfeedError:
+        return True
 
 
 def look(spark: Any, source: Source, rates: Rates | None, ledger: Source | None) -> bool:
