@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mirrorfeed import config
+from mirrorfeed.build import this_build
 from mirrorfeed.config import FILE, Config
 from mirrorfeed.errors import MirrorfeedError
 
@@ -63,8 +64,14 @@ def spark_session() -> Any:
     return get_session()
 
 
+def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"mirrorfeed {this_build()}")
+        context.exit()
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="mirrorfeed")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version, help="Which build.")
 @click.option("--landing-zone", metavar="PLACE", help="In place of the configuration's.")
 @click.option("--ledger", metavar="TABLE", help="In place of the configuration's.")
 @click.option("--handover", metavar="FOLDER", help="In place of the configuration's; empty for none.")

@@ -59,6 +59,8 @@ class Record:
     """The source's partition columns; None in records of before they were kept."""
     follows: Follows | None = None
     """None in a first record, and in records of format 1."""
+    build: str | None = None
+    """Which mirrorfeed wrote it; None in records of before that was kept."""
     format: int = field(default=FORMAT)
 
     def to_json(self) -> bytes:

@@ -68,6 +68,7 @@ COLUMNS = (
     ("currency", "string", "Of these prices"),
     ("error", "string", "The kind of the failure"),
     ("message", "string", "What happened, and what to do next"),
+    ("build", "string", "The mirrorfeed that wrote the row"),
 )
 _ALWAYS = ("time", "table", "outcome")
 """Every ledger has these."""
@@ -107,6 +108,7 @@ class Row:
     currency: str | None = None
     error: str | None = None
     message: str | None = None
+    build: str | None = None
 
 
 def rows(outcomes: Iterable[Outcome], now: datetime) -> list[Row]:

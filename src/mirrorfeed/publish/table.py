@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from mirrorfeed.build import this_build
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.ranges import (
     Decision,
@@ -270,6 +271,7 @@ class _Run:
             extension=plan.output.extension,
             partitions=facts.partitions,
             follows=self.log.follows(view),
+            build=this_build(),
         )
         oldest = facts.commits[0] if isinstance(what, Range) else facts.latest
         seconds, retries = {"stage": self.clock() - begun}, sum(receipt.retries for receipt in receipts)
