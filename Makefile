@@ -59,7 +59,7 @@ lock: $(UV) ## resolve the dependencies again, as far as uv.lock is out of date
 	@"$(UV)" lock --python "$$(.ci/prerequisites)"
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-floor .venv-connect .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo dist spark-warehouse
+	@rm -rf .venv .venv-floor .venv-connect .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo dist notebooks/deployed spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 prerequisites: # $(error) says it in one line, where a recipe that fails would take two

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(CLI is None, reason="there is no databricks comm
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A copy of what a deployment sends: the CLI writes its state beside it."""
-    for name in ("databricks.yml", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("databricks.yml", "pyproject.toml", "uv.lock", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path / name)
     for name in ("resources", "notebooks", "src", "tests", "fixtures"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -48,11 +48,9 @@ def bundle(project: Path, address: str, *arguments: str, **variables: str) -> su
     )
 
 
-VARIABLES = {
-    "dev": {"catalog": "main"},
-    "staging": {"catalog": "main", "service_principal": PRINCIPAL, "landing_zone": ZONE},
-    "prod": {"catalog": "main", "service_principal": PRINCIPAL, "landing_zone": ZONE},
-}
+DEV = {"catalog": "main", "warehouse_id": "5e7e0f"}
+SHARED = {**DEV, "service_principal": PRINCIPAL, "landing_zone": ZONE, "operators": "operators", "readers": "analysts"}
+VARIABLES = {"dev": DEV, "staging": SHARED, "prod": SHARED}
 TARGETS = [("dev", PERSON), ("staging", PRINCIPAL), ("prod", PRINCIPAL)]
 
 

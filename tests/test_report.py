@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -28,6 +29,7 @@ from mirrorfeed.publish.ledger import (
     RESEEDED,
     UNVERIFIED,
     VERIFIED,
+    WELL,
     Row,
 )
 from mirrorfeed.report import page
@@ -206,6 +208,16 @@ def test_the_tables_say_how_far_each_is_and_what_went_wrong() -> None:
     ]
 
 
+def test_a_table_that_is_well_again_is_not_stopped_and_nothing_of_it_counts_as_published() -> None:
+    text = page([*ROWS, Row(NOW, "sales.old", WELL, from_version=3, lag_versions=0)], NOW)
+    assert cells(text, table="sales.old")[:5] == [
+        "sales.old", "published", "3", "0", "2026-02-02 09:30 (40 d ago)",
+    ]  # fmt: skip
+    assert [tile[:2] for tile in tiles(text) if tile[2] in ("stopped", "publications in a day")] == [
+        ("bad", "1"), ("", "1"),
+    ]  # fmt: skip
+
+
 def test_an_empty_ledger_is_a_page_too() -> None:
     assert page([], NOW).count("Nothing yet.") == 4
 
@@ -322,15 +334,20 @@ def ledger_of(spark: SparkSession, rows: list[Row]) -> None:
     spark.createDataFrame([astuple(row) for row in rows], columns).createOrReplaceTempView("ledger")
 
 
+def told(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
+    """What the dashboard's queries give, by their names."""
+    return {
+        each["name"]: [row.asDict() for row in spark.sql("".join(each["queryLines"])).collect()]
+        for each in DASHBOARD["datasets"]
+    }
+
+
 def test_the_dashboard_says_what_the_page_says(spark: SparkSession) -> None:
     moved = datetime.now(UTC) - NOW  # its queries know no other time
     rows = [replace(row, time=row.time + moved) for row in [*ROWS, *LATER]]
     ledger_of(spark, rows)
-    told = {
-        each["name"]: [row.asDict() for row in spark.sql("".join(each["queryLines"])).collect()]
-        for each in DASHBOARD["datasets"]
-    }
-    (now,) = told["now"]
+    found = told(spark)
+    (now,) = found["now"]
     shown = {name: value for _, value, name in tiles(page(rows, NOW + moved))}
     assert {name: str(value) for name, value in now.items()} == {
         "tables": shown["tables"],
@@ -340,21 +357,41 @@ def test_the_dashboard_says_what_the_page_says(spark: SparkSession) -> None:
         "rows": shown["rows in a day"],
         "retries": shown["calls repeated in a day"],
     }
-    assert {row["table"]: row["lag_versions"] for row in told["backlog"]} == {
+    assert {row["table"]: row["lag_versions"] for row in found["backlog"]} == {
         "sales.orders": 0,
         "sales.old": None,
         EVIL: 3,
     }
-    mirrors = {row["table"]: (row["outcome"], row["version"], row["last_equal"]) for row in told["mirrors"]}
+    mirrors = {row["table"]: (row["outcome"], row["version"], row["last_equal"]) for row in found["mirrors"]}
     assert {table: found[:2] for table, found in mirrors.items()} == {
         "sales.orders": (DIFFERENT, 4),
         "sales.old": (VERIFIED, 1003),
         "sales.seen": (VERIFIED, 2),
     }
     assert mirrors["sales.orders"][2] is None
-    assert sorted(row["archived_percent"] or 0 for row in told["archive"]) == [0, 25, 37.5]
-    failed = {(row["table"], row["outcome"]) for row in told["failures"]}
+    assert sorted(row["archived_percent"] or 0 for row in found["archive"]) == [0, 25, 37.5]
+    failed = {(row["table"], row["outcome"]) for row in found["failures"]}
     assert failed == {(row.table, row.outcome) for row in rows if row.outcome in ledger.WRONG}
+
+
+def test_the_dashboard_lets_a_table_go_that_is_well_again(spark: SparkSession) -> None:
+    now = datetime.now(UTC)
+    ledger_of(spark, [Row(now - timedelta(hours=1), "a", FAILED, lag_versions=2), Row(now, "a", WELL, lag_versions=0)])
+    (row,) = (row for row in told(spark)["now"])
+    assert (row["tables"], row["stopped"]) == (1, 0)
+    assert [row["lag_versions"] for row in told(spark)["backlog"]] == [0]
+
+
+def test_before_the_first_publication_the_dashboard_is_empty_and_asks_for_nothing_that_is_not_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place = Source(path=str(tmp_path / "ledger"))
+    ledger.prepare(spark, place)
+    spark.read.table(place.sql).createOrReplaceTempView("ledger")
+    found = told(spark)
+    (now,) = found.pop("now")
+    assert set(now.values()) == {0}
+    assert set(map(len, found.values())) == {0}
 
 
 def test_the_dashboards_queries_give_the_fields_that_its_drawings_show(spark: SparkSession) -> None:

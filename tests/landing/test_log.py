@@ -38,16 +38,18 @@ ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
         replace(RECORD, from_version_exclusive=None, keys=(), columns=()),
         replace(RECORD, partitions=("day",)),
         replace(RECORD, follows=Follows(8, "ba7c3", "0x8DD")),
+        replace(RECORD, build="0.1.0+g0123456789ab"),
     ],
-    ids=["a range", "a range without rows", "a snapshot without keys", "a partitioned table", "one that follows"],
+    ids=["a range", "without rows", "a snapshot without keys", "a partitioned table", "one that follows", "its build"],
 )
 def test_a_record_is_read_as_it_was_written(record: Record) -> None:
     assert parse(record.to_json(), ADDRESS) == record
 
 
-def test_a_record_without_partition_columns_says_nothing_of_them() -> None:
-    spelled = {name: value for name, value in SPELLED.items() if name != "partitions"}
-    assert parse(json.dumps(spelled).encode(), ADDRESS).partitions is None
+def test_a_record_of_before_partition_columns_and_builds_were_kept_says_nothing_of_them() -> None:
+    spelled = {name: value for name, value in SPELLED.items() if name not in ("partitions", "build")}
+    record = parse(json.dumps(spelled).encode(), ADDRESS)
+    assert (record.partitions, record.build) == (None, None)
 
 
 def test_a_record_of_the_first_format_does_not_say_what_it_follows() -> None:

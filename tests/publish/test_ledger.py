@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.share import Share
+from mirrorfeed.build import this_build
 from mirrorfeed.config import load
 from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import MirrorfeedError, Unexpected
@@ -28,11 +30,14 @@ from mirrorfeed.publish.ledger import (
     RESEEDED,
     UNVERIFIED,
     VERIFIED,
+    WELL,
     Row,
 )
 from mirrorfeed.publish.table import Progress, Publication
+from mirrorfeed.report import page
 from mirrorfeed.verify import Comparison, Difference, NothingTaken
 from tests.delta import DeltaTable
+from tests.test_report import tiles
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -150,6 +155,26 @@ def test_the_columns_are_those_of_a_row() -> None:
     assert [name for name, _, _ in ledger.COLUMNS] == [field.name for field in fields(Row)]
 
 
+def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stopped_for_ever(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "a")
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text("landing_zone: ./zone\nledger: ./ledger\ntables: [{source: ./a, target: a, keys: [id]}]\n")
+    config = load(file)
+    publish_tables(spark, config)
+    away = table.path.rename(tmp_path / "away")
+    publish_tables(spark, config)
+    away.rename(table.path)
+    for _ in range(2):
+        publish_tables(spark, config)
+    found = ledger.read(spark, Source(path=str(tmp_path / "ledger")))
+    assert [row.outcome for row in found] == [PUBLISHED, FAILED, WELL]  # and once is enough
+    assert found[-1].message == "Nothing stands in its way any more, and nothing is new."
+    assert (found[-1].from_version, found[-1].lag_versions) == (0, 0)
+    assert tiles(page(found, NOON))[1] == ("", "0", "stopped")
+
+
 def test_losing_the_ledger_is_said_with_what_it_means() -> None:
     error = ledger.LedgerNotWritten("main.mirrorfeed.ledger", PermissionError("no\nmore"))
     assert str(error) == (
@@ -180,6 +205,9 @@ def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing
     ]
     assert [(row.outcome, row.error) for row in found if row.table == "silent"] == [(FINDING, "FeedOff")]
     assert all(row.time.tzinfo for row in found)
+    assert {row.build for row in found} == {this_build()}
+    records = [json.loads(file.read_text()) for file in (tmp_path / "zone/a/_mirrorfeed").glob("*/0*.json")]
+    assert [record["build"] for record in records] == [this_build()] * 2
     assert len(history.commits(spark, config.ledger)) == 1 + 2  # it was made, and each run added to it once
 
     table.insert(3)
@@ -198,8 +226,21 @@ def test_a_ledger_of_an_older_release_is_read_with_defaults_and_grows_by_what_it
     assert ledger.read(spark, table.source) == [before]
     new = Row(NOON + timedelta(hours=1), "a", PUBLISHED, to_version=7, inserts=4, retries=5)
     ledger.append(spark, table.source, [new])
-    assert ledger.read(spark, table.source) == [before, new]
+    assert ledger.read(spark, table.source) == [before, replace(new, build=this_build())]
     assert {name for name, _, _ in ledger.COLUMNS} == set(table.rows()[0])
+
+
+def test_the_ledger_and_its_columns_are_there_before_a_runs_first_row(spark: SparkSession, tmp_path: Path) -> None:
+    DeltaTable(spark, tmp_path / "silent", feed=False)
+    old = DeltaTable(spark, tmp_path / "ledger", "time timestamp, `table` string, outcome string")
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text(
+        "landing_zone: ./zone\nledger: ./ledger\ntables: [{source: ./silent, target: silent, keys: [id]}]\n"
+    )
+    publish_tables(spark, load(file))
+    before, _ = (each.version for each in history.commits(spark, old.source)[-2:])
+    grown = spark.read.option("versionAsOf", before).table(old.source.sql)
+    assert (grown.columns, grown.count()) == ([name for name, _, _ in ledger.COLUMNS], 0)
 
 
 def test_a_ledger_of_a_later_release_takes_rows_and_is_read(spark: SparkSession, tmp_path: Path) -> None:
@@ -207,7 +248,7 @@ def test_a_ledger_of_a_later_release_takes_rows_and_is_read(spark: SparkSession,
     ledger.append(spark, place, [row])
     spark.sql(f"ALTER TABLE {place.sql} ADD COLUMN later string FIRST")
     ledger.append(spark, place, [row])
-    assert ledger.read(spark, place) == [row, row]
+    assert ledger.read(spark, place) == [replace(row, build=this_build())] * 2
 
 
 def test_a_ledger_that_cannot_be_read_is_said(spark: SparkSession, tmp_path: Path) -> None:

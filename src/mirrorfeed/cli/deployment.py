@@ -55,6 +55,20 @@ def tables(task_value: str | None, path: str) -> None:
         click.echo(target)
 
 
+@main.command(hidden=True)
+@click.argument("file")
+@click.option("--mirror", default="", help="Where the mirrored tables are, where that is not the mirrored database.")
+@click.option("--archive-tables", default="[]", help="The tables with an archive, as JSON.")
+@config_option
+@click.pass_context
+def deployment(context: click.Context, file: str, mirror: str, archive_tables: str, path: str) -> None:
+    """Check what a deployment is made of, and write into FILE what its notebooks are to know. The bundle calls it."""
+    archived = tables_in(archive_tables)
+    load(path)
+    facts = context.find_object(dict) or {}
+    Path(file).write_text(json.dumps({**facts, "mirror": mirror, "archive_tables": archived}, indent=1) + "\n")
+
+
 @main.command()
 @click.option("--html", "file", required=True, metavar="FILE", help="The page to write, whole in one file.")
 @config_option
@@ -84,6 +98,21 @@ class NoLedger(Terminal):
 
 
 _LARGEST_TASK_VALUE = 48 * 2**10
+_LONGEST_INPUTS = 10_000
+"""Of a loop's inputs, where they stand in the job itself."""
+
+
+def tables_in(archive_tables: str) -> list[str]:
+    """The tables over which the archive's job loops, or `ArchiveTablesInvalid`."""
+    if (length := len(archive_tables)) > _LONGEST_INPUTS:
+        raise ArchiveTablesInvalid(f"has {length:,} characters, and a job takes {_LONGEST_INPUTS:,}")
+    try:
+        found = json.loads(archive_tables)
+    except ValueError as error:
+        raise ArchiveTablesInvalid(f"is no JSON ({error})") from None
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise ArchiveTablesInvalid(f"is no list of names: {archive_tables}")
+    return found
 
 
 def _task_values() -> Any:
@@ -98,6 +127,20 @@ def hand_on(name: str, targets: list[str], task_values: Callable[[], Any] = _tas
     if size > _LARGEST_TASK_VALUE:
         raise TooManyTables(len(targets), size)
     task_values().set(key=name, value=targets)
+
+
+class ArchiveTablesInvalid(Terminal):
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def what(self) -> str:
+        return f"The variable archive_tables {self.reason}."
+
+    def next(self) -> str:
+        return (
+            "Write it as '[\"main.sales.orders\"]', and tables that are too many for it into a bundle of their own;"
+            " nothing was deployed."
+        )
 
 
 class NotInATask(Terminal):

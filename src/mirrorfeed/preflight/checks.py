@@ -1,4 +1,4 @@
-"""All checks, in the order in which a publication would miss what they look for. Nothing is left behind."""
+"""All checks, in the order in which a publication would miss what they look for. Only the ledger is left behind."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed import history
 from mirrorfeed.feed.keys import check_policies, in_unity_catalog, table_of
+from mirrorfeed.feed.source import Source
 from mirrorfeed.preflight.check import Check, State
 from mirrorfeed.preflight.rights import check_rights, needed
+from mirrorfeed.publish import ledger
 from mirrorfeed.publish.source import let_code_travel
 from mirrorfeed.publish.ways import FOLDER, choose
 from mirrorfeed.publish.zone import zone_of
@@ -36,6 +38,8 @@ def preflight(
     spark: SparkSession, config: Config, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> Iterator[Check]:
     yield from _rights(config, workspace)
+    if config.ledger:
+        yield _ledger(spark, config.ledger)
     yield check_credential(config)
     yield from _landing_zone(spark, config)
     yield from _policies(config, workspace)
@@ -73,6 +77,16 @@ def _rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterato
         yield Check("rights in Unity Catalog", State.NOT_CHECKED, f"no workspace is configured here: {things}")
         return
     yield from check_rights(client, rights)
+
+
+def _ledger(spark: SparkSession, source: Source) -> Check:
+    """It is made here, so that who looks at it before the first publication finds it empty."""
+    what = f"ledger {source}"
+    try:
+        ledger.prepare(spark, source)
+    except MirrorfeedError as error:
+        return Check(what, State.MISSING, error.what())
+    return Check(what, State.OK)
 
 
 def check_credential(config: Config) -> Check:
@@ -143,7 +157,7 @@ def _write_on_executor(spark: SparkSession, store: Store, path: str) -> None:
     spark.range(1).mapInArrow(write, "id bigint").collect()
 
 
-def _feed(spark: SparkSession, source: Any) -> Check:
+def _feed(spark: SparkSession, source: Source) -> Check:
     what = f"change data feed of {source}"
     try:
         feed = history.feed_of(spark, source, history.detail(spark, source))

@@ -154,6 +154,7 @@ def publish_tables(
         reason = trouble if reseeded else None
         return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error, reason)
 
+    ledger.begin(spark, config.ledger)
     with small_batches(spark):
         outcomes = _each(one, config.select(names))
     for outcome in outcomes:
@@ -161,7 +162,7 @@ def publish_tables(
             on_trouble(Untidy(outcome.table, outcome.progress.untidy))
     if found := way.found():
         on_way(found)
-    if lost := ledger.keep(spark, config.ledger, ledger.rows(outcomes, datetime.now(UTC))):
+    if lost := ledger.tell(spark, config.ledger, outcomes, datetime.now(UTC)):
         on_trouble(lost)
     return outcomes
 

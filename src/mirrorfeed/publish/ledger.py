@@ -1,18 +1,21 @@
 """The ledger: a Delta table with a row for every publication, every failure, every verification and every look at how
 much of a table is archived. For people and dashboards.
 
-It is written after the fact and never read by what publishes: losing it, or failing to write it, harms nothing.
+It is written after the fact, and nothing is decided by it: losing it, or failing to write it, harms nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from contextlib import suppress
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import col, max_by
 
+from mirrorfeed.build import this_build
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
 from mirrorfeed.feed.ranges import Finding
 from mirrorfeed.feed.source import Source, quote
@@ -23,11 +26,12 @@ if TYPE_CHECKING:
     from mirrorfeed.config.prices import Rates
     from mirrorfeed.verify import Comparison
 
-PUBLISHED, FINDING, FAILED, RESEEDED = "published", "finding", "failed", "reseeded"
+PUBLISHED, WELL, FINDING, FAILED, RESEEDED = "published", "well", "finding", "failed", "reseeded"
 VERIFIED, DIFFERENT, UNVERIFIED = "verified", "different", "unverified"
 ARCHIVE = "archive"
 
-STANDS = (PUBLISHED, FINDING, FAILED)
+STOPPED = (FINDING, FAILED)
+STANDS = (PUBLISHED, WELL, *STOPPED)
 """The newest of these says whether a table is being published, or what stopped it."""
 COMPARED = (VERIFIED, DIFFERENT)
 """The newest of these says whether its mirror was right: no publication in between takes a difference back."""
@@ -39,8 +43,9 @@ COLUMNS = (
     (
         "outcome",
         "string",
-        "published, finding (the history forbids to go on), failed, reseeded (started again from a snapshot), verified"
-        " (the mirror is equal), different (it is not), unverified (it cannot be compared) or archive",
+        "published, well (nothing stands in its way any more, and nothing is new), finding (the history forbids to go"
+        " on), failed, reseeded (started again from a snapshot), verified (the mirror is equal), different (it is not),"
+        " unverified (it cannot be compared) or archive",
     ),
     ("from_version", "bigint", "The range is after this version of the source; NULL for a snapshot"),
     ("to_version", "bigint", "The last version of the range, or the one that was compared"),
@@ -72,7 +77,10 @@ COLUMNS = (
 )
 _ALWAYS = ("time", "table", "outcome")
 """Every ledger has these."""
-_DDL = ", ".join(f"{quote(name)} {type_} COMMENT '{comment}'" for name, type_, comment in COLUMNS)
+
+
+def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
+    return ", ".join(f"{quote(name)} {type_} COMMENT '{comment}'" for name, type_, comment in columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,16 +204,35 @@ def _published(outcome: Outcome, publication: Publication) -> Row:
     )
 
 
+def prepare(spark: SparkSession, ledger: Source) -> None:
+    """Makes the table, or the columns that the ledger of an older release lacks, so that all that is asked of it has an
+    answer; or `LedgerNotWritten`."""
+    try:
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_ddl()}) USING DELTA")
+        there = spark.read.table(ledger.sql).columns
+        _check(there)  # or any table that is named by mistake would be given columns
+        if lacking := [column for column in COLUMNS if column[0] not in there]:
+            spark.sql(f"ALTER TABLE {ledger.sql} ADD COLUMNS ({_ddl(lacking)})")
+    except Exception as error:
+        raise LedgerNotWritten(str(ledger), error) from error
+
+
+def begin(spark: SparkSession, ledger: Source | None) -> None:
+    """Before a run, for who looks meanwhile. What stands in its way is told of the rows that are lost by it."""
+    if ledger is not None:
+        with suppress(MirrorfeedError):
+            prepare(spark, ledger)
+
+
 def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:
-    """Adds the rows in one commit, and makes the table or its columns where they lack; or `LedgerNotWritten`."""
+    """Adds the rows in one commit, as those of this build; or `LedgerNotWritten`."""
     if not new:
         return
+    prepare(spark, ledger)
     try:
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {ledger.sql} ({_DDL}) USING DELTA")
-        _check(spark.read.table(ledger.sql).columns)  # or any table that is named by mistake would be given columns
-        # By name, for the ledger of another release may have fewer columns or more.
-        frame = spark.createDataFrame([astuple(row) for row in new], _DDL)
-        frame.writeTo(ledger.sql).option("mergeSchema", "true").append()
+        # By name, for the ledger of a later release may have more columns.
+        frame = spark.createDataFrame([astuple(replace(row, build=this_build())) for row in new], _ddl())
+        frame.writeTo(ledger.sql).append()
     except Exception as error:
         raise LedgerNotWritten(str(ledger), error) from error
 
@@ -224,6 +251,41 @@ def read(spark: SparkSession, ledger: Source) -> list[Row]:
         return [Row(**{name: _plain(value) for name, value in each.items() if value is not None}) for each in found]
     except Exception as error:
         raise LedgerUnreadable(str(ledger), error) from error
+
+
+def stopped(spark: SparkSession, ledger: Source, tables: Sequence[str]) -> list[str]:
+    """Those of the tables that the ledger counts as stopped."""
+    stands = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STANDS))
+    newest = stands.groupBy("table").agg(max_by("outcome", "time").alias("outcome"))
+    return [row.table for row in newest.where(col("outcome").isin(*STOPPED)).collect()]
+
+
+def tell(
+    spark: SparkSession, ledger: Source | None, outcomes: Sequence[Outcome], now: datetime
+) -> MirrorfeedError | None:
+    """Adds the rows of a run, and of each table that is stopped in the ledger and well in this run that it is: nothing
+    new is no row, and it would count as stopped until something is. What went wrong is told, never raised."""
+    if ledger is None:
+        return None
+    new = rows(outcomes, now)
+    idle = [each.table for each in outcomes if not (each.error or each.progress.made)]
+    try:
+        found = stopped(spark, ledger, idle) if idle else []
+    except Exception as error:
+        return keep(spark, ledger, new) or LedgerNotWritten(str(ledger), error)
+    return keep(spark, ledger, [*new, *(_well(each, now) for each in outcomes if each.table in found)])
+
+
+def _well(outcome: Outcome, now: datetime) -> Row:
+    return Row(
+        time=now,
+        table=outcome.table,
+        outcome=WELL,
+        from_version=outcome.progress.published,
+        lag_versions=outcome.lag_versions,
+        tries=outcome.tries,
+        message="Nothing stands in its way any more, and nothing is new.",
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from html import escape
 
-from mirrorfeed.publish.ledger import COMPARED, DIFFERENT, PUBLISHED, STANDS, WRONG, Row
+from mirrorfeed.publish.ledger import COMPARED, DIFFERENT, PUBLISHED, STANDS, STOPPED, WRONG, Row
 from mirrorfeed.report import archive
 from mirrorfeed.report.chart import Point, bars, lines, number
 
@@ -95,7 +95,7 @@ def _rows_in(row: Row) -> int:
 
 def _tiles(rows: Sequence[Row], now: datetime) -> str:
     stand, compared = latest(rows, STANDS), latest(rows, COMPARED)
-    stopped = sum(row.outcome != PUBLISHED for row in stand.values())
+    stopped = sum(row.outcome in STOPPED for row in stand.values())
     different = sum(row.outcome == DIFFERENT for row in compared.values())
     day = [row for row in _since(rows, now - timedelta(days=1)) if row.outcome == PUBLISHED]
     tiles = [
@@ -132,7 +132,7 @@ def _standings(rows: Sequence[Row], now: datetime) -> str:
 
 
 def _publication(row: Row | None, last: Row | None, now: datetime) -> str:
-    stopped = row is not None and row.outcome != PUBLISHED
+    stopped = row is not None and row.outcome in STOPPED
     state = "-" if row is None else f"stopped: {row.error}" if stopped else "published"
     version, behind = last.to_version if last else None, row.lag_versions if row else None
     return (
