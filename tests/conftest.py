@@ -1,16 +1,14 @@
-"""What all tests share: one Spark session, an order, and the frame in which notebooks run."""
+"""What all tests share: one Spark session, and an order."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -24,7 +22,6 @@ settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True
 settings.register_profile("soak", max_examples=3000, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("MIRRORFEED_HYPOTHESIS", "ci"))
 
-ROOT = Path(__file__).parent.parent
 COUNTED = pytest.StashKey[Counter[str]]()
 
 
@@ -86,26 +83,6 @@ def dropping() -> Iterator[str]:
         yield f"https://localhost:{server.getsockname()[1]}"
 
 
-class Notebooks:
-    """They find what Databricks gives them, and what each needs, by its name, is made."""
-
-    def __init__(self) -> None:
-        self._home = TemporaryDirectory(prefix="mirrorfeed-ipython-")  # IPython writes beside its profile
-        shutil.copytree(ROOT / "fixtures/ipython", Path(self._home.name, "profile_default/startup"))
-
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        if item.path.suffix == ".ipynb":  # its kernel has this process's environment
-            own = {"IPYTHONDIR": self._home.name, "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": item.path.stem}
-            os.environ.update(own)
-
-    def pytest_unconfigure(self) -> None:
-        self._home.cleanup()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Notebooks())  # a hook of this file alone is called for tests below it only
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What fails fast comes first: pure tests, then those with Spark, then notebooks with a Spark of their own."""
-    items.sort(key=lambda item: (item.path.suffix == ".ipynb", "spark" in getattr(item, "fixturenames", ())))
+    items.sort(key=lambda item: (item.path.stem == "test_notebooks", "spark" in getattr(item, "fixturenames", ())))

@@ -121,7 +121,7 @@ def test_every_variable_is_declared_used_and_described() -> None:
 def test_every_resource_that_is_referred_to_exists() -> None:
     there = {f"{kind}.{name}" for kind, name, _ in RESOURCES}
     assert used(r"\$\{resources\.(\w+\.\w+)\.") <= there
-    assert {"schemas.mirrorfeed", "volumes.landing"} <= used(r"\$\{resources\.(\w+\.\w+)\.")
+    assert "schemas.mirrorfeed" in used(r"\$\{resources\.(\w+\.\w+)\.")
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -226,8 +226,15 @@ def test_the_ledgers_schema_is_not_destroyed_by_accident() -> None:
     assert schema["lifecycle"] == {"prevent_destroy": True}
 
 
-def test_tests_and_fixtures_stay_at_home() -> None:
-    assert bundle["sync"]["exclude"] == ["tests/**", "fixtures/**"]
+def test_only_what_runs_is_synced() -> None:
+    assert bundle["sync"] == {"paths": ["notebooks"], "include": ["mirrorfeed.yml", "notebooks/[^.]*"]}
+
+
+def test_no_group_may_anything_in_dev_and_none_has_a_default_outside_it() -> None:
+    assert "grants" not in RESOURCES[[name for _, name, _ in RESOURCES].index("mirrorfeed")][2]
+    for name in ("service_principal", "operators", "readers"):
+        assert "default" not in bundle["variables"][name]
+        assert bundle["targets"]["dev"]["variables"][name] == ""
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)

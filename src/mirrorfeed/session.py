@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.metadata
 import importlib.util
 import os
@@ -119,6 +118,12 @@ def java_command(environment: Mapping[str, str]) -> str:
     return found
 
 
+def check_system(platform: str, environment: Mapping[str, str]) -> None:
+    """Raises `WindowsUnfit` where Hadoop's part for Windows is missing, without which Spark writes no file there."""
+    if platform == "win32" and not Path(environment.get("HADOOP_HOME") or "nowhere", "bin/winutils.exe").is_file():
+        raise WindowsUnfit(environment.get("HADOOP_HOME"))
+
+
 def check_java(command: str) -> None:
     """Raises `JavaUnfit` for a release that Spark does not run on."""
     answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
@@ -147,6 +152,7 @@ def keep_jars(folder: Path) -> None:
 def _start_here(memory: str | None, options: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    check_system(sys.platform, os.environ)
     check_java(java_command(os.environ))
     try:
         versions = [importlib.metadata.version(name) for name in ("delta-spark", "pyspark")]
@@ -187,7 +193,16 @@ def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
 def _one_at_a_time(lock: Path) -> Iterator[None]:
     """Two processes must not resolve into one folder at once."""
     with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(
+                file.fileno(), msvcrt.LK_LOCK, 1
+            )  # tries for ten seconds; what fails is said, and tried again
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -231,7 +246,10 @@ def _is_connect_configured() -> bool:
 
 class SparkMissing(Terminal):
     def what(self) -> str:
-        return "There is no Spark here: pyspark and delta-spark are not installed, and this is no Databricks runtime."
+        return (
+            "This needs Spark, and there is none here: pyspark and delta-spark are not installed, and this is no"
+            " Databricks runtime."
+        )
 
     def next(self) -> str:
         return "Run `make setup` in the project, or `pip install pyspark==4.2.0 delta-spark==4.4.0`."
@@ -275,6 +293,21 @@ class JavaUnfit(Terminal):
 
     def next(self) -> str:
         return _INSTALL_JAVA
+
+
+class WindowsUnfit(Terminal):
+    def __init__(self, home: str | None) -> None:
+        self.home = home
+
+    def what(self) -> str:
+        where = f"HADOOP_HOME is {self.home}, which has no bin/winutils.exe" if self.home else "HADOOP_HOME is not set"
+        return f"Spark on Windows needs winutils.exe of Hadoop, and {where}."
+
+    def next(self) -> str:
+        return (
+            "Run this command in WSL, on a cluster, or over Databricks Connect; those that need no Spark (init, tables,"
+            " lint, drop, fabric) run on Windows."
+        )
 
 
 class SparkDidNotStart(Terminal):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import Progress as Bars
@@ -14,8 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from mirrorfeed.amounts import counted, duration, size
-from mirrorfeed.publish.fleet import Status
-from mirrorfeed.publish.outcome import Outcome, Progress
+
+if TYPE_CHECKING:
+    from mirrorfeed.publish.fleet import Status
+    from mirrorfeed.publish.outcome import Outcome, Progress
 
 _MARKERS = ("insert", "update", "upsert", "delete")
 

@@ -55,10 +55,10 @@ def start(force: bool, wait: float, path: str) -> None:
     """Start mirroring, once every table of the configuration has a first file, and wait until it runs."""
     config = load(path)
     from mirrorfeed import fabric as service
-    from mirrorfeed.publish import fleet
+    from mirrorfeed.publish.zone import without_files
 
     database = service.database_of(config)
-    if not force and (lacking := fleet.without_files(config)):
+    if not force and (lacking := without_files(config)):
         raise NothingToMirror(tuple(lacking))
     database.start(_say_status, wait * 60)
     _say_tables(database)

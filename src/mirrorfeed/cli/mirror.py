@@ -33,17 +33,6 @@ class NoLandingZone(Terminal):
         return "Name the folder, or the address in OneLake, that `landing_zone` in the configuration names."
 
 
-class MirrorNotNamed(Terminal):
-    def __init__(self, landing_zone: str) -> None:
-        self.landing_zone = landing_zone
-
-    def what(self) -> str:
-        return f"Where the mirror of {self.landing_zone} is, is not known."
-
-    def next(self) -> str:
-        return "Name it with --mirror: the folder that `mirrorfeed replicate` writes to."
-
-
 class ReplicaMissing(Terminal):
     def __init__(self, module: str) -> None:
         self.module = module
@@ -104,7 +93,9 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
     """
     config = load(path)
     config.select(tables)
-    folder = mirror or _tables_in_onelake(config)
+    from mirrorfeed.verify.place import folder_of
+
+    folder = folder_of(config, mirror)
     spark = spark_session()
     from mirrorfeed.publish import ledger
     from mirrorfeed.publish.fleet import standings
@@ -140,16 +131,6 @@ def _behind(version: int, standing: Standing) -> str:
     if newest is None or newest.to_version_inclusive == version:
         return ""
     return f"; published up to version {newest.to_version_inclusive}, files that wait: {max(1, standing.waiting)}"
-
-
-def _tables_in_onelake(config: Config) -> str:
-    workspace, database = config.onelake or (None, None)
-    if workspace is None or database is None:
-        raise MirrorNotNamed(config.landing_zone)
-    from mirrorfeed.stores.onelake import ENDPOINT
-    from mirrorfeed.verify import tables_in_onelake
-
-    return tables_in_onelake(workspace, database, config.endpoint or ENDPOINT)
 
 
 @main.command()

@@ -31,6 +31,12 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except MirrorfeedError as error:
             fail(str(error))
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "pyspark":
+                raise
+            from mirrorfeed.session import SparkMissing
+
+            fail(str(SparkMissing()))
 
 
 def fail(message: str) -> NoReturn:

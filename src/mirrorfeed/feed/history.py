@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -304,6 +304,24 @@ def feed_on_at(spark: SparkSession, source: Source, version: int) -> bool:
         if first_of(error, (SCHEMA_DIFFERS, *FILES_GONE)) is None:
             raise
     return True
+
+
+def first_with_feed(spark: SparkSession, source: Source) -> int | None:
+    """The first version from which on the feed tells of all changes up to now; None where it is off."""
+    return begin_of_feed(commits(spark, source), lambda version: feed_on_at(spark, source, version))
+
+
+def begin_of_feed(known: Sequence[Commit], on_at: Callable[[int], bool]) -> int | None:
+    """The same of these commits, ascending. Asked is only where a commit may have switched it."""
+    first, after = None, None
+    for commit in reversed(known):
+        if after is not None and after.version != commit.version + 1:
+            break
+        may_switch = after is None or after.operation not in _KEEPS_FEED
+        if may_switch and not on_at(commit.version):
+            break
+        first, after = commit.version, commit
+    return first
 
 
 def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:

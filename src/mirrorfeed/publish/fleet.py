@@ -258,16 +258,6 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
     return _each(one, config.select(names))
 
 
-def without_files(config: Config) -> list[str]:
-    """The tables of the configuration of which nothing is visible to the service yet."""
-    store = zone_of(config)
-
-    def lacks(table: Table) -> bool:
-        return not any(data_number(entry.name, None) for entry in store.list(table.target.folder))
-
-    return [str(table.target) for table in config.tables if lacks(table)]
-
-
 def standings(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, Standing]]:
     """What each table's log says was published, and how much of it the service has taken."""
     store = zone_of(config)

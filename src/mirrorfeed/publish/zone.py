@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from mirrorfeed.config import Config
+from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.names import data_number
 from mirrorfeed.stores import FolderStore, Store
 
 
@@ -17,6 +18,16 @@ def zone_of(config: Config) -> Store:
     from mirrorfeed.stores.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
 
     return OneLakeStore(workspace, database, config.credential, config.endpoint or ENDPOINT, config.ca_file)
+
+
+def without_files(config: Config) -> list[str]:
+    """The tables of the configuration of which nothing is visible to the service yet."""
+    store = zone_of(config)
+
+    def lacks(table: Table) -> bool:
+        return not any(data_number(entry.name, None) for entry in store.list(table.target.folder))
+
+    return [str(table.target) for table in config.tables if lacks(table)]
 
 
 class DatabaseNotNamed(Terminal):

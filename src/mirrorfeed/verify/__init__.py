@@ -7,9 +7,9 @@ from mirrorfeed.verify.mirror import (
     compare,
     first_equal,
     mirror_of,
-    tables_in_onelake,
     verify_at,
 )
+from mirrorfeed.verify.place import MirrorNotNamed, folder_of, tables_in_onelake
 from mirrorfeed.verify.rows import Comparison, Difference, MirrorColumns, compare_rows
 
 __all__ = [
@@ -17,11 +17,13 @@ __all__ = [
     "Difference",
     "MirrorColumns",
     "MirrorMissing",
+    "MirrorNotNamed",
     "MirrorUnreadable",
     "NothingTaken",
     "compare",
     "compare_rows",
     "first_equal",
+    "folder_of",
     "mirror_of",
     "tables_in_onelake",
     "verify_at",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -51,11 +50,6 @@ class MirrorUnreadable(Terminal):
             "Give Spark access to that place: for OneLake by the settings `fs.azure.account…` of the cluster, as the"
             " README shows; or name another copy of the mirror with --mirror."
         )
-
-
-def tables_in_onelake(workspace: str, database: str, endpoint: str) -> str:
-    """Where the service keeps the tables of a mirrored database: beside its files."""
-    return f"abfss://{workspace}@{urlsplit(endpoint).netloc}/{database}/Tables"
 
 
 def mirror_of(folder: str, target: Target) -> Source:

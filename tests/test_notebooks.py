@@ -1,0 +1,53 @@
+"""The notebooks, from a folder as a deployment lays it out, with nothing given but what the deployment gives."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fixtures.deployed import NOTEBOOKS, ROOT, build, deploy, layout
+from mirrorfeed.build import of_sources
+from tests.test_wheel import uv
+
+PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(uv(), tmp_path_factory.mktemp("built"))
+
+
+def run(notebook: Path, home: Path) -> list[dict[str, object]]:
+    """Its outputs, cell by cell."""
+    shutil.copytree(ROOT / "fixtures/ipython", home / "profile_default/startup")  # IPython writes beside its profile
+    own = {"IPYTHONDIR": str(home), "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": str(notebook)}
+    pytest_alone = ["-c", os.devnull, f"--rootdir={notebook.parent}", "-p", "no:cacheprovider"]
+    nbmake = ["--nbmake", "--nbmake-timeout=300", "--overwrite"]
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *pytest_alone, *nbmake, notebook],
+        cwd=home, env=os.environ | own | {"MIRRORFEED_UV": str(uv())}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return [output for cell in cells for output in cell.get("outputs", ())]
+
+
+@pytest.mark.parametrize("name", [file.stem for file in NOTEBOOKS])
+def test_a_notebook_runs_with_its_defaults_in_the_deployed_folder(name: str, wheel: Path, tmp_path: Path) -> None:
+    files = tmp_path / "root/files"
+    deploy(files, wheel)
+    assert {str(file.relative_to(files)) for file in files.rglob("*") if file.is_file()} == layout(wheel.name)
+    outputs = run(files / f"notebooks/{name}.ipynb", tmp_path / "home")
+    said = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")  # type: ignore[call-overload]
+    first = f"mirrorfeed {of_sources(ROOT)}, {files}/mirrorfeed.yml, landing zone {tmp_path}/root/landing"
+    assert said.splitlines()[0] == first
+    assert str(outputs).count("<svg") == PICTURES[name]
+    assert not (files / "elsewhere").exists()
+    if name == "feed":
+        assert "is looked at from" not in said  # the shop's feed was on from its first row
