@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -97,3 +98,39 @@ def test_a_rebuild_of_no_table_is_refused_before_spark_starts(file: str) -> None
     result = CliRunner().invoke(main, ["rebuild", "", "--yes", "--config", file])
     assert result.exit_code == 1
     assert "has no table ''. Name one of its targets (sales.orders, lines)" in result.output
+
+
+def deployment(file: str, *options: str, tables: str = "[]") -> tuple[int, str]:
+    written = str(Path(file).with_name("deployment.json"))
+    result = CliRunner().invoke(main, [*options, "deployment", written, "--archive-tables", tables, "--config", file])
+    return result.exit_code, result.output
+
+
+def test_what_notebooks_are_to_know_is_written_when_a_deployment_is_built(file: str) -> None:
+    options = ["--landing-zone", "/Volumes/main/m/landing", "--ledger", "main.m.ledger"]
+    assert deployment(file, *options, tables='["main.`my.schema`.orders"]') == (0, "")
+    assert json.loads(Path(file).with_name("deployment.json").read_text()) == {
+        "landing_zone": "/Volumes/main/m/landing",
+        "ledger": "main.m.ledger",
+        "mirror": "",
+        "archive_tables": ["main.`my.schema`.orders"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        (json.dumps(["t" * 50] * 200), "has 10,800 characters, and a job takes 10,000. Write it as"),
+        ("main.sales.orders", "is no JSON (Expecting value"),
+        ('{"a": 1}', 'is no list of names: {"a": 1}. Write it as'),
+        ("[1]", "is no list of names: [1]. Write it as"),
+    ],
+)
+def test_tables_with_an_archive_that_no_job_could_loop_over_are_refused(file: str, tables: str, words: str) -> None:
+    status, said = deployment(file, tables=tables)
+    assert (status, said.startswith(f"Error: The variable archive_tables {words}")) == (1, True), said
+    assert not Path(file).with_name("deployment.json").exists()
+
+
+def test_a_deployment_without_a_configuration_is_refused(tmp_path: Path) -> None:
+    assert deployment(str(tmp_path / "mirrorfeed.yml"))[1].startswith("Error: There is no configuration at")

@@ -35,6 +35,8 @@ from mirrorfeed.publish.ledger import (
 from mirrorfeed.report import page
 from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_ticks
 from mirrorfeed.report.page import by_day
+from mirrorfeed.report.pictures import change_chart, difference_chart
+from mirrorfeed.verify import Difference
 from tests.test_bundle import DASHBOARD
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -246,6 +248,25 @@ def test_a_day_without_anything_is_left_free() -> None:
     left, right = (float(bar.get("x", "")) for bar in svg.iter("rect"))
     places = {text.text: float(text.get("x", "")) for text in svg.iter("text")}
     assert right - left == pytest.approx(places["Mar 14"] - places["Mar 12"], abs=0.2)
+
+
+def titles(drawn: str) -> list[str]:
+    return re.findall(r"<title>(.*?)</title>", drawn)
+
+
+def test_changes_are_drawn_by_version_and_kind_and_an_update_counts_once() -> None:
+    counts = [(3, "update_preimage", 2), (3, "update_postimage", 2), (1, "insert", 5), (3, "delete", 1)]
+    assert titles(change_chart(counts)) == ["1, inserts: 5 rows", "3, updates: 2 rows", "3, deletes: 1 rows"]
+    assert change_chart([]).endswith("Nothing yet.</p>")
+    many = [(version, "insert", 1) for version in range(100)]
+    assert titles(change_chart(many))[0] == "40, inserts: 1 rows"  # the newest have room
+
+
+def test_differences_are_drawn_by_column_the_worst_first() -> None:
+    found = [Difference(f"id = {n}", column, "1", "2") for n, column in enumerate(["status", "", "total", "status"])]
+    assert titles(difference_chart(found)) == [
+        "status, differences: 2 rows", "(whole row), differences: 1 rows", "total, differences: 1 rows",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("count", "labelled"), [(8, 8), (9, 5), (30, 8)])

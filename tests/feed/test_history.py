@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,15 @@ from mirrorfeed.feed.history import (
     NoTableAtPath,
     NotDelta,
     SourceMissing,
+    begin_of_feed,
     commits,
     detail,
     facts,
+    first_with_feed,
     only_adds,
 )
+from mirrorfeed.feed.preview import changes_between
+from mirrorfeed.feed.ranges import Commit
 from mirrorfeed.feed.source import Source
 from tests.delta import DeltaTable
 
@@ -273,3 +278,40 @@ def _schema(*fields: tuple[str, Any, bool]) -> dict[str, Any]:
 )
 def test_which_schemas_only_add_to_another(now: dict[str, Any], expected: bool) -> None:
     assert only_adds(_schema(("id", "integer", False), ("v", "string", True)), now) is expected
+
+
+@pytest.mark.parametrize(
+    ("operations", "on", "expected"),
+    [
+        (["CREATE TABLE", "WRITE", "WRITE"], [0, 1, 2], 0),
+        (["CREATE TABLE", "WRITE", "SET TBLPROPERTIES", "WRITE"], [2, 3], 2),
+        (["CREATE TABLE", "SET TBLPROPERTIES", "SET TBLPROPERTIES", "WRITE"], [0, 2, 3], 2),
+        (["CREATE TABLE", "WRITE"], [], None),
+    ],
+    ids=["from the first on", "switched on later", "off in between", "off"],
+)
+def test_the_feed_begins_after_the_last_version_without_it(
+    operations: list[str], on: list[int], expected: int | None
+) -> None:
+    known = [Commit(n, datetime(2026, 1, 1, tzinfo=UTC), operation) for n, operation in enumerate(operations)]
+    asked: list[int] = []
+
+    def on_at(version: int) -> bool:
+        asked.append(version)
+        return version in on
+
+    assert begin_of_feed(known, on_at) == expected
+    assert 1 not in asked or operations[2] != "WRITE"  # a write switches nothing
+    holed = [known[0], *(replace(each, version=each.version + 5) for each in known[1:])]
+    assert begin_of_feed(holed, lambda _: True) == 6
+
+
+def test_a_feed_that_was_just_switched_on_begins_with_that_version_and_has_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    quiet = DeltaTable(spark, tmp_path / "quiet", feed=False)
+    quiet.insert(1)
+    assert first_with_feed(spark, quiet.source) is None
+    quiet.set_feed(True)
+    assert first_with_feed(spark, quiet.source) == 2
+    assert changes_between(spark, quiet.source, 2).rows.isEmpty()

@@ -28,7 +28,10 @@ class NothingToMirror(Terminal):
 
 @main.group()
 def fabric() -> None:
-    """Make, start, stop and watch the mirrored database in Fabric."""
+    """Make, start, stop and watch the mirrored database in Fabric.
+
+    Needs a landing zone in OneLake and the credential of the configuration, and no Spark.
+    """
 
 
 @fabric.command()

@@ -183,7 +183,10 @@ def _say_outcomes(
 @json_option
 @config_option
 def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str) -> None:
-    """Show how far each table is published, and what waits in the landing zone."""
+    """Show how far each table is published, and what waits in the landing zone.
+
+    Needs Spark, which reads the sources; with --fabric also a mirrored database, and who may ask Fabric about it.
+    """
     config = load(path)
     chosen = config.select(tables)
     said = _service_words(config, chosen) if with_fabric else [None] * len(chosen)
