@@ -86,7 +86,7 @@ def test_a_driver_that_is_killed_with_parts_in_the_handover_leaves_nothing_that_
     shop = Shop(spark, tmp_path, onelake, walled)
     shop.configure(f"handover: {tmp_path}/handover")
     publisher = subprocess.Popen(shop.command("publish"), env=shop.environment, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    while not any((tmp_path / "handover").rglob("part-*.parquet")):
+    while not any((tmp_path / "handover").glob("*/0*/**/part-*.parquet")):  # not of its check, which comes first
         with suppress(subprocess.TimeoutExpired):
             publisher.wait(0.01)
             break
@@ -104,10 +104,10 @@ class Shop:
     def __init__(self, spark: SparkSession, place: Path, onelake: OneLake, walled: str) -> None:
         self.place, self._onelake, self._walled = place, onelake, walled
         self.orders = DeltaTable(spark, place / "orders")
-        self.notes = DeltaTable(spark, place / "notes", "id int, v string, at timestamp, d decimal(9, 2)")
+        self.notes = DeltaTable(spark, place / "notes", "id int, v string, at timestamp")
         self.orders.sql("INSERT INTO {} SELECT cast(id AS int), 'v' || id FROM range(0, 2000, 1, 2)")
-        first = """(1, 'a,"b"', timestamp'2026-01-01 10:00:00Z', 1.50)"""
-        self.notes.sql(f"INSERT INTO {{}} VALUES {first}, (2, NULL, NULL, NULL)")
+        first = """(1, 'a,"b"', timestamp'2026-01-01 10:00:00Z')"""
+        self.notes.sql(f"INSERT INTO {{}} VALUES {first}, (2, NULL, NULL)")
 
     def configure(self, lines: str) -> None:
         text = f"""{self._onelake.configuration()}{lines}
@@ -154,13 +154,13 @@ def test_a_fleet_is_published_into_onelake_by_the_driver(
 
     shop.orders.sql("UPDATE {} SET id = -id WHERE id BETWEEN 10 AND 20")
     shop.orders.sql("DELETE FROM {} WHERE id > 1990")
-    shop.notes.sql("INSERT INTO {} VALUES (3, 'Łódź', NULL, -0.01)")
+    shop.notes.sql("INSERT INTO {} VALUES (3, 'Łódź', NULL)")
     shop.configure("")  # without a handover
     assert "what executors give it in the result of the query" in shop.run("publish")
     shop.mirror_and_verify()
 
     shop.orders.sql("INSERT INTO {} VALUES (1, 'a second of this key')")
-    shop.notes.sql("INSERT INTO {} VALUES (NULL, 'no key', NULL, NULL)")
+    shop.notes.sql("INSERT INTO {} VALUES (NULL, 'no key', NULL)")
     calls = len(onelake.calls)
     shop.configure("writers: executors")
     said = shop.run("publish", fails=True)
