@@ -156,7 +156,7 @@ def test_more_tables_with_an_archive_than_a_job_takes_are_refused_when_it_is_bui
     with workspace() as (made, address):
         answer = bundle(project, address, "deploy", **DEV)
     assert answer.returncode == 1
-    assert "The variable archive_tables has 13,500 characters, and a job takes 10,000." in answer.stderr
+    assert "The variable archive_tables has 14,000 characters, and a job takes 10,000." in answer.stderr
     assert not made.of_kind("job")
 
 
@@ -178,7 +178,7 @@ def test_the_variables_of_the_readme_are_taken_and_reach_what_is_deployed(projec
     assert re.search(r"Resources: 0 created, 0 changed, 0 deleted, [1-9]", again.stderr + again.stdout)
     (publish,) = (job for job in made.of_kind("job").values() if job["settings"]["name"] == "mirrorfeed publish")
     assert publish["settings"]["email_notifications"]["on_failure"] == variables["notify"]
-    (file,) = (text for path, text in made.files.items() if path.endswith("/deployment.json"))
+    (file,) = (text for path, text in made.files.items() if path.endswith("/deployed/deployment.json"))
     assert json.loads(file) == {
         "landing_zone": ZONE,
         "ledger": f"{variables['catalog']}.mirrorfeed.ledger",
