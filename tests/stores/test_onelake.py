@@ -356,6 +356,16 @@ def test_two_writers_of_one_name_do_not_mix_their_files(onelake: OneLake) -> Non
     assert store.read("t/_x") == WHOLE
 
 
+def test_a_look_that_is_refused_is_not_taken_for_a_name_that_is_taken(onelake: OneLake) -> None:
+    store = onelake.store()
+    write(store, "t/_x", WHOLE)
+    fail(onelake, "properties", How.ANSWER, status=409, code="NotNow")
+    with pytest.raises(StoreUnavailable, match=r"^Cannot rename .*t/_x: 409 NotNow"):
+        store.rename("t/_x", "t/1")
+
+    assert names(store, "t") == ["_x"]
+
+
 def test_a_rename_whose_answer_was_lost_comes_back_as_refused_and_is_done(onelake: OneLake) -> None:
     store = onelake.store()
     write(store, "t/_x", WHOLE)
