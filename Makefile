@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV PYTHONHOME
 .PHONY: help prerequisites setup demo demo-onelake demo-serverless test test-floor test-connect check fmt bench soak lock clean
 
 help: ## list the verbs
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-14s%s\n' "$$verb" "$$line"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-16s%s\n' "$$verb" "$$line"; done
 
 setup: .venv/made ## build .venv, if it is not there or older than the lock
 	@:

@@ -107,11 +107,13 @@ def deployment(file: str, *options: str, tables: str = "[]") -> tuple[int, str]:
 
 
 def test_what_notebooks_are_to_know_is_written_when_a_deployment_is_built(file: str) -> None:
-    options = ["--landing-zone", "/Volumes/main/m/landing", "--ledger", "main.m.ledger"]
+    zone, handover = "/Volumes/main/m/landing", "/Volumes/main/m/handover"
+    options = ["--landing-zone", zone, "--ledger", "main.m.ledger", "--handover", handover]
     assert deployment(file, *options, tables='["main.`my.schema`.orders"]') == (0, "")
     assert json.loads(Path(file).with_name("deployment.json").read_text()) == {
-        "landing_zone": "/Volumes/main/m/landing",
+        "landing_zone": zone,
         "ledger": "main.m.ledger",
+        "handover": handover,
         "mirror": "",
         "archive_tables": ["main.`my.schema`.orders"],
     }
