@@ -111,6 +111,7 @@ def _send(job: StagingJob, receipt: Receipt, parts: Callable[[], Iterable[Any]])
                 sent = Counting(sink)
                 for part in parts():
                     sent.write(part)
+                    del part  # or the last of a slice would keep all of it while the next one is fetched
                 if (sent.bytes, sent.hash.hexdigest()) != (receipt.bytes, receipt.sha256):
                     raise PartsLost(receipt.staged, receipt.bytes, sent.bytes)
             return replace(receipt, staged=name)
