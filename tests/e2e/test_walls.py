@@ -122,7 +122,7 @@ tables:
 
     @property
     def environment(self) -> dict[str, str]:
-        return os.environ | {"SPARK_REMOTE": self._walled, "COLUMNS": "200"}
+        return os.environ | {"SPARK_REMOTE": self._walled, "COLUMNS": "1000"}
 
     def run(self, *arguments: str, fails: bool = False) -> str:
         answer = subprocess.run(
