@@ -157,7 +157,8 @@ FLEET = [
     Row(NOW - timedelta(days=1), "main.b", ARCHIVE, archived_share=0.5, archived_bytes=2 * GIB, restored_bytes=None,
         hot_bytes=GIB, bytes_by_age={"0-7 d": GIB}, month_cost=1.0, month_saving=2.0, currency="EUR"),
     Row(NOW, "main.a", ARCHIVE, archived_share=0.5, archived_bytes=4 * GIB, restored_bytes=GIB, hot_bytes=5 * GIB,
-        bytes_by_age={"0-7 d": 2 * GIB, "365 d on": 6 * GIB}, month_cost=5.0, month_saving=2.0, currency="EUR"),
+        bytes_by_age={"365 d on": 6 * GIB, "not known": 0, "30-90 d": 0, "0-7 d": 2 * GIB},
+        month_cost=5.0, month_saving=2.0, currency="EUR"),
 ]  # fmt: skip
 
 

@@ -236,5 +236,5 @@ def test_an_interval_is_tried_out_before_it_is_set_and_looked_at_afterwards(
     assert str(none) not in fleet
     assert [each.table for each in ledger.read(spark, told)] == [table, table]
     assert row.bytes_by_age is not None
-    assert next(iter(row.bytes_by_age)) == "0-7 d"
+    assert {age for age, count in row.bytes_by_age.items() if count} == {"0-7 d", "90-180 d"}
     assert sum(row.bytes_by_age.values()) == sum(file.size or 0 for file in made.files())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -86,7 +88,13 @@ def _ages(rows: Iterable[Row]) -> list[tuple[str, dict[str, float]]]:
     for row in rows:
         for label, count in (row.bytes_by_age or {}).items():
             found[label] = found.get(label, 0.0) + count / _GIB
-    return [(label, {"bytes": amount}) for label, amount in found.items()]
+    return [(label, {"bytes": found[label]}) for label in sorted(found, key=_youngest)]
+
+
+def _youngest(label: str) -> float:
+    """The days that a label such as `30-90 d` begins with, for a map has no order."""
+    first = re.match(r"\d+", label)
+    return int(first[0]) if first else math.inf
 
 
 def _money(days: Iterable[tuple[datetime, Mapping[str, Row]]], currency: str) -> str:
