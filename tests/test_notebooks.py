@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from fixtures.deployed import NOTEBOOKS, ROOT, build, deploy, layout
-from mirrorfeed.build import of_sources
 from tests.test_wheel import uv
 
 PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
@@ -45,7 +44,7 @@ def test_a_notebook_runs_with_its_defaults_in_the_deployed_folder(name: str, whe
     assert {str(file.relative_to(files)) for file in files.rglob("*") if file.is_file()} == layout(wheel.name)
     outputs = run(files / f"notebooks/{name}.ipynb", tmp_path / "home")
     said = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")  # type: ignore[call-overload]
-    first = f"mirrorfeed {of_sources(ROOT)}, {files}/mirrorfeed.yml, landing zone {tmp_path}/root/landing"
+    first = f"mirrorfeed {wheel.name.split('-')[1]}, {files}/mirrorfeed.yml, landing zone {tmp_path}/root/landing"
     assert said.splitlines()[0] == first
     assert str(outputs).count("<svg") == PICTURES[name]
     assert not (files / "elsewhere").exists()
