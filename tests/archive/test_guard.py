@@ -11,9 +11,16 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import policy
-from mirrorfeed.archive.guard import ArchiveAwareTable, ArchivedFilesNeeded, NotEnoughFiles
+from mirrorfeed.archive.files import NoSuchColumn, NoSuchVersion
+from mirrorfeed.archive.guard import (
+    ArchiveAwareTable,
+    ArchivedFilesNeeded,
+    BadNumber,
+    NotEnoughFiles,
+)
 from mirrorfeed.archive.hot import OnlyOnOneMachine
 from mirrorfeed.archive.predicate import BadPredicate
+from mirrorfeed.errors import Terminal
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, data_moved_away, days
 
@@ -129,6 +136,38 @@ def test_a_limit_takes_hot_rows_and_says_when_there_are_too_few(guarded: Archive
     )
     with pytest.raises(BadPredicate, match="names `id`, which is no column"):
         guarded.limit(1, "id = 15")
+
+
+@pytest.mark.parametrize(
+    ("question", "error", "words"),
+    [
+        (lambda t: t.query(columns=["id", "nope"]), NoSuchColumn, "has no column 'nope'. Its columns are id, v, day."),
+        (lambda t: t.bounds("nope"), NoSuchColumn, "has no column 'nope'"),
+        (lambda t: t.query(version=-1), NoSuchVersion, "cannot be read at version -1: its newest is 3."),
+        (lambda t: t.files(version=-1), NoSuchVersion, "cannot be read at version -1"),
+        (lambda t: t.query("day = 3", version=4), NoSuchVersion, "cannot be read at version 4: its newest is 3."),
+        (lambda t: t.count(version=9), NoSuchVersion, "at version 9"),
+        (lambda t: t.partitions(version=-2), NoSuchVersion, "at version -2"),
+        (lambda t: t.limit(-1), BadNumber, "is -1, less than zero. Give a whole number from zero on."),
+        (lambda t: t.stream(-1), BadNumber, "The starting version for"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_a_sentence(
+    guarded: ArchiveAwareTable, question: Callable[[ArchiveAwareTable], Any], error: type[Terminal], words: str
+) -> None:
+    with pytest.raises(error) as caught:
+        question(guarded)
+    assert words in str(caught.value)
+
+
+def test_a_path_may_look_like_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    made = Orders(spark, tmp_path / "{2026,x} [old] a*b" / "t")
+    policy.set_first(spark, made.source, 60, NOW)
+    guarded = ArchiveAwareTable(spark, made.source, now=lambda: NOW)
+    assert days(guarded.files("id < 15").archived) == ["1"]
+    assert days(made.files()) == ["1", "2", "3", "4"]
+    assert guarded.query("day = 3").count() == 10
+    assert len(made.log().changed_files(1, 1)) == 4
 
 
 def test_the_recent_part_says_what_it_leaves_out(guarded: ArchiveAwareTable) -> None:

@@ -8,7 +8,17 @@ import pytest
 
 from mirrorfeed.archive import plan as planning
 from mirrorfeed.archive.log import LogFile
-from mirrorfeed.archive.plan import BadPlan, BadPrices, Plan, PlanInTheWay, PlannedFile, Prices
+from mirrorfeed.archive.plan import (
+    BadPlan,
+    BadPrices,
+    NoPlaceForPlan,
+    Plan,
+    PlanInTheWay,
+    PlannedFile,
+    PlannedTable,
+    Prices,
+    check_place,
+)
 from mirrorfeed.stores.tiers import Priority
 
 GIB = 2**30
@@ -64,11 +74,9 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"format": 2}', "it has the format 2, and 1 is read here"),
-        ("[]", "AttributeError"),
+        ('{"format": 1}', "it has the format 1, and 2 is read here"),
+        ("[]", "it has the format None"),
         ("no JSON", "JSONDecodeError"),
-        ('{"format": 1, "files": [], "priority": "FAST"}', "KeyError: 'FAST'"),
-        ('{"format": 1, "files": [], "priority": "HIGH"}', "TypeError"),
     ],
 )
 def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, reason: str) -> None:
@@ -78,6 +86,73 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, reason: st
         Plan.load(str(path))
     assert reason in str(caught.value)
     assert str(caught.value).endswith("Make a new one with `mirrorfeed archive plan`.")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"version": "7"}, "version: Input should be a valid integer, and '7' is there"),
+        ({"version": None}, "version: Input should be a valid integer, and None is there"),
+        ({"version": True}, "version: Input should be a valid integer"),
+        ({"version": -1}, "version: Input should be greater than or equal to 0, and -1 is there"),
+        ({"version": 2.5}, "version: Input should be a valid integer, and 2.5 is there"),
+        ({"feed_from": -3}, "feed_from: Input should be greater than or equal to 0"),
+        ({"table": 5}, "table: Input should be a valid string"),
+        ({"where": 5}, "where: Input should be a valid string"),
+        ({"priority": "FAST"}, "priority: Input should be 'STANDARD' or 'HIGH'"),
+        ({"files": [{"uri": 5, "bytes": 1}]}, "files.0.uri: Input should be a valid string"),
+        ({"files": [{"uri": "a", "bytes": -1}]}, "files.0.bytes: Input should be greater than or equal to 0"),
+        ({"files": [{"uri": "a"}]}, "files.0.bytes: Field required"),
+        ({"cost": -2.0}, "cost: Input should be greater than or equal to 0"),
+        ({"cost": float("nan")}, "cost: Input should be a finite number"),
+        ({"more": 1}, "more: Unexpected keyword argument"),
+    ],
+)
+def test_a_plan_with_wrong_values_is_refused_with_the_place(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    path = tmp_path / "plan.json"
+    made(prices=PRICES).save(str(path))
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(BadPlan) as caught:
+        Plan.load(str(path))
+    assert reason in str(caught.value)
+
+
+def test_a_plan_for_a_statement_holds_the_files_of_all_its_tables(tmp_path: Path) -> None:
+    first, second = PlannedTable("a", "id-a", 3), PlannedTable("b", "id-b", 5)
+    listed = [(first, FILES[:1]), (second, FILES[1:])]
+    plan = planning.make_for_statement("SELECT 1", listed, Priority.HIGH, PRICES, "UTC")
+    assert (plan.tables, plan.sql, plan.zone) == ((first, second), "SELECT 1", "UTC")
+    assert (plan.files, plan.cost) == (made().files, made(Priority.HIGH, prices=PRICES).cost)
+    plan.save(str(tmp_path / "plan"))
+    assert Plan.load(str(tmp_path / "plan")) == plan
+
+
+def test_where_a_plan_cannot_be_written_that_is_said_before_it_is_made(tmp_path: Path) -> None:
+    path = str(tmp_path / "no" / "plan.json")
+    expected = (
+        f"The plan cannot be written to {path}: there is no folder {tmp_path / 'no'}. Make the folder, or name a file"
+        " in one that is there."
+    )
+    with pytest.raises(NoPlaceForPlan) as caught:
+        check_place(path)
+    assert str(caught.value) == expected
+    with pytest.raises(NoPlaceForPlan, match="No such file or directory"):
+        made().save(path)
+    check_place(str(tmp_path / "plan"))
+    made().save(str(tmp_path / "plan"))
+    with pytest.raises(PlanInTheWay):
+        check_place(str(tmp_path / "plan"))
+
+
+@pytest.mark.parametrize("price", [-1, float("nan"), float("inf"), "0.02", True, None])
+def test_a_price_is_a_number_from_zero_on(tmp_path: Path, price: Any) -> None:
+    path = tmp_path / "prices.json"
+    fine = {"gib": 0.02, "objects": 5}
+    path.write_text(json.dumps({"currency": "EUR", "standard": {"gib": price, "objects": 5}, "high": fine}))
+    with pytest.raises(BadPrices, match="is no price"):
+        Prices.load(str(path))
 
 
 def test_prices_are_the_users(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from mirrorfeed.amounts import a_few
 from mirrorfeed.archive import policy
 from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.files import archived_among
-from mirrorfeed.archive.guard import ArchivedFilesNeeded, blocked_among
 from mirrorfeed.archive.log import DeltaLog, LogFile
+from mirrorfeed.archive.needed import ArchivedFilesNeeded, blocked_among
 from mirrorfeed.feed import history
 from mirrorfeed.feed.ranges import Gap, Range
 from mirrorfeed.feed.read import SnapshotGone

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from mirrorfeed.archive import classic
+from mirrorfeed.archive.classic import Scan
 from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.interval import counts_as_archived
 from mirrorfeed.archive.log import DeltaLog, LogFile, plain
@@ -20,6 +23,7 @@ from mirrorfeed.archive.policy import Policy
 from mirrorfeed.archive.predicate import filtered
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
+from mirrorfeed.feed.faults import LOG_GONE, first_of
 from mirrorfeed.feed.source import Source
 from mirrorfeed.stores.tiers import TierStore
 
@@ -30,7 +34,7 @@ class Answer:
 
     archived: tuple[LogFile, ...]
     hot: int | None
-    """How many other files it needs; None where only Databricks knows."""
+    """How many other files it needs; None where only Databricks knows, and for several reads of the table."""
     version: int
 
 
@@ -53,27 +57,58 @@ class LocalIndex:
     source: Source
 
     def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
-        at = history.newest_version(self.spark, self.source) if version is None else version
-        frame = filtered(read.snapshot(self.spark, self.source, at), str(self.source), predicate)
-        return self.of(frame, policy, now, at)
+        whole = self.whole(version)
+        if predicate is None:
+            return answer_of([whole], policy, now, whole.version)
+        found = classic.planned(filtered(self.at(whole.version), str(self.source), predicate))
+        return answer_of(found.scans, policy, now, whole.version)
 
-    def of(self, frame: DataFrame, policy: Policy | None, now: datetime, version: int) -> Answer:
-        """For any DataFrame on the table at this version. Its plan is kept with it: what it says is what is read."""
-        uris = files_of(frame)
-        if policy is None or not uris:
-            return Answer((), len(uris), version)
-        known = self.log().files(version)
-        files = [known.get(uri) or LogFile(uri) for uri in uris]
-        archived = tuple(archived_among(files, policy, now))
-        return Answer(archived, len(files) - len(archived), version)
+    def whole(self, version: int | None = None) -> Scan:
+        """All files of a version; without one, of the newest."""
+        newest = self.newest()
+        if version is None or version == newest.version:
+            return newest
+        found = classic.whole(self.at(version))
+        assert found is not None, "the newest version was looked at in the same way"
+        return found
+
+    def newest(self) -> Scan:
+        """All files of the newest version."""
+        try:
+            found = classic.whole(self.spark.table(self.source.sql))
+        except AnalysisException:
+            found = None
+        if found is None:
+            what = history.detail(self.spark, self.source)  # which says what is there instead
+            raise history.NotDelta(str(self.source), f"a table at {what.location} whose log cannot be found")
+        return found
 
     def log(self) -> DeltaLog:
         return DeltaLog(self.spark, str(self.source), history.detail(self.spark, self.source).location)
 
+    def at(self, version: int) -> DataFrame:
+        try:
+            if version >= 0:
+                return read.snapshot(self.spark, self.source, version)
+        except Exception as error:
+            if first_of(error, LOG_GONE) is None:
+                raise
+        raise NoSuchVersion(str(self.source), version, self.newest().version)
+
+
+def answer_of(scans: Sequence[Scan], policy: Policy | None, now: datetime, version: int) -> Answer:
+    """For scans of one table."""
+    count = scans[0].count if len(scans) == 1 else None  # several may share files
+    if policy is None:
+        return Answer((), count, version)
+    found = {file.uri: file for scan in scans for file in scan.files(until=now - timedelta(days=policy.days))}
+    archived = archived_among((found[uri] for uri in sorted(found)), policy, now)
+    return Answer(tuple(archived), None if count is None else count - len(archived), version)
+
 
 def files_of(frame: DataFrame) -> list[str]:
     """The data files that a query on Delta opens, after Delta's skipping by partition and statistics."""
-    return sorted(plain(uri) for uri in frame.inputFiles())
+    return sorted({file.uri for scan in classic.planned(frame).scans for file in scan.files()})
 
 
 def archived_among(files: Iterable[LogFile], policy: Policy, now: datetime) -> list[LogFile]:
@@ -98,6 +133,18 @@ class NativeIndex:
         where = "" if predicate is None else f" WHERE ({predicate}\n)"
         rows = self.spark.sql(f"SHOW ARCHIVED FILES FOR {self.source.sql}{where}").collect()
         return Answer(tuple(LogFile(plain(str(row[0]))) for row in rows), None, at)
+
+
+def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
+    if names:
+        check_names(str(source), spark.table(source.sql).columns, names)
+
+
+def check_names(what: str, there: Sequence[str], names: Sequence[str]) -> None:
+    """Of columns, or `NoSuchColumn`."""
+    known = {name.lower() for name in there}
+    if unknown := [name for name in names if name.lower() not in known]:
+        raise NoSuchColumn(what, unknown[0], there)
 
 
 DESCRIBED = (
@@ -137,6 +184,17 @@ def why(file: LogFile, predicate: str | None) -> str:
     return needed if file.created else f"{needed}; its age is not known"
 
 
+class NoSuchColumn(Terminal):
+    def __init__(self, table: str, column: str, columns: Sequence[str]) -> None:
+        self.table, self.column, self.columns = table, column, tuple(columns)
+
+    def what(self) -> str:
+        return f"{self.table} has no column {self.column!r}."
+
+    def next(self) -> str:
+        return f"Its columns are {', '.join(self.columns)}."
+
+
 class OnlyNewestVersion(Terminal):
     def __init__(self, table: str, version: int, newest: int) -> None:
         self.table, self.version, self.newest = table, version, newest
@@ -149,3 +207,14 @@ class OnlyNewestVersion(Terminal):
 
     def next(self) -> str:
         return "Ask for the newest version, or read the older one with a plain query: Databricks guards it itself."
+
+
+class NoSuchVersion(Terminal):
+    def __init__(self, table: str, version: int, newest: int) -> None:
+        self.table, self.version, self.newest = table, version, newest
+
+    def what(self) -> str:
+        return f"{self.table} cannot be read at version {self.version}: its newest is {self.newest}."
+
+    def next(self) -> str:
+        return "Name a version that DESCRIBE HISTORY still shows; very old ones lose their log."

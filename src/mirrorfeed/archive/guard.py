@@ -18,23 +18,26 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
-from mirrorfeed.amounts import a_few, counted, size
-from mirrorfeed.archive import hot, policy
+from mirrorfeed.archive import classic, hot, policy
 from mirrorfeed.archive.files import (
     DESCRIBED,
     Answer,
     LocalIndex,
     NativeIndex,
     archived_among,
+    check_columns,
     described,
     index_of,
 )
 from mirrorfeed.archive.log import LogFile
+from mirrorfeed.archive.needed import ArchivedFilesNeeded, amount, blocked_among
+from mirrorfeed.archive.policy import Policy
 from mirrorfeed.archive.predicate import filtered
+from mirrorfeed.archive.statement import Guarded, StatementNeedsArchivedFiles, missing
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.source import Source, quote
-from mirrorfeed.stores.tiers import TierStore
+from mirrorfeed.stores.tiers import AzureTiers, TierStore
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class ArchiveAwareTable:
 
     def files(self, where: str | None = None, version: int | None = None) -> Answer:
         """The files that count as archived and are needed, brought back or not. Reads nothing."""
-        return self._index.needed(where, policy.read(self._spark, self.source), self._now(), version)
+        return self._index.needed(where, self._policy(), self._now(), version)
 
     def files_as_rows(self, where: str | None = None, version: int | None = None) -> DataFrame:
         """The same as a DataFrame of `files.DESCRIBED`, with the tier of each where it can be told."""
@@ -77,10 +80,17 @@ class ArchiveAwareTable:
         self, where: str | None = None, columns: Sequence[str] | None = None, version: int | None = None
     ) -> DataFrame:
         """The rows that match, or `ArchivedFilesNeeded` before anything is read."""
-        answer = self.files(where, version)
-        self._refuse("A query", where, answer)
-        rows = filtered(read.snapshot(self._spark, self.source, answer.version), str(self.source), where)
-        return rows if columns is None else rows.select(*map(quote, columns))
+        check_columns(self._spark, self.source, columns or ())
+
+        def question(rows: DataFrame) -> DataFrame:
+            found = filtered(rows, str(self.source), where)
+            return found if columns is None else found.select(*map(quote, columns))
+
+        if isinstance(self._index, NativeIndex):
+            answer = self.files(where, version)
+            self._refuse("A query", where, answer)
+            return question(read.snapshot(self._spark, self.source, answer.version))
+        return self.guard("A query", question, version, where)
 
     def schema(self) -> StructType:
         return self._spark.table(self.source.sql).schema
@@ -92,6 +102,7 @@ class ArchiveAwareTable:
 
     def bounds(self, column: str, version: int | None = None) -> tuple[Any, Any]:
         """The smallest and the largest value of a column; from the log, where it is exact."""
+        check_columns(self._spark, self.source, [column])
         name = quote(column)
         (row,) = self.guard("A question for bounds", lambda rows: rows.agg(F.min(name), F.max(name)), version).collect()
         return row[0], row[1]
@@ -100,14 +111,13 @@ class ArchiveAwareTable:
         """The values of the partition columns, as the log spells them."""
         if isinstance(self._index, NativeIndex):
             return [row.asDict() for row in self._spark.sql(f"SHOW PARTITIONS {self.source.sql}").collect()]
-        log = self._index.log()
-        found = log.files(self._newest if version is None else version).values()
-        distinct = {tuple(sorted((file.partition or {}).items())) for file in found}
-        return [dict(each) for each in sorted(distinct, key=str)]
+        return sorted(self._index.whole(version).partitions(), key=str)
 
     def limit(self, n: int, partition_predicate: str | None = None) -> DataFrame:
         """Any n rows, from hot files alone; or `NotEnoughFiles` where these hold fewer and archived ones may hold more.
         The predicate may name partition columns only."""
+        if n < 0:
+            raise BadNumber(str(self.source), "LIMIT", n)
         partitions = history.detail(self._spark, self.source).partition_columns
         names = self._spark.table(self.source.sql).select(*map(quote, partitions))
         filtered(names, f"the partitions of {self.source}", partition_predicate)
@@ -124,6 +134,7 @@ class ArchiveAwareTable:
         """What is hot, and what that leaves out. The one method that gives a part, for that is its name."""
         if isinstance(self._index, NativeIndex):
             raise hot.OnlyOnOneMachine(str(self.source))
+        check_columns(self._spark, self.source, columns or ())
         answer = self.files()
         blocked = self._blocked(answer.archived)
         rows = self._without(blocked, answer.version)
@@ -132,6 +143,8 @@ class ArchiveAwareTable:
     def stream(self, starting_version: int | None = None) -> DataFrame:
         """A streaming read: of the whole table and what comes, or from a version on. What is there when it is made is
         guarded; what comes later is new."""
+        if starting_version is not None and starting_version < 0:
+            raise BadNumber(str(self.source), "starting version", starting_version)
         reader = self._spark.readStream.format("delta")
         if starting_version is None:
             self._refuse("A stream of the whole table", None, self.files())
@@ -156,15 +169,40 @@ class ArchiveAwareTable:
     def _newest(self) -> int:
         return history.newest_version(self._spark, self.source)
 
-    def guard(self, what: str, question: Callable[[DataFrame], DataFrame], version: int | None = None) -> DataFrame:
-        """A question to the table at a version, once its plan is known to read no archived file. For any question: what
-        Delta answers from the log has no files in its plan. On Databricks the engine sees to that when it runs."""
-        at = self._newest if version is None else version
-        asked = question(read.snapshot(self._spark, self.source, at))
-        if isinstance(self._index, LocalIndex):
-            found = policy.read(self._spark, self.source)
-            self._refuse(what, None, self._index.of(asked, found, self._now(), at))
-        return asked
+    def guard(
+        self,
+        what: str,
+        question: Callable[[DataFrame], DataFrame],
+        version: int | None = None,
+        where: str | None = None,
+    ) -> DataFrame:
+        """A question to the table at a version, once its plan is known to read no archived file, of this table or any
+        other. What Delta answers from the log has no files in its plan. On Databricks the engine sees to that when it
+        runs."""
+        if isinstance(self._index, NativeIndex):
+            return question(read.snapshot(self._spark, self.source, self._newest if version is None else version))
+        newest = self._index.newest()
+        at = newest.version if version is None else version
+        planned = classic.planned(question(self._index.at(at)))
+        blocked = missing(self._spark, planned.scans, self._now(), self._tiers_at)
+        if len(blocked) == 1 and (blocked[0].location, blocked[0].version) == (newest.location, at):
+            raise ArchivedFilesNeeded(what, str(self.source), at, where, blocked[0].files)
+        if blocked:
+            raise StatementNeedsArchivedFiles(None, blocked)
+        return planned.rows
+
+    def of_any(self, frame: DataFrame) -> DataFrame:
+        """The rows of any other query, guarded as all tables are."""
+        return Guarded(self._spark, self._tiers_at, self._now).frame(frame)
+
+    def _tiers_at(self, location: str) -> TierStore | None:
+        own = isinstance(self._index, LocalIndex) and location == self._index.newest().location
+        return self._tiers if own else AzureTiers.at(location)
+
+    def _policy(self) -> Policy | None:
+        if isinstance(self._index, NativeIndex):
+            return policy.read(self._spark, self.source)
+        return policy.from_properties(self._index.newest().properties)
 
     def _refuse(self, what: str, where: str | None, answer: Answer) -> None:
         if blocked := self._blocked(answer.archived):
@@ -174,58 +212,12 @@ class ArchiveAwareTable:
         return blocked_among(archived, self._tiers)
 
     def _without(self, blocked: Sequence[LogFile], version: int) -> DataFrame:
-        if not blocked:
-            return read.snapshot(self._spark, self.source, version)
-        return hot.without(self._spark, self.source, version, {file.uri for file in blocked}, self._now())
-
-
-def blocked_among(archived: Sequence[LogFile], tiers: TierStore | None) -> list[LogFile]:
-    """Those that cannot be read now. Every one is looked at, with its deletion vector: a sample tells nothing of the
-    others. Without a way to look, none can."""
-    if tiers is None or not archived:
-        return list(archived)
-    found = tiers.look(sorted({uri for file in archived for uri in (file.uri, file.vector) if uri}))
-    readable = {uri for uri, tier in found.items() if tier.is_readable}
-    return [file for file in archived if file.uri not in readable or (file.vector and file.vector not in readable)]
-
-
-def amount(files: Sequence[LogFile]) -> str:
-    """Their number and size, as far as it is known."""
-    known = [file.size for file in files if file.size is not None]
-    of = f" ({size(sum(known))})" if len(known) == len(files) else ""
-    return f"{counted(len(files), 'file')}{of}"
-
-
-class ArchivedFilesNeeded(Terminal):
-    """Files that are needed and cannot be read, before anything was read."""
-
-    def __init__(
-        self,
-        what: str,
-        table: str,
-        version: int,
-        where: str | None,
-        files: Sequence[LogFile],
-        feed_from: int | None = None,
-    ) -> None:
-        self.asked, self.table, self.version, self.where, self.files = what, table, version, where, tuple(files)
-        self.feed_from = feed_from
-
-    def what(self) -> str:
-        named = a_few([file.uri for file in self.files])
-        return (
-            f"{self.asked} of {self.table} at version {self.version} needs {amount(self.files)} that"
-            f" {'is' if len(self.files) == 1 else 'are'} in the archive: {named}. Nothing was read."
-        )
-
-    def next(self) -> str:
-        asked = f' --where "{self.where}"' if self.where else ""
-        if self.feed_from is not None:
-            asked = f" --feed-from {self.feed_from} --feed-to {self.version}"
-        return (
-            f"Bring them back with `mirrorfeed archive plan {self.table}{asked} --to PLAN` and `mirrorfeed archive"
-            " restore PLAN`, or ask for what needs no archived file."
-        )
+        left_out = {file.uri for file in blocked}
+        if left_out:
+            rows = hot.without(self._spark, self.source, version, left_out, self._now())
+        else:
+            rows = read.snapshot(self._spark, self.source, version)
+        return classic.planned(rows).rows
 
 
 class NotEnoughFiles(Terminal):
@@ -240,3 +232,14 @@ class NotEnoughFiles(Terminal):
 
     def next(self) -> str:
         return "Reduce the LIMIT, or restore the files."
+
+
+class BadNumber(Terminal):
+    def __init__(self, table: str, what: str, value: int) -> None:
+        self.table, self.named, self.value = table, what, value
+
+    def what(self) -> str:
+        return f"The {self.named} for {self.table} is {self.value}, less than zero."
+
+    def next(self) -> str:
+        return "Give a whole number from zero on."

@@ -106,7 +106,7 @@ class DeltaLog:
             .where("last.live")
             .select("path", "last.*")
         )
-        found = (self._file(row, names) for row in newest.toArrow().to_pylist())
+        found = (file_of(self.location, row, names) for row in newest.toArrow().to_pylist())
         return {file.uri: file for file in found}
 
     def changed_files(self, first: int, last: int) -> list[LogFile]:
@@ -125,7 +125,9 @@ class DeltaLog:
         rows = reduce(DataFrame.unionByName, listed).toArrow().to_pylist()
         time = F.coalesce("commitInfo.inCommitTimestamp", "commitInfo.timestamp").alias("time")
         times = {row["v"]: row["time"] for row in frame.select(_version().alias("v"), time).collect() if row["time"]}
-        known = before | {file.uri: file for file in (self._file(row) for row in rows if row["kind"] == "add")}
+        known = before | {
+            file.uri: file for file in (file_of(self.location, row) for row in rows if row["kind"] == "add")
+        }
         with_changes = {row["version"] for row in rows if row["kind"] == "cdc"}
         found: dict[str, LogFile] = {}
         for row in rows:
@@ -133,7 +135,7 @@ class DeltaLog:
                 continue
             if row["kind"] == "cdc":
                 row["created"] = times.get(row["version"])
-            file = self._file(row)
+            file = file_of(self.location, row)
             if file.uri in known:
                 same = known[file.uri]
                 file = LogFile(file.uri, same.size, same.rows, same.created, same.partition, file.vector)
@@ -142,7 +144,7 @@ class DeltaLog:
 
     def _names(self) -> list[str]:
         listed = self.spark.read.format("binaryFile").option("pathGlobFilter", "*.{json,parquet}")
-        rows = listed.load(f"{self.location}/_delta_log").select("path").toArrow()["path"].to_pylist()
+        rows = listed.load(no_pattern(f"{self.location}/_delta_log")).select("path").toArrow()["path"].to_pylist()
         return [str(path).rpartition("/")[2] for path in rows]
 
     def _actions(self, parts: Parts) -> tuple[DataFrame, dict[str, str]]:
@@ -169,21 +171,24 @@ class DeltaLog:
         return reduce(DataFrame.unionByName, frames), column_names(newest["schemaString"])
 
     def _read(self, form: str, names: Sequence[str]) -> DataFrame:
-        return self.spark.read.schema(_SCHEMA).format(form).load([f"{self.location}/_delta_log/{n}" for n in names])
-
-    def _file(self, row: Mapping[str, Any], names: Mapping[str, str] | None = None) -> LogFile:
-        return LogFile(
-            uri=uri_of(self.location, row["path"]),
-            size=row["size"],
-            rows=_live_rows(row),
-            created=_EPOCH + timedelta(milliseconds=row["created"]) if row["created"] is not None else None,
-            partition={(names or {}).get(name, name): value for name, value in row["partition"] or ()},
-            vector=vector_file(self.location, row["vector"]),
-        )
+        paths = [no_pattern(f"{self.location}/_delta_log/{name}") for name in names]
+        return self.spark.read.schema(_SCHEMA).format(form).load(paths)
 
 
 _COLUMNS = ("version", "path", "live", "change", "partition", "size", "created", "rows", "vector")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def file_of(location: str, row: Mapping[str, Any], names: Mapping[str, str] | None = None) -> LogFile:
+    """From what the log says of it, with the names of columns by those that the log has."""
+    return LogFile(
+        uri=uri_of(location, row["path"]),
+        size=row["size"],
+        rows=_live_rows(row),
+        created=_EPOCH + timedelta(milliseconds=row["created"]) if row["created"] is not None else None,
+        partition={(names or {}).get(name, name): value for name, value in row["partition"] or ()},
+        vector=vector_file(location, row["vector"]),
+    )
 
 
 def column_names(schema: str) -> dict[str, str]:
@@ -222,6 +227,11 @@ def _live_rows(row: Mapping[str, Any]) -> int | None:
 def uri_of(location: str, path: str) -> str:
     """A path in the log is encoded, and relative to the table unless it has a scheme."""
     return plain(unquote(path) if _SCHEME.match(path) else f"{location.rstrip('/')}/{unquote(path)}")
+
+
+def no_pattern(path: str) -> str:
+    """Spark takes paths as patterns; a folder may be called `{2026}` or `[old]` all the same."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
 
 
 def plain(uri: str) -> str:

@@ -7,16 +7,19 @@ carried out in parts, by another process, and again.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from mirrorfeed.archive.log import LogFile
 from mirrorfeed.errors import Terminal
 from mirrorfeed.stores.tiers import Priority
 
-FORMAT = 1
+FORMAT: Literal[2] = 2
 _STANDARD_HOURS = 15.0
 _HIGH_HOURS = 1.0
 _HIGH_BYTES_AN_HOUR = 10 * 2**30
@@ -41,32 +44,65 @@ class Prices:
             listed = {priority: found[priority.name.lower()] for priority in Priority}
             return cls(
                 str(found["currency"]),
-                {priority.name: float(each["gib"]) for priority, each in listed.items()},
-                {priority.name: float(each["objects"]) for priority, each in listed.items()},
+                {priority.name: _price(each["gib"]) for priority, each in listed.items()},
+                {priority.name: _price(each["objects"]) for priority, each in listed.items()},
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise BadPrices(path, f"{type(error).__name__}: {error}") from error
 
 
+def _price(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise ValueError(f"{value!r} is no price")
+    return float(value)
+
+
+_FromZero = Annotated[int, Field(ge=0)]
+_AsWritten = ConfigDict(extra="forbid", strict=True)
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
+    __pydantic_config__: ClassVar = _AsWritten
     uri: str
-    bytes: int | None
+    bytes: _FromZero | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTable:
+    """A table of which files are planned, as it was then."""
+
+    __pydantic_config__: ClassVar = _AsWritten
+    table: str
+    table_id: str
+    version: _FromZero
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    __pydantic_config__: ClassVar = _AsWritten
     table: str
     table_id: str
-    version: int
+    version: _FromZero
     where: str | None
-    feed_from: int | None
+    """What it says of times is fixed: relative words such as current_date() stand here as of the planning."""
+    feed_from: _FromZero | None
     """First version of a range of the change feed that ends with `version`; None for a snapshot."""
-    priority: str
+    priority: Literal["STANDARD", "HIGH"]
     files: tuple[PlannedFile, ...]
-    cost: float | None = None
+    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     currency: str | None = None
-    format: int = FORMAT
+    format: Literal[2] = FORMAT
+    zone: str | None = None
+    """The time zone in which the question means its times."""
+    sql: str | None = None
+    """The statement that was planned for, if it was one."""
+    others: tuple[PlannedTable, ...] = ()
+    """Further tables that the statement needs files of."""
+
+    @property
+    def tables(self) -> tuple[PlannedTable, ...]:
+        return (PlannedTable(self.table, self.table_id, self.version), *self.others)
 
     @property
     def bytes(self) -> int:
@@ -89,18 +125,33 @@ class Plan:
                 json.dump(asdict(self), file, indent=1, ensure_ascii=False)
         except FileExistsError as error:
             raise PlanInTheWay(path) from error
+        except OSError as error:
+            raise NoPlaceForPlan(path, error.strerror or type(error).__name__) from error
 
     @classmethod
     def load(cls, path: str) -> Plan:
         try:
-            found: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
-            if found.get("format") != FORMAT:
-                raise BadPlan(path, f"it has the format {found.get('format')!r}, and {FORMAT} is read here")
-            found["files"] = tuple(PlannedFile(each["uri"], each["bytes"]) for each in found["files"])
-            Priority[found["priority"]]
-            return cls(**found)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            text = Path(path).read_text(encoding="utf-8")
+            found = json.loads(text)
+            format_ = found.get("format") if isinstance(found, dict) else None
+            if format_ != FORMAT or isinstance(format_, bool):
+                raise BadPlan(path, f"it has the format {format_!r}, and {FORMAT} is read here")
+            return TypeAdapter(cls).validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise BadPlan(path, f"{where}: {first['msg']}, and {first['input']!r} is there") from error
+        except (OSError, ValueError) as error:
             raise BadPlan(path, f"{type(error).__name__}: {error}") from error
+
+
+def check_place(path: str) -> None:
+    """Whether a plan can be saved there, before the work of making it."""
+    place = Path(path)
+    if place.exists():
+        raise PlanInTheWay(path)
+    if not place.parent.is_dir():
+        raise NoPlaceForPlan(path, f"there is no folder {place.parent}")
 
 
 def make(
@@ -113,19 +164,47 @@ def make(
     where: str | None = None,
     feed_from: int | None = None,
     prices: Prices | None = None,
+    zone: str | None = None,
 ) -> Plan:
-    """For the archived files of a question: each data file, and the file of its deletion vector, once."""
+    """For the archived files of a question to one table."""
+    made = Plan(table, table_id, version, where, feed_from, _name(priority), _planned(files), zone=zone)
+    return _priced(made, prices)
+
+
+def make_for_statement(
+    sql: str | None,
+    tables: Sequence[tuple[PlannedTable, Sequence[LogFile]]],
+    priority: Priority,
+    prices: Prices | None = None,
+    zone: str | None = None,
+) -> Plan:
+    """For the archived files that a statement needs of one table or several."""
+    (first, *others) = (table for table, _ in tables)
+    files = _planned([file for _, listed in tables for file in listed])
+    made = Plan(first.table, first.table_id, first.version, None, None, _name(priority), files)
+    return _priced(replace(made, zone=zone, sql=sql, others=tuple(others)), prices)
+
+
+def _name(priority: Priority) -> Literal["STANDARD", "HIGH"]:
+    return "HIGH" if priority is Priority.HIGH else "STANDARD"
+
+
+def _planned(files: Sequence[LogFile]) -> tuple[PlannedFile, ...]:
+    """Each data file, and the file of its deletion vector, once."""
     planned: dict[str, int | None] = {}
     for file in files:
         planned[file.uri] = file.size
         if file.vector:
             planned.setdefault(file.vector, None)
-    listed = tuple(PlannedFile(uri, planned[uri]) for uri in sorted(planned))
-    found = Plan(table, table_id, version, where, feed_from, priority.name, listed)
+    return tuple(PlannedFile(uri, planned[uri]) for uri in sorted(planned))
+
+
+def _priced(made: Plan, prices: Prices | None) -> Plan:
     if prices is None:
-        return found
-    cost = found.bytes / 2**30 * prices.gib[priority.name] + len(listed) / 10_000 * prices.objects[priority.name]
-    return Plan(table, table_id, version, where, feed_from, priority.name, listed, round(cost, 4), prices.currency)
+        return made
+    by_bytes = made.bytes / 2**30 * prices.gib[made.priority]
+    by_objects = len(made.files) / 10_000 * prices.objects[made.priority]
+    return replace(made, cost=round(by_bytes + by_objects, 4), currency=prices.currency)
 
 
 class BadPlan(Terminal):
@@ -148,6 +227,17 @@ class PlanInTheWay(Terminal):
 
     def next(self) -> str:
         return "Carry it out with `mirrorfeed archive restore`, remove it, or name another file."
+
+
+class NoPlaceForPlan(Terminal):
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+
+    def what(self) -> str:
+        return f"The plan cannot be written to {self.path}: {self.reason}."
+
+    def next(self) -> str:
+        return "Make the folder, or name a file in one that is there."
 
 
 class BadPrices(Terminal):

@@ -22,7 +22,7 @@ def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
     if predicate is None:
         return frame
     try:
-        with _unlogged():
+        with unlogged():
             found = frame.where(predicate)
             frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate)))
             frame.agg(F.bool_or(F.expr(predicate)))
@@ -32,7 +32,7 @@ def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
 
 
 @contextmanager
-def _unlogged() -> Iterator[None]:
+def unlogged() -> Iterator[None]:
     """Spark writes what it refuses to standard error, pages of it, before it raises."""
     loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
     before = [logger.disabled for logger in loggers]
