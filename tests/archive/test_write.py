@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import policy
+from mirrorfeed.archive.classic import CannotBeJudged
+from mirrorfeed.archive.files import NoSuchColumn
 from mirrorfeed.archive.guard import ArchiveAwareTable, ArchivedFilesNeeded
-from mirrorfeed.archive.write import ColumnKept, GuardedWriter
+from mirrorfeed.archive.predicate import BadPredicate
+from mirrorfeed.archive.statement import StatementNeedsArchivedFiles
+from mirrorfeed.archive.write import ColumnKept, GuardedWriter, SubqueryInStatement
 from tests.archive.scenes import NOW, Orders, days
+from tests.archive.test_classic import DERIVES
+from tests.delta import DeltaTable
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
 
@@ -71,6 +78,94 @@ def test_a_statement_that_touches_archived_files_fails_before_it_starts(
     assert {path.name for path in (table.path / "_delta_log").iterdir()} == before
 
 
+class Meanwhile:
+    """A session in which something happens just before a MERGE runs."""
+
+    def __init__(self, spark: SparkSession, happens: Callable[[], None]) -> None:
+        self._spark, self._happens = spark, happens
+
+    def sql(self, statement: str) -> DataFrame:
+        if statement.startswith("MERGE"):
+            self._happens()
+        return self._spark.sql(statement)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+
+def test_rows_that_come_into_the_source_meanwhile_are_not_merged(
+    spark: SparkSession, table: Orders, tmp_path: Path
+) -> None:
+    """They have keys in archived files, where nobody looked for them."""
+    staging = DeltaTable(spark, tmp_path / "staging", "id int, v string, day int")
+    staging.sql("INSERT INTO {} VALUES (44, 'staged', 4)")
+    late = Meanwhile(spark, lambda: staging.sql("INSERT INTO {} VALUES (15, 'late', 1)"))
+    guarded = ArchiveAwareTable(spark, table.source, now=lambda: NOW)
+    GuardedWriter(late, guarded).merge(spark.table(staging.source.sql), ["id"], UPSERT)  # type: ignore[arg-type]
+    assert guarded.query("v = 'staged'").count() == 1
+    assert days(guarded.files("v = 'late'").archived) == []
+
+
+def test_a_source_that_cannot_be_read_once_is_refused(
+    spark: SparkSession, table: Orders, writer: GuardedWriter
+) -> None:
+    hot = spark.table(table.source.sql).where("day = 3")
+    with pytest.raises(CannotBeJudged, match="rows of an RDD"):
+        writer.merge(spark.createDataFrame(hot.rdd, hot.schema), ["id"], UPSERT)
+    with pytest.raises(CannotBeJudged, match="a stream"):
+        writer.merge(spark.readStream.format("rate").load().selectExpr("value AS id"), ["id"], UPSERT)
+    with pytest.raises(StatementNeedsArchivedFiles):
+        writer.merge(spark.table(table.source.sql), ["id"], UPSERT)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [" ", "\n\t", "/**/", " -- by\n", " /* a /* b */ */ "],
+    ids=["space", "lines", "comment", "line comment", "nested comments"],
+)
+def test_rows_without_a_source_are_seen_however_the_words_are_spelled(
+    spark: SparkSession, writer: GuardedWriter, between: str
+) -> None:
+    clause = f"WHEN NOT MATCHED BY{between}source THEN DELETE"
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        writer.merge(rows(spark, 35), ["id"], clause, "t.day = 3")
+    assert days(caught.value.files) == ["1", "2"]
+    text = "'WHEN NOT MATCHED BY SOURCE'"
+    writer.merge(rows(spark, 37), ["id"], f"WHEN MATCHED THEN UPDATE SET v = {text}")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        lambda w, s: w.update({"v": "(SELECT max(v) FROM range(3) r, VALUES ('a') AS t(v))"}, "day = 3"),
+        lambda w, s: w.update({"v": "if(EXISTS (SELECT 1), 'a', v)"}, "day = 3"),
+        lambda w, s: w.merge(rows(s, 35), ["id"], "WHEN MATCHED AND EXISTS (SELECT 1) THEN DELETE"),
+        lambda w, s: w.merge(rows(s, 35), ["id"], "WHEN MATCHED THEN UPDATE SET v = (SELECT 'x')"),
+    ],
+    ids=["UPDATE, scalar", "UPDATE, EXISTS", "MERGE, condition", "MERGE, value"],
+)
+def test_subqueries_in_a_statement_are_refused_before_it_starts(
+    spark: SparkSession, table: Orders, writer: GuardedWriter, statement: Callable[[GuardedWriter, SparkSession], None]
+) -> None:
+    before = table.latest
+    with pytest.raises(SubqueryInStatement, match="holds a subquery, which Delta does not take there"):
+        statement(writer, spark)
+    assert table.latest == before
+
+
+def test_the_words_about_a_subquery_and_unknown_keys(spark: SparkSession, writer: GuardedWriter, table: Orders) -> None:
+    assert str(SubqueryInStatement("UPDATE", "t", "(SELECT 1)")) == (
+        "The UPDATE of t holds a subquery, which Delta does not take there: '(SELECT 1)'. Join what it asks for to the"
+        " rows of a merge, whose source may be any query."
+    )
+    with pytest.raises(BadPredicate, match="holds a subquery"):
+        writer.merge(rows(spark, 35), ["id"], UPSERT, "t.day IN (SELECT 3)")
+    with pytest.raises(NoSuchColumn, match="has no column 'nope'"):
+        writer.merge(rows(spark, 35), ["nope"], UPSERT)
+    with pytest.raises(NoSuchColumn, match=r"The source of the MERGE has no column 'day'"):
+        writer.merge(rows(spark, 35).select("id", "v"), ["id", "day"], UPSERT)
+
+
 def test_statements_on_the_hot_part_run(spark: SparkSession, table: Orders, writer: GuardedWriter) -> None:
     """Reading an archived file would fail, for it is not there."""
     writer.delete("id = 30 AND day = 3 -- a comment")
@@ -78,9 +173,10 @@ def test_statements_on_the_hot_part_run(spark: SparkSession, table: Orders, writ
     writer.merge(rows(spark, 34, 350), ["id"], UPSERT)
     writer.merge(rows(spark, 40), ["id"], "WHEN MATCHED THEN DELETE", "t.day = 4")
     found = ArchiveAwareTable(spark, table.source, now=lambda: NOW).query("day > 2").collect()
-    changed = {row["id"]: row["v"] for row in found if row["v"] != f"v{row['id']}"}
+    changed = {row["id"]: row["v"] for row in found if row["id"] not in (37, 44) and row["v"] != f"v{row['id']}"}
     assert changed == {33: "v33!", 34: "merged", 350: "merged"}
     assert len(found) == 20 - 2 + 1
+    assert spark.conf.get(DERIVES) == "true"
 
 
 def test_a_column_is_kept_while_files_are_archived(writer: GuardedWriter, table: Orders) -> None:

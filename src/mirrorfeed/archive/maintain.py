@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import policy
-from mirrorfeed.archive.files import NativeIndex, archived_among, index_of
+from mirrorfeed.archive.files import NativeIndex, archived_among, check_columns, index_of
 from mirrorfeed.archive.log import LogFile
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history
@@ -47,6 +47,7 @@ class Done:
 
 
 def maintain(spark: SparkSession, source: Source, what: Maintenance, now: datetime) -> Done:
+    check_columns(spark, source, what.zorder)
     index = index_of(spark, source)
     if isinstance(index, NativeIndex):
         statements = _statements(source, what, "")

@@ -10,13 +10,17 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, ShortType, StringType
 
+from mirrorfeed.archive import classic
+from mirrorfeed.archive.engine import is_databricks
+from mirrorfeed.archive.files import check_columns, check_names
 from mirrorfeed.archive.guard import ArchiveAwareTable
 from mirrorfeed.archive.policy import any_property
-from mirrorfeed.archive.predicate import filtered
+from mirrorfeed.archive.predicate import filtered, unlogged
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import quote
@@ -32,35 +36,62 @@ class GuardedWriter:
 
     def delete(self, where: str) -> None:
         self._table.guard("A DELETE", lambda rows: self._filtered(rows, where))
-        self._spark.sql(f"DELETE FROM {self._source.sql} WHERE {_closed(where)}")
+        self._run(f"DELETE FROM {self._source.sql} WHERE {_closed(where)}")
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
         """Assignments are SQL expressions, by column."""
-        self._table.guard("An UPDATE", lambda rows: self._filtered(rows, where))
+
+        def read(rows: DataFrame) -> DataFrame:
+            found = self._filtered(rows, where)
+            return found.select(*(self._assigned(found, value) for value in assignments.values()))
+
+        self._table.guard("An UPDATE", read)
         spelled = ", ".join(f"{quote(name)} = {value}" for name, value in assignments.items())
         condition = "" if where is None else f" WHERE {_closed(where)}"
-        self._spark.sql(f"UPDATE {self._source.sql} SET {spelled}{condition}")
+        self._run(f"UPDATE {self._source.sql} SET {spelled}{condition}")
 
     def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
         """MERGE of these rows, called `s`, into the table, called `t`, where all keys are equal and the condition
-        holds, which names columns of `t` alone. `clauses` are SQL, from the first WHEN on.
+        holds, which names columns of `t` alone. `clauses` are SQL, from the first WHEN on, without subqueries.
 
         Files are found from that condition and from the smallest and largest keys of the rows. With WHEN NOT MATCHED BY
-        SOURCE every file is needed.
+        SOURCE every file is needed. The rows are read once, before anything is changed.
         """
-        own = [f"({target_condition}\n)"] if target_condition else []
-        own += self._bounds(rows, keys)
-        every = "BY SOURCE" in " ".join(clauses.upper().split())
-        needed = None if every or not own else " AND ".join(own)
-        self._table.guard("A MERGE", lambda found: self._filtered(found.alias("t"), needed))
-        # What bounds the keys follows from their being equal, so it changes nothing but which files Delta reads.
-        on = " AND ".join([*(f"t.{quote(key)} = s.{quote(key)}" for key in keys), *own])
+        check_columns(self._spark, self._source, keys)
+        check_names("The source of the MERGE", rows.columns, keys)
         view = f"mirrorfeed_merge_{id(rows)}"
+        equal = [f"t.{quote(key)} = s.{quote(key)}" for key in keys]
+        own = [f"({target_condition}\n)"] if target_condition else []
+        self._filtered(self._spark.table(self._source.sql).alias("t"), target_condition)
+        if not is_databricks(self._spark):
+            said = classic.merge(self._spark, self._merge(view, [*equal, *own], clauses))
+            if said.subqueries:
+                raise SubqueryInStatement("MERGE", str(self._source), clauses)
+            # What changed between two reads would be merged with files that nobody looked at.
+            rows = self._table.of_any(rows).localCheckpoint()
+            # What bounds the keys follows from their being equal, so it changes nothing but which files Delta reads.
+            bounds = self._bounds(rows, keys)
+            self._table.guard("A MERGE", lambda found: self._touched(found.alias("t"), own, bounds, said.every_row))
+            own += bounds
         rows.createOrReplaceTempView(view)
         try:
-            self._spark.sql(f"MERGE INTO {self._source.sql} t USING {view} s ON {on} {clauses}")
+            self._run(self._merge(view, [*equal, *own], clauses))
         finally:
             self._spark.catalog.dropTempView(view)
+
+    def _merge(self, view: str, on: Sequence[str], clauses: str) -> str:
+        return f"MERGE INTO {self._source.sql} t USING {view} s ON {' AND '.join(on)} {clauses}"
+
+    def _touched(self, rows: DataFrame, own: Sequence[str], bounds: Sequence[str], every_row: bool) -> DataFrame:
+        found = self._filtered(rows, " AND ".join([*own, *bounds]) or None)
+        return rows if every_row else found
+
+    def _run(self, statement: str) -> None:
+        if is_databricks(self._spark):
+            self._spark.sql(statement)
+            return
+        with classic.nothing_derived(self._spark):
+            self._spark.sql(statement)
 
     def overwrite(self, rows: DataFrame) -> None:
         """All rows of the table by these. Files are marked as removed, and none is read."""
@@ -95,6 +126,12 @@ class GuardedWriter:
     def _filtered(self, rows: DataFrame, where: str | None) -> DataFrame:
         return filtered(rows, str(self._source), where)
 
+    def _assigned(self, rows: DataFrame, value: str) -> Column:
+        """What a column is set to, which says of each row, by its own columns alone, what it becomes."""
+        if "SUBQUERY" in _refusal(rows, value):
+            raise SubqueryInStatement("UPDATE", str(self._source), value)
+        return F.expr(value)
+
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
         """Conditions that follow from equal keys, for types whose order is the same on both sides of the join."""
         ours = self._spark.table(self._source.sql).schema
@@ -112,6 +149,16 @@ class GuardedWriter:
         return found
 
 
+def _refusal(rows: DataFrame, value: str) -> str:
+    """Spark judges: a lambda takes no subquery."""
+    try:
+        with unlogged():
+            rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(value)))
+    except AnalysisException as error:
+        return error.getCondition() or ""
+    return ""
+
+
 def _literal(value: Any) -> str | None:
     """A value as SQL writes it, where that is beyond doubt. A side without rows has no bounds."""
     if isinstance(value, date):
@@ -124,6 +171,17 @@ def _literal(value: Any) -> str | None:
 def _closed(condition: str) -> str:
     """The line break ends a comment that it may end with."""
     return f"({condition}\n)"
+
+
+class SubqueryInStatement(Terminal):
+    def __init__(self, kind: str, table: str, text: str) -> None:
+        self.kind, self.table, self.text = kind, table, text
+
+    def what(self) -> str:
+        return f"The {self.kind} of {self.table} holds a subquery, which Delta does not take there: {self.text!r}."
+
+    def next(self) -> str:
+        return "Join what it asks for to the rows of a merge, whose source may be any query."
 
 
 class ColumnKept(Terminal):
