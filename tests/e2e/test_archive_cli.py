@@ -34,6 +34,8 @@ from tests.e2e.test_cli import said
             " with --nothing-archived.",
         ),
         (["plan", "t", "--prices", "/no/such/file", "--to", "p"], "/no/such/file is no table of prices"),
+        (["plan", "t", "--to", "/no/such/folder/p"], "there is no folder /no/such/folder."),
+        (["plan", "t", "--to", "/tmp"], "/tmp is there already and is left as it is."),
         (["restore", "/no/such/plan"], "/no/such/plan is no plan that can be carried out"),
         (["step", "t"], "The source 'a.b.c.d' has 4 parts"),
     ],
@@ -45,6 +47,10 @@ def test_what_is_wrong_with_a_command_is_said_before_spark_starts(arguments: lis
 def test_a_plan_is_for_a_query_or_for_the_feed() -> None:
     ended = said(["archive", "plan", "t", "--where", "id = 1", "--feed-from", "1", "--to", "p"], 2)
     assert "--where and --feed-from exclude each other" in ended
+    assert "--feed-to is the end of a range" in said(["archive", "plan", "t", "--feed-to", "1", "--to", "p"], 2)
+    for given in (["t", "--sql", "SELECT 1"], [], ["--sql", "SELECT 1", "--where", "id = 1"]):
+        assert "Give either TABLE" in said(["archive", "plan", *given, "--to", "p"], 2)
+    assert "-1 is not in the range x>=0" in said(["archive", "plan", "t", "--feed-from", "-1", "--to", "p"], 2)
 
 
 def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
@@ -111,6 +117,10 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
 
     assert "needs 2 files" in run("query", table, code=1)
     assert "names `nope`, which is no column" in run("query", table, "--where", "nope = 1", code=1)
+    for arguments in (["query", table, "--columns", "id,nope"], ["maintain", table, "--zorder", "nope"]):
+        assert f"{table} has no column 'nope'. Its columns are id, v, day." in run(*arguments, code=1)
+    for condition in ("5", "*", "'a'", "id AS x", "explode(array(true))", "sum(id) OVER () > 1", "", ";"):
+        assert f"The predicate {condition!r} for {table}" in run("files", table, "--where", condition, code=1)
 
     prices = tmp_path / "prices.json"
     price = {"gib": 0.02, "objects": 10_000}
@@ -119,7 +129,24 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     planned = run("plan", table, "--where", "id < 30", "--prices", str(prices), "--to", plan)
     assert f"Wrote {plan}: 2 files, " in planned
     assert "up to 15 hours, 2.00 EUR." in planned
+    assert "It asks for id < 30, with times as in " in planned
     assert "is there already and is left as it is" in run("plan", table, "--to", plan, code=1)
+    for given in (["--feed-from", "9"], ["--feed-from", "2", "--feed-to", "1"], ["--feed-from", "1", "--feed-to", "9"]):
+        assert f"The log of {table} has no range from version" in run("plan", table, *given, "--to", "x", code=1)
+    relative = str(tmp_path / "relative.json")
+    run("plan", table, "--where", "id < 15 AND current_date() > DATE '2020-01-01'", "--to", relative)
+    where = json.loads(Path(relative).read_text())["where"]
+    assert where == f"id < 15 AND DATE '{spark.sql('SELECT string(current_date())').first()[0]}' > DATE '2020-01-01'"
+    several = str(tmp_path / "several.json")
+    query = f"SELECT * FROM delta.`{table}` WHERE id < 30"
+    assert f"It asks for {query}" in run("plan", "--sql", query, "--to", several)
+    assert [each["uri"] for each in json.loads(Path(several).read_text())["files"]] == [
+        each["uri"] for each in json.loads(Path(plan).read_text())["files"]
+    ]
+    for wrong in (f"SELECT * FROM delta.`{table}` WHERE id > 30", "SELECT 1"):
+        assert "counts as archived, so there is nothing to plan." in run("plan", "--sql", wrong, "--to", "x", code=1)
+    for wrong in ("nonsense", "SELECT * FROM no_such_table", "SELECT nope FROM range(3)"):
+        assert "cannot be asked" in run("plan", "--sql", wrong, "--to", "x", code=1)
     assert "so its files have no tiers" in run("restore", plan, code=1)
 
     assert "--interval '90 days'`), then run the command again with --rule-changed." in run(
@@ -150,6 +177,11 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     other = tmp_path / "other.json"
     other.write_text(json.dumps(json.loads(Path(plan).read_text()) | {"table_id": "that of another"}))
     assert "The plan is of another table than" in run("restore", str(other), code=1)
+    spark.sql("SET spark.databricks.delta.allowArbitraryProperties.enabled = true")
+    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.timeUntilArchived' = '2 months')")
+    spark.sql("SET spark.databricks.delta.allowArbitraryProperties.enabled = false")
+    assert "is not understood: delta.timeUntilArchived = '2 months'" in run("files", table, code=1)
+    assert "files count as archived from 30 days on" in run("set", table, "30 days")
     assert "no file counts as archived" in run("unset", table, "--nothing-archived")
 
 

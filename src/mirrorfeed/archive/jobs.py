@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from pyspark.sql import SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import feed, policy, restore
 from mirrorfeed.archive import plan as planning
 from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.files import archived_among, index_of
+from mirrorfeed.archive.guard import ArchiveAwareTable
+from mirrorfeed.archive.moment import frozen, moment
 from mirrorfeed.archive.plan import Plan, Prices
+from mirrorfeed.archive.statement import Guarded, plan_of
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history
+from mirrorfeed.feed.faults import FILES_GONE, first_of
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.feed.source import Source
-from mirrorfeed.stores.tiers import Priority
+from mirrorfeed.stores.tiers import AzureTiers, OtherPlace, Priority, Tier, TierStore
 
 
 def make_plan(
@@ -31,15 +38,22 @@ def make_plan(
     """For a query at the newest version, or for the change feed from one version to another."""
     interval = policy.required(spark, source)
     found = history.detail(spark, source)
+    at = moment(spark, now)
     if feed_from is None:
-        answer = index_of(spark, source).needed(where, interval, now, None)
+        asked = None if where is None else frozen(where, at, spark.table(source.sql).columns)
+        answer = index_of(spark, source).needed(asked, interval, now, None)
         version, archived = answer.version, list(answer.archived)
     else:
+        asked = None
         if is_databricks(spark):
             raise FeedOnDatabricks(str(source))
-        newest = history.newest_version(spark, source)
-        version = newest if feed_to is None else min(feed_to, newest)
-        changed = feed.needed(spark, source, found.location, Range(feed_from - 1, version))
+        version = _last_of_range(spark, source, feed_from, feed_to)
+        try:
+            changed = feed.needed(spark, source, found.location, Range(feed_from - 1, version))
+        except AnalysisException as error:
+            if first_of(error, FILES_GONE) is None:
+                raise
+            raise NoSuchRange(str(source), feed_from, feed_to, version) from error
         archived = archived_among(changed, interval, now)
     return planning.make(
         str(source),
@@ -47,15 +61,79 @@ def make_plan(
         version,
         archived,
         priority,
-        where=where,
+        where=asked,
         feed_from=feed_from,
         prices=prices,
+        zone=at.zone,
     )
 
 
-def check_plan(spark: SparkSession, source: Source, made: Plan) -> None:
+def _last_of_range(spark: SparkSession, source: Source, first: int, last: int | None) -> int:
     newest = history.newest_version(spark, source)
-    restore.check_table(made, history.detail(spark, source).table_id, newest)
+    end = newest if last is None else last
+    if not 0 <= first <= end <= newest:
+        raise NoSuchRange(str(source), first, last, newest)
+    return end
+
+
+def make_statement_plan(
+    spark: SparkSession, statement: str, priority: Priority, prices: Prices | None, now: datetime
+) -> Plan:
+    """For any query over tables that have an archive."""
+    at = moment(spark, now)
+    asked = frozen(statement, at)
+    tables = Guarded(spark, now=lambda: now).needed(asked)
+    if not tables:
+        raise NothingToBringBack(statement)
+    return plan_of(asked, tables, priority, prices, at.zone)
+
+
+def check_plan(spark: SparkSession, made: Plan) -> None:
+    """Refuses a plan of which a table is another now."""
+    for table in made.tables:
+        source = Source.parse(table.table)
+        newest = history.newest_version(spark, source)
+        one = replace(made, table=table.table, table_id=table.table_id, version=table.version)
+        restore.check_table(one, history.detail(spark, source).table_id, newest)
+
+
+def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
+    """The rows that were planned for, once it is known that all they need can be read: other files may have come to
+    count as archived meanwhile. None where a plan has no rows to show: that of a range of the feed."""
+    source = Source.parse(made.table)
+    if made.sql is not None:
+        return Guarded(spark, lambda _: tiers, lambda: now).sql(made.sql)
+    if made.feed_from is None:
+        return ArchiveAwareTable(spark, source, tiers, lambda: now).query(made.where, version=made.version)
+    properties = history.detail(spark, source).properties
+    feed.check(spark, source, Range(made.feed_from - 1, made.version), properties, tiers, now)
+    return None
+
+
+@dataclass(frozen=True)
+class TiersOfTables:
+    """Files of several tables, each where its own address says."""
+
+    at: Callable[[str], TierStore | None] = AzureTiers.at
+
+    def look(self, uris: Sequence[str]) -> dict[str, Tier]:
+        return {uri: tier for store, part in self._parts(uris) for uri, tier in store.look(part).items()}
+
+    def bring_back(self, uris: Sequence[str], priority: Priority) -> dict[str, str]:
+        return {uri: why for store, part in self._parts(uris) for uri, why in store.bring_back(part, priority).items()}
+
+    def _parts(self, uris: Sequence[str]) -> list[tuple[TierStore, list[str]]]:
+        found: list[tuple[TierStore, list[str]]] = []
+        for uri in uris:
+            store = self.at(uri)
+            if store is None:
+                raise OtherPlace(uri, "a place whose tiers are known")
+            same = next((part for other, part in found if other == store), None)
+            if same is None:
+                found.append((store, [uri]))
+            else:
+                same.append(uri)
+        return found
 
 
 class FeedOnDatabricks(Terminal):
@@ -67,3 +145,28 @@ class FeedOnDatabricks(Terminal):
 
     def next(self) -> str:
         return "Plan with open source Spark on the table's path, or publish before files reach the archive."
+
+
+class NoSuchRange(Terminal):
+    def __init__(self, table: str, first: int, last: int | None, newest: int) -> None:
+        self.table, self.first, self.last, self.newest = table, first, last, newest
+
+    def what(self) -> str:
+        end = "the newest version" if self.last is None else f"version {self.last}"
+        return f"The log of {self.table} has no range from version {self.first} to {end}: its newest is {self.newest}."
+
+    def next(self) -> str:
+        return "Name versions that DESCRIBE HISTORY still shows, the first before the last."
+
+
+class NothingToBringBack(Terminal):
+    def __init__(self, statement: str) -> None:
+        self.statement = statement
+
+    def what(self) -> str:
+        return (
+            f"No file that {' '.join(self.statement.split())!r} needs counts as archived, so there is nothing to plan."
+        )
+
+    def next(self) -> str:
+        return "Run it as it is."

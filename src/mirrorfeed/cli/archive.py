@@ -154,42 +154,54 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> None
 
 @archive.command()
 @config_option
-@click.argument("table")
+@click.argument("table", required=False)
 @where_option
-@click.option("--feed-from", type=int, metavar="VERSION", help="Plan for the change feed: its first version.")
-@click.option("--feed-to", type=int, metavar="VERSION", help="Its last version; the newest by default.")
+@click.option("--sql", "statement", metavar="QUERY", help="Plan for any query, instead of a table.")
+@click.option("--feed-from", type=click.IntRange(0), metavar="VERSION", help="Plan for the feed: its first version.")
+@click.option("--feed-to", type=click.IntRange(0), metavar="VERSION", help="Its last version; the newest by default.")
 @click.option("--priority", type=click.Choice(["standard", "high"]), default="standard", show_default=True)
 @click.option("--prices", metavar="FILE", help="Your prices, in place of the configuration's.")
 @click.option("--to", "target", required=True, metavar="PLAN", help="The file to write.")
 def plan(
     path: str,
-    table: str,
+    table: str | None,
     where: str | None,
+    statement: str | None,
     feed_from: int | None,
     feed_to: int | None,
     priority: str,
     prices: str | None,
     target: str,
 ) -> None:
-    """Write a plan of what to bring back so that a query on TABLE, or its change feed, can be read."""
+    """Write a plan of what to bring back so that a query on TABLE, its change feed, or any query can be read."""
     from mirrorfeed.amounts import counted, size
     from mirrorfeed.archive import jobs
-    from mirrorfeed.archive.plan import Prices
+    from mirrorfeed.archive.plan import Prices, check_place
     from mirrorfeed.stores.tiers import Priority
 
-    source = _source(table)
     if where is not None and feed_from is not None:
         raise click.UsageError("--where and --feed-from exclude each other: a range of the feed is read whole.")
+    if feed_to is not None and feed_from is None:
+        raise click.UsageError("--feed-to is the end of a range of the feed: give --feed-from too.")
+    if (table is None) == (statement is None) or (statement is not None and (where or feed_from is not None)):
+        raise click.UsageError("Give either TABLE, with --where or --feed-from, or --sql alone.")
+    source = _source(table) if table is not None else None
     rates = None if prices else given_rates(None, path)
     priced = Prices.load(prices) if prices else Prices(*rates.of_restoring) if rates else None
-    spark = spark_session()
-    made = jobs.make_plan(spark, source, where, feed_from, feed_to, Priority[priority.upper()], priced, _now())
+    check_place(target)
+    spark, urgent, now = spark_session(), Priority[priority.upper()], _now()
+    if source is not None:
+        made = jobs.make_plan(spark, source, where, feed_from, feed_to, urgent, priced, now)
+    else:
+        made = jobs.make_statement_plan(spark, statement or "", urgent, priced, now)
     made.save(target)
     cost = "" if made.cost is None else f", {made.cost:,.2f} {made.currency}"
     click.echo(
         f"Wrote {target}: {counted(len(made.files), 'file')}, {size(made.bytes)}, up to {made.hours:g} hours{cost}."
         f" Carry it out with `mirrorfeed archive restore {target}`."
     )
+    if asked := made.sql or made.where:
+        click.echo(f"It asks for {asked}, with times as in {made.zone}.")
 
 
 @archive.command()
@@ -218,7 +230,7 @@ def restore(
     """Bring back what PLAN names, wait until every file is there, then run its query. It can be stopped at any time."""
     from mirrorfeed.archive import into, jobs
     from mirrorfeed.archive import restore as restoring
-    from mirrorfeed.archive.guard import ArchiveAwareTable
+    from mirrorfeed.archive.moment import in_zone
     from mirrorfeed.archive.plan import Plan
     from mirrorfeed.stores.tiers import Tier
 
@@ -227,11 +239,11 @@ def restore(
     if copied and made.feed_from is not None:
         raise into.OnlyRows(made.table)
     source, spark = _source(made.table), spark_session()
-    jobs.check_plan(spark, source, made)
+    jobs.check_plan(spark, made)
     if copied and into.is_there(spark, made, copied):
         click.echo(f"{copied} holds the rows of {file} already")
         return
-    tiers = _tiers(spark, source)
+    tiers = jobs.TiersOfTables() if made.others else _tiers(spark, source)
     if tiers is None:
         raise NoTiers(str(source))
     terms = restoring.Terms(Tier[tier.upper()], keep)
@@ -241,13 +253,17 @@ def restore(
     found = restoring.ask(made, tiers, terms) if once else restoring.follow(made, tiers, poll, terms, report)
     if once:
         _say_progress(found)
-    if found.done and made.feed_from is None:
-        answer = ArchiveAwareTable(spark, source, tiers).query(made.where, version=made.version)
-        if copied:
-            into.copy(spark, answer, made, copied)
-            click.echo(f"Copied the rows into {copied}: nothing else has to stay where it is")
-            return
-        answer.show(rows, truncate=60)
+    if found.done:
+        with in_zone(spark, made.zone):
+            answer = jobs.look_again(spark, made, tiers, _now())
+            if answer is None:
+                click.echo(f"{source}: its changes from version {made.feed_from} to {made.version} can be read")
+            elif copied:
+                into.copy(spark, answer, made, copied)
+                click.echo(f"Copied the rows into {copied}: nothing else has to stay where it is")
+                return
+            else:
+                answer.show(rows, truncate=60)
     click.echo(restoring.afterwards(made.table, tiers, terms))
 
 
