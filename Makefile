@@ -2,6 +2,7 @@
 # uv is taken from PATH, or else put into .uv; it installs what uv.lock says and downloads no Python.
 
 UV_VERSION := 0.13.8
+DUCKDB_VERSION := 2.0.0
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := .venv/bin/python
 SIDE_BY_SIDE = -n 2 --dist loadfile
@@ -49,8 +50,9 @@ fmt: setup ## format, apply what lint can mend, strip notebooks
 	@$(RUN) -m ruff format
 	@.venv/bin/nbstripout --keep-id notebooks/*.ipynb
 
-bench: setup ## measure publication against Spark alone
+bench: setup $(UV) ## measure publication against Spark alone, and planning against another reader of the log
 	@PYTHONPATH=. $(RUN) -m tests.bench
+	@PYTHONPATH=. "$(UV)" run --quiet --no-sync --python $(RUN) --with duckdb==$(DUCKDB_VERSION) python -m tests.bench.planning
 
 soak: setup ## the long form of the tests
 	@MIRRORFEED_HYPOTHESIS=soak $(RUN) -m pytest -m 'soak or slow'
