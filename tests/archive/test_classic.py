@@ -117,8 +117,8 @@ def test_what_is_read_is_what_was_planned_and_not_what_is_cached_later(spark: Sp
 @pytest.mark.parametrize(
     ("question", "needed"),
     [
-        (lambda rows, table: rows.where("day = 3").selectExpr(f"(SELECT max(id) FROM {table}) AS most"), ["1", "2"]),
-        (lambda rows, table: rows.where(f"day = 3 AND id > (SELECT min(id) FROM {table} WHERE day = 2)"), ["2"]),
+        (lambda rows, table: rows.where("day = 3").selectExpr(f"(SELECT max(v) FROM {table}) AS most"), ["1", "2"]),
+        (lambda rows, table: rows.where(f"day = 3 AND v > (SELECT min(v) FROM {table} WHERE day = 2)"), ["2"]),
         (lambda rows, table: rows.where(f"day = 3 AND EXISTS (SELECT 1 FROM {table} o WHERE o.v = 'v15')"), ["1"]),
         (lambda rows, table: rows.where(f"day = 3 AND id NOT IN (SELECT id FROM {table} WHERE day = 1)"), ["1"]),
         (lambda rows, _: rows.where("day = 3").join(rows.where("day = 2"), "v"), ["2"]),
