@@ -288,7 +288,7 @@ def test_one_plan_brings_back_what_several_tables_hold(
         made = jobs.make_statement_plan(spark, query, Priority.HIGH, None, NOW)
     assert (len(made.tables), len(made.files), made.zone, made.sql) == (2, 2, "Europe/Paris", query)
     jobs.check_plan(spark, made)
-    both = jobs.TiersOfTables(lambda _: tiers)
+    both = jobs.TiersOfTables(tuple(file.uri for file in made.files), lambda _: tiers)
     assert restore.ask(made, both).pending == 2
     with pytest.raises(ArchivedFilesNeeded):
         jobs.look_again(spark, made, both, NOW)

@@ -37,7 +37,8 @@ from mirrorfeed.archive.statement import Guarded, StatementNeedsArchivedFiles, m
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.source import Source, quote
-from mirrorfeed.stores.tiers import AzureTiers, TierStore
+from mirrorfeed.stores.tiered import tiers_at
+from mirrorfeed.stores.tiers import TierStore
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ class ArchiveAwareTable:
 
     def _tiers_at(self, location: str) -> TierStore | None:
         own = isinstance(self._index, LocalIndex) and location == self._index.newest().location
-        return self._tiers if own else AzureTiers.at(location)
+        return self._tiers if own else tiers_at(location)
 
     def _policy(self) -> Policy | None:
         if isinstance(self._index, NativeIndex):

@@ -39,7 +39,7 @@ def is_there(spark: SparkSession, plan: Plan, into: Source) -> bool:
 
 def _named(plan: Plan) -> str:
     """By what its rows depend on."""
-    return hashlib.sha256(repr((plan.table_id, plan.version, plan.where)).encode()).hexdigest()[:32]
+    return hashlib.sha256(repr((plan.tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]
 
 
 class TargetThere(Terminal):

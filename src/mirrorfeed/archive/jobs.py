@@ -22,7 +22,8 @@ from mirrorfeed.feed import history
 from mirrorfeed.feed.faults import FILES_GONE, first_of
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.feed.source import Source
-from mirrorfeed.stores.tiers import AzureTiers, OtherPlace, Priority, Tier, TierStore
+from mirrorfeed.stores.tiered import tiers_at
+from mirrorfeed.stores.tiers import Facts, OtherPlace, Priority, Tier, TierStore
 
 
 def make_plan(
@@ -114,13 +115,25 @@ def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime)
 class TiersOfTables:
     """Files of several tables, each where its own address says."""
 
-    at: Callable[[str], TierStore | None] = AzureTiers.at
+    uris: tuple[str, ...]
+    """All that it is asked about."""
+    at: Callable[[str], TierStore | None] = tiers_at
+
+    @property
+    def keeps(self) -> bool:
+        return all(store.keeps for store, _ in self._parts(self.uris))
+
+    def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
+        return {uri: facts for store, part in self._parts(uris) for uri, facts in store.facts(part).items()}
 
     def look(self, uris: Sequence[str]) -> dict[str, Tier]:
         return {uri: tier for store, part in self._parts(uris) for uri, tier in store.look(part).items()}
 
-    def bring_back(self, uris: Sequence[str], priority: Priority) -> dict[str, str]:
-        return {uri: why for store, part in self._parts(uris) for uri, why in store.bring_back(part, priority).items()}
+    def bring_back(
+        self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
+    ) -> dict[str, str]:
+        answers = (store.bring_back(part, priority, to, days) for store, part in self._parts(uris))
+        return {uri: why for refused in answers for uri, why in refused.items()}
 
     def _parts(self, uris: Sequence[str]) -> list[tuple[TierStore, list[str]]]:
         found: list[tuple[TierStore, list[str]]] = []

@@ -29,7 +29,8 @@ from mirrorfeed.archive.plan import Plan, PlannedTable, Prices
 from mirrorfeed.archive.predicate import unlogged
 from mirrorfeed.errors import Terminal, first_line
 from mirrorfeed.feed.source import Source
-from mirrorfeed.stores.tiers import AzureTiers, Priority, TierStore
+from mirrorfeed.stores.tiered import tiers_at
+from mirrorfeed.stores.tiers import Priority, TierStore
 
 Tiers = Callable[[str], TierStore | None]
 """Of the table at a location; None where nothing archived can be told to be back."""
@@ -56,7 +57,7 @@ class Missing:
 @dataclass(frozen=True)
 class Guarded:
     spark: SparkSession
-    tiers: Tiers = AzureTiers.at
+    tiers: Tiers = tiers_at
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def sql(self, statement: str, args: Any = None) -> DataFrame:

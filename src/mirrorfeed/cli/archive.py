@@ -243,7 +243,8 @@ def restore(
     if copied and into.is_there(spark, made, copied):
         click.echo(f"{copied} holds the rows of {file} already")
         return
-    tiers = jobs.TiersOfTables() if made.others else _tiers(spark, source)
+    uris = tuple(file.uri for file in made.files)
+    tiers = jobs.TiersOfTables(uris) if made.others else _tiers(spark, source)
     if tiers is None:
         raise NoTiers(str(source))
     terms = restoring.Terms(Tier[tier.upper()], keep)
