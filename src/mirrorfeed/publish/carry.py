@@ -24,7 +24,7 @@ from mirrorfeed.publish.writer import Counting, Receipt, StagingJob
 from mirrorfeed.stores import StoreUnavailable
 from mirrorfeed.stores.process import keep
 
-_AT_ONCE = 4
+_AT_ONCE = 3
 """How many lots a process fetches and sends at a time, whatever the number of tables."""
 _LOT_PARTS, _LOT_FILES = 16, 8
 LOT_BYTES = _LOT_PARTS * PART_BYTES
