@@ -122,7 +122,7 @@ tables:
 
     @property
     def environment(self) -> dict[str, str]:
-        return os.environ | {"SPARK_REMOTE": self._walled, "COLUMNS": "1000"}
+        return os.environ | {"SPARK_REMOTE": self._walled}
 
     def run(self, *arguments: str, fails: bool = False) -> str:
         answer = subprocess.run(
@@ -134,7 +134,7 @@ tables:
             text=True,
         )
         assert (answer.returncode != 0) is fails, answer.stdout
-        return answer.stdout
+        return " ".join(answer.stdout.split())  # lines are broken where the console ends
 
     def mirror_and_verify(self) -> None:
         zone = f"onelake://{WORKSPACE}/{DATABASE}"
