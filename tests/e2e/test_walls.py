@@ -159,7 +159,7 @@ def test_a_fleet_is_published_into_onelake_by_the_driver(
     assert "what executors give it in the result of the query" in shop.run("publish")
     shop.mirror_and_verify()
 
-    shop.orders.sql("INSERT INTO {} VALUES (1, 'a second of this key')")
+    shop.orders.sql("INSERT INTO {} VALUES (5000, 'one of a key'), (5000, 'another of it')")
     shop.notes.sql("INSERT INTO {} VALUES (NULL, 'no key', NULL)")
     calls = len(onelake.calls)
     shop.configure("writers: executors")
