@@ -23,7 +23,7 @@ class MirrorfeedError(Exception):
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return f"{self.what()} {self.next()}".strip()
+        return visible(f"{self.what()} {self.next()}".strip())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.__dict__)
@@ -49,6 +49,11 @@ class Unexpected(MirrorfeedError):
     def next(self) -> str:
         words = "Nothing is lost or doubled by it. Try again; if it repeats, look at the whole message in the log."
         return f"{words} {self.helps}".strip()
+
+
+def visible(text: str) -> str:
+    """With carriage returns as `\\r`: a terminal would write the rest of the line over its beginning."""
+    return text.replace("\r", "\\r")
 
 
 def named(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:

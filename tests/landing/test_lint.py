@@ -144,7 +144,7 @@ def test_by_timestamp_files_have_any_name_and_are_compared_in_the_order_of_their
         (Contents((_ID, _NAME, Column("x", "decimal(39, 9)"))), ["MF403: The column 'x' has the type decimal(39, 9)"]),
         (Contents((_MARKER, _ID, _NAME)), [f"MF502: {MARKER} is the first of 3 columns."]),
         (Contents((_ID, _MARKER, _NAME)), [f"MF501: {MARKER} is column 2 of 3."]),
-        (Contents((_ID, _NAME, Column(MARKER, "string"))), [f"MF504: {MARKER} has the type string."]),
+        (Contents((_ID, _NAME, Column(MARKER, "string"))), [f"MF508: {MARKER} has the type string."]),
         (
             Contents((_ID, _NAME, _MARKER), 5, markers={"3": 2, "4": 1, "NULL": 2}),
             [f"MF505: {MARKER} is '3' in 2 rows.", f"MF506: {MARKER} is NULL in 2 of 5 rows."],

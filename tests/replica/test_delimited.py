@@ -12,7 +12,7 @@ import pytest
 from mirrorfeed.replica import State
 from mirrorfeed.replica.compression import decompressed
 from mirrorfeed.replica.delimited import read_delimited
-from mirrorfeed.replica.metadata import Delimited
+from mirrorfeed.replica.metadata import DeclaredColumn, Delimited
 from tests.replica.conftest import World, plain
 
 MARKER = "__rowMarker__"
@@ -56,6 +56,9 @@ def read(text: str | bytes, **options: Any) -> list[tuple[Any, ...]]:
         pytest.param(b"a,b\r\n1,x\r\n", {"encoding": "ascii"}, [("1", "x")], id="ascii"),
         pytest.param(f"a,{MARKER}\r\n1,4\r\n", {}, [("1", 4)], id="the marker is a number"),
         pytest.param('"a,b","c\\"d"\r\n1,2\r\n', {}, [("1", "2")], id="quotes in the header"),
+        pytest.param(
+            '"a\n",b\r\n1,2\r\n', {"columns": (DeclaredColumn("a\n", "Int32"),)}, [(1, "2")], id="a break in a name"
+        ),
         pytest.param("a,b\r\n" + "x" * 3_000_000 + ",y\r\n", {}, [("x" * 3_000_000, "y")], id="a long value"),
     ],
 )
@@ -72,7 +75,7 @@ def test_text_is_read_as_its_options_say(
         ("a,b\r\n1\r\n", {}, "Expected 2 columns, got 1"),
         ('a,b\r\n1,"x', {}, "it ends inside a quoted value"),
         ('a,b\r\n1,"x\r\n', {}, "it ends inside a quoted value"),
-        ("a,b\n1,x\n", {}, r"its header does not end in the row separator '\\r\\n'"),
+        ("a,b\n1,x\n", {}, r"its header ends in '\\n', and RowSeparator is '\\r\\n'"),
         (b"a\r\n\xff\r\n", {}, "can't decode byte 0xff"),
         (f"a,{MARKER}\r\n1,x\r\n", {}, "invalid value 'x'"),
         (gzip.compress(b"a\r\n1\r\n", mtime=0)[:-9], {}, "Truncated compressed stream"),

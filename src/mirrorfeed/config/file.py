@@ -12,7 +12,7 @@ from mirrorfeed.config.fields import ONELAKE, absolute, located
 from mirrorfeed.config.model import FILE, Config, Options, Table, Top
 from mirrorfeed.config.output import contradictions
 from mirrorfeed.config.words import check
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import Terminal, visible
 from mirrorfeed.landing.names import BadTarget, Target
 
 EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding="utf-8")
@@ -136,7 +136,7 @@ class ConfigInvalid(Terminal):
         return "Correct the file and run the same command again; nothing was done."
 
     def __str__(self) -> str:
-        return f"{self.what()}\n{self.next()}"
+        return visible(f"{self.what()}\n{self.next()}")
 
 
 class OptionInvalid(Terminal):

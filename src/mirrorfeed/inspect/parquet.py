@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorfeed.landing.lint.facts import Broken, Column, Contents, Unreadable
+from mirrorfeed.landing.lint.facts import TYPELESS, Broken, Column, Contents, Unreadable
 from mirrorfeed.landing.lint.metadata import Settings
 from mirrorfeed.landing.schema import MARKER
 
@@ -35,7 +35,7 @@ _LOGICAL = {
     "BSON": "binary",
     "UUID": "uuid",
     "DATE": "date",
-    "UNKNOWN": "null",
+    "UNKNOWN": TYPELESS,
 }
 
 

@@ -122,8 +122,8 @@ class _Splitter:
             detail = f"after the value {_shown(value.text)} comes {_shown(text[at : at + 10])}, and no separator"
             return TextFault(Fault.AFTER_QUOTE, number, detail)
         line_break = "\r\n" if text.startswith("\r\n", at) else text[at]
-        detail = f"it has the line break {line_break!r} outside of quotes, and RowSeparator is {self._dialect.row!r}"
-        return TextFault(Fault.LINE_BREAK, number, detail)
+        how = f"ends in {line_break!r}" if number == 1 else f"has the line break {line_break!r} outside of quotes"
+        return TextFault(Fault.LINE_BREAK, number, f"it {how}, and RowSeparator is {self._dialect.row!r}")
 
 
 def _shown(text: str) -> str:

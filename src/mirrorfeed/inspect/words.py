@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
 
+from mirrorfeed.errors import visible
 from mirrorfeed.inspect.look import Report
 from mirrorfeed.landing.lint import Severity
 from mirrorfeed.landing.lint.finding import counted
@@ -21,9 +22,9 @@ def as_json(report: Report) -> str:
 def lines(report: Report) -> Iterator[str]:
     """Findings under their files, and a last line that counts them."""
     for file, found in groupby(report.findings, key=lambda finding: finding.file):
-        yield file
+        yield visible(file)
         for finding in found:
-            yield f"  {finding.code} {finding.severity}: {finding.what}"
+            yield f"  {finding.code} {finding.severity}: {visible(finding.what)}"
             yield f"        {finding.next}"
     counts = Counter(finding.severity for finding in report.findings)
     spoken = [_spoken(counts[one], one) for one in Severity if counts[one]] or ["no findings"]

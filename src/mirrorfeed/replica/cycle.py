@@ -18,7 +18,7 @@ from mirrorfeed.replica.metadata import Metadata, parse_metadata
 from mirrorfeed.replica.reader import DELETE, FileRows, read_rows
 from mirrorfeed.replica.retention import delete_old, set_aside
 from mirrorfeed.replica.table import Mirror, create_mirror, drop, open_mirror, place_of, refuse_nulls
-from mirrorfeed.replica.types import TypeChanged, added_columns, in_shape_of
+from mirrorfeed.replica.types import TypeChanged, UnsupportedType, added_columns, in_shape_of, with_types
 from mirrorfeed.replica.zone import METADATA, DataFile, Queue, TableFolder, by_number, by_time, data_files, tables_in
 from mirrorfeed.stores import NotThere, Store
 
@@ -109,14 +109,20 @@ class TableCycle:
             return by_time(files, mirror.processed(files) if mirror else frozenset())
         return by_number(files, mirror.applied() if mirror else 0, self._folder.table)
 
-    def _apply(self, mirror: Mirror | None, place: Path, file: DataFile, metadata: Metadata) -> Mirror:
+    def _apply(self, mirror: Mirror | None, place: Path, file: DataFile, metadata: Metadata) -> Mirror | None:
+        """The mirror with the file's rows in it; None while there is no column of which a table could be made."""
         path = f"{self._folder.path}/{file.name}"
         address = self._zone.address(path)
         content = read_rows(self._zone.read(path), file.name, address, metadata)
         self._confirm_folder()
         self._check_keys(content, metadata.keys, address)
+        self._check_types(mirror, content, metadata.keys, address)
+        schema = with_types(content.rows.schema)
+        if mirror is None and not schema.names and not content.rows.num_rows:
+            self._notes.append(f"No column of {file.name} has a type, so there is no table yet.")
+            return None
         if mirror is None:
-            mirror = create_mirror(place, self._folder, content.rows.schema, metadata.keys)
+            mirror = create_mirror(place, self._folder, schema, metadata.keys)
         else:
             self._fit(mirror, content, address)
         rows = in_shape_of(mirror.schema, content.rows)
@@ -146,6 +152,13 @@ class TableCycle:
         missing = [key for key in keys if key not in content.rows.column_names]
         if missing:
             raise KeyNotPublished(self._folder.table, address, missing)
+
+    def _check_types(self, mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
+        """Rows need a column with a type, and changes need keys with one, in this file or one before."""
+        known = {*with_types(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
+        needed = keys if content.markers is not None else content.rows.column_names[:1] if not known else ()
+        if content.rows.num_rows and (typeless := [name for name in needed if name not in known]):
+            raise UnsupportedType(address, typeless[0], str(content.rows.schema.field(typeless[0]).type))
 
     def _fit(self, mirror: Mirror, rows: FileRows, address: str) -> None:
         try:

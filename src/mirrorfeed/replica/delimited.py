@@ -8,6 +8,8 @@ that carries a zone is turned into UTC).
 from __future__ import annotations
 
 import binascii
+import re
+from collections.abc import Iterable
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,25 +40,24 @@ def read_delimited(data: bytes, form: Delimited, marker: str) -> pa.Table:
     if not text:
         raise ValueError("the file is empty")
     breaks = _Breaks(text, separator)
-    names = _parsed_header(breaks.text, form, breaks)
-    if any(mark in name for name in names for mark in "\r\n"):
-        raise ValueError(f"its header does not end in the row separator {form.row_separator!r}")
-    types = {name: pa.string() for name in names}
-    types |= {column.name: _TYPES.get(column.data_type, pa.string()) for column in form.columns or ()}
-    types[marker] = pa.int32()
-    rows = csv.read_csv(
-        pa.BufferReader(breaks.text),
-        # One block: a value in quotes may be long, and a row must not be cut.
-        read_options=csv.ReadOptions(block_size=len(breaks.text) + 1),
-        parse_options=_parse_options(form),
-        convert_options=csv.ConvertOptions(
-            column_types=types,
-            null_values=[form.null],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
+    header = {name: breaks.restored_text(name) for name in _parsed_header(breaks.text, form)}
+    _refuse_other_breaks(header.values(), text, form)
+    declared = {column.name: _TYPES.get(column.data_type, pa.string()) for column in form.columns or ()}
+    declared[marker] = pa.int32()
+    types = {spelled: declared.get(name, pa.string()) for spelled, name in header.items()}
+    convert_options = csv.ConvertOptions(
+        column_types=types,
+        null_values=[form.null],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
     )
-    rows = breaks.restored(rows)
+    try:
+        # One block: a value in quotes may be long, and a row must not be cut.
+        read_options = csv.ReadOptions(block_size=len(breaks.text) + 1)
+        rows = csv.read_csv(pa.BufferReader(breaks.text), read_options, _parse_options(form), convert_options)
+    except pa.ArrowInvalid as error:
+        raise ValueError(breaks.restored_text(str(error))) from error
+    rows = breaks.restored(rows).rename_columns([header[name] for name in rows.column_names])
     _refuse_open_quote(rows, text, form)
     return rows
 
@@ -74,11 +75,10 @@ def _parse_options(form: Delimited) -> csv.ParseOptions:
     )
 
 
-def _parsed_header(text: bytes, form: Delimited, breaks: _Breaks) -> list[str]:
+def _parsed_header(text: bytes, form: Delimited) -> list[str]:
     options = csv.ReadOptions(block_size=len(text) + 1)
     # The streaming reader gives the names before it has read all rows.
-    names = csv.open_csv(pa.BufferReader(text), options, _parse_options(form)).schema.names
-    return [breaks.restored_text(name) for name in names]
+    return list(csv.open_csv(pa.BufferReader(text), options, _parse_options(form)).schema.names)
 
 
 class _Breaks:
@@ -116,6 +116,19 @@ class _Breaks:
                     column = pc.replace_substring(column, mark, original)
                 rows = rows.set_column(place, field, column)
         return rows
+
+
+def _refuse_other_breaks(names: Iterable[str], text: bytes, form: Delimited) -> None:
+    """A line break in the header is not in a name, unless the name is in quotes: rows end otherwise than declared."""
+    for name in names:
+        if not re.search(r"[\r\n]", name):
+            continue
+        found = re.search(r"\r\n|\n|\r", name + form.row_separator)
+        if found and not (form.quote and f"{form.quote}{name}{form.quote}".encode() in text):
+            raise ValueError(
+                f"its header ends in {found[0]!r}, and RowSeparator is {form.row_separator!r}"
+                " (a checkout of Git or an editor may have changed the line ends)"
+            )
 
 
 def _refuse_open_quote(rows: pa.Table, text: bytes, form: Delimited) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from mirrorfeed.errors import Terminal
 
+MARKER = "__rowMarker__"
 DATA_TYPES = frozenset(
     ("Double", "Single", "Int16", "Int32", "Int64", "DateTime", "IDate", "ITime", "String", "Boolean", "ByteArray")
 )
@@ -33,6 +34,7 @@ class Delimited:
     null: str = ""
     encoding: str = "UTF-8"
     columns: tuple[DeclaredColumn, ...] | None = None
+    """Those of the table. Some publishers list the marker too, which is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,8 @@ class _Reader:
 
     def _delimited(self, fields: dict[str, Any]) -> Delimited:
         kind = fields.get("FileFormat")
-        if kind not in (None, "DelimitedText", "Parquet"):
-            raise self._bad(f"FileFormat is {kind!r}, not 'DelimitedText' or 'Parquet'")
+        if kind not in (None, "CSV", "DelimitedText", "Parquet"):  # CSV is what is meant where nothing is said
+            raise self._bad(f"FileFormat is {kind!r}, not 'DelimitedText', 'CSV' or 'Parquet'")
         extension = self._text(fields, "FileExtension", "" if kind == "DelimitedText" else "csv").removeprefix(".")
         if not extension:
             raise self._bad("FileFormat is 'DelimitedText', but FileExtension is missing")
@@ -123,7 +125,7 @@ class _Reader:
         columns = tuple(self._column(column) for column in listed)
         if len({column.name for column in columns}) < len(columns):
             raise self._bad("SchemaDefinition declares a column twice")
-        return columns
+        return tuple(column for column in columns if column.name != MARKER)
 
     def _column(self, column: Any) -> DeclaredColumn:
         if not isinstance(column, dict) or not isinstance(column.get("Name"), str) or not column["Name"]:

@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.replica.delimited import as_declared, read_delimited
-from mirrorfeed.replica.metadata import Metadata
+from mirrorfeed.replica.metadata import MARKER, Metadata
 from mirrorfeed.replica.types import as_delta
 
-MARKER = "__rowMarker__"
 INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
 
 
@@ -41,7 +40,7 @@ def read_rows(data: bytes, name: str, address: str, metadata: Metadata) -> FileR
             rows = as_declared(rows, metadata.delimited.columns)
     # Arrow reports broken content as a value that is not valid, or as an input that cannot be read.
     except (ValueError, OSError, pa.ArrowException) as error:
-        raise BrokenFile(address, " ".join(str(error).split())) from error
+        raise BrokenFile(address, " ".join(str(error).replace("\r", "\\r").split())) from error
     rows = as_delta(rows, address)
     if markers is None and metadata.upsert_by_default:
         markers = pa.chunked_array([pa.repeat(pa.scalar(UPSERT, pa.int32()), rows.num_rows)])
@@ -73,6 +72,8 @@ def _split(rows: pa.Table, address: str) -> tuple[pa.Table, pa.ChunkedArray | No
     if place not in (0, rows.num_columns - 1):
         raise MarkerMisplaced(address, place + 1, rows.num_columns)
     markers = rows.column(place)
+    if pa.types.is_null(markers.type):  # its writer found no value to tell a type from
+        markers = markers.cast(pa.int32())
     if not pa.types.is_integer(markers.type):
         raise UnknownMarker(address, None, str(markers.type))
     known = pc.is_in(markers, pa.array([INSERT, UPDATE, DELETE, UPSERT], markers.type))

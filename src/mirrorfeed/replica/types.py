@@ -10,7 +10,10 @@ from mirrorfeed.errors import Terminal
 
 
 def as_delta(rows: pa.Table, address: str) -> pa.Table:
-    """The same rows with types that Delta has, or `UnsupportedType`; nullability stays as the file declares it."""
+    """The same rows with types that Delta has, or `UnsupportedType`; nullability stays as the file declares it.
+
+    A column that holds only NULL may come without a type, which it keeps until its table gives it one.
+    """
     schema = pa.schema([pa.field(field.name, _delta_type(field, address), field.nullable) for field in rows.schema])
     # Only what lies below microseconds and above a double's width can be lost, and Delta cannot hold either.
     return rows if rows.schema == schema else rows.cast(schema, safe=False)
@@ -28,7 +31,7 @@ def _delta_type(field: pa.Field, address: str) -> pa.DataType:
         kind = kind.storage_type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if any(test(kind) for test in _SAME):
+    if any(test(kind) for test in _SAME) or pa.types.is_null(kind):
         return kind
     if any(test(kind) for test in _TEXT):
         return pa.string()
@@ -47,6 +50,11 @@ def _delta_type(field: pa.Field, address: str) -> pa.DataType:
     raise UnsupportedType(address, field.name, str(kind))
 
 
+def with_types(schema: pa.Schema) -> pa.Schema:
+    """What a table can have of a file's columns."""
+    return pa.schema([field for field in schema if not pa.types.is_null(field.type)])
+
+
 def added_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) -> list[pa.Field]:
     """The columns that a file brings and its table lacks, or the error that stops the table.
 
@@ -56,7 +64,7 @@ def added_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) ->
     changed: Mapping[str, tuple[str, str]] = {
         field.name: (str(table.field(field.name).type), str(field.type))
         for field in file
-        if field.name in table.names and table.field(field.name).type != field.type
+        if field.name in table.names and not pa.types.is_null(field.type) and table.field(field.name).type != field.type
     }
     if changed:
         raise TypeChanged(name, address, changed)
@@ -64,7 +72,7 @@ def added_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) ->
     if left_out:
         raise ColumnLeftOut(name, address, left_out)
     known = {column.lower(): column for column in table.names}
-    new = [field for field in file if field.name not in table.names]
+    new = [field for field in with_types(file) if field.name not in table.names]
     for field in new:
         other = known.setdefault(field.name.lower(), field.name)
         if other != field.name:
@@ -74,9 +82,8 @@ def added_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) ->
 
 def in_shape_of(schema: pa.Schema, rows: pa.Table) -> pa.Table:
     """The rows with the columns of a table in its order; what they lack is NULL."""
-    columns = [
-        rows[field.name] if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type) for field in schema
-    ]
+    there = with_types(rows.schema).names
+    columns = [rows[field.name] if field.name in there else pa.nulls(rows.num_rows, field.type) for field in schema]
     # Nullability follows the table; whether a NULL stands where none may be is checked when rows are written.
     return pa.table(columns, schema=pa.schema([pa.field(field.name, field.type) for field in schema]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mirrorfeed.landing.lint.facts import Column, Contents, DataFile
+from mirrorfeed.landing.lint.facts import TYPELESS, Column, Contents, DataFile
 from mirrorfeed.landing.lint.finding import REBUILD, Finding, advice, error, listed, warning
 from mirrorfeed.landing.lint.metadata import DATA_TYPES, Settings
 from mirrorfeed.landing.names import fold
@@ -30,15 +30,21 @@ NO_KEY = error("MF407", "Write the key columns in every file, spelled as in _met
 NULL_KEY = error("MF408", "Give every row its key: rows without one are duplicated where they should be updated.")
 NO_COLUMNS = error("MF409", "Write the table's columns, each under a name.")
 UNDECLARED = error("MF410", f"SchemaDefinition takes no new columns. Leave it out, or {REBUILD}.")
+NO_TYPE = warning(
+    "MF411",
+    "Give the writer a schema: where it finds the types in the values, a column that holds only NULL gets none.",
+)
 WIDE_KEY = advice("MF451", "Choose narrow key columns where the source has them: each merge compares them.")
 INEXACT_KEY = advice("MF452", "Choose a key of a type with exact equality, such as an integer or text.")
 
 
 def judge_columns(folder: str, files: list[DataFile], settings: Settings) -> list[Finding]:
     """`files` in the order in which the service applies them."""
-    declared = {fold(one.name): Column(one.name, one.type, one.nullable) for one in settings.declared or ()}
+    listed = (one for one in settings.declared or () if one.name != MARKER)  # some list it; it is no column of a table
+    declared = {fold(one.name): Column(one.name, one.type, one.nullable) for one in listed}
     found: list[Finding] = []
     known: dict[str, Column] = dict(declared)
+    typeless: set[str] = set()
     advised = False
     for file in files:
         if not isinstance(file.inside, Contents):
@@ -49,6 +55,7 @@ def judge_columns(folder: str, files: list[DataFile], settings: Settings) -> lis
         columns = [column for column in contents.columns if fold(column.name) != fold(MARKER)]
         found += _names(path, columns)
         found += _types(path, columns)
+        found += _typeless(path, contents.columns, typeless)
         found += _keys(path, columns, contents, settings)
         if not advised:
             advice_here = list(_key_advice(path, columns, contents, settings))
@@ -74,12 +81,20 @@ def _names(path: str, columns: list[Column]) -> Iterator[Finding]:
 
 def _types(path: str, columns: list[Column]) -> Iterator[Finding]:
     for column in columns:
-        if column.type is None or column.type in _TYPES:
+        if column.type is None or column.type == TYPELESS or column.type in _TYPES:
             continue
         decimal = _DECIMAL.fullmatch(column.type)
         if not decimal or int(decimal[1]) > 38:
             what = f"The column {column.name!r} has the type {column.type}, which has no form in a mirrored table."
             yield UNSUPPORTED.broken(path, what)
+
+
+def _typeless(path: str, columns: tuple[Column, ...], told: set[str]) -> Iterator[Finding]:
+    """Once for each column, the marker among them."""
+    for column in columns:
+        if column.type == TYPELESS and fold(column.name) not in told:
+            told.add(fold(column.name))
+            yield NO_TYPE.broken(path, f"The column {column.name!r} has no type in this file.")
 
 
 def _keys(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
@@ -123,7 +138,8 @@ def _evolution(
             continue
         if before.name != column.name and column.name.lower() not in (key.lower() for key in settings.keys):
             yield OTHER_CASE.broken(path, f"The column {column.name!r} was {before.name!r} before.")
-        if before.type and column.type and before.type != column.type:
+        typed = all(one.type and one.type != TYPELESS for one in (before, column))
+        if typed and before.type != column.type:
             what = f"The column {column.name!r} was {before.type} and is {column.type} from this file on."
             yield DRIFT.broken(path, what)
     only_deletes = bool(contents.markers) and set(contents.markers) == {"2"}
@@ -134,4 +150,4 @@ def _evolution(
         rule, how = (GONE, "") if column.nullable else (REQUIRED_GONE, ", which is not nullable,")
         yield rule.broken(path, f"The column {column.name!r}{how} is not in this file; it was before.")
         del known[fold(column.name)]
-    known.update(here)
+    known.update({name: column for name, column in here.items() if column.type != TYPELESS or name not in known})

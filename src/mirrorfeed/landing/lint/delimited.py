@@ -15,7 +15,9 @@ _RULES = {
         "MF604", "Escape quotes inside values with EscapeCharacter; where they are doubled, set it to the quote itself."
     ),
     Fault.LINE_BREAK: error(
-        "MF605", "End rows with the RowSeparator that _metadata.json sets, and quote other breaks."
+        "MF605",
+        "End rows with the RowSeparator that _metadata.json sets, \\r\\n where it sets none, and quote other breaks."
+        " A checkout of Git or an editor may have changed the line ends: copy the files as they were written.",
     ),
     Fault.VALUE: error("MF606", "Write values in the form of the DataType, and NULL as the NullValue."),
     Fault.NULL: error("MF607", "Give the column a value in every row, or declare it as nullable from the start."),

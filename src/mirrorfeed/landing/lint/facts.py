@@ -10,6 +10,9 @@ from enum import StrEnum
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import METADATA
 
+TYPELESS = "null"
+"""The type of a Parquet column whose writer found no value to tell one from."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mirrorfeed.landing.lint.facts import Contents, DataFile
+from mirrorfeed.landing.lint.facts import TYPELESS, Contents, DataFile
 from mirrorfeed.landing.lint.files import number_of
 from mirrorfeed.landing.lint.finding import Finding, advice, counted, error, listed, warning
 from mirrorfeed.landing.lint.metadata import Settings
 from mirrorfeed.landing.schema import MARKER
 
 VALUES = frozenset({"0", "1", "2", "4"})
-_INTEGERS = frozenset({"int32", "Int32"})
+_RIGHT = frozenset({"int32", "Int32", TYPELESS})  # without a type there is no value: that is a finding of its own
+_INTEGERS = frozenset({"int8", "int16", "int64", "uint8", "uint16", "uint32", "uint64", "Int16", "Int64"})
 
 NOT_LAST = error("MF501", f"Write {MARKER} as the last column.")
 FIRST = warning("MF502", f"Write {MARKER} as the last column; only an older edition of the specification has it first.")
 MISSPELLED = error("MF503", f"Name the column {MARKER}: under another name it is data, and every row is an insert.")
-TYPE = error("MF504", "Write the marker as int32, which works everywhere.")
+WIDTH = warning("MF504", "Write the marker as int32, which works everywhere; of other integers that is not known.")
 VALUE = error("MF505", "Write 0 for an insert, 1 for an update, 2 for a delete, 4 for an upsert.")
 NULL = error("MF506", "Give every row a marker, or leave the column out of the file.")
 KEYLESS = error(
     "MF507", "Set keyColumns in _metadata.json, or publish inserts only: nothing says which rows are meant."
 )
+TYPE = error("MF508", "Write the marker as a number, of type int32.")
 FIRST_LOAD = advice("MF551", "Leave the marker out of the first load: files without it are taken in faster.")
 
 
@@ -52,8 +54,8 @@ def _column(path: str, contents: Contents) -> Iterator[Finding]:
     elif at < len(names) - 1:
         yield NOT_LAST.broken(path, f"{MARKER} is column {at + 1} of {len(names)}.")
     type_ = contents.columns[at].type
-    if type_ is not None and type_ not in _INTEGERS:
-        yield TYPE.broken(path, f"{MARKER} has the type {type_}.")
+    if type_ is not None and type_ not in _RIGHT:
+        yield (WIDTH if type_ in _INTEGERS else TYPE).broken(path, f"{MARKER} has the type {type_}.")
 
 
 def _values(path: str, contents: Contents, settings: Settings) -> Iterator[Finding]:

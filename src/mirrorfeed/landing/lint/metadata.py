@@ -50,7 +50,7 @@ HEADER = error("MF215", "Set FirstRowAsHeader to true, and put the column names 
 DEFINITION = error("MF216", 'Give `{"Columns": [{"Name": "C1", "DataType": "Int32", "IsNullable": true}, …]}`.')
 DATA_TYPE = error("MF217", f"Declare one of {', '.join(DATA_TYPES)}.")
 KEY_UNDECLARED = error("MF218", "Declare the key column in SchemaDefinition under the very same name.")
-FORMAT_UNSAID = error("MF219", 'Add `"FileFormat": "DelimitedText"`: without it files are taken for CSV.')
+FORMAT_UNSAID = error("MF219", 'Set `"FileFormat": "DelimitedText"`: without it files are taken for CSV.')
 MANY_KEYS = advice("MF251", f"Fewer than five narrow key columns merge best; to change them, {REBUILD}.")
 
 
@@ -156,9 +156,11 @@ class _Reader:
         by_time, upserts = self._by_time(), self._upserts(keys)
         text = self._format()
         extension, dialect = self._extension(text), self._dialect()
-        if "FileFormat" not in self._spelled and (extension != "csv" or dialect.column != ","):
+        said = self._spelled.get("FileFormat", "CSV")
+        if said == "CSV" and (extension != "csv" or dialect.column != ","):
             how = f"the extension {extension!r}" if extension != "csv" else f"the separator {dialect.column!r}"
-            self._say(FORMAT_UNSAID, f"It sets {how}, but no FileFormat.")
+            but = "its FileFormat is not DelimitedText" if "FileFormat" in self._spelled else "no FileFormat"
+            self._say(FORMAT_UNSAID, f"It sets {how}, but {but}.")
         return Settings(keys, by_time, upserts, text, extension, dialect, declared)
 
     def _say(self, rule: Any, what: str) -> None:

@@ -1,0 +1,215 @@
+"""Zones as other publishers write them, built by the calls that these make: what `lint` says and what the replica does.
+
+The two share no code, so each zone is given to both.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from mirrorfeed.inspect import lint
+from mirrorfeed.inspect.words import lines
+from mirrorfeed.replica import Replica, State, TableReport
+from mirrorfeed.stores import FolderStore
+
+MARKER = "__rowMarker__"
+CHECKED_OUT = {"lineterminator": "\n"}
+
+
+class Zone:
+    """A landing zone with the table `orders`, and the mirror of it."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder, self._target = root / "zone" / "orders", root / "mirror"
+        self.folder.mkdir(parents=True)
+        self._store = FolderStore(str(root / "zone"))
+
+    def metadata(self, **fields: Any) -> None:
+        (self.folder / "_metadata.json").write_text(json.dumps(fields))
+
+    def parquet(self, number: int, rows: list[dict[str, Any]], columns: list[str] | None = None) -> None:
+        """As who hands over rows and leaves it to Arrow to find out their types."""
+        found = pa.Table.from_pylist(rows) if columns is None else pa.table({name: [] for name in columns})
+        pq.write_table(found, self.folder / f"{number:020}.parquet")
+
+    def text(self, number: int, rows: list[list[Any]], extension: str = "csv", **form: Any) -> None:
+        out = io.StringIO()
+        csv.writer(out, **form).writerows(rows)
+        (self.folder / f"{number:020}.{extension}").write_bytes(out.getvalue().encode())
+
+    @property
+    def said(self) -> list[str]:
+        return [f"{found.code} {found.what}" for found in lint(self._store).findings]
+
+    @property
+    def printed(self) -> str:
+        return "\n".join(lines(lint(self._store)))
+
+    def replicate(self) -> TableReport:
+        (report,) = Replica(self._store, str(self._target)).step()
+        return report
+
+    @property
+    def mirror(self) -> list[dict[str, Any]]:
+        rows = DeltaTable(self._target / "dbo" / "orders").to_pyarrow_table().to_pylist()
+        return sorted(rows, key=lambda row: str(row["id"]))
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Zone:
+    zone = Zone(tmp_path)
+    zone.metadata(keyColumns=["id"])
+    return zone
+
+
+def declared(*columns: tuple[str, str], **fields: Any) -> dict[str, Any]:
+    listed = [{"Name": name, "DataType": type_, "IsNullable": True} for name, type_ in columns]
+    return {
+        "keyColumns": ["id"],
+        "FileFormat": "DelimitedText",
+        "FileExtension": "tsv",
+        "FileFormatTypeProperties": {"FirstRowAsHeader": True, "ColumnSeparator": "\t"},
+        "SchemaDefinition": {"Columns": listed},
+        **fields,
+    }
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_schema_that_lists_the_marker_declares_no_column_of_the_table(zone: Zone, place: int) -> None:
+    columns = [("id", "Int64"), ("name", "String")]
+    columns.insert(place, (MARKER, "Int32"))
+    zone.metadata(**declared(*columns))
+    zone.text(1, [["id", "name"], [1, "a"], [2, "b"]], "tsv", delimiter="\t")
+    zone.text(2, [["id", "name", MARKER], [1, "c", 4], [2, "", 2]], "tsv", delimiter="\t")
+    assert zone.said == []
+    report = zone.replicate()
+    assert (report.state, report.message) == (State.REPLICATING, "")
+    assert zone.mirror == [{"id": 1, "name": "c"}]
+
+
+def test_csv_may_be_said_by_its_name(zone: Zone) -> None:
+    zone.metadata(keyColumns=["id"], FileFormat="CSV")
+    zone.text(1, [["id", "name"], [1, "a,b"]])
+    assert zone.said == []
+    assert zone.replicate().state is State.REPLICATING
+    assert zone.mirror == [{"id": "1", "name": "a,b"}]
+
+
+def test_text_of_another_form_is_not_said_by_the_name_of_csv(zone: Zone) -> None:
+    zone.metadata(keyColumns=["id"], FileFormat="CSV", FileExtension="tsv")
+    zone.text(1, [["id"], [1]], "tsv")
+    assert zone.said == ["MF219 It sets the extension 'tsv', but its FileFormat is not DelimitedText."]
+
+
+def test_markers_of_64_bits_are_taken_and_warned_of(zone: Zone) -> None:
+    zone.parquet(1, [{"id": 1, "name": "a", MARKER: 0}, {"id": 2, "name": "b", MARKER: 4}])
+    assert zone.said == [f"MF504 {MARKER} has the type int64."]
+    assert "MF504 warning" in zone.printed
+    assert zone.replicate().rows == {0: 1, 4: 1}
+
+
+def test_markers_in_text_are_an_error(zone: Zone) -> None:
+    zone.parquet(1, [{"id": 1, MARKER: "4"}])
+    assert zone.said == [f"MF508 {MARKER} has the type string."]
+    assert "MF508 error" in zone.printed
+
+
+def test_an_empty_first_file_leaves_the_types_to_the_next(zone: Zone) -> None:
+    zone.parquet(1, [], columns=["id", "name", MARKER])
+    first = zone.replicate()
+    assert (first.state, first.files) == (State.REPLICATING, 0)
+    assert first.message == f"No column of {1:020}.parquet has a type, so there is no table yet."
+    zone.parquet(2, [{"id": 1, "name": "a", MARKER: 4}])
+    zone.parquet(3, [{"id": 1, "name": None, MARKER: 2}, {"id": 2, "name": None, MARKER: 4}])
+    assert zone.said == [
+        "MF411 The column 'id' has no type in this file.",
+        "MF411 The column 'name' has no type in this file.",
+        f"MF411 The column '{MARKER}' has no type in this file.",
+        f"MF504 {MARKER} has the type int64.",
+        f"MF504 {MARKER} has the type int64.",
+    ]
+    assert zone.replicate().files == 2
+    assert zone.mirror == [{"id": 2, "name": None}]
+
+
+def test_deletes_alone_leave_columns_without_a_type_as_they_are(zone: Zone) -> None:
+    zone.parquet(1, [{"id": 1, "name": "a", "note": None}, {"id": 2, "name": "b", "note": None}])
+    zone.parquet(2, [{"id": 1, "name": None, "note": None, MARKER: 2}])
+    zone.parquet(3, [{"id": 3, "name": "c", "note": "n", MARKER: 4}])
+    assert [said for said in zone.said if "MF504" not in said] == [
+        "MF411 The column 'note' has no type in this file.",
+        "MF411 The column 'name' has no type in this file.",
+    ]
+    report = zone.replicate()
+    assert (report.state, report.files, report.message) == (State.REPLICATING, 3, "")
+    assert zone.mirror == [{"id": 2, "name": "b", "note": None}, {"id": 3, "name": "c", "note": "n"}]
+
+
+def test_rows_without_any_type_are_refused(zone: Zone) -> None:
+    zone.metadata()
+    zone.parquet(1, [{"note": None}])
+    assert "Column note" in zone.replicate().message
+    assert "has the type null, which a mirrored table cannot hold." in zone.replicate().message
+
+
+def test_changes_before_any_key_has_a_type_are_refused(zone: Zone) -> None:
+    zone.parquet(1, [{"id": None, "name": "a", MARKER: 4}])
+    assert "Column id of" in zone.replicate().message
+    assert "has the type null, which a mirrored table cannot hold." in zone.replicate().message
+
+
+def test_a_marker_without_a_type_over_rows_is_a_marker_that_is_missing(zone: Zone) -> None:
+    zone.parquet(1, [{"id": 1, MARKER: None}])
+    assert f"MF506 {MARKER} is NULL in 1 of 1 rows." in zone.said
+    assert f"Row 1 of {zone.folder}/{1:020}.parquet has the {MARKER} None." in zone.replicate().message
+
+
+def test_line_ends_that_a_checkout_changed_are_told_as_what_is_there(zone: Zone) -> None:
+    zone.text(1, [["id", "name"], [1, "a"]], **CHECKED_OUT)
+    assert zone.said == ["MF605 Row 1: it ends in '\\n', and RowSeparator is '\\r\\n'."]
+    assert "checkout" in zone.printed
+    message = zone.replicate().message
+    assert "its header ends in '\\n', and RowSeparator is '\\r\\n'" in message
+    assert "checkout" in message
+
+
+def test_line_ends_that_gained_a_carriage_return_are_shown(zone: Zone) -> None:
+    zone.metadata(keyColumns=["id"], FileFormatTypeProperties={"FirstRowAsHeader": True, "RowSeparator": "\n"})
+    zone.text(1, [["id", "name"], [1, "a"]])
+    assert zone.said == ["MF605 Row 1: it ends in '\\r\\n', and RowSeparator is '\\n'."]
+    assert "its header ends in '\\r\\n', and RowSeparator is '\\n'" in zone.replicate().message
+
+
+def test_a_stray_carriage_return_is_visible_in_messages(zone: Zone) -> None:
+    zone.metadata(**declared(("id", "Int64"), ("name\r", "String")))
+    zone.text(1, [["id", "more\r"], [1, "a"]], "tsv", delimiter="\t")
+    assert "\r" not in zone.printed
+    message = zone.replicate().message
+    assert "\r" not in message
+    assert "SchemaDefinition does not declare its columns more\\r" in message
+
+
+def test_a_carriage_return_in_a_value_is_visible_too(zone: Zone) -> None:
+    options = {"FirstRowAsHeader": True, "RowSeparator": "\n"}
+    zone.metadata(**declared(("id", "Int64"), FileFormatTypeProperties=options))
+    (zone.folder / f"{1:020}.tsv").write_bytes(b"id\n1\n2\r\n")
+    message = zone.replicate().message
+    assert "invalid value '2\\r'" in message
+    assert message.isascii()
+
+
+def test_a_name_with_a_carriage_return_is_visible_where_it_is_refused(zone: Zone) -> None:
+    zone.parquet(1, [{"id\r": 1}])
+    assert "it has 'id\\r'" in zone.printed
+    zone.metadata(keyColumns=["id", "b\r"])
+    message = zone.replicate().message
+    assert "has no column id, b\\r, which is a key" in message
