@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from mirrorfeed import config
@@ -28,6 +29,13 @@ tables:
 """
 
 PRICES = "currency: EUR, standard: {gib: 0.02, objects: 5}, high: {gib: 0.1, objects: 50}"
+
+
+TOO_MUCH = "its aliases (*name) stand for more than any configuration has, or for themselves: write values out."
+BOMB = b"a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n".encode() for n in range(1, 10)
+)
+CHAIN = b"a0: &a0 [x]\n" + b"".join(f"a{n}: &a{n} [*a{n - 1}]\n".encode() for n in range(1, 5000))
 
 
 @pytest.fixture
@@ -428,16 +436,24 @@ def test_prices_stand_beside_what_is_published(load: Load) -> None:
         ),
         (
             "landing_zone: /lz\ntables:\n- &t {source: a, target: b}\n- *t",
-            ["3: tables: is an alias (*name): write the value out; options for all tables go at the top level"],
+            ["3: target: 'b' is the target of another table too, on line 3"],
         ),
         (
-            "landing_zone: /lz\ntables: &t [*t]",
-            ["2: tables: is an alias (*name): write the value out; options for all tables go at the top level"],
+            "landing_zone: /lz\ntables:\n- {source: a, target: a, keys: &k [1]}\n- {source: b, target: b, keys: *k}",
+            ["3: keys: 1 is not text: put it in quotes", "4: keys: 1 is not text: put it in quotes"],
         ),
     ],
 )
 def test_a_mistake_in_the_shape_of_the_file_is_told_once(load: Load, text: str, told: list[str]) -> None:
     assert mistakes(load, text) == told
+
+
+def test_a_list_that_tables_share_may_be_dumped_as_an_alias(load: Load) -> None:
+    keys = ["region", "id"]
+    tables = [{"source": f"main.sales.t{n}", "target": f"sales.t{n}", "keys": keys} for n in range(200)]
+    text = yaml.safe_dump({"landing_zone": "/lz", "tables": tables})
+    assert "*id001" in text
+    assert [table.keys for table in load(text).tables] == [("region", "id")] * 200
 
 
 def test_a_mistake_in_an_option_for_all_tables_is_told_where_it_stands(load: Load) -> None:
@@ -481,6 +497,9 @@ def test_a_missing_file_points_to_init(tmp_path: Path) -> None:
         (b"a: 1\n\tb: 2\n", "mirrorfeed.yml:2: found character '\\t' that cannot start any token."),
         (b"a: 1\n---\nb: 2\n", "mirrorfeed.yml:2: but found another document."),
         (b"a: 1\nb: *c\n", "mirrorfeed.yml:2: found undefined alias 'c'."),
+        (b"a: 1\nb: &b [*b]\n", f"mirrorfeed.yml:2: {TOO_MUCH}"),
+        (BOMB, f"mirrorfeed.yml:4: {TOO_MUCH}"),
+        (CHAIN, f"mirrorfeed.yml:21: {TOO_MUCH}"),
         (b"a: 1\nb: gr\xf6\xdfe\n", "mirrorfeed.yml:2: it is not UTF-8 text."),
         (b"a: 1\nb: \x07\n", "mirrorfeed.yml:2: the character '\\x07' cannot stand in YAML."),
         (b"[" * 5000, "mirrorfeed.yml: it is nested too deeply."),

@@ -16,11 +16,23 @@ Place = tuple[str | int, ...]
 """Where something stands in the file: names of fields and positions in lists."""
 
 
+_MOST_REPEATED, _DEEPEST_REPEATED = 10_000, 20
+"""Values that aliases may stand for, and how deep in each other: more than any configuration has."""
+
+
 @dataclass(frozen=True, order=True)
 class Mistake:
     line: int
     field: str
     reason: str
+
+
+class _TooMuch(Exception):
+    """Aliases of aliases, without end or nearly so."""
+
+    def __init__(self, line: int) -> None:
+        super().__init__(line)
+        self.line = line
 
 
 @dataclass
@@ -33,6 +45,9 @@ class Document:
     unusable: set[Place] = field(default_factory=set)
     """Places whose value was refused already."""
     _seen: set[int] = field(default_factory=set)
+    _open: list[bool] = field(default_factory=list)
+    """The nodes that the one at hand stands in, itself included: whether each comes from an alias."""
+    _repeated: int = 0
 
     @property
     def tables(self) -> list[Any]:
@@ -56,10 +71,18 @@ class Document:
     def take(self, node: Node, place: Place) -> Any:
         """The plain value of a node. What is refused is noted, and None stands in for it."""
         self.lines.setdefault(place, node.start_mark.line + 1)
-        if id(node) in self._seen:
-            self.refuse(place, "is an alias (*name): write the value out; options for all tables go at the top level")
-            return None
+        again = id(node) in self._seen
         self._seen.add(id(node))
+        self._repeated += again
+        if again and (self._repeated > _MOST_REPEATED or sum(self._open) >= _DEEPEST_REPEATED):
+            raise _TooMuch(self.line(place[:1]))
+        self._open.append(again)
+        try:
+            return self._plain(node, place)
+        finally:
+            self._open.pop()
+
+    def _plain(self, node: Node, place: Place) -> Any:
         if isinstance(node, MappingNode):
             return self._mapping(node, place)
         if isinstance(node, SequenceNode):
@@ -112,7 +135,11 @@ def read(path: str) -> Document:
         reason = "it is empty" if root is None else "its top level is not a list of fields and their values"
         raise ConfigUnreadable(path, None, f"{reason}: landing_zone and tables are expected")
     document = Document()
-    document.data = document.take(root, ())
+    try:
+        document.data = document.take(root, ())
+    except _TooMuch as error:
+        reason = "its aliases (*name) stand for more than any configuration has, or for themselves: write values out"
+        raise ConfigUnreadable(path, error.line, reason) from error
     return document
 
 

@@ -54,7 +54,7 @@ def load(
     if top is not None and _in_landing_zone(top, shown):
         mistakes.append(document.mistake(("handover",), "is in the landing zone: name a folder elsewhere"))
     if mistakes or top is None:
-        raise ConfigInvalid(shown, tuple(sorted(mistakes)))
+        raise ConfigInvalid(shown, tuple(sorted(set(mistakes))))
     resolved = tuple(_resolved(table, top, shown) for table in tables if table is not None)
     zone = top.landing_zone if top.landing_zone.startswith(ONELAKE) else absolute(top.landing_zone, shown)
     ca_file = None if top.ca_file is None else absolute(top.ca_file, shown)
