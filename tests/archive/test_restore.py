@@ -219,7 +219,11 @@ follow(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_file, Pati
 
 
 def test_a_restore_that_is_killed_is_taken_up_where_it_was(onelake: OneLake, tmp_path: Path) -> None:
-    root, store, blobs = f"abfss://{WORKSPACE}@lake.dfs.core.windows.net/", onelake.store(), onelake.server.blobs
+    root, store, blobs = (
+        f"abfss://{WORKSPACE}@lake.dfs.core.windows.net/",
+        onelake.store_elsewhere(),
+        onelake.server.blobs,
+    )
     names = [f"t/part-{number:04d}" for number in range(600)]
     blobs.blobs |= {name: Blob("Archive") for name in names}
     blobs.page = 5000

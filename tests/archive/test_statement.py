@@ -307,7 +307,7 @@ def test_databricks_is_left_to_guard_itself(spark: SparkSession) -> None:
         Guarded(engine).needed("SELECT 1")  # type: ignore[arg-type]
     assert str(caught.value) == (
         "Databricks tells the archived files that a question needs of one table at a time. Plan each table that the"
-        " query reads with `mirrorfeed archive plan TABLE`, and --where for its condition."
+        " query reads with `mirrorfeed archive plan TABLE`, with --where for its condition."
     )
 
 

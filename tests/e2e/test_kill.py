@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.connect import connect_server, walled_server
 from fixtures.journeys import FOLDER, Journey, newest_version
-from mirrorfeed.publish import commit
+from mirrorfeed.publish.commit import TableLog
 from tests.e2e.conftest import SEVERAL_FILES
 
 SEED = int(os.environ.get("MIRRORFEED_SEED", "20261121"))
@@ -120,7 +120,7 @@ class Shop:
         publisher.communicate()
         if publisher.returncode >= 0:
             return ENDED
-        view = commit.peek(self.journey.zone, FOLDER)
+        view = TableLog(self.journey.zone, FOLDER).look()
         if view is None or self._records() == before:
             if any(self._parts.rglob("*.parquet")):
                 return "killed with parts in the handover"

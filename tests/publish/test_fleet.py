@@ -175,7 +175,7 @@ class Catalog:
     def get(self, full_name: str) -> Any:
         self.asked.append(full_name)
         key = SimpleNamespace(primary_key_constraint=SimpleNamespace(child_columns=["order_id", "line"]))
-        return SimpleNamespace(table_constraints=[key])
+        return SimpleNamespace(table_constraints=[key], row_filter=None, columns=None)
 
 
 @pytest.mark.parametrize(

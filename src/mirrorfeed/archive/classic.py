@@ -90,6 +90,9 @@ class Scan:
             encoder = self._snapshot.allFiles().encoder()
             rows = self._spark._jsparkSession.createDataset(self._files, encoder).toDF()
         found = DataFrame(rows, self._spark)
+        if self._files is not None:  # a plan leaves out what the log says of a file's content
+            every = DataFrame(self._snapshot.allFiles().toDF(), self._spark).select("path", "stats")
+            found = found.drop("stats").join(every, "path", "left")
         if until is not None:
             # The cut is at the end of a millisecond, which is as far as the log tells.
             found = found.where(F.col("modificationTime") <= int(until.timestamp() * 1000) + 1)
