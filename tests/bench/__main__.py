@@ -1,128 +1,107 @@
-"""`make bench`: publishing a range net to a folder, beside the same net result written to Spark's `noop` sink.
+"""`make bench`: the product beside what its users have without it, case by case, each in a process of its own.
 
-Rounds alternate within one run, for times on one machine differ from minute to minute; the ratio of the medians is the
-figure. The driver's memory is that of its Python process: rows that reached it would show there.
+`python -m tests.bench --rows 200000 --json found.json net_range` measures one case at another size. Absolute times are
+shown, but a ratio within one run is the figure.
 """
 
 from __future__ import annotations
 
+import argparse
+import importlib
+import importlib.metadata
 import json
+import os
+import platform
 import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import SparkSession
-
-from mirrorfeed.feed import changes, history, read
-from mirrorfeed.feed.ranges import Range
-from mirrorfeed.feed.source import Source
-from mirrorfeed.landing.schema import columns_of
-from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import Plan, publish
 from mirrorfeed.session import get_session
-from mirrorfeed.stores import FolderStore
+from tests.bench.race import race, ratios
 
-MERGES = 5
-ROUNDS, WARM_UPS = 5, 3
-TABLE_ROWS = 2_000_000
+CASES = {"first": 2_000_000, "net_range": 2_000_000, "small_change": 2_000_000, "nothing_new": 40}
+"""With their sizes: rows of the table, or tables."""
 
 
 def main() -> None:
-    if len(sys.argv) > 1:
-        print(json.dumps(measure(int(sys.argv[1]))))
+    parser = argparse.ArgumentParser(prog="python -m tests.bench")
+    parser.add_argument("cases", nargs="*", metavar="case", help=", ".join(CASES))
+    parser.add_argument("--rows", type=int, help="rows of the table, or tables, instead of the size of the case")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, help="where to keep all figures")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        print(json.dumps(measured(given.one, given.rows or CASES[given.one], given.rounds)))
         return
-    print(
-        f"{MERGES} MERGEs on a table of 2 million rows; {ROUNDS} alternating rounds each, after {WARM_UPS} to warm up"
-    )
-    print(f"{'feed rows':>10} {'publish s':>10} {'noop s':>8} {'ratio':>6} {'driver MiB':>11}")
-    for feed_rows in (2_000_000, 8_000_000):
-        # Each size in a process of its own: peak memory is a figure of the whole life of a process.
-        command = [sys.executable, "-m", "tests.bench", str(feed_rows)]
-        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        print(
-            f"{found['feed_rows']:>10,} {found['publish']:>10.2f} {found['noop']:>8.2f}"
-            f" {found['publish'] / found['noop']:>6.2f} {found['driver_mib']:>11.0f}"
+    found: dict[str, Any] = {"machine": machine(), "versions": versions(), "cases": {}}
+    for name in given.cases or CASES:
+        # Peak memory is a figure of the whole life of a process.
+        size = given.rows or CASES[name]
+        command = [sys.executable, "-m", "tests.bench", "--one", name, "--rows", str(size)]
+        answer = subprocess.run(
+            [*command, "--rounds", str(given.rounds)], check=True, stdout=subprocess.PIPE, text=True
         )
+        found["cases"][name] = json.loads(answer.stdout)
+        print("\n".join(lines(name, found["cases"][name])), flush=True)
+        if given.json:
+            given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def measure(feed_rows: int) -> dict[str, float]:
+def measured(name: str, size: int, rounds: int) -> dict[str, Any]:
+    module = importlib.import_module(f"tests.bench.{name}")
     spark = get_session(memory="6g")
     folder = Path(tempfile.mkdtemp(prefix="mirrorfeed-bench-"))
     try:
-        source, zone = Source(path=str(folder / "source")), FolderStore(str(folder / "zone"))
-        plan = Plan(str(source), "bench", "bench", ("id",), check_keys=False)
-        feed = DeltaFeed(spark, source)
-        _create(spark, source)
-        publish(feed, zone, plan)
-        shutil.copytree(folder / "zone", folder / "after-snapshot")
-        per_merge = feed_rows // MERGES // 2  # every update gives two rows of the feed
-        for number in range(MERGES):
-            _merge(spark, source, number, per_merge)
-        range_ = Range(0, MERGES)
-        counted = read.changes(spark, source, range_).count()
-
-        def to_noop() -> None:
-            rows = read.changes(spark, source, range_)
-            columns = columns_of(str(source), history.schema_at(spark, source, MERGES))
-            changes.net(rows, columns, plan.keys).write.format("noop").mode("overwrite").save()
-
-        def to_zone() -> None:
-            publish(feed, zone, plan)
-
-        def reset() -> None:
-            shutil.rmtree(folder / "zone")
-            shutil.copytree(folder / "after-snapshot", folder / "zone")
-
-        times: dict[str, list[float]] = {"publish": [], "noop": []}
-        for number in range(-WARM_UPS, ROUNDS):
-            sides: list[tuple[str, Callable[[], None]]] = [("publish", to_zone), ("noop", to_noop)]
-            for name, call in sides if number % 2 else reversed(sides):
-                reset()
-                begun = time.perf_counter()
-                call()
-                if number >= 0:
-                    times[name].append(time.perf_counter() - begun)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return {
-            "feed_rows": counted,
-            "publish": statistics.median(times["publish"]),
-            "noop": statistics.median(times["noop"]),
-            "driver_mib": peak,
-        }
+        case = module.case(spark, folder, size)
+        times = race(case, rounds)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
+    return {
+        "title": (module.__doc__ or name).strip(),
+        "facts": dict(case.facts),
+        "sides": {side: asdict(each) for side, each in times.items()},
+        "driver_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
 
 
-def _create(spark: SparkSession, source: Source) -> None:
-    spark.sql(f"""
-        CREATE TABLE {source.sql} USING DELTA TBLPROPERTIES (delta.enableChangeDataFeed = true)
-        AS SELECT {_columns("id")} FROM range({TABLE_ROWS})""")
+def lines(name: str, found: dict[str, Any]) -> list[str]:
+    """What a person reads: of each side the medians, and what the product takes of them."""
+    facts = ", ".join(f"{size:,} {fact.replace('_', ' ')}" for fact, size in found["facts"].items())
+    shown = [f"{name}: {found['title']}", f"  {facts}; {found['driver_mib']:.0f} MiB in the driver's Python"]
+    shown.append(f"  {'':<28}{'s':>8}{'CPU s':>8}   {'product / side':<22}{'in CPU':<22}")
+    product = next(iter(found["sides"].values()))
+    for side, times in found["sides"].items():
+        figures = [statistics.median(times[kind]) for kind in ("seconds", "cpu_seconds")]
+        shares = [spread(*ratios(product[kind], times[kind])) for kind in ("seconds", "cpu_seconds")]
+        shown.append(f"  {side:<28}{figures[0]:>8.2f}{figures[1]:>8.2f}   {shares[0]:<22}{shares[1]:<22}".rstrip())
+    return shown
 
 
-def _merge(spark: SparkSession, source: Source, number: int, rows: int) -> None:
-    # A different part of the table each time, overlapping with the one before by half.
-    start = number * rows // 2
-    spark.sql(f"""
-        MERGE INTO {source.sql} t
-        USING (SELECT {_columns(f"(id + {start}) % {TABLE_ROWS}", seed=number + 1)} FROM range({rows})) s
-        ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *""")
+def spread(median: float, least: float, most: float) -> str:
+    return f"{median:.2f} ({least:.2f} to {most:.2f})"
 
 
-def _columns(key: str, seed: int = 0) -> str:
-    return f"""
-        {key} AS id,
-        cast((({key}) * 37 + {seed}) % 1000000 / 100 AS decimal(18,2)) AS amount,
-        timestamp_micros(1700000000000000 + ({key}) * 1000 + {seed}) AS at,
-        date_add(DATE '2020-01-01', cast(({key}) % 2000 AS int)) AS day,
-        concat('customer-', ({key}) % 50000, '-', {seed}) AS name,
-        cast(({key}) * 1.1 + {seed} AS double) AS score"""
+def machine() -> dict[str, Any]:
+    return {
+        "system": platform.platform(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "load": os.getloadavg(),
+    }
+
+
+def versions() -> dict[str, str]:
+    packages = {name: importlib.metadata.version(name) for name in ("mirrorfeed", "pyspark", "delta-spark", "pyarrow")}
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {"python": platform.python_version(), **packages, "commit": commit.stdout.strip()}
 
 
 if __name__ == "__main__":

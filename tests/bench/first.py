@@ -1,0 +1,44 @@
+"""A first publication, keys checked, beside Spark's own Parquet writer on the same rows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.feed import read
+from mirrorfeed.feed.source import Source
+from mirrorfeed.publish.source import DeltaFeed
+from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.stores import FolderStore
+from tests.bench import tables
+from tests.bench.race import Case
+
+
+def case(spark: SparkSession, folder: Path, rows: int) -> Case:
+    source, zone = Source(path=str(folder / "source")), FolderStore(str(folder / "zone"))
+    tables.create(spark, source, rows)
+    feed = DeltaFeed(spark, source)
+
+    def to_zone(*, check_keys: bool) -> None:
+        publish(feed, zone, Plan(str(source), "bench", "bench", ("id",), check_keys=check_keys))
+
+    def between() -> None:
+        for name in ("zone", "parquet"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+
+    def rows_of_it() -> object:
+        return read.snapshot(spark, source, 0).write
+
+    return Case(
+        {
+            "publish": lambda: to_zone(check_keys=True),
+            "publish, keys not checked": lambda: to_zone(check_keys=False),
+            "Spark's Parquet writer": lambda: rows_of_it().parquet(str(folder / "parquet")),
+            "the same, zstd": lambda: rows_of_it().option("compression", "zstd").parquet(str(folder / "parquet")),
+            "Spark to noop": lambda: rows_of_it().format("noop").mode("overwrite").save(),
+        },
+        between,
+        {"table_rows": rows},
+    )

@@ -1,0 +1,70 @@
+"""A range of five MERGEs, net, beside the plain answer written nowhere, and beside what a usual notebook does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from mirrorfeed.feed import read
+from mirrorfeed.feed.ranges import Range
+from mirrorfeed.feed.source import Source
+from mirrorfeed.publish.source import DeltaFeed
+from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.stores import FolderStore
+from tests.bench import tables
+from tests.bench.race import Case
+
+MERGES = 5
+
+
+def case(spark: SparkSession, folder: Path, rows: int) -> Case:
+    source, zone = Source(path=str(folder / "source")), FolderStore(str(folder / "zone"))
+    plan = Plan(str(source), "bench", "bench", ("id",), check_keys=False)
+    feed = DeltaFeed(spark, source)
+    tables.create(spark, source, rows)
+    publish(feed, zone, plan)
+    shutil.copytree(folder / "zone", folder / "after-snapshot")
+    for number in range(MERGES):
+        tables.merge(spark, source, number, rows // MERGES // 2, rows)  # every update gives two rows of the feed
+    range_ = Range(0, MERGES)
+
+    def between() -> None:
+        for name in ("zone", "notebook"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        shutil.copytree(folder / "after-snapshot", folder / "zone")
+
+    def notebook() -> None:
+        marker = F.when(F.col("_change_type") == "delete", 2).otherwise(4)
+        rows = last_rows(read.changes(spark, source, range_)).withColumn("__rowMarker__", marker)
+        out = folder / "notebook" / "written"
+        rows.drop(*(name for name in rows.columns if name.startswith("_c"))).coalesce(1).write.parquet(str(out))
+        (written,) = out.glob("*.parquet")
+        shutil.copyfile(written, folder / "notebook" / "_00000000000000000002.parquet")
+        (folder / "notebook" / "_00000000000000000002.parquet").rename(
+            folder / "notebook" / "00000000000000000002.parquet"
+        )
+
+    return Case(
+        {
+            "publish": lambda: publish(feed, zone, plan),
+            "the plain floor": lambda: to_noop(last_rows(read.changes(spark, source, range_))),
+            "a usual notebook": notebook,
+            "the feed to noop": lambda: to_noop(read.changes(spark, source, range_)),
+        },
+        between,
+        {"table_rows": rows, "feed_rows": read.changes(spark, source, range_).count()},
+    )
+
+
+def last_rows(feed: DataFrame) -> DataFrame:
+    """The net result as most would write it: the last row of a key, post-images before deletes."""
+    newest_first = Window.partitionBy("id").orderBy(F.desc("_commit_version"), F.desc("_change_type"))
+    after = feed.where("_change_type <> 'update_preimage'")
+    return after.withColumn("n", F.row_number().over(newest_first)).where("n = 1").drop("n")
+
+
+def to_noop(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()

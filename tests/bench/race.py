@@ -1,0 +1,69 @@
+"""Sides of one case, run by turns: one machine is faster and slower by the minute, so only a ratio says something."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import psutil
+
+WARM_UPS = 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is compared: the first side is the product, the others are what a user has without it."""
+
+    sides: Mapping[str, Callable[[], object]]
+    between: Callable[[], None] = lambda: None
+    """Makes things as they were before a side ran; its time counts for nobody."""
+    facts: Mapping[str, int] = field(default_factory=dict)
+    """Sizes."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """One figure a round."""
+
+    seconds: Sequence[float]
+    cpu_seconds: Sequence[float]
+    """Of this process and all under it: Spark's, and the Python workers."""
+
+
+def race(case: Case, rounds: int, warm_ups: int = WARM_UPS) -> dict[str, Times]:
+    found = {name: Times([], []) for name in case.sides}
+    for number in range(-warm_ups, rounds):
+        for name in turns(list(case.sides), number):
+            case.between()
+            cpu, begun = cpu_seconds(), time.perf_counter()
+            case.sides[name]()
+            seconds, cpu = time.perf_counter() - begun, cpu_seconds() - cpu
+            if number >= 0:
+                found[name] = Times([*found[name].seconds, seconds], [*found[name].cpu_seconds, cpu])
+    return found
+
+
+def turns(names: Sequence[str], round_: int) -> Sequence[str]:
+    """Each side runs as often after every other as before it."""
+    return names if round_ % 2 else names[::-1]
+
+
+def ratios(product: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
+    """The median, the least and the greatest of the ratios of single rounds."""
+    each = [ours / theirs if theirs else float("inf") for ours, theirs in zip(product, other, strict=True)]
+    return statistics.median(each), min(each), max(each)
+
+
+def cpu_seconds() -> float:
+    """So far; those of processes that ended count through their parents."""
+    total = 0.0
+    here = psutil.Process()
+    for process in (here, *here.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total

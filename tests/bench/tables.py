@@ -1,0 +1,33 @@
+"""Source tables of any size, with the same rows in every run."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.feed.source import Source
+
+
+def create(spark: SparkSession, source: Source, rows: int) -> None:
+    spark.sql(f"""
+        CREATE TABLE {source.sql} USING DELTA TBLPROPERTIES (delta.enableChangeDataFeed = true)
+        AS SELECT {columns("id")} FROM range({rows})""")
+
+
+def merge(spark: SparkSession, source: Source, number: int, rows: int, table_rows: int) -> None:
+    """Updates a part of the table, which overlaps by half with that of the number before."""
+    start = number * rows // 2
+    spark.sql(f"""
+        MERGE INTO {source.sql} t
+        USING (SELECT {columns(f"(id + {start}) % {table_rows}", seed=number + 1)} FROM range({rows})) s
+        ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *""")
+
+
+def columns(key: str, seed: int = 0) -> str:
+    return f"""
+        {key} AS id,
+        cast((({key}) * 37 + {seed}) % 1000000 / 100 AS decimal(18,2)) AS amount,
+        timestamp_micros(1700000000000000 + ({key}) * 1000 + {seed}) AS at,
+        date_add(DATE '2020-01-01', cast(({key}) % 2000 AS int)) AS day,
+        concat('customer-', ({key}) % 50000, '-', {seed}) AS name,
+        cast(({key}) * 1.1 + {seed} AS double) AS score,
+        ({key}) % 7 = 0 AS settled"""

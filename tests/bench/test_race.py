@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from tests.bench.__main__ import lines
+from tests.bench.race import Case, race, ratios, turns
+
+
+def test_every_side_runs_as_often_and_things_are_made_as_they_were_before_each() -> None:
+    done: list[str] = []
+    case = Case({name: lambda name=name: done.append(name) for name in "abc"}, lambda: done.append("-"))
+    times = race(case, rounds=3, warm_ups=1)
+    assert done == [*"-a-b-c", *"-c-b-a", *"-a-b-c", *"-c-b-a"]
+    assert [len(each.seconds) for each in times.values()] == [3, 3, 3]
+    assert [len(each.cpu_seconds) for each in times.values()] == [3, 3, 3]
+
+
+def test_a_side_that_fails_stops_the_case() -> None:
+    with pytest.raises(ZeroDivisionError):
+        race(Case({"publish": lambda: 1 / 0}), rounds=1)
+
+
+def test_the_order_of_the_sides_changes_with_every_round() -> None:
+    orders = [turns(["a", "b"], number) for number in range(-2, 4)]
+    assert all(one != other for one, other in pairwise(orders))
+
+
+def test_ratios_are_those_of_single_rounds() -> None:
+    # A machine that becomes four times slower from one round to the next leaves the ratio alone.
+    assert ratios([2.0, 8.0, 3.0], [1.0, 4.0, 1.0]) == (2.0, 2.0, 3.0)
+    assert ratios([1.0], [0.0]) == (float("inf"),) * 3
+
+
+def test_a_case_is_shown_with_its_medians_and_what_the_product_takes_of_each_side() -> None:
+    sides = {
+        "publish": {"seconds": [2.0, 4.0, 3.0], "cpu_seconds": [6.0, 6.0, 6.0]},
+        "other": {"seconds": [1.0, 4.0, 2.0], "cpu_seconds": [3.0, 3.0, 3.0]},
+    }
+    found = {"title": "This beside that.", "facts": {"table_rows": 2000}, "sides": sides, "driver_mib": 99.6}
+    title, facts, _, _, other = lines("this", found)
+    assert title == "this: This beside that."
+    assert facts == "  2,000 table rows; 100 MiB in the driver's Python"
+    assert " ".join(other.split()) == "other 2.00 3.00 1.50 (1.00 to 2.00) 2.00 (2.00 to 2.00)"
