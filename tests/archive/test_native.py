@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -79,7 +81,9 @@ def test_every_file_that_databricks_names_is_looked_at(spark: SparkSession, tabl
     assert guarded.query().count() == 40
 
 
-def test_maintenance_is_the_engines_own(spark: SparkSession, table: Orders) -> None:
+def test_maintenance_is_the_engines_own(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "orders")
+    spark.sql(f"ALTER TABLE {table.source.sql} ADD COLUMN (`a``b` INT)")
     engine = RecordingDatabricks(spark, {})
     everything = Maintenance(zorder=("id", "a`b"), purge=True, analyze=True, vacuum=True)
     done = maintain(engine, table.source, everything, NOW)  # type: ignore[arg-type]

@@ -182,8 +182,8 @@ class Catalog:
     ("source", "keys", "expected", "asked"),
     [
         ("main.sales.orders", None, ("order_id", "line"), ["main.sales.orders"]),
-        ("main.sales.orders", ["id"], ("id",), []),
-        ("main.sales.orders", [], (), []),
+        ("main.sales.orders", ["id"], ("id",), ["main.sales.orders"]),  # for its row filter
+        ("main.sales.orders", [], (), ["main.sales.orders"]),
         ("sales.orders", None, (), []),
         ("/tables/orders", None, (), []),
     ],

@@ -203,7 +203,7 @@ class ArchiveAwareTable:
     def _policy(self) -> Policy | None:
         if isinstance(self._index, NativeIndex):
             return policy.read(self._spark, self.source)
-        return policy.from_properties(self._index.newest().properties)
+        return policy.understood(str(self.source), self._index.newest().properties)
 
     def _refuse(self, what: str, where: str | None, answer: Answer) -> None:
         if blocked := self._blocked(answer.archived):

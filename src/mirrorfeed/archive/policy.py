@@ -84,13 +84,17 @@ def from_properties(properties: Mapping[str, str]) -> Policy | None:
 
 
 def read(spark: SparkSession, source: Source) -> Policy | None:
-    """Or `NotUnderstood`, where somebody wrote what no interval is."""
-    properties = history.detail(spark, source).properties
+    """Or `NotUnderstood`."""
+    return understood(str(source), history.detail(spark, source).properties)
+
+
+def understood(table: str, properties: Mapping[str, str]) -> Policy | None:
+    """What the properties of a table say, or `NotUnderstood`, where somebody wrote what no interval is."""
     try:
         return from_properties(properties)
     except (BadInterval, KeyError, ValueError) as error:
         ours = {name: properties[name] for name in _ALL if name in properties}
-        raise NotUnderstood(str(source), ours) from error
+        raise NotUnderstood(table, ours) from error
 
 
 def required(spark: SparkSession, source: Source) -> Policy:
