@@ -107,8 +107,10 @@ def test_a_folder_needs_its_mirror_named_and_waits_for_no_service(spark: SparkSe
     def run(*arguments: str) -> str:
         return " ".join(CliRunner().invoke(main, [*arguments, "--config", str(config)]).output.split())
 
-    assert "Where the mirror of" in run("verify")
-    assert "Name it with --mirror: the folder that `mirrorfeed replicate` writes to." in run("verify")
+    unnamed = run("verify")
+    assert "Where the mirror of" in unnamed
+    assert "Name it with --mirror, in a notebook in the field `mirror`, or for a deployment in the variable `mirror`" in unnamed
+    assert "the folder that `mirrorfeed replicate` writes to." in unnamed
     rebuilt = run("rebuild", "orders", "--yes")
     assert "The landing zone is a folder: no service is asked whether it has dropped the table." in rebuilt
     assert "snapshot to 1" in rebuilt
