@@ -31,8 +31,13 @@ bundle: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(enco
 
 @BOTH
 def test_a_pipeline_checks_tests_validates_and_deploys(text: str) -> None:
-    for verb in ("make check", "make test", "databricks bundle validate --strict", "databricks bundle deploy"):
-        assert verb in text
+    verbs = (
+        "make check",
+        "make test",
+        *(f"databricks bundle {each}" for each in ("validate --strict", "deploy", "run")),
+    )
+    assert [text.index(verb) for verb in verbs] == sorted(text.index(verb) for verb in verbs)
+    assert "databricks bundle run preflight --no-wait" in text
     assert set(re.findall(r"\b(dev|staging|prod)\b", yaml.safe_dump(yaml.safe_load(text)))) == {"staging", "prod"}
 
 
