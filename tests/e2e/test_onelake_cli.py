@@ -109,7 +109,10 @@ def test_a_folder_needs_its_mirror_named_and_waits_for_no_service(spark: SparkSe
 
     unnamed = run("verify")
     assert "Where the mirror of" in unnamed
-    assert "Name it with --mirror, in a notebook in the field `mirror`, or for a deployment in the variable `mirror`" in unnamed
+    assert (
+        "Name it with --mirror, in a notebook in the field `mirror`, or for a deployment in the variable `mirror`"
+        in unnamed
+    )
     assert "the folder that `mirrorfeed replicate` writes to." in unnamed
     rebuilt = run("rebuild", "orders", "--yes")
     assert "The landing zone is a folder: no service is asked whether it has dropped the table." in rebuilt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -11,6 +11,7 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Transient
+from mirrorfeed.publish.repair import NothingPublished, repair
 from mirrorfeed.publish.table import Plan, publish
 from mirrorfeed.publish.view import BeginningMissing
 from mirrorfeed.stores import Store
@@ -35,6 +36,9 @@ class Scenario:
     plan_before: Plan | None = None
     deleted: bool = False
     checks_renames: bool = True
+    spoiled: Mapping[int, Sequence[tuple[int, str]]] = field(default_factory=dict)
+    """What a mirror has for some keys, for no reason that the landing zone knows: then the disturbed run is a repair of
+    these, at the version that was published before the change."""
 
 
 def orders(*rows: tuple[int, str], keys: tuple[str, ...] = ("id",)) -> Table:
@@ -72,6 +76,10 @@ SCENARIOS = [
     Scenario("tasks tried again", two_orders, three_commits, feed={"partitions": 2, "attempts": 2}),
     Scenario("server that overlooks the condition on renames", two_orders, three_commits,
              plan(versions_per_range=2), feed={"rows_per_batch": 1}, checks_renames=False),
+    Scenario("repair", two_orders, lambda t: t.insert({"id": 3, "status": "new"}), plan(file_size=10_000),
+             spoiled={1: [(1, "lost")], 7: [(7, "never there")]}),
+    Scenario("repair of doubled rows, in several files", two_orders, one_commit, feed={"rows_per_batch": 1},
+             spoiled={1: [(1, "new"), (1, "new")], 2: [(2, "x"), (2, "y"), (2, "new")], 7: [(7, "a"), (7, "b")]}),
 ]  # fmt: skip
 
 
@@ -84,6 +92,8 @@ class Scene:
         self._audit = Audit(self._zone, FOLDER)
         if scenario.published_before:
             publish(TableFeed(self._table, **self._options), self._zone, scenario.plan_before or scenario.plan)
+        self._spoiled = scenario.spoiled
+        self._audit.repairs = bool(scenario.spoiled)
         if scenario.deleted:
             self._zone.remove_folder(FOLDER)
         scenario.change(self._table)
@@ -91,7 +101,13 @@ class Scene:
     def open(self) -> Take:
         zone = self._zone.copy()
         feed = TableFeed(self._table.copy(), **self._options)
-        return Take(self.plan, feed, zone, self._audit.on(zone), Mirror(zone, FOLDER))
+        audit, mirror = self._audit.on(zone), Mirror(zone, FOLDER)
+        if self._spoiled:
+            mirror.take()
+        for id_, rows in self._spoiled.items():
+            mirror.spoil((id_,), *({"id": row, "status": status} for row, status in rows))
+        wrong = [((id_,), len(rows) > 1) for id_, rows in self._spoiled.items()]
+        return Take(self.plan, feed, zone, audit, mirror, wrong)
 
     def play(
         self,
@@ -128,6 +144,8 @@ class Take:
     zone: MemoryStore
     audit: Audit
     mirror: Mirror
+    wrong: Sequence[tuple[tuple[int, ...], bool]] = ()
+    """Keys to repair, and whether the mirror has them more than once."""
 
     @property
     def table(self) -> Table:
@@ -136,6 +154,13 @@ class Take:
     def publish(self, store: Store) -> None:
         """A run that may be killed or told to come back later, but never told that a person must act."""
         with suppress(Transient, Crash):
+            self._repair(store) if self.wrong else self._publish(store)
+
+    def _repair(self, store: Store) -> None:
+        """Where there is nothing to repair, for its folder was deleted, the table is published."""
+        try:
+            repair(self.feed, store, self.plan, self.wrong)
+        except (NothingPublished, BeginningMissing):
             self._publish(store)
 
     def _publish(self, store: Store) -> None:
@@ -148,6 +173,8 @@ class Take:
 
     def ends_equal(self) -> None:
         """After one more run, without faults."""
+        if self.wrong:
+            self._repair(self.zone)
         self._publish(self.zone)
         if sum(entry.is_folder for entry in self.zone.list(f"{FOLDER}/_mirrorfeed")) > 1:
             self.table.optimize()  # what is left of other logs goes with the next publication

@@ -11,6 +11,7 @@ import pytest
 from fixtures.faults import MODES, Fault
 from fixtures.tables import Table
 from fixtures.turns import Process
+from mirrorfeed.publish.table import publish
 from mirrorfeed.stores import Store
 from tests.publish.scenes import FOLDER, SCENARIOS, Scene, Take, one_commit, plan, three_commits, two_orders
 from tests.publish.scenes import Scenario as _Scenario
@@ -20,6 +21,10 @@ Others = Callable[[Take, Store], None]
 
 def another_publisher(take: Take, store: Store) -> None:
     take.publish(store)
+
+
+def a_publisher_beside_a_repair(take: Take, store: Store) -> None:
+    publish(take.feed, store, take.plan)
 
 
 def many_publications(take: Take, store: Store) -> None:
@@ -55,6 +60,8 @@ PAIRS = [
     (_by_name("several files"), another_publisher),
     (_by_name("keys come later"), another_publisher),
     (_by_name("server that overlooks the condition on renames"), another_publisher),
+    (_by_name("repair"), another_publisher),
+    (_by_name("repair of doubled rows, in several files"), a_publisher_beside_a_repair),
     (_SLEEPER, many_publications),
     (_SLEEPER, a_folder_deleted_and_made_again),
     (_by_name("first snapshot"), a_folder_deleted_twice),

@@ -1,6 +1,17 @@
 """The commands. Each reads the configuration, calls one function of the package and shows what it returned."""
 
-from mirrorfeed.cli import archive, archive_fleet, archive_rules, deployment, fabric, log, mirror, partner, publish
+from mirrorfeed.cli import (
+    archive,
+    archive_fleet,
+    archive_rules,
+    deployment,
+    fabric,
+    log,
+    mirror,
+    partner,
+    publish,
+    repair,
+)
 from mirrorfeed.cli.root import main
 
 __all__ = [
@@ -14,4 +25,5 @@ __all__ = [
     "mirror",
     "partner",
     "publish",
+    "repair",
 ]

@@ -33,7 +33,9 @@ def log(table: str, path: str) -> None:
     for record in reversed(found.records):
         after = record.from_version_exclusive
         what = f"snapshot at version {record.to_version_inclusive}"
-        if after is not None:
+        if record.repairs:
+            what = f"repair at version {record.to_version_inclusive}"
+        elif after is not None:
             what = str(Range(after, record.to_version_inclusive))
         rows = sum(count for file in record.files for count in file.rows.values())
         files = counted(len(record.files), "file")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mirrorfeed.cli.repair import repair_by_itself
 from mirrorfeed.cli.root import config_option, json_option, load, load_if_there, main, spark_session
 from mirrorfeed.config import ONELAKE, Config, onelake_address
 from mirrorfeed.errors import Terminal, named
@@ -89,7 +90,8 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
     """Compare each source, at the version at which its mirror stands, with the mirror, row for row.
 
     Where it stands is told by the files that the service has taken. What was found is written into the ledger, where
-    the configuration names one.
+    the configuration names one. What differs is published once more as far as the configuration's `repair_up_to` goes;
+    it is told as a difference all the same.
     """
     config = load(path)
     config.select(tables)
@@ -121,6 +123,8 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
         click.echo(f"{table.target}: {found}{_behind(found.version, standing)}")
         for difference in found.first:
             click.echo(f"  {difference}")
+        if not found.equal:
+            repair_by_itself(spark, config, table, folder)
     if lost := ledger.keep(spark, config.ledger, rows):
         click.echo(str(lost), err=True)
     sys.exit(failed)

@@ -37,6 +37,8 @@ class Options(OutputOptions):
     on_gap: Literal["stop", "reseed"] = "stop"
     on_schema_change: Literal["stop", "reseed"] = "stop"
     on_dropped_column: Literal["keep", "reseed"] = "keep"
+    repair_up_to: Annotated[int, Field(ge=0)] = 0
+    """So many keys that `verify` finds different are published once more without asking."""
 
 
 class Table(Options):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import reduce
-from operator import or_
+from operator import and_, or_
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
@@ -19,6 +19,10 @@ from mirrorfeed.landing.schema import MARKER, Column, is_place
 PROBLEM = "_change_type"
 """Last column of every result: None, or why the row cannot be published (`Problem`). No published table has a column
 of this name, for it is one of the feed's."""
+
+TAKEN_OUT = "_commit_version"
+"""Beside the keys of rows that are published again: whether a delete comes before the row, as where the mirror has it
+more than once. Like the name above, it is one of the feed's."""
 
 _JSON = {
     "ignoreNullFields": "false",
@@ -47,6 +51,40 @@ def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFr
         .select(*(part.alias(name) for part, name in zip(key, keys, strict=True)), problem.cast("int").alias(PROBLEM))
         .limit(limit)
     )
+
+
+def again(snapshot: DataFrame, wanted: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+    """For each wanted key its row in the snapshot as an upsert, or a delete where it has none. A delete that comes
+    before its upsert is next to it. Wanted are keys in the landing's form, none NULL and each once, and `TAKEN_OUT`."""
+    forms = {column.name: column.form for column in columns}
+    asked = wanted.select(
+        *(_col(name).cast(forms[name]).alias(f"__wanted_{i}__") for i, name in enumerate(keys)),
+        F.col(TAKEN_OUT).alias("__taken_out__"),
+    )
+    written = {column.name: f"__value_{i}__" for i, column in enumerate(columns)}
+    there = snapshot.select(
+        *(_form(column, _col).alias(written[column.name]) for column in columns), F.lit(True).alias("__live__")
+    )
+    same = reduce(and_, (F.col(f"__wanted_{i}__") == F.col(written[name]) for i, name in enumerate(keys)))
+    key = [F.col(f"__wanted_{i}__") for i in range(len(keys))]
+    found = asked.join(there, same, "left").withColumn("__rows__", F.count("__live__").over(Window.partitionBy(*key)))
+    live = F.col("__live__").isNotNull()
+    markers = F.when(live & F.col("__taken_out__"), _array(Marker.DELETE, Marker.UPSERT))
+    markers = markers.when(live, _array(Marker.UPSERT)).otherwise(_array(Marker.DELETE))
+    rows = found.withColumn("__marker__", F.explode(markers))
+    keys_at = {name: F.col(f"__wanted_{i}__") for i, name in enumerate(keys)}
+    kept = F.col("__marker__") != Marker.DELETE.value
+
+    def value(name: str) -> SparkColumn:
+        return keys_at[name] if name in keys_at else F.when(kept, F.col(written[name]))
+
+    problem = F.when(F.col("__rows__") > 1, Problem.DUPLICATE_KEY.value).cast("int")
+    values = [value(column.name).alias(column.name) for column in columns]
+    return rows.select(*values, F.col("__marker__").alias(MARKER), problem.alias(PROBLEM))
+
+
+def _array(*markers: Marker) -> SparkColumn:
+    return F.array(*(F.lit(marker.value) for marker in markers))
 
 
 def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:

@@ -47,7 +47,7 @@ class Record:
     source: str
     source_id: str
     from_version_exclusive: int | None
-    """None: a snapshot."""
+    """None: a snapshot. The same as the last: a repair, of rows of a version that was published before."""
     to_version_inclusive: int
     columns: tuple[Column, ...]
     keys: tuple[str, ...]
@@ -65,6 +65,10 @@ class Record:
 
     def to_json(self) -> bytes:
         return json.dumps(asdict(self), ensure_ascii=False, indent=1).encode()
+
+    @property
+    def repairs(self) -> bool:
+        return self.from_version_exclusive == self.to_version_inclusive
 
     @property
     def at(self) -> datetime:

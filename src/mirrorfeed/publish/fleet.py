@@ -44,6 +44,8 @@ from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
 
 Result = TypeVar("Result")
+Work = Callable[[DeltaFeed, Store, Plan, Progress, Callable[[Progress], None]], object]
+"""What is done for a table, which is told of as it goes on."""
 _TABLES_AT_ONCE = 4
 _TRIES = 4
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
@@ -114,9 +116,11 @@ def publish_tables(
     dropping: Dropping | None = None,
     workspace: Callable[[], Workspace] = default_workspace,
     sleep: Callable[[float], None] = time.sleep,
+    work: Work = publish,
 ) -> list[Outcome]:
     """Publishes all tables of the configuration, or those named, in its order. What goes wrong beside them, in saying
-    who publishes or in the ledger, is told to `on_trouble` and stops nothing; who writes is told to `on_way`."""
+    who publishes or in the ledger, is told to `on_trouble` and stops nothing; who writes is told to `on_way`. Other
+    `work` than to publish starts no table again."""
     store = zone_of(config)
     way = Choosing(lambda: choose(spark, config, store))  # beside the first questions to the histories
     dropping = dropping or dropping_by(config)
@@ -139,7 +143,7 @@ def publish_tables(
                     with dropping(table):
                         clear(feed, store, plan)
                     reseeded = True
-                publish(feed, store, plan, progress, lambda so_far: on_step(name, so_far))
+                work(feed, store, plan, progress, lambda so_far: on_step(name, so_far))
                 error = None
                 break
             except Transient as caught:
@@ -148,7 +152,7 @@ def publish_tables(
                     sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (tries - 1)))
             except Exception as caught:
                 error = named(f"Publishing {name}", caught)
-                if trouble or not _reseeds(table, error):
+                if trouble or work is not publish or not _reseeds(table, error):
                     break
                 trouble, most = error, tries + _TRIES
         reason = trouble if reseeded else None

@@ -47,7 +47,11 @@ COLUMNS = (
         " on), failed, reseeded (started again from a snapshot), verified (the mirror is equal), different (it is not),"
         " unverified (it cannot be compared) or archive",
     ),
-    ("from_version", "bigint", "The range is after this version of the source; NULL for a snapshot"),
+    (
+        "from_version",
+        "bigint",
+        "The range is after this version of the source; NULL for a snapshot, to_version for a repair",
+    ),
     ("to_version", "bigint", "The last version of the range, or the one that was compared"),
     ("inserts", "bigint", "Rows by marker"),
     ("updates", "bigint", "Rows by marker"),

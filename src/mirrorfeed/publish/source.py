@@ -21,7 +21,7 @@ from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.schema import Column, columns_of, lost
 from mirrorfeed.publish.carry import Carrier, send
-from mirrorfeed.publish.table import Plan
+from mirrorfeed.publish.table import Plan, Repair
 from mirrorfeed.publish.writer import (
     CARRIED_DDL,
     RECEIPT_DDL,
@@ -67,6 +67,11 @@ class DeltaFeed:
             if isinstance(what, Range):
                 return self._write(self._changed_rows(what, plan, job), job)
             return self._snapshot(what, plan, job)
+
+    def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        with read.read_faults(str(self.source), what.version):
+            there = read.snapshot(self.spark, self.source, what.version)
+            return self._write(changes.again(there, what.keys, job.columns, plan.keys), job)
 
     def _snapshot(self, version: int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         rows = read.snapshot(self.spark, self.source, version)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from mirrorfeed.build import this_build
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.ranges import (
+    Commit,
     Decision,
     Facts,
     Finding,
@@ -68,6 +69,18 @@ class Plan:
         return spell(self.keys, self.output.settings(columns))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Repair:
+    """The rows of some keys once more, as they are at the version that is published."""
+
+    version: int
+    keys: Any
+    """As the feed has them: which rows, and which of them are to be taken out first."""
+
+    def __str__(self) -> str:
+        return f"a repair at version {self.version}"
+
+
 class Feed(Protocol):
     """The source of one table."""
 
@@ -92,6 +105,10 @@ class Feed(Protocol):
         the order in which the files are to be applied. An empty snapshot still gives one file."""
         ...
 
+    def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        """Writes, for each of the keys, its row at the version as an upsert, or a delete where there is none."""
+        ...
+
 
 class RowsRefused(Terminal):
     """Rows that have no right place in a mirror; nothing of their range is published."""
@@ -111,7 +128,7 @@ class RowsRefused(Terminal):
     def what(self) -> str:
         where = f"at version {self.range}" if isinstance(self.range, int) else f"in {self.range}"
         problem = self.rows[0].problem
-        keys = "; ".join(row.key for row in self.rows if row.problem == problem and row.key)
+        keys = "; ".join(dict.fromkeys(row.key for row in self.rows if row.problem == problem and row.key))
         return f"{self.table} cannot be published: {where} {self._REASONS[problem]}{f' ({keys})' if keys else ''}."
 
     def next(self) -> str:
@@ -138,20 +155,22 @@ def publish(
     clock: Callable[[], float] = time.monotonic,
 ) -> Progress:
     """Publishes all versions up to the one that is the newest when it begins; raises findings and refusals."""
-    run = _Run(feed, TableLog(store, plan.folder), plan, progress or Progress(), on_step, now, clock)
+    run = Run(feed, TableLog(store, plan.folder), plan, progress or Progress(), on_step, now, clock)
     run.publish()
     return run.progress
 
 
 @dataclass
-class _Run:
+class Run:
+    """One run for one table: the steps of a publication, which a repair takes as well."""
+
     feed: Feed
     log: TableLog
     plan: Plan
     progress: Progress
     on_step: Callable[[Progress], None]
-    now: Callable[[], datetime]
-    clock: Callable[[], float]
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    clock: Callable[[], float] = time.monotonic
 
     def publish(self) -> None:
         log, plan, progress = self.log, self.plan, self.progress
@@ -160,7 +179,7 @@ class _Run:
         view = view or log.begin()
         goal: int | None = None
         while True:
-            view = self._finish(view)
+            view = self.finish(view)
             if goal is not None and progress.published is not None and progress.published >= goal:
                 return
             facts, decision = early if early and view.newest is None else look_ahead(self.feed, plan, view)
@@ -169,7 +188,7 @@ class _Run:
             progress.latest = facts.latest.version
             progress.decision = progress.decision or str(decision)
             if isinstance(decision, NothingNew):
-                self._check_keys(view)
+                self.check_keys(view)
                 return
             if (view := log.confirm(view)) is None:
                 continue
@@ -179,16 +198,18 @@ class _Run:
             self.on_step(progress)
             what = _next(decision)
             with unknown_faults(plan.source, what, facts.commits):
-                publication = self._stage(view, facts, what)
-            if publication is None:
-                view = None
-                continue
-            begun = self.clock()
-            progress.sent[publication.record.batch] = view.log_id, publication
-            view = log.record(view, publication.record)
-            publication.seconds["record"] = self.clock() - begun
+                publication = self.stage(view, facts, what)
+            view = self.send(view, publication) if publication else None
 
-    def _finish(self, view: View | None) -> View:
+    def send(self, view: View, publication: Publication) -> View | None:
+        """The commit; what a look after it shows, or None if the log is gone."""
+        begun = self.clock()
+        self.progress.sent[publication.record.batch] = view.log_id, publication
+        after = self.log.record(view, publication.record)
+        publication.seconds["record"] = self.clock() - begun
+        return after
+
+    def finish(self, view: View | None) -> View:
         """Tells what was sent, once a look shows it; renames what is left of the newest publication, and tidies."""
         made, begun, found = len(self.progress.made), self.clock(), view
         if view:
@@ -215,18 +236,23 @@ class _Run:
                 self.progress.add(publication)
                 self.on_step(self.progress)
 
-    def _check_keys(self, view: View) -> None:
+    def check_keys(self, view: View) -> None:
         """Keys that changed are refused also while nothing is new."""
         if view.newest and view.newest.keys and view.newest.keys != self.plan.keys:
             address = self.log.store.address(f"{self.plan.folder}/{METADATA}")
             raise KeysChanged(address, view.newest.keys, self.plan.keys)
 
-    def _stage(self, view: View, facts: Facts, what: Range | int) -> Publication | None:
+    def stage(self, view: View, facts: Facts, what: Range | int | Repair) -> Publication | None:
         """Writes the files, and the record that would publish them; None if another table took the source's name,
         perhaps before its rows were read. What was staged is removed where no record is to be sent."""
         begun, plan, version = self.clock(), self.plan, _end(what)
-        columns = _columns(self.feed, plan, view, facts, version)
-        self.feed.check(what, facts)
+        if isinstance(what, Repair):
+            assert view.newest is not None
+            columns = view.newest.columns
+            self.feed.check(version, facts)
+        else:
+            columns = _columns(self.feed, plan, view, facts, version)
+            self.feed.check(what, facts)
         metadata.ensure(self.log.store, plan.folder, plan.metadata(columns))
         job = StagingJob(
             store=self.log.store,
@@ -262,7 +288,7 @@ class _Run:
             time=self.now().isoformat(timespec="milliseconds"),
             source=plan.source,
             source_id=facts.table_id,
-            from_version_exclusive=what.from_version_exclusive if isinstance(what, Range) else None,
+            from_version_exclusive=_begin(what),
             to_version_inclusive=version,
             columns=columns,
             keys=plan.keys,
@@ -273,15 +299,18 @@ class _Run:
             follows=self.log.follows(view),
             build=this_build(),
         )
-        oldest = facts.commits[0] if isinstance(what, Range) else facts.latest
+        oldest = None if isinstance(what, Repair) else _oldest(what, facts).timestamp
         seconds, retries = {"stage": self.clock() - begun}, sum(receipt.retries for receipt in receipts)
-        return Publication(record, oldest.timestamp, facts.latest.version, seconds, retries)
+        return Publication(record, oldest, facts.latest.version, seconds, retries)
 
-    def _receipts(self, what: Range | int, job: StagingJob) -> Sequence[Receipt]:
-        receipts, bad = self.feed.stage(what, self.plan, job)
+    def _receipts(self, what: Range | int | Repair, job: StagingJob) -> Sequence[Receipt]:
+        if isinstance(what, Repair):
+            receipts, bad = self.feed.stage_again(what, self.plan, job)
+        else:
+            receipts, bad = self.feed.stage(what, self.plan, job)
         self.progress.retries += sum(receipt.retries for receipt in receipts)
         if bad:
-            raise RowsRefused(self.plan.source, what, bad)
+            raise RowsRefused(self.plan.source, what.version if isinstance(what, Repair) else what, bad)
         return receipts
 
 
@@ -297,8 +326,21 @@ def _next(decision: TakeSnapshot | PublishRanges) -> Range | int:
     return decision.ranges[0] if isinstance(decision, PublishRanges) else decision.version
 
 
-def _end(what: Range | int) -> int:
-    return what if isinstance(what, int) else what.to_version_inclusive
+def _begin(what: Range | int | Repair) -> int | None:
+    """A repair publishes no new version."""
+    if isinstance(what, Range):
+        return what.from_version_exclusive
+    return what.version if isinstance(what, Repair) else None
+
+
+def _end(what: Range | int | Repair) -> int:
+    if isinstance(what, Range):
+        return what.to_version_inclusive
+    return what.version if isinstance(what, Repair) else what
+
+
+def _oldest(what: Range | int, facts: Facts) -> Commit:
+    return facts.commits[0] if isinstance(what, Range) else facts.latest
 
 
 def check_snapshot(feed: Feed, plan: Plan) -> tuple[Facts, Decision, tuple[Column, ...]]:

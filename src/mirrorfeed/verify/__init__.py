@@ -1,19 +1,24 @@
 """A source at a version against its mirror, row for row. Shares no code with the translation that it judges."""
 
 from mirrorfeed.verify.mirror import (
+    ConditionUnreadable,
     MirrorMissing,
     MirrorUnreadable,
     NothingTaken,
     compare,
+    differing,
     first_equal,
     mirror_of,
     verify_at,
 )
 from mirrorfeed.verify.place import MirrorNotNamed, folder_of, tables_in_onelake
-from mirrorfeed.verify.rows import Comparison, Difference, MirrorColumns, compare_rows
+from mirrorfeed.verify.rows import IN_MIRROR, IN_SOURCE, Comparison, Difference, MirrorColumns, compare_rows
 
 __all__ = [
+    "IN_MIRROR",
+    "IN_SOURCE",
     "Comparison",
+    "ConditionUnreadable",
     "Difference",
     "MirrorColumns",
     "MirrorMissing",
@@ -22,6 +27,7 @@ __all__ = [
     "NothingTaken",
     "compare",
     "compare_rows",
+    "differing",
     "first_equal",
     "folder_of",
     "mirror_of",

@@ -76,6 +76,18 @@ def both(field: StructField, there: DataType) -> tuple[Column, Column]:
     return (source, _instant(value)) if isinstance(wanted, TimestampType) else (source.cast(there), value)
 
 
+def values_of(field: StructField, there: DataType) -> tuple[Column, Column]:
+    """A column of the source that is not nested and that of its mirror, both of the type that a mirror has for it; NULL
+    for what is no text of a value."""
+    value, wanted = F.col(quote(field.name)), _in_mirror(field.dataType)
+    source = _plain(value, field.dataType)
+    if there == wanted:
+        return source, value
+    if there == StringType():
+        return source, _from_text(value, wanted)
+    return source, (_instant(value) if isinstance(wanted, TimestampType) else value).cast(wanted)
+
+
 def _as_text(value: Column, type_: DataType) -> Column:
     if isinstance(type_, TimestampType):  # its text in a session's zone may stand for two of them
         value = F.unix_micros(value)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.errors import Terminal, Transient, first_line
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output import PARQUET
-from mirrorfeed.verify.rows import SHOWN, Comparison, MirrorColumns, compare_rows
+from mirrorfeed.verify.rows import SHOWN, Comparison, MirrorColumns, compare_rows, differing_keys
 
 
 class MirrorMissing(Terminal):
@@ -77,7 +77,11 @@ def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Re
     """The first comparison that finds the mirror equal; if none does, the one with the fewest differences."""
     found: list[Comparison] = []
     trouble: MirrorColumns | None = None
+    compared: set[tuple[int, tuple[str, ...]]] = set()
     for record in records:
+        if (at := (record.to_version_inclusive, record.keys)) in compared:
+            continue  # a repair is at the version of the publication before it
+        compared.add(at)
         try:
             found.append(compare_at(record))
         except MirrorColumns as error:  # of a publication that the mirror may not have come to
@@ -102,6 +106,42 @@ def compare(
 ) -> Comparison:
     """The source's rows at a version against the mirror's, by key where there are keys; `as_text`, of a table whose
     files are text."""
+    expected, found = _both(spark, source, version, mirror)
+    return compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
+
+
+def differing(
+    spark: SparkSession,
+    source: Source,
+    version: int,
+    mirror: Source,
+    keys: Sequence[str],
+    where: str | None = None,
+    *,
+    as_text: bool = False,
+) -> DataFrame:
+    """The keys of the rows that differ, or, with a condition, of those that fulfil it on either side."""
+    expected, found = _both(spark, source, version, mirror)
+    try:
+        return differing_keys(str(source), expected, str(mirror), found, keys, where, as_text=as_text)
+    except (AnalysisException, ParseException) as error:
+        if where is None:
+            raise
+        raise ConditionUnreadable(str(source), where, error) from error
+
+
+class ConditionUnreadable(Terminal):
+    def __init__(self, table: str, condition: str, cause: Exception) -> None:
+        self.table, self.condition, self.reason = table, condition, first_line(str(cause))
+
+    def what(self) -> str:
+        return f"The condition {self.condition!r} cannot be asked of {self.table} and its mirror: {self.reason}."
+
+    def next(self) -> str:
+        return "Write it as after WHERE in SQL, over columns that are not nested: in a mirror those are text."
+
+
+def _both(spark: SparkSession, source: Source, version: int, mirror: Source) -> tuple[DataFrame, DataFrame]:
     expected = spark.read.option("versionAsOf", version).table(source.sql)
     try:
         found = spark.read.table(mirror.sql)
@@ -110,7 +150,7 @@ def compare(
         raise MirrorMissing(str(source), str(mirror)) from error
     except Exception as error:  # of a file system or a session, by whatever class
         raise MirrorUnreadable(str(source), str(mirror), _cause(error)) from error
-    return compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
+    return expected, found
 
 
 def _cause(error: Exception) -> str:

@@ -5,8 +5,9 @@ Rows stay in Spark; only the counts and the first differences come back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,7 +15,7 @@ from pyspark.sql.types import NullType, StructType
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import quote
-from mirrorfeed.verify.forms import NESTED, both, fault_of
+from mirrorfeed.verify.forms import NESTED, both, fault_of, values_of
 
 SHOWN = 5
 
@@ -79,16 +80,7 @@ def compare_rows(
     *,
     as_text: bool = False,
 ) -> Comparison:
-    # A column without a type is not in the mirror: it has no values.
-    wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
-    faults = [fault for field in wanted if (fault := fault_of(field, found.schema, as_text=as_text))]
-    if faults:
-        raise MirrorColumns(source, mirror, faults)
-    types = {field.name: field.dataType for field in found.schema}
-    columns = {field.name: both(field, types[field.name]) for field in wanted}
-    left = expected.select(*(column.alias(name) for name, (column, _) in columns.items()))
-    right = found.select(*(column.alias(name) for name, (_, column) in columns.items()))
-    names = [field.name for field in wanted]
+    names, left, right = _sides(source, expected, mirror, found, as_text=as_text)
     table = _by_key(left, right, names, keys) if keys else _by_row(left, right, names)
     # One pass for the counts; a second, over what differs, only where there is something to show.
     counts = table.agg(F.sum("__n_source__"), F.sum("__n_mirror__"), F.count_if("__differs__")).first()
@@ -98,10 +90,73 @@ def compare_rows(
     return Comparison(source, version, source_rows, mirror_rows, differing, first)
 
 
-def _by_key(left: DataFrame, right: DataFrame, names: Sequence[str], keys: Sequence[str]) -> DataFrame:
-    rows = _tagged(left, names, 1).unionAll(_tagged(right, names, 0))
+IN_SOURCE, IN_MIRROR = "__n_source__", "__n_mirror__"
+
+
+def differing_keys(
+    source: str,
+    expected: DataFrame,
+    mirror: str,
+    found: DataFrame,
+    keys: Sequence[str],
+    where: str | None = None,
+    *,
+    as_text: bool = False,
+) -> DataFrame:
+    """The keys, in the types that they have in a mirror, whose rows differ, or, with a condition, of which a row
+    fulfils it on either side; and how often each is on either side, as `IN_SOURCE` and `IN_MIRROR`. A part of a key
+    that is no text of a value is NULL."""
+    names, left, right = _sides(source, expected, mirror, found, as_text=as_text, keys=keys, where=where)
+    extra = {f"__key_{i}__": F.first(f"__key_{i}__", ignorenulls=True) for i in range(len(keys))}
+    if where is not None:
+        extra["__wanted__"] = F.max("__wanted__")
+    table = _by_key(left, right, names, keys, extra).where("__differs__" if where is None else "__wanted__")
+    return table.select(
+        *(F.col(f"__key_{i}__").alias(name) for i, name in enumerate(keys)), F.col(IN_SOURCE), F.col(IN_MIRROR)
+    )
+
+
+def _sides(
+    source: str,
+    expected: DataFrame,
+    mirror: str,
+    found: DataFrame,
+    *,
+    as_text: bool,
+    keys: Sequence[str] = (),
+    where: str | None = None,
+) -> tuple[list[str], DataFrame, DataFrame]:
+    """The names that are compared, and the rows of both sides with these columns in one form; beside them the keys as
+    values, and whether the row fulfils the condition, where these are asked for."""
+    # A column without a type is not in the mirror: it has no values.
+    wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
+    faults = [fault for field in wanted if (fault := fault_of(field, found.schema, as_text=as_text))]
+    if faults:
+        raise MirrorColumns(source, mirror, faults)
+    types = {field.name: field.dataType for field in found.schema}
+    columns = {field.name: both(field, types[field.name]) for field in wanted}
+    values = [values_of(field, types[field.name]) for name in keys for field in wanted if field.name == name]
+    fulfils = [] if where is None else [F.coalesce(F.expr(where), F.lit(False)).alias("__wanted__")]
+
+    def side(rows: DataFrame, at: int) -> DataFrame:
+        compared = [pair[at].alias(name) for name, pair in columns.items()]
+        return rows.select(*compared, *(pair[at].alias(f"__key_{i}__") for i, pair in enumerate(values)), *fulfils)
+
+    return [field.name for field in wanted], side(expected, 0), side(found, 1)
+
+
+def _by_key(
+    left: DataFrame,
+    right: DataFrame,
+    names: Sequence[str],
+    keys: Sequence[str],
+    extra: Mapping[str, Column] = MappingProxyType({}),
+) -> DataFrame:
+    """`extra` are other columns of both sides, and what becomes of them for a key."""
+    rows = _tagged(left, names, 1, [*extra]).unionAll(_tagged(right, names, 0, [*extra]))
     grouped = rows.groupBy(*(_of_row(key) for key in keys)).agg(
         *_counts(),
+        *(made.alias(name) for name, made in extra.items()),
         F.first(F.when(F.col("__side__") == 1, F.col("__row__")), ignorenulls=True).alias("__s__"),
         F.first(F.when(F.col("__side__") == 0, F.col("__row__")), ignorenulls=True).alias("__m__"),
     )
@@ -118,17 +173,17 @@ def _by_row(left: DataFrame, right: DataFrame, names: Sequence[str]) -> DataFram
 
 def _counts() -> list[Column]:
     side = F.col("__side__")
-    return [F.sum(side).alias("__n_source__"), F.sum(1 - side).alias("__n_mirror__")]
+    return [F.sum(side).alias(IN_SOURCE), F.sum(1 - side).alias(IN_MIRROR)]
 
 
 def _of_row(name: str) -> Column:
     return F.col(f"__row__.{quote(name)}").alias(name)
 
 
-def _tagged(rows: DataFrame, names: Sequence[str], side: int) -> DataFrame:
+def _tagged(rows: DataFrame, names: Sequence[str], side: int, extra: Sequence[str] = ()) -> DataFrame:
     """One column that holds the row, beside 1 for the source and 0 for the mirror."""
     row = F.struct(*(F.col(quote(name)) for name in names))
-    return rows.select(row.alias("__row__"), F.lit(side).alias("__side__"))
+    return rows.select(row.alias("__row__"), F.lit(side).alias("__side__"), *extra)
 
 
 def _first(table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown: int) -> tuple[Difference, ...]:

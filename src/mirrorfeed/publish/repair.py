@@ -1,0 +1,74 @@
+"""Rows of a mirror that went wrong, published once more: an ordinary record at the version that is published.
+
+Which keys is not for this module to find. Whatever they are, each is published as it is in the source at that version,
+so that a key too many changes nothing, and one that changes meanwhile is right by the publication after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.ranges import Published, recreated
+from mirrorfeed.feed.unknown import unknown_faults
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.outcome import Progress
+from mirrorfeed.publish.table import Feed, Plan, Repair, Run
+from mirrorfeed.publish.view import View
+from mirrorfeed.stores import Store
+
+
+class NothingPublished(Terminal):
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"Nothing of {self.table} is published, so there is nothing to repair."
+
+    def next(self) -> str:
+        return "Run `mirrorfeed publish`, which begins with a snapshot."
+
+
+def repair(
+    feed: Feed,
+    store: Store,
+    plan: Plan,
+    keys: Any,
+    progress: Progress | None = None,
+    on_step: Callable[[Progress], None] = lambda _: None,
+) -> Progress:
+    """Publishes the rows of these keys, as the feed has keys, once more; no record where there is none of them."""
+    run = Run(feed, TableLog(store, plan.folder), plan, progress or Progress(), on_step)
+    log, progress = run.log, run.progress
+    view: View | None = None
+    while True:
+        view = view or log.look()
+        view = run.finish(view) if view else None
+        if view is None or view.newest is None:
+            raise NothingPublished(plan.target)
+        if _repaired(progress):
+            return progress
+        version = view.newest.to_version_inclusive
+        facts = feed.facts(version, 0)
+        progress.latest = facts.latest.version
+        published = Published(view.newest.source_id, version)
+        if finding := recreated(plan.source, published, facts.table_id, facts.latest.version):
+            raise finding
+        run.check_keys(view)
+        if (view := log.confirm(view)) is None:
+            continue
+        log.check(view)
+        what = Repair(version, keys)
+        progress.decision = progress.decision or str(what)
+        on_step(progress)
+        with unknown_faults(plan.source, version, facts.commits):
+            publication = run.stage(view, facts, what)
+        if publication and not publication.record.files:
+            return progress
+        view = run.send(view, publication) if publication else None
+
+
+def _repaired(progress: Progress) -> bool:
+    """Whether a repair that this run sent is in the log; one that it found and finished was another's."""
+    return any(each.record.repairs and each.latest is not None for each in progress.made)

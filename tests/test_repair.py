@@ -1,0 +1,214 @@
+"""What differs in a mirror is published once more: what is decided, and the whole way through the commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from fixtures.journeys import rows_of
+from mirrorfeed.cli import main
+from mirrorfeed.feed.source import Source
+from mirrorfeed.publish.repair import NothingPublished
+from mirrorfeed.repair import Mend, OnlyRebuildMends, TooManyToRepair, Wrong, decide
+from tests.delta import DeltaTable
+
+
+@pytest.mark.parametrize(
+    ("wrong", "by_time", "at_most", "keys", "doubled", "left"),
+    [
+        (Wrong(3), False, None, 3, True, ""),
+        (Wrong(3), False, 3, 3, True, ""),
+        (Wrong(0), False, 0, 0, True, ""),
+        (Wrong(3, doubled=2), False, None, 3, True, ""),
+        (Wrong(3, doubled=2), True, None, 1, False, "2 keys stand in the mirror more than once, and its files have no"),
+        (Wrong(3, doubled=0), True, None, 3, True, ""),
+        (Wrong(1, nameless=1), False, None, 1, True, "1 row cannot be named by a key, for a part of it is NULL"),
+    ],
+)
+def test_what_is_published_once_more_and_what_is_left_to_a_rebuild(
+    wrong: Wrong, by_time: bool, at_most: int | None, keys: int, doubled: bool, left: str
+) -> None:
+    decision = decide("s.t", wrong, by_time=by_time, at_most=at_most)
+    assert isinstance(decision, Mend)
+    assert (decision.keys, decision.doubled) == (keys, doubled)
+    assert bool(decision.left) == bool(left)
+    assert left in str(decision.left)
+
+
+def test_more_than_the_limit_is_left_alone_as_a_whole() -> None:
+    refused = decide("s.t", Wrong(4), at_most=3)
+    assert isinstance(refused, TooManyToRepair)
+    assert str(refused) == (
+        "4 keys of s.t would be repaired, and the configuration allows 3 (`repair_up_to`). Nothing of them is"
+        " published. Find out why so many differ; then run `mirrorfeed repair s.t`, or raise the limit."
+    )
+
+
+def test_the_errors_say_what_to_do() -> None:
+    assert str(OnlyRebuildMends("s.t", "it has no keys")) == (
+        "No change to s.t mends this: it has no keys. Run `mirrorfeed rebuild s.t`, which starts the table again from"
+        " a snapshot."
+    )
+    assert str(NothingPublished("s.t")) == (
+        "Nothing of s.t is published, so there is nothing to repair. Run `mirrorfeed publish`, which begins with a"
+        " snapshot."
+    )
+
+
+class Shop:
+    """One table that is published and replicated, in a folder of its own."""
+
+    def __init__(self, spark: SparkSession, folder: Path, columns: str, keys: str, options: str = "") -> None:
+        self.spark, self.folder = spark, folder
+        self.table = DeltaTable(spark, folder / "source", columns)
+        self.mirror = Source(path=str(folder / "mirror/s/t"))
+        table = f"{{source: ./source, target: s.t, keys: [{keys}]}}"
+        text = f"landing_zone: landing\n{options}tables:\n  - {table}\n"
+        (folder / "landing").mkdir(parents=True)
+        (folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        configured = () if arguments[0] in ("replicate", "lint") else ("--config", str(self.folder / "mirrorfeed.yml"))
+        found = CliRunner().invoke(main, [*arguments, *configured], env={"COLUMNS": "400"})
+        assert found.exit_code == code, found.output
+        return " ".join(found.output.split())
+
+    def replicate(self) -> str:
+        return self.run("replicate", str(self.folder / "landing"), str(self.folder / "mirror"))
+
+    def repair(self, *arguments: str, code: int = 0) -> str:
+        return self.run("repair", "s.t", "--mirror", str(self.folder / "mirror"), *arguments, code=code)
+
+    def verify(self, code: int = 0) -> str:
+        return self.run("verify", "--mirror", str(self.folder / "mirror"), code=code)
+
+    def spoil(self, *statements: str) -> None:
+        for statement in statements:
+            self.spark.sql(statement.replace("{}", self.mirror.sql))
+
+    @property
+    def records(self) -> list[tuple[int | None, int]]:
+        found = sorted((self.folder / "landing").glob("s.schema/t/_mirrorfeed/*/*.json"))
+        read = [json.loads(path.read_text(encoding="utf-8")) for path in found]
+        return [(record["from_version_exclusive"], record["to_version_inclusive"]) for record in read]
+
+
+NESTED = "region string, `a.b` int, at timestamp, price decimal(9,2), tags map<string, int>, note string"
+ROWS = (
+    "INSERT INTO {} SELECT if(id % 2 = 0, 'north', 'süd'), cast(id AS int), timestamp '2026-01-01' +"
+    " make_interval(0, 0, 0, id), id + 0.25, map('n', cast(id AS int)),"
+    " if(id = 3, NULL, concat('note ', id)) FROM range(6)"
+)
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["", "format: delimited\ndelimited: {schema_definition: false}\n", "default_marker: upsert\nchanges: full\n"],
+    ids=["parquet", "text without declared types", "upserts without a marker"],
+)
+def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
+    spark: SparkSession, tmp_path: Path, options: str
+) -> None:
+    shop = Shop(spark, tmp_path, NESTED, "region, at", options)
+    shop.table.sql(ROWS)
+    assert "Nothing of s.t is published" in shop.repair(code=1)
+    shop.run("publish")
+    shop.replicate()
+    assert "s.t: nothing to repair, equal at version 1, 6 rows" in shop.repair()
+
+    published = shop.records
+    shop.table.sql("DELETE FROM {} WHERE note = 'note 5'")  # after what is published
+    shop.spoil(
+        "DELETE FROM {} WHERE note = 'note 0'",
+        "UPDATE {} SET note = 'wrong', tags = NULL WHERE note = 'note 1'",
+        "INSERT INTO {} SELECT * FROM {} WHERE note = 'note 2'",
+        "UPDATE {} SET region = 'west' WHERE note = 'note 4'",
+    )
+    said = shop.repair()
+    assert "s.t: published once more, at version 1: 4 upserts, 2 deletes, 1 file." in said
+    assert shop.records == [*published, (1, 1)]
+    assert "record 2 of" in shop.run("log", "s.t")
+    assert "repair at version 1, 6 rows, 1 file" in shop.run("log", "s.t")
+    shop.replicate()
+    assert "equal at version 1, 6 rows" in shop.verify()
+    shop.run("publish")
+    shop.replicate()
+    assert "equal at version 2, 5 rows" in shop.verify()
+    shop.run("lint", str(tmp_path / "landing"))
+
+
+def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    shop = Shop(spark, tmp_path, "id int, v string", "id")
+    shop.table.insert(1, 2, 3, 4)
+    shop.run("publish")
+    shop.replicate()
+    shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 2", "INSERT INTO {} VALUES (-1, 'only here')")
+
+    assert "2 upserts, 1 file" in shop.run("repair", "s.t", "--source-only", "--where", "id BETWEEN -5 AND 2")
+    shop.replicate()
+    assert "id = -1: not there in the source, there once in the mirror" in shop.verify(code=1)
+    assert "2 upserts, 1 delete, 1 file" in shop.repair("--where", "id < 3")
+    shop.replicate()
+    assert "equal at version 1, 4 rows" in shop.verify()
+
+    assert "nothing to repair" in shop.repair("--where", "id > 100")
+    assert "--source-only does not read the mirror" in shop.run("repair", "s.t", "--source-only", code=1)
+    assert "The condition 'no_such = 1' cannot be asked of" in shop.repair("--where", "no_such = 1", code=1)
+    assert "The condition 'id <' cannot be asked of" in shop.repair("--where", "id <", code=1)
+    assert len(shop.records) == 3
+
+
+def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the_same(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    shop = Shop(spark, tmp_path, "id int, v string", "id", "repair_up_to: 2\n")
+    shop.table.insert(1, 2, 3, 4)
+    shop.run("publish")
+    shop.replicate()
+    shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 3")
+    said = shop.verify(code=1)
+    assert "DIFFERENT at version 1" in said
+    assert "3 keys of s.t would be repaired, and the configuration allows 2" in said
+    assert len(shop.records) == 1
+
+    shop.spoil("UPDATE {} SET v = 'v3' WHERE id = 3")
+    said = shop.verify(code=1)
+    assert "DIFFERENT at version 1" in said
+    assert "s.t: published once more, at version 1: 2 upserts, 1 file." in said
+    shop.replicate()
+    assert "equal at version 1" in shop.verify()
+
+
+def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    shop = Shop(spark, tmp_path / "keyed", "id int, v string", "id")
+    shop.table.insert(1, 2)
+    shop.run("publish")
+    shop.replicate()
+    shop.spoil("INSERT INTO {} VALUES (NULL, 'lost'), (5, 'too many')")
+    said = shop.repair(code=1)
+    assert "s.t: published once more, at version 1: 1 delete, 1 file." in said
+    assert "No change to s.t mends this: 1 row cannot be named by a key" in said
+    shop.spoil("ALTER TABLE {} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", "ALTER TABLE {} DROP COLUMN v")
+    assert "No change to s.t mends this: 'v' is missing. Run `mirrorfeed rebuild s.t`" in shop.repair(code=1)
+
+    bare = Shop(spark, tmp_path / "bare", "id int, v string", "")
+    bare.table.insert(1, 2)
+    bare.run("publish")
+    bare.replicate()
+    assert "No change to s.t mends this: it has no keys" in bare.repair(code=1)
+
+
+def test_a_row_that_stands_twice_in_the_source_is_not_published(spark: SparkSession, tmp_path: Path) -> None:
+    shop = Shop(spark, tmp_path, "id int, v string", "id", "check_keys: false\n")
+    shop.table.insert(1, 1, 2)
+    shop.run("publish")
+    shop.replicate()
+    shop.spoil("DELETE FROM {} WHERE id = 1")
+    assert "at version 1 a key stands for more than one row (id = 1)" in shop.repair(code=1)
+    assert rows_of(spark.read.table(shop.mirror.sql).toArrow()).total() == 1
