@@ -5,7 +5,7 @@ UV_VERSION := 0.13.8
 DUCKDB_VERSION := 2.0.0
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := .venv/bin/python
-SIDE_BY_SIDE = -n 2 --dist loadfile
+SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
 SYNC = "$(UV)" sync --quiet --frozen --no-default-groups --group dev --extra replica --python "$$(.ci/prerequisites)"
 
 export UV_PYTHON_DOWNLOADS := never
