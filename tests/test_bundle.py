@@ -113,6 +113,11 @@ def test_these_classes_refuse_a_field_that_they_do_not_know() -> None:
         Job.from_dict({"name": "x", "no_such_field": 1})  # type: ignore[typeddict-unknown-key]
 
 
+def test_a_run_that_follows_ends_by_itself_before_it_would_be_ended() -> None:
+    minutes, seconds = (bundle["variables"][name]["default"] for name in ("follow_minutes", "timeout_seconds"))
+    assert minutes * 60 <= seconds / 1.2
+
+
 def test_every_variable_is_declared_used_and_described() -> None:
     assert used(r"\$\{var\.(\w+)\}") == set(bundle["variables"])
     assert all(variable["description"] for variable in bundle["variables"].values())
@@ -160,6 +165,8 @@ def command_of(task: dict[str, Any]) -> click.Context:
     while isinstance(group, click.Group):
         name, *arguments = arguments
         group = group.commands[name]
+    numbers = {f"${{var.{name}}}": value.get("default") for name, value in bundle["variables"].items()}
+    arguments = [str(numbers[each]) if isinstance(numbers.get(each), int) else each for each in arguments]
     context: click.Context = group.make_context(name, arguments)  # raises for what it does not take
     return context
 

@@ -770,3 +770,24 @@ def test_an_address_that_carries_its_access_is_refused_and_not_shown(load: Load,
 
     assert "ecret" not in str(refused.value)
     assert "?…" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "mistake"),
+    [
+        ("{seconds: never}", "at_most: would never publish anything: give it seconds, rows or bytes that come about"),
+        ("{seconds: -1}", "seconds: must be a number of seconds from 0 to 86400, or never, not -1"),
+        ("{seconds: .inf}", "seconds: must be a number of seconds from 0 to 86400, or never, not inf"),
+        ("{rows: 0}", "rows: must be at least 1, not 0"),
+        ("{bytes: 1}", "bytes: 1 is not between 1 KiB and 4 GiB"),
+    ],
+)
+def test_a_policy_that_cannot_fire_is_refused(load: Load, written: str, mistake: str) -> None:
+    with pytest.raises(ConfigInvalid, match=re.escape(mistake)):
+        load(f"landing_zone: here\nat_most: {written}\ntables:\n  - {{source: a.b.c, target: s.t}}\n")
+
+
+def test_a_policy_may_leave_the_time_out(load: Load) -> None:
+    written = "landing_zone: here\nat_most: {seconds: never, rows: 9}\ntables:\n  - {source: a.b.c, target: s.t}\n"
+    policy = load(written).tables[0].at_most.policy
+    assert (policy.seconds, policy.rows, policy.bytes) == (None, 9, None)

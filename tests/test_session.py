@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,6 +12,7 @@ from mirrorfeed.session import (
     JavaMissing,
     JavaUnfit,
     Kind,
+    SessionLost,
     SparkDidNotStart,
     SparkMissing,
     WindowsUnfit,
@@ -22,6 +24,7 @@ from mirrorfeed.session import (
     keep_jars,
     kept_jars,
     local_options,
+    renewed,
 )
 
 RUNTIME = {"DATABRICKS_RUNTIME_VERSION": "17.3"}
@@ -175,3 +178,47 @@ def test_a_session_that_is_active_is_taken_as_it_is(spark: SparkSession) -> None
 def test_the_local_session_reads_and_writes_delta(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(3).write.format("delta").save(str(tmp_path / "t"))
     assert spark.read.format("delta").load(str(tmp_path / "t")).count() == 3
+
+
+class _Answering:
+    def __init__(self, answers: bool) -> None:
+        self.answers, self.stopped = answers, False
+
+    def sql(self, _: str) -> _Answering:
+        if not self.answers:
+            raise ConnectionError("the session is not there any more")
+        return self
+
+    def collect(self) -> list[int]:
+        return [1]
+
+    def stop(self) -> None:
+        self.stopped = True
+        raise ConnectionError("nobody is there to be stopped")
+
+
+class _Remote(_Answering):
+    __module__ = "pyspark.sql.connect.session"
+
+
+@pytest.mark.parametrize("kind", [_Answering, _Remote])
+def test_a_session_that_answers_is_kept(kind: type[_Answering]) -> None:
+    session: Any = kind(True)
+    assert renewed(session) is session
+
+
+def test_a_remote_session_that_expired_is_taken_up_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    expired: Any = _Remote(False)
+    new = _Remote(True)
+    monkeypatch.setattr("mirrorfeed.session.get_session", lambda: new)
+    assert renewed(expired) is new
+    assert expired.stopped
+
+
+@pytest.mark.parametrize("kind", [_Answering, _Remote])
+def test_where_there_is_no_other_session_it_is_said(kind: type[_Answering], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirrorfeed.session.get_session", lambda: kind(False))
+    lost: Any = kind(False)
+    with pytest.raises(SessionLost, match=r"Spark answers no more, .* Run the same command again, as a continuous job"):
+        renewed(lost)
+    assert lost.stopped is (kind is _Remote)  # a runtime's own session is nobody's to stop

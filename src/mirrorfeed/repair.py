@@ -158,6 +158,7 @@ def repair_table(
         on_trouble=on_trouble,
         workspace=workspace,
         work=lambda feed, store, plan, progress, on_step: repair(feed, store, plan, chosen, progress, on_step),
+        starts_again=False,
     )
     return Repaired(found, outcome, decision.left)
 

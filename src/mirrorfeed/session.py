@@ -10,12 +10,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import Terminal, Transient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +61,28 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
             return session
         case Kind.RUNTIME | Kind.REMOTE:
             return SparkSession.builder.getOrCreate()
+
+
+def renewed(spark: SparkSession) -> SparkSession:
+    """The session, or a new one in its place where it answers no more, as one of Connect that has expired; or
+    `SessionLost`."""
+    if _answers(spark):
+        return spark
+    if "connect" in type(spark).__module__:  # a runtime's own, or that of this machine, ends with the process
+        with suppress(Exception):
+            spark.stop()
+        with suppress(Exception):
+            found = get_session()
+            if _answers(found):
+                return found
+    raise SessionLost()
+
+
+def _answers(spark: SparkSession) -> bool:
+    try:
+        return bool(spark.sql("SELECT 1").collect())
+    except Exception:  # of the connection or of the server, by whatever class
+        return False
 
 
 def choose(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
@@ -253,6 +275,14 @@ class SparkMissing(Terminal):
 
     def next(self) -> str:
         return "Run `make setup` in the project, or `pip install pyspark==4.2.0 delta-spark==4.4.0`."
+
+
+class SessionLost(Transient):
+    def what(self) -> str:
+        return "Spark answers no more, and there is no other session to be had."
+
+    def next(self) -> str:
+        return "Nothing is lost or doubled by it. Run the same command again, as a continuous job does by itself."
 
 
 class ConnectNotConfigured(Terminal):

@@ -13,6 +13,7 @@ import click
 from rich.text import Text
 
 from mirrorfeed import config as configuration
+from mirrorfeed.cli.follow import follow_tables
 from mirrorfeed.cli.root import config_option, json_option, load, load_if_there, main, spark_session, wait_option
 from mirrorfeed.config import FILE, Config, Table
 from mirrorfeed.errors import MirrorfeedError, Terminal, named
@@ -94,11 +95,15 @@ def changes(table: str, start: str, end: str | None, past_end: Any, preview: int
 @main.command()
 @click.argument("tables", nargs=-1)
 @click.option("--dry-run", is_flag=True, help="Print the decision for each table and touch nothing.")
+@click.option("--follow", is_flag=True, help="Go on, and publish what is committed as `at_most` says.")
+@click.option("--for", "minutes", type=click.FloatRange(0), metavar="MINUTES", help="With --follow: end after these.")
 @config_option
-def publish(tables: tuple[str, ...], dry_run: bool, path: str) -> None:
+def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float | None, path: str) -> None:
     """Publish what is new in the tables of the configuration, or in those named."""
     config = load(path)
     config.select(tables)
+    if follow and not dry_run:
+        follow_tables(config, tables, minutes)
     spark = spark_session()
     from mirrorfeed import show
     from mirrorfeed.publish import fleet

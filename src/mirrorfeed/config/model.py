@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 from mirrorfeed.config import fields
 from mirrorfeed.config.credential import credential_in
 from mirrorfeed.config.fields import ONELAKE, located
+from mirrorfeed.config.gather import GatherOptions
 from mirrorfeed.config.output import OutputOptions, Partner
 from mirrorfeed.config.prices import Rates
 from mirrorfeed.credentials import Credential, Default
@@ -37,6 +38,8 @@ class Options(OutputOptions):
     on_gap: Literal["stop", "reseed"] = "stop"
     on_schema_change: Literal["stop", "reseed"] = "stop"
     on_dropped_column: Literal["keep", "reseed"] = "keep"
+    at_most: GatherOptions = GatherOptions()
+    """How much of what is committed goes into one publication while a table is followed."""
     repair_up_to: Annotated[int, Field(ge=0)] = 0
     """So many keys that `verify` finds different are published once more without asking."""
 

@@ -101,6 +101,19 @@ def default_workspace() -> Workspace:
     return WorkspaceClient()
 
 
+@dataclass(frozen=True)
+class Base:
+    """What runs over the same tables may share."""
+
+    store: Store
+    way: Choosing
+
+
+def base_of(spark: SparkSession, config: Config) -> Base:
+    store = zone_of(config)
+    return Base(store, Choosing(lambda: choose(spark, config, store)))  # beside the first questions to the histories
+
+
 def _warn(error: MirrorfeedError) -> None:
     warnings.warn(str(error), stacklevel=3)
 
@@ -117,19 +130,23 @@ def publish_tables(
     workspace: Callable[[], Workspace] = default_workspace,
     sleep: Callable[[float], None] = time.sleep,
     work: Work = publish,
+    starts_again: bool = True,
+    base: Base | None = None,
+    most_tries: int = _TRIES,
 ) -> list[Outcome]:
     """Publishes all tables of the configuration, or those named, in its order. What goes wrong beside them, in saying
-    who publishes or in the ledger, is told to `on_trouble` and stops nothing; who writes is told to `on_way`. Other
-    `work` than to publish starts no table again."""
-    store = zone_of(config)
-    way = Choosing(lambda: choose(spark, config, store))  # beside the first questions to the histories
+    who publishes or in the ledger, is told to `on_trouble` and stops nothing; who writes is told to `on_way`. Runs
+    of one process may share a base; then who asks for them tells the ledger. What starts no table again does not heed
+    `reseed` in the configuration."""
+    alone, base = base is None, base or base_of(spark, config)
+    store, way = base.store, base.way
     dropping = dropping or dropping_by(config)
-    if trouble := trouble_in_introducing(store, config):
+    if alone and (trouble := trouble_in_introducing(store, config)):
         on_trouble(trouble)
 
     def one(table: Table) -> Outcome:
         name, progress, begun = str(table.target), Progress(), time.monotonic()
-        tries, most = 0, _TRIES
+        tries, most = 0, most_tries
         error: MirrorfeedError | None = None
         trouble: MirrorfeedError | None = None
         """For which the table is to be started again."""
@@ -152,21 +169,22 @@ def publish_tables(
                     sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (tries - 1)))
             except Exception as caught:
                 error = named(f"Publishing {name}", caught)
-                if trouble or work is not publish or not _reseeds(table, error):
+                if trouble or not (starts_again and _reseeds(table, error)):
                     break
-                trouble, most = error, tries + _TRIES
+                trouble, most = error, tries + most_tries
         reason = trouble if reseeded else None
         return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error, reason)
 
-    ledger.begin(spark, config.ledger)
+    if alone:
+        ledger.begin(spark, config.ledger)
     with small_batches(spark):
         outcomes = _each(one, config.select(names))
     for outcome in outcomes:
         if outcome.progress.untidy:
             on_trouble(Untidy(outcome.table, outcome.progress.untidy))
-    if found := way.found():
+    if alone and (found := way.found()):
         on_way(found)
-    if lost := ledger.tell(spark, config.ledger, outcomes, datetime.now(UTC)):
+    if alone and (lost := ledger.tell(spark, config.ledger, outcomes, datetime.now(UTC))):
         on_trouble(lost)
     return outcomes
 

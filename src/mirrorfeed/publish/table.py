@@ -153,9 +153,11 @@ def publish(
     on_step: Callable[[Progress], None] = lambda _: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     clock: Callable[[], float] = time.monotonic,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Progress:
-    """Publishes all versions up to the one that is the newest when it begins; raises findings and refusals."""
-    run = Run(feed, TableLog(store, plan.folder), plan, progress or Progress(), on_step, now, clock)
+    """Publishes all versions up to the one that is the newest when it begins, or until it is to stop, which it does
+    between two records with nothing left to rename; raises findings and refusals."""
+    run = Run(feed, TableLog(store, plan.folder), plan, progress or Progress(), on_step, now, clock, stop)
     run.publish()
     return run.progress
 
@@ -171,6 +173,7 @@ class Run:
     on_step: Callable[[Progress], None]
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     clock: Callable[[], float] = time.monotonic
+    stop: Callable[[], bool] = lambda: False
 
     def publish(self) -> None:
         log, plan, progress = self.log, self.plan, self.progress
@@ -181,6 +184,8 @@ class Run:
         while True:
             view = self.finish(view)
             if goal is not None and progress.published is not None and progress.published >= goal:
+                return
+            if self.stop():
                 return
             facts, decision = early if early and view.newest is None else look_ahead(self.feed, plan, view)
             early = None

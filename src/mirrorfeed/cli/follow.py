@@ -1,0 +1,89 @@
+"""What `mirrorfeed publish --follow` does: it says what it published, and ends between two files when asked to."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mirrorfeed.amounts import counted
+from mirrorfeed.cli.root import spark_session
+from mirrorfeed.errors import MirrorfeedError
+
+if TYPE_CHECKING:
+    from mirrorfeed.config import Config
+    from mirrorfeed.publish.outcome import Outcome
+
+_SLICE = 0.5
+
+
+class Stop:
+    """Set by SIGTERM, or by Ctrl-C, of which a second one ends at once. A handler runs between any two steps of this
+    thread, so it takes no lock."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def listen(self) -> None:
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self.asked = True
+        if number == signal.SIGINT:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def wait(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not self.asked and (left := end - time.monotonic()) > 0:
+            time.sleep(min(_SLICE, left))
+
+
+def follow_tables(config: Config, tables: tuple[str, ...], minutes: float | None) -> None:
+    """Follows the tables until asked to stop, or for so many minutes; exits with 1 if one of them is left failed."""
+    spark = spark_session()
+    from mirrorfeed.publish.follow import SparkRuns, follow
+
+    stop, said = Stop(), Said()
+    stop.listen()  # after Spark has started, which listens too
+    runs = SparkRuns(spark, config, stop, said.outcome, said.trouble)
+    chosen = config.select(tables)
+    click.echo(f"Following {counted(len(chosen), 'table')}. SIGTERM or Ctrl-C ends it once the file in hand is out.")
+    until = None if minutes is None else time.monotonic() + minutes * 60
+    states = follow(chosen, runs, stop=stop, wait=stop.wait, until=until)
+    failed = [name for name, state in states.items() if state.failures]
+    click.echo(f"Ended, with nothing half done{'; failed: ' if failed else ''}{', '.join(failed)}.")
+    sys.exit(bool(failed))
+
+
+class Said:
+    """One line for a publication; an error once, and again only when it is another."""
+
+    def __init__(self, echo: Callable[..., Any] = click.echo, now: Callable[[], datetime] = datetime.now) -> None:
+        self._echo, self._now, self._errors = echo, now, dict[str, str]()
+
+    def outcome(self, outcome: Outcome) -> None:
+        time_, progress = f"{self._now():%H:%M:%S}", outcome.progress
+        if progress.publications:
+            rows = ", ".join(counted(count, marker) for marker, count in progress.rows.items() if count) or "no rows"
+            files = counted(progress.files, "file")
+            self._echo(f"{time_} {outcome.table}: version {progress.published} is published, {rows}, {files}")
+        text = str(outcome.error) if outcome.error else ""
+        before = self._errors.get(outcome.table, "")
+        if text and text != before:
+            self._echo(f"{time_} Error: {outcome.table}: {text}", err=True)
+        elif before and not text:
+            self._echo(f"{time_} {outcome.table}: goes on")
+        self._errors[outcome.table] = text
+
+    def trouble(self, error: MirrorfeedError) -> None:
+        self._echo(str(error), err=True)

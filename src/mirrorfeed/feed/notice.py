@@ -1,0 +1,82 @@
+"""Whether anything was committed to a table, and how much: one light question, which nothing is decided by but when to
+look in earnest."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.feed.gather import Waiting
+from mirrorfeed.feed.source import Source
+
+_COMMIT = re.compile(r"([0-9]{20})\.json")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_MOST_READ = 64
+"""Commits more than these are not measured."""
+
+_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numUpdatedRows", "numDeletedRows")
+_WRITTEN_ROWS = "numOutputRows"
+_BYTES = ("numTargetBytesAdded", "numAddedBytes", "numOutputBytes")
+_NOTHING = ("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "SET TBLPROPERTIES", "CLUSTER BY")
+"""Operations that change no row."""
+
+Measured = tuple[str, Mapping[str, str]]
+"""A commit's operation and metrics."""
+
+
+def waiting(spark: SparkSession, source: Source, after: int, *, measured: bool) -> Waiting:
+    """What is committed after a version. Of a table whose folder is on this machine, or mounted, its log is listed and
+    Spark is not asked at all."""
+    if source.path is not None and not _URI.match(source.path):
+        return waiting_in_folder(source.path, after, measured=measured)
+    limit = _MOST_READ if measured else 1
+    columns = "version", *(("operation", "operationMetrics") if measured else ())
+    rows = spark.sql(f"DESCRIBE HISTORY {source.sql} LIMIT {limit}").select(*columns).collect()
+    newest = max((row["version"] for row in rows), default=after)
+    new = [(row["operation"], row["operationMetrics"] or {}) for row in rows if measured and row["version"] > after]
+    return _of(newest - after, new, measured=measured)
+
+
+def waiting_in_folder(path: str, after: int, *, measured: bool) -> Waiting:
+    log = os.path.join(path, "_delta_log")
+    found = [int(match[1]) for name in os.listdir(log) if (match := _COMMIT.fullmatch(name))]
+    new = sorted(version for version in found if version > after)
+    newest = max(found, default=after)
+    paths = [os.path.join(log, f"{version:020d}.json") for version in (new[:_MOST_READ] if measured else [])]
+    return _of(newest - after, [_read(path) for path in paths], measured=measured)
+
+
+def _of(versions: int, new: Sequence[Measured], *, measured: bool) -> Waiting:
+    """Below 0 the table went back, which the run finds out."""
+    if not measured or versions == 0:
+        return Waiting(abs(versions))
+    rows: int | None = 0
+    size: int | None = 0
+    for operation, metrics in new:
+        more_rows, more_bytes = changed(operation, metrics)
+        rows = None if rows is None or more_rows is None else rows + more_rows
+        size = None if size is None or more_bytes is None else size + more_bytes
+    whole = len(new) == versions
+    return Waiting(abs(versions), rows if whole else None, size if whole else None)
+
+
+def changed(operation: str, metrics: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """How many rows a commit changed and how many bytes it wrote, each None where its metrics do not tell."""
+    if operation in _NOTHING:
+        return 0, 0
+    told = [int(metrics[name]) for name in _ROWS if name in metrics]
+    rows = sum(told) if told else int(metrics[_WRITTEN_ROWS]) if _WRITTEN_ROWS in metrics else None
+    sizes = [int(metrics[name]) for name in _BYTES if name in metrics]
+    return rows, max(sizes, default=None)
+
+
+def _read(path: str) -> Measured:
+    with open(path, encoding="utf-8") as lines:
+        for line in lines:
+            if (info := json.loads(line).get("commitInfo")) is not None:
+                return info.get("operation") or "", info.get("operationMetrics") or {}
+    return "", {}

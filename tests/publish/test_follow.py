@@ -1,0 +1,238 @@
+"""Tables that are followed, with a clock and a source that the test moves."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.memory import MemoryStore
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.cli.follow import Said, Stop
+from mirrorfeed.config import Config, load
+from mirrorfeed.config import Table as Configured
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.feed.gather import State, Waiting
+from mirrorfeed.feed.source import Source
+from mirrorfeed.publish import ledger
+from mirrorfeed.publish.follow import SparkRuns, follow
+from mirrorfeed.publish.outcome import Outcome, Progress
+from mirrorfeed.publish.repair import NothingPublished
+from mirrorfeed.publish.table import publish
+from mirrorfeed.session import SessionLost
+from tests.delta import DeltaTable
+from tests.publish.scenes import plan
+
+
+@dataclass
+class World:
+    """A table, a landing zone, and time that passes only while somebody waits."""
+
+    events: dict[float, Callable[[World], None]] = field(default_factory=dict)
+    """What happens when: none twice."""
+    ends: float = 300.0
+    now: float = 0.0
+    asked: int = 0
+    stopped: bool = False
+    failures: list[MirrorfeedError] = field(default_factory=list)
+    """Of the next runs."""
+    table: Table = field(default_factory=lambda: Table({"id": "long", "v": "string"}, ("id",)))
+    zone: MemoryStore = field(default_factory=MemoryStore)
+    runs: list[tuple[float, int | None]] = field(default_factory=list)
+    """When, and what was published by then."""
+    told: list[tuple[float, int]] = field(default_factory=list)
+
+    def clock(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        for moment in sorted(each for each in self.events if each <= self.now):
+            self.events.pop(moment)(self)
+
+    def stop(self) -> bool:
+        return self.stopped or self.now >= self.ends
+
+    def waiting(self, table: Configured, published: int) -> Waiting | None:
+        self.asked += 1
+        new = self.table.versions[published + 1 :]
+        return Waiting(len(new), sum(len(version.changes) for version in new), 0)
+
+    def publish(self, names: Sequence[str]) -> list[Outcome]:
+        (name,) = names
+        progress = Progress()
+        if self.failures:
+            error = self.failures.pop(0)
+            self.runs.append((self.now, None))
+            return [Outcome(name, progress, 0.0, error=error)]
+        publish(TableFeed(self.table), self.zone, replace(plan(), versions_per_range=2), progress, stop=self.stop)
+        self.runs.append((self.now, progress.published))
+        return [Outcome(name, progress, 0.0)]
+
+    def tell(self, outcomes: Sequence[Outcome]) -> None:
+        self.told.append((self.now, len(outcomes)))
+
+    def follow(self, **at_most: object) -> State:
+        given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "at_most": at_most or {}}
+        table = Configured.model_validate(given)
+        return follow([table], self, stop=self.stop, clock=self.clock, wait=self.wait)["sales.orders"]
+
+
+def insert(*ids: int) -> Callable[[World], None]:
+    return lambda world: world.table.insert(*({"id": id_, "v": "x"} for id_ in ids))
+
+
+def steady(first: float, last: float, step: float) -> dict[float, Callable[[World], None]]:
+    count = int((last - first) / step) + 1
+    return {first + n * step: insert(n) for n in range(count)}
+
+
+def test_a_commit_after_a_quiet_time_is_published_with_the_next_question() -> None:
+    world = World({100.0: insert(1)}, ends=140.0)
+    world.follow()
+    assert world.runs == [(0.0, 0), (102.0, 1)]
+
+
+def test_commits_in_a_row_are_gathered() -> None:
+    world = World(steady(31.0, 90.5, 1.0), ends=130.0)
+    world.follow()
+    assert [when for when, _ in world.runs] == [0.0, 33.0, 48.0, 63.0, 78.0, 93.0]
+    assert world.runs[-1] == (93.0, 60)
+
+
+def test_so_many_rows_are_published_before_their_time() -> None:
+    world = World({10.0: insert(1), 20.0: insert(2), 40.0: insert(3, 4, 5)}, ends=90.0)
+    world.follow(seconds=3600, rows=3)
+    assert world.runs == [(0.0, 0), (42.0, 3)]
+
+
+def test_a_table_to_which_nothing_happens_is_asked_for_and_left_alone_but_for_a_look_now_and_then() -> None:
+    world = World(ends=1500.0)
+    world.follow()
+    assert world.asked == 500 - 1
+    assert [when for when, _ in world.runs] == [0.0, 600.0, 1200.0]
+    assert [count for _, count in world.told] == [1]  # of the snapshot alone
+
+
+def test_a_failure_is_tried_again_later_and_told_once() -> None:
+    world = World({50.0: insert(1)}, ends=200.0)
+    world.failures = [SessionLost(), SessionLost(), SessionLost()]
+    state = world.follow()
+    assert [when for when, _ in world.runs] == [0.0, 3.0, 9.0, 18.0, 51.0]
+    assert (state.published, state.failures) == (1, 0)
+    assert sum(count for _, count in world.told) == 3  # one failure, a snapshot, a range
+
+
+def test_what_takes_a_person_is_tried_again_after_minutes() -> None:
+    world = World(ends=700.0, failures=[NothingPublished("t")] * 9)
+    assert world.follow().failures == 3
+    assert [when for when, _ in world.runs] == [0.0, 300.0, 600.0]
+
+
+def test_asked_to_stop_it_ends_between_two_records_with_nothing_left_to_rename() -> None:
+    """In the middle of five ranges of two versions."""
+    world = World({10.0: lambda world: [insert(n)(world) for n in range(10)]}, ends=60.0)  # type: ignore[func-returns-value,misc]
+    world.zone.watcher = lambda verb, path, new: setattr(
+        world, "stopped", world.stopped or path.endswith("00000000000000000003.json")
+    )
+    state = world.follow()
+    assert state.published == 4
+    folder = "sales.schema/orders"
+    (log_id,) = (entry.name for entry in world.zone.list(f"{folder}/_mirrorfeed") if entry.is_folder)
+    names = [entry.name for entry in world.zone.list(f"{folder}/_mirrorfeed/{log_id}")]
+    assert names == [f"{number:020d}.json" for number in (1, 2, 3)]
+    assert world.told[-1][1] == 2
+
+
+@pytest.mark.parametrize("until", [0.0, 45.0])
+def test_it_ends_when_its_time_is_over(until: float) -> None:
+    world = World(ends=10_000.0)
+    table = Configured.model_validate({"source": "a.b.c", "target": "s.t", "keys": ["id"]})
+    follow([table], world, stop=world.stop, clock=world.clock, wait=world.wait, until=until)
+    assert world.now == until
+
+
+# Through Spark
+
+
+def configured(folder: Path, *lines: str) -> Config:
+    text = "\n".join(["landing_zone: ./landing", *lines, "tables:", "  - {source: ./t, target: s.t, keys: [id]}"])
+    (folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+    return load(str(folder / "mirrorfeed.yml"))
+
+
+def test_through_spark_what_is_committed_is_published_and_the_ledger_is_told_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, config = DeltaTable(spark, tmp_path / "t"), configured(tmp_path, "ledger: ./ledger")
+    clock, seen = World(), list[Outcome]()
+    begin: list[Callable[[World], None]] = [lambda _: table.insert(1, 2), lambda _: table.sql("DELETE FROM {}")]
+    clock.events = {20.0: begin[0], 40.0: begin[1]}
+    runs = SparkRuns(spark, config, lambda: clock.now > 60, seen.append)
+    states = follow(config.tables, runs, stop=runs.stop, clock=clock.clock, wait=clock.wait)
+
+    assert states["s.t"].published == table.latest
+    assert [outcome.progress.rows for outcome in seen] == [{}, {"upsert": 2}, {"delete": 2}]
+    told = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}/ledger`").where("operation = 'WRITE'")
+    assert told.count() <= 2
+    assert len(ledger.read(spark, Source(path=str(tmp_path / "ledger")))) == 3
+
+
+def test_after_a_failure_the_session_is_asked_for_and_the_landing_zone_taken_up_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    DeltaTable(spark, tmp_path / "t").insert(1)
+    config = configured(tmp_path)
+    (tmp_path / "landing").write_text("in the way", encoding="utf-8")
+    clock, asked, seen = World(), list[SparkSession](), list[Outcome]()
+
+    def renew(session: SparkSession) -> SparkSession:
+        asked.append(session)
+        (tmp_path / "landing").unlink()
+        return session
+
+    runs = SparkRuns(spark, config, lambda: clock.now > 400, seen.append, renew=renew)
+    states = follow(config.tables, runs, stop=runs.stop, clock=clock.clock, wait=clock.wait)
+    assert asked == [spark]
+    assert [bool(outcome.error) for outcome in seen] == [True, False]
+    assert (states["s.t"].published, states["s.t"].failures) == (1, 0)
+
+
+def test_a_source_that_cannot_be_asked_is_left_to_the_run(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    runs = SparkRuns(None, config, lambda: True)  # type: ignore[arg-type]
+    assert runs.waiting(config.tables[0], 0) is None
+
+
+# Being told to stop
+
+
+def test_the_first_signal_asks_to_stop_and_a_second_interrupt_ends_at_once() -> None:
+    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        for first in (signal.SIGTERM, signal.SIGINT):
+            stop = Stop()
+            stop.listen()
+            assert not stop()
+            os.kill(os.getpid(), first)
+            assert stop()
+            stop.wait(3600)  # not at all
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        for each, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
+            signal.signal(each, handler)
+
+
+def test_an_error_is_said_once_and_so_is_its_end() -> None:
+    lines: list[str] = []
+    said = Said(lambda text, **_: lines.append(text), lambda: datetime(2026, 11, 21, 12))
+    for error in (SessionLost(), SessionLost(), None, None):
+        said.outcome(Outcome("s.t", Progress(), 0.0, error=error))
+    assert lines == [f"12:00:00 Error: s.t: {SessionLost()}", "12:00:00 s.t: goes on"]
