@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from mirrorfeed.publish.writer import CARRIED, Receipt, StagingJob, receipts_in,
 from mirrorfeed.stores import StoreUnavailable
 
 FOLDER = "orders/_mirrorfeed/abc"
+MIB = 2**20
 
 
 def job(store: MemoryStore, **other: Any) -> StagingJob:
@@ -30,7 +32,7 @@ def job(store: MemoryStore, **other: Any) -> StagingJob:
         "keys": ("id",),
         "with_marker": False,
         "compression": "none",
-        "file_size": 3 * PART_BYTES,
+        "file_size": 3 * MIB,
     }
     return StagingJob(**facts | other)
 
@@ -47,13 +49,14 @@ class Held:
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         given = [row for batch in batches for row in batch.to_pylist()]
         self.rows = [row for row in given if row["part"] is None]
-        self.parts = {(row["staged"], row["part"]): row["data"] for row in given if row["part"] is not None}
+        self.given = {(row["staged"], row["part"]): row["data"] for row in given if row["part"] is not None}
         self.asked: list[tuple[int, int, int]] = []
 
-    def data(self, names: Sequence[str], first: int, end: int) -> dict[str, list[bytes]]:
+    def parts(self, names: Sequence[str], first: int, end: int) -> Iterator[tuple[str, bytes]]:
         self.asked.append((len(names), first, end))
-        numbers = range(first, end)
-        return {name: [self.parts[name, n] for n in numbers if (name, n) in self.parts] for name in names}
+        for name, number in product(names, range(first, end)):
+            if (name, number) in self.given:
+                yield name, self.given[name, number]
 
 
 def content(store: MemoryStore) -> list[bytes]:
@@ -76,12 +79,13 @@ def test_the_driver_sends_the_same_files_with_the_same_receipts_that_executors_w
         direct.read(f"{FOLDER}/{each.staged}") for each in told
     ]
     assert all(batch.schema == CARRIED for batch in given)
-    assert {len(data) for data in held.parts.values() if len(data) != PART_BYTES} != set()
-    assert max(map(len, held.parts.values())) == PART_BYTES
+    assert {len(data) for data in held.given.values() if len(data) != PART_BYTES} != set()
+    assert max(map(len, held.given.values())) == PART_BYTES
+    assert max(batch.nbytes for batch in given) < 2 * MIB
 
 
 def test_parts_leave_a_task_as_they_fill_up() -> None:
-    given = stage(job(MemoryStore(), file_size=PART_BYTES).carried(), 0, rows(200_000))
+    given = stage(job(MemoryStore(), file_size=MIB).carried(), 0, rows(200_000))
     taken = [batch["part"][0].as_py() is not None for batch in given]
 
     assert taken.count(True) > 10
@@ -98,7 +102,7 @@ def receipt(size: int, staged: str = "a", sha256: str = "") -> Receipt:
 
 
 @pytest.mark.parametrize(
-    ("parts", "found"),
+    ("mib", "found"),
     [
         ([], []),
         ([1], [1]),
@@ -110,8 +114,8 @@ def receipt(size: int, staged: str = "a", sha256: str = "") -> Receipt:
         ([1, 128, 1], [1, 1, 1]),
     ],
 )
-def test_small_files_are_fetched_together_and_large_ones_alone(parts: list[int], found: list[int]) -> None:
-    receipts = [receipt(count * PART_BYTES, str(n)) for n, count in enumerate(parts)]
+def test_small_files_are_fetched_together_and_large_ones_alone(mib: list[int], found: list[int]) -> None:
+    receipts = [receipt(count * MIB, str(n)) for n, count in enumerate(mib)]
 
     assert [len(lot) for lot in lots(receipts)] == found
     assert [each for lot in lots(receipts) for each in lot] == receipts
@@ -119,13 +123,13 @@ def test_small_files_are_fetched_together_and_large_ones_alone(parts: list[int],
 
 def test_a_large_file_is_fetched_in_slices() -> None:
     store = MemoryStore()
-    held = Held(list(stage(job(store, file_size=40 * PART_BYTES).carried(), 0, rows(500_000))))
+    held = Held(list(stage(job(store, file_size=100 * MIB).carried(), 0, rows(900_000))))
     receipts, _ = receipts_in(held.rows)
 
     send(job(store), receipts, held)
 
     assert len(receipts) == 1
-    assert held.asked == [(1, 0, 16), (1, 16, 32), (1, 32, 48)]
+    assert held.asked == [(1, 0, 64 * MIB // PART_BYTES), (1, 64 * MIB // PART_BYTES, 128 * MIB // PART_BYTES)]
 
 
 @pytest.mark.parametrize("damage", ["lost", "other"])
@@ -135,14 +139,14 @@ def test_a_file_that_is_not_as_its_receipt_says_is_no_file(damage: str) -> None:
     (told,), _ = receipts_in(held.rows)
     name = told.staged, 0
     if damage == "lost":
-        del held.parts[name]
+        del held.given[name]
     else:
-        held.parts[name] = bytes(len(held.parts[name]))
+        held.given[name] = bytes(len(held.given[name]))
 
     with pytest.raises(PartsLost) as lost:
         send(job(store), [told], held)
 
-    found = f"0 of {told.bytes:,} bytes" if damage == "lost" else "other bytes"
+    found = f"{told.bytes - PART_BYTES:,} of {told.bytes:,} bytes" if damage == "lost" else "other bytes"
     assert str(lost.value) == (
         f"Executors made the file {told.staged}, and {found} of it are there for the driver. Nothing of its range is"
         " published. See that nobody else changes the handover folder, and publish again."

@@ -7,16 +7,17 @@ succeeded is there, and every file is held against its receipt before it counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import BoundedSemaphore
 from typing import Any, Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.publish.parts import PART_BYTES
@@ -24,16 +25,18 @@ from mirrorfeed.publish.writer import Counting, Receipt, StagingJob
 from mirrorfeed.stores import StoreUnavailable
 from mirrorfeed.stores.process import keep
 
-_AT_ONCE = 3
-"""How many lots a process fetches and sends at a time, whatever the number of tables."""
-_LOT_PARTS, _LOT_FILES = 16, 8
-LOT_BYTES = _LOT_PARTS * PART_BYTES
-"""As much as is held of what is fetched at once."""
+_AT_ONCE = 2
+"""How many lots a process fetches and sends at a time, whatever the number of tables. The client of Spark Connect holds
+about five copies of what it was given last, and a landing zone two parts of 8 MiB."""
+LOT_BYTES = 16 * 2**20
+"""As much is held of what is fetched at once."""
+_LOT_PARTS, _LOT_FILES = LOT_BYTES // PART_BYTES, 8
+_SLICE_PARTS = 64 * 2**20 // PART_BYTES
+"""How many of a large file's parts are asked for at a time; they pass through Spark's driver, and count as a result."""
+_WRITTEN_PARTS = 2**20 // PART_BYTES
+"""How many go into the landing zone's file at once."""
 _TRIES = 2
 """How often a file is begun under another name, where the landing zone did not take it."""
-
-Data = Mapping[str, Sequence[Any]]
-"""Parts in their order, by the name of the file."""
 
 
 class Kept(Protocol):
@@ -44,8 +47,9 @@ class Kept(Protocol):
         """Receipts and bad rows."""
         ...
 
-    def data(self, names: Sequence[str], first: int, end: int) -> Data:
-        """The parts from number `first` up to, but not with, `end` of each of these files."""
+    def parts(self, names: Sequence[str], first: int, end: int) -> Iterator[tuple[str, bytes]]:
+        """Each with the name of its file: those from number `first` up to, but not with, `end` of each of these files,
+        and of each in their order."""
         ...
 
 
@@ -89,29 +93,31 @@ def _send_lot(job: StagingJob, lot: Sequence[Receipt], kept: Kept) -> Iterator[R
     if len(lot) == 1:
         yield _send(job, lot[0], lambda: _in_slices(lot[0], kept))
         return
-    at_hand = kept.data([receipt.staged for receipt in lot], 0, _LOT_PARTS)
+    at_hand: dict[str, list[bytes]] = {receipt.staged: [] for receipt in lot}
+    for name, part in kept.parts(list(at_hand), 0, _LOT_PARTS):
+        at_hand[name].append(part)
     for receipt in lot:
-        yield _send(job, receipt, lambda name=receipt.staged: at_hand[name])  # type: ignore[misc]
+        yield _send(job, receipt, lambda name=receipt.staged: iter(at_hand[name]))  # type: ignore[misc]
 
 
-def _in_slices(receipt: Receipt, kept: Kept) -> Iterator[Any]:
-    for first in range(0, _count(receipt), _LOT_PARTS):
-        yield from kept.data([receipt.staged], first, first + _LOT_PARTS)[receipt.staged]
+def _in_slices(receipt: Receipt, kept: Kept) -> Iterator[bytes]:
+    for first in range(0, _count(receipt), _SLICE_PARTS):
+        for _, part in kept.parts([receipt.staged], first, first + _SLICE_PARTS):
+            yield part
 
 
 def _count(receipt: Receipt) -> int:
     return -(-receipt.bytes // PART_BYTES)
 
 
-def _send(job: StagingJob, receipt: Receipt, parts: Callable[[], Iterable[Any]]) -> Receipt:
+def _send(job: StagingJob, receipt: Receipt, parts: Callable[[], Iterator[bytes]]) -> Receipt:
     for left in reversed(range(_TRIES)):
         try:
             name, sink = job.open(receipt.partition, receipt.place)
             with sink:
-                sent = Counting(sink)
-                for part in parts():
-                    sent.write(part)
-                    del part  # or the last of a slice would keep all of it while the next one is fetched
+                sent, coming = Counting(sink), parts()
+                while some := b"".join(islice(coming, _WRITTEN_PARTS)):
+                    sent.write(some)
                 if (sent.bytes, sent.hash.hexdigest()) != (receipt.bytes, receipt.sha256):
                     raise PartsLost(receipt.staged, receipt.bytes, sent.bytes)
             return replace(receipt, staged=name)
@@ -156,11 +162,11 @@ class InResult:
         with TemporaryDirectory(prefix="mirrorfeed-") as folder:
             kept = _Spooled(Path(folder), [])
             try:
-                for row in encoded.toLocalIterator():
-                    if row["part"] is None:
-                        kept.rows.append(row.asDict())
+                for (staged, is_part), rows in groupby(encoded.toLocalIterator(), _file_of):
+                    if is_part:
+                        kept.add(staged, rows)
                     else:
-                        kept.add(row["staged"], row["part"], row["data"])
+                        kept.rows.extend(row.asDict() for row in rows)
             except Exception as error:
                 if _LIMIT in str(error):
                     raise ResultTooLarge() from error
@@ -168,20 +174,26 @@ class InResult:
             yield kept
 
 
+def _file_of(row: Row) -> tuple[str, bool]:
+    return row["staged"], row["part"] is not None
+
+
 @dataclass(frozen=True)
 class _Spooled:
     folder: Path
     rows: list[dict[str, Any]]
 
-    def add(self, staged: str, part: int, data: bytes) -> None:
-        with (self.folder / staged).open("r+b" if part else "wb") as file:
-            file.seek(part * PART_BYTES)
-            file.write(data)
+    def add(self, staged: str, rows: Iterable[Row]) -> None:
+        path = self.folder / staged
+        with path.open("r+b" if path.exists() else "wb") as file:
+            for row in rows:
+                file.seek(row["part"] * PART_BYTES)
+                file.write(row["data"])
 
-    def data(self, names: Sequence[str], first: int, end: int) -> Data:
-        return {name: self._parts(self.folder / name, first, end) for name in names}
-
-    def _parts(self, path: Path, first: int, end: int) -> list[bytes]:
-        with path.open("rb") as file:
-            file.seek(first * PART_BYTES)
-            return [data for _ in range(first, end) if (data := file.read(PART_BYTES))]
+    def parts(self, names: Sequence[str], first: int, end: int) -> Iterator[tuple[str, bytes]]:
+        for name in names:
+            with (self.folder / name).open("rb") as file:
+                file.seek(first * PART_BYTES)
+                for _ in range(first, end):
+                    if data := file.read(PART_BYTES):
+                        yield name, data

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal, Transient, first_line
 from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, first_of
-from mirrorfeed.publish.carry import LOT_BYTES, Data, Kept
+from mirrorfeed.publish.carry import LOT_BYTES, Kept
 from mirrorfeed.publish.writer import CARRIED_DDL, RECEIPT, StagingJob
 from mirrorfeed.stores import Store
 from mirrorfeed.stores.anew import Sink
@@ -34,12 +33,7 @@ _ROW_GROUP_BYTES = 16 * 2**20
 _WRITING = {
     "compression": "uncompressed",  # files are compressed as they are
     "parquet.enable.dictionary": "false",
-    # Rows are large here: Parquet would look at sizes only after a hundred of them.
     "parquet.block.size": str(_ROW_GROUP_BYTES),
-    "parquet.block.size.row.check.min": "4",
-    "parquet.block.size.row.check.max": "4",
-    "parquet.page.size.row.check.min": "1",
-    "parquet.page.size.row.check.max": "1",
 }
 
 
@@ -112,24 +106,21 @@ class _Kept:
     at_hand: pa.Table | None
     """All that was found, where that is little."""
 
-    def data(self, names: Sequence[str], first: int, end: int) -> Data:
+    def parts(self, names: Sequence[str], first: int, end: int) -> Iterator[tuple[str, bytes]]:
         if self.at_hand is not None:
             wanted = pc.field("staged").isin(list(names)) & (pc.field("part") >= first) & (pc.field("part") < end)
-            return _by_name(names, self.at_hand.filter(wanted))
+            for row in self.at_hand.filter(wanted).sort_by(_ORDER).to_pylist():
+                yield row["staged"], row["data"]
+            return
         chosen = F.col("staged").isin(*names) & (F.col("part") >= first) & (F.col("part") < end)
+        # One partition, for the order of several is nobody's promise.
+        ordered = self.found.where(chosen).coalesce(1).sortWithinPartitions("staged", "part").select("staged", "data")
         with _read_faults(self.place):
-            return _by_name(names, self.found.where(chosen).select(*_PARTS).toArrow())
+            for row in ordered.toLocalIterator():
+                yield row["staged"], row["data"]
 
 
-_PARTS = ("staged", "part", "data")
-
-
-def _by_name(names: Sequence[str], parts: pa.Table) -> Data:
-    """In order, which Spark does not promise, and without a copy."""
-    found: dict[str, list[tuple[int, Any]]] = {name: [] for name in names}
-    for staged, part, data in zip(*(parts[name] for name in _PARTS), strict=True):
-        found[staged.as_py()].append((part.as_py(), data.as_buffer()))
-    return {name: [data for _, data in sorted(given, key=itemgetter(0))] for name, given in found.items()}
+_ORDER = [("staged", "ascending"), ("part", "ascending")]
 
 
 def _digest(store: Sink, folder: str) -> str:

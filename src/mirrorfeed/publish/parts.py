@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import io
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
-PART_BYTES = 2**20
-"""Of all parts of a file but its last. Whatever a row passes through on its way, it is no large one."""
+PART_BYTES = 2**10
+"""Of all parts of a file but its last. Spark gives a client up to 10,000 rows at a time, or 90 MiB of large ones, and
+the client holds several copies of them: so the rows are small."""
 
 
 @dataclass
 class Parts:
     """A sink from which what is written is taken away."""
 
-    _full: list[tuple[str, int, bytes]] = field(default_factory=list)
+    _full: deque[tuple[str, int, bytes]] = field(default_factory=deque)
 
     def open_write(self, path: str) -> BinaryIO:
         return cast(BinaryIO, _Cutter(path.rpartition("/")[2], self._full))
@@ -26,11 +28,11 @@ class Parts:
     def take(self) -> Iterator[tuple[str, int, bytes]]:
         """What is full, in the order of writing: the name of the file, the number of the part in it, the bytes."""
         while self._full:
-            yield self._full.pop(0)
+            yield self._full.popleft()
 
 
 class _Cutter(io.RawIOBase):
-    def __init__(self, staged: str, full: list[tuple[str, int, bytes]]) -> None:
+    def __init__(self, staged: str, full: deque[tuple[str, int, bytes]]) -> None:
         self._staged, self._full, self._part, self._count = staged, full, bytearray(), 0
 
     def writable(self) -> bool:

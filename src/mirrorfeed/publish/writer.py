@@ -12,6 +12,7 @@ import reprlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -33,6 +34,8 @@ _LEAST_CUT = 2**10
 _NEARLY_FULL = 0.9
 """A file ends once it has this share of the target size, for the rest would make a small row group."""
 _PROBLEMS_SHOWN = 5
+_PARTS_GIVEN = 1000
+"""At a time."""
 
 RECEIPT = pa.schema(
     [
@@ -153,8 +156,11 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _parts(job: StagingJob) -> Iterator[pa.RecordBatch]:
     if isinstance(job.store, Parts):
-        for staged, part, data in job.store.take():
-            yield pa.RecordBatch.from_pylist([{"staged": staged, "part": part, "data": data}], CARRIED)
+        parts = job.store.take()
+        while some := [
+            {"staged": name, "part": part, "data": data} for name, part, data in islice(parts, _PARTS_GIVEN)
+        ]:
+            yield pa.RecordBatch.from_pylist(some, CARRIED)
 
 
 def stage_empty(job: StagingJob) -> Receipt:
