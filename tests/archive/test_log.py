@@ -1,14 +1,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable as OtherReader
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
-from mirrorfeed.archive.log import Parts, parts_at, plain, uri_of, vector_file
-from mirrorfeed.feed.history import LogDamaged
+from mirrorfeed.archive import feed
+from mirrorfeed.archive.files import LocalIndex
+from mirrorfeed.archive.log import CommitsElsewhere, Parts, log_of, parts_at, plain, uri_of, vector_file
+from mirrorfeed.feed.history import LogDamaged, detail
+from mirrorfeed.feed.source import Source
 from tests.archive.scenes import Orders, days
 
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
@@ -58,6 +63,33 @@ def test_the_newest_whole_checkpoint_and_the_commits_after_it_give_a_version(
 def test_a_log_with_a_hole_is_refused(names: tuple[str, ...], version: int) -> None:
     with pytest.raises(LogDamaged):
         parts_at("t", names, version)
+
+
+def engine(*features: str) -> Any:
+    """As much of a session as answers DESCRIBE DETAIL."""
+    row = Row(format="delta", id="a", location="s3://b/t", properties={}, tableFeatures=features)
+    return SimpleNamespace(sql=lambda statement: SimpleNamespace(first=lambda: row))
+
+
+@pytest.mark.parametrize("feature", ["catalogManaged", "catalogManaged-preview", "catalogOwned", "coordinatedCommits"])
+def test_a_log_whose_newest_commits_are_known_to_the_catalog_alone_is_refused_by_its_name(feature: str) -> None:
+    spark, orders = engine("appendOnly", feature), Source.parse("main.sales.orders")
+    with pytest.raises(CommitsElsewhere) as refused:
+        log_of(spark, orders, detail(spark, orders))
+    assert str(refused.value) == (
+        f"main.sales.orders has the table feature {feature}: its newest commits may be known to its catalog alone, so"
+        " what stands in its _delta_log is perhaps not all. Ask on Databricks, where the engine itself names the"
+        " archived files of such a table."
+    )
+    with pytest.raises(CommitsElsewhere):
+        LocalIndex(spark, orders).log()
+    with pytest.raises(CommitsElsewhere):
+        feed.needed(spark, orders, detail(spark, orders), 3)
+
+
+def test_a_log_that_is_all_in_its_folder_is_read() -> None:
+    spark, orders = engine("inCommitTimestamp", "rowTracking"), Source.parse("main.sales.orders")
+    assert log_of(spark, orders, detail(spark, orders)).location == "s3://b/t"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from mirrorfeed.amounts import a_few
 from mirrorfeed.archive import policy
 from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.files import archived_among
-from mirrorfeed.archive.log import DeltaLog, LogFile
+from mirrorfeed.archive.log import LogFile, log_of
 from mirrorfeed.archive.needed import ArchivedFilesNeeded, blocked_among
 from mirrorfeed.feed import history
 from mirrorfeed.feed.ranges import Gap, Range
@@ -39,9 +39,9 @@ def check(
     interval = policy.from_properties(properties)
     if interval is None or is_databricks(spark):
         return
-    location = history.detail(spark, source).location
-    tiers = tiers or tiers_at(location)
-    files = needed(spark, source, location, what)
+    found = history.detail(spark, source)
+    tiers = tiers or tiers_at(found.location)
+    files = needed(spark, source, found, what)
     last = what if isinstance(what, int) else what.to_version_inclusive
     archived = archived_among(files, interval, now or datetime.now(UTC))
     if gone := _missing([file for file in files if tiers or file not in archived], tiers):
@@ -54,8 +54,8 @@ def check(
         raise ArchivedFilesNeeded(asked, str(source), last, None, blocked, feed_from=first)
 
 
-def needed(spark: SparkSession, source: Source, location: str, what: Range | int) -> Sequence[LogFile]:
-    log = DeltaLog(spark, str(source), location)
+def needed(spark: SparkSession, source: Source, found: history.Detail, what: Range | int) -> Sequence[LogFile]:
+    log = log_of(spark, source, found)
     if isinstance(what, int):
         return list(log.files(what).values())
     return log.changed_files(what.from_version_exclusive + 1, what.to_version_inclusive)

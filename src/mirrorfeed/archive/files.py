@@ -18,7 +18,7 @@ from mirrorfeed.archive import classic
 from mirrorfeed.archive.classic import Scan
 from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.interval import counts_as_archived
-from mirrorfeed.archive.log import DeltaLog, LogFile, plain
+from mirrorfeed.archive.log import DeltaLog, LogFile, log_of, plain
 from mirrorfeed.archive.policy import Policy
 from mirrorfeed.archive.predicate import filtered
 from mirrorfeed.errors import Terminal
@@ -84,7 +84,7 @@ class LocalIndex:
         return found
 
     def log(self) -> DeltaLog:
-        return DeltaLog(self.spark, str(self.source), history.detail(self.spark, self.source).location)
+        return log_of(self.spark, self.source, history.detail(self.spark, self.source))
 
     def at(self, version: int) -> DataFrame:
         try:

@@ -50,7 +50,7 @@ def make_plan(
             raise FeedOnDatabricks(str(source))
         version = _last_of_range(spark, source, feed_from, feed_to)
         try:
-            changed = feed.needed(spark, source, found.location, Range(feed_from - 1, version))
+            changed = feed.needed(spark, source, found, Range(feed_from - 1, version))
         except AnalysisException as error:
             if first_of(error, FILES_GONE) is None:
                 raise

@@ -19,7 +19,10 @@ from urllib.parse import unquote
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.feed.history import LogDamaged
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.features import commits_elsewhere
+from mirrorfeed.feed.history import Detail, LogDamaged
+from mirrorfeed.feed.source import Source
 
 _VECTOR = "struct<storageType string, pathOrInlineDv string, offset int, cardinality bigint>"
 _FILE = f"path string, partitionValues map<string, string>, size bigint, deletionVector {_VECTOR}, dataChange boolean"
@@ -86,6 +89,27 @@ def _whole(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
         if len(same := [other for other, count in found if count == parts]) == parts:
             return tuple(sorted(same))
     return ()
+
+
+def log_of(spark: SparkSession, source: Source, found: Detail) -> DeltaLog:
+    """Or `CommitsElsewhere`, where the files of the log may not be all of it."""
+    if features := commits_elsewhere(found.features):
+        raise CommitsElsewhere(str(source), features[0])
+    return DeltaLog(spark, str(source), found.location)
+
+
+class CommitsElsewhere(Terminal):
+    def __init__(self, table: str, feature: str) -> None:
+        self.table, self.feature = table, feature
+
+    def what(self) -> str:
+        return (
+            f"{self.table} has the table feature {self.feature}: its newest commits may be known to its catalog alone,"
+            " so what stands in its _delta_log is perhaps not all."
+        )
+
+    def next(self) -> str:
+        return "Ask on Databricks, where the engine itself names the archived files of such a table."
 
 
 @dataclass(frozen=True)

@@ -40,16 +40,24 @@ _KNOWN = frozenset(
         "variantType",
     }
 )
+_COMMITS_ELSEWHERE = frozenset({"catalogManaged", "catalogOwned", "coordinatedCommits"})
 _STAGES = ("-preview", "-dev")
 
 
 def unknown(features: Iterable[str]) -> tuple[str, ...]:
     """Those that nobody looked at when this was written. Previews of known ones are known."""
-    found = {name: name for name in features}
-    for name in found:
-        for stage in _STAGES:
-            found[name] = found[name].removesuffix(stage)
-    return tuple(sorted(name for name, plain in found.items() if plain not in _KNOWN))
+    return tuple(sorted(name for name in features if _plain(name) not in _KNOWN))
+
+
+def commits_elsewhere(features: Iterable[str]) -> tuple[str, ...]:
+    """Those with which the newest commits may stand elsewhere than in the table's log."""
+    return tuple(sorted(name for name in features if _plain(name) in _COMMITS_ELSEWHERE))
+
+
+def _plain(name: str) -> str:
+    for stage in _STAGES:
+        name = name.removesuffix(stage)
+    return name
 
 
 class UnknownFeatures(Terminal):

@@ -55,6 +55,7 @@ class Detail:
     files: int
     bytes: int
     format: str = "delta"
+    features: tuple[str, ...] = ()
 
     @property
     def records_changes(self) -> bool:
@@ -165,7 +166,8 @@ def detail(spark: SparkSession, source: Source) -> Detail:
         raise NotDelta(str(source), f"a table in the format {format_}")
     if not found.get("id"):
         raise NoIdentity(str(source), format_)
-    if strange := unknown(found.get("tableFeatures") or ()):
+    features = tuple(found.get("tableFeatures") or ())
+    if strange := unknown(features):
         raise UnknownFeatures(str(source), strange)
     return Detail(
         found["id"],
@@ -175,6 +177,7 @@ def detail(spark: SparkSession, source: Source) -> Detail:
         found.get("numFiles") or 0,
         found.get("sizeInBytes") or 0,
         format_,
+        features,
     )
 
 
