@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures import forms, values
 from fixtures.connect import walled_server
 from fixtures.onelake import DATABASE, SECRET, WORKSPACE, OneLake
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.names import Target
+from mirrorfeed.verify import compare, mirror_of
 from tests.delta import DeltaTable
 
-ROOT = Path(__file__).parent.parent.parent
+TARGET = Target.parse("s.t")
 pytestmark = pytest.mark.skipif(
     pyspark.__version__ < "4.1", reason="Spark 4.0 reaches its Python workers over the network that the walls close"
 )
@@ -85,17 +93,42 @@ def test_a_driver_that_is_killed_with_parts_in_the_handover_leaves_nothing_that_
     """The long form, in every phase, is in `test_kill`."""
     shop = Shop(spark, tmp_path, onelake, walled)
     shop.configure(f"handover: {tmp_path}/handover")
-    publisher = subprocess.Popen(shop.command("publish"), env=shop.environment, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    while not any((tmp_path / "handover").glob("*/0*/**/part-*.parquet")):  # not of its check, which comes first
-        with suppress(subprocess.TimeoutExpired):
-            publisher.wait(0.01)
-            break
+    publisher = start(walled, tmp_path, "publish")
+    wait_for_parts(publisher, tmp_path / "handover")
     publisher.kill()
     assert publisher.wait() == -signal.SIGKILL
 
     shop.run("publish")
     shop.mirror_and_verify()
     assert not any((tmp_path / "handover").rglob("*.parquet"))
+
+
+def start(walled: str, place: Path, *arguments: str) -> subprocess.Popen[str]:
+    """A command of a driver that has what its executors lack."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "mirrorfeed.cli", *arguments, "--config", str(place / "mirrorfeed.yml")],
+        env=os.environ | {"SPARK_REMOTE": walled, "COLUMNS": "400"},
+        cwd=place,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run(walled: str, place: Path, *arguments: str, code: int = 0) -> str:
+    """What a command printed, in one line."""
+    command = start(walled, place, *arguments)
+    said, _ = command.communicate()
+    assert command.returncode == code, said
+    return " ".join(said.split())
+
+
+def wait_for_parts(publisher: subprocess.Popen[str], handover: Path) -> None:
+    """Until some stand there, or it has ended."""
+    while not any(handover.glob("*/0*/**/part-*.parquet")):  # not of its check, which comes first
+        with suppress(subprocess.TimeoutExpired):
+            publisher.wait(0.01)
+            break
 
 
 class Shop:
@@ -117,24 +150,8 @@ tables:
 """
         (self.place / "mirrorfeed.yml").write_text(text, encoding="utf-8")
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "mirrorfeed.cli", *arguments, "--config", str(self.place / "mirrorfeed.yml")]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return os.environ | {"SPARK_REMOTE": self._walled}
-
-    def run(self, *arguments: str, fails: bool = False) -> str:
-        answer = subprocess.run(
-            self.command(*arguments),
-            env=self.environment,
-            cwd=self.place,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert (answer.returncode != 0) is fails, answer.stdout
-        return " ".join(answer.stdout.split())  # lines are broken where the console ends
+    def run(self, *arguments: str, code: int = 0) -> str:
+        return run(self._walled, self.place, *arguments, code=code)
 
     def mirror_and_verify(self) -> None:
         zone = f"onelake://{WORKSPACE}/{DATABASE}"
@@ -163,13 +180,144 @@ def test_a_fleet_is_published_into_onelake_by_the_driver(
     shop.notes.sql("INSERT INTO {} VALUES (NULL, 'no key', NULL)")
     calls = len(onelake.calls)
     shop.configure("writers: executors")
-    said = shop.run("publish", fails=True)
+    said = shop.run("publish", code=1)
     assert said.count("Nothing was staged. Leave out `writers: executors`") == 2
     changing = {"create", "append", "flush", "put blob", "rename", "create folder"}
     assert changing.isdisjoint(call.verb for call in onelake.calls[calls:])
 
     shop.configure(f"handover: {tmp_path}/handover")
-    said = shop.run("publish", fails=True)
+    said = shop.run("publish", code=1)
     assert "a key stands for more than one row" in said
     assert "a key is NULL" in said
     assert not list((tmp_path / "handover").rglob("*.parquet"))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("settings", ["handover: ./handover\n", ""], ids=["handover", "result"])
+def test_every_form_of_files_is_mirrored_value_for_value(
+    spark: SparkSession, walled: str, tmp_path: Path, settings: str
+) -> None:
+    forms.play(spark, tmp_path, lambda *arguments, code=0: run(walled, tmp_path, *arguments, code=code), settings)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("settings", ["handover: ./handover\n", ""], ids=["handover", "result"])
+def test_every_value_of_every_type_is_the_same_in_the_mirror(
+    spark: SparkSession, walled: str, tmp_path: Path, settings: str
+) -> None:
+    (tmp_path / "mirrorfeed.yml").write_text(
+        f"landing_zone: zone\n{settings}tables: [{{source: ./source, target: s.t, keys: [id]}}]\n"
+    )
+    table = f"delta.`{tmp_path}/source`"
+    values.create(spark, table)
+    for first in (0, values.ROWS):  # a snapshot, and a range
+        values.insert(spark, table, first)
+        assert "The driver writes into the landing zone" in run(walled, tmp_path, "publish")
+    run(walled, tmp_path, "replicate", "zone", "mirror")
+    found = compare(spark, Source(path=f"{tmp_path}/source"), 2, mirror_of(f"{tmp_path}/mirror", TARGET), ("id",))
+    assert found.equal, found.first
+    assert found.source_rows == 2 * values.ROWS
+
+
+@pytest.mark.soak
+def test_two_publishers_at_once_neither_lose_nor_double_a_row(
+    spark: SparkSession, walled: str, onelake: OneLake, tmp_path: Path, counted: Counter[str]
+) -> None:
+    shop = Shop(spark, tmp_path, onelake, walled)
+    shop.configure("handover: ./handover\n")
+    for number in range(10):
+        shop.orders.sql(f"UPDATE {{}} SET v = 'at {number}' WHERE id % 10 >= {number}")
+        shop.orders.sql(f"INSERT INTO {{}} VALUES ({9000 + number}, 'later')")
+        shop.notes.sql(f"INSERT INTO {{}} VALUES ({9000 + number}, 'later', NULL)")
+        publishers = [start(walled, tmp_path, "publish") for _ in range(2)]
+        for publisher in publishers:
+            publisher.communicate()
+            counted[f"of two publishers over walls {'lost' if publisher.returncode else 'came'} through"] += 1
+        shop.run("publish")
+        shop.mirror_and_verify()
+    assert not any((tmp_path / "handover").rglob("*.parquet"))
+
+
+@pytest.mark.soak
+def test_a_handover_that_vanishes_in_the_middle_loses_nothing(
+    spark: SparkSession, walled: str, onelake: OneLake, tmp_path: Path
+) -> None:
+    shop = Shop(spark, tmp_path, onelake, walled)
+    shop.configure("handover: ./handover\n")
+    publisher = start(walled, tmp_path, "publish")
+    wait_for_parts(publisher, tmp_path / "handover")
+    shutil.rmtree(tmp_path / "handover", ignore_errors=True)
+    publisher.communicate()  # it may have had what it needs, or take it again
+    shop.run("publish")
+    shop.mirror_and_verify()
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system that is full")
+def test_a_full_handover_publishes_nothing_says_so_and_harms_no_later_run(
+    spark: SparkSession, walled: str, onelake: OneLake, tmp_path: Path
+) -> None:
+    shop = Shop(spark, tmp_path, onelake, walled)
+    shop.configure("handover: ./handover\n")
+    uuids = "array_join(transform(sequence(1, 20), each -> uuid()), '')"
+    shop.orders.sql(f"INSERT INTO {{}} SELECT cast(id AS int), {uuids} FROM range(5000, 8000)")
+    full = tmp_path / "handover"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(full)], check=True)
+    try:
+        said = shop.run("publish", code=1)
+        assert f"The handover {full}/" in said
+        assert "did not keep what executors gave: " in said
+        assert "No space left on device" in said
+    finally:
+        subprocess.run(["umount", "--lazy", str(full)], check=True)
+    shop.run("publish")
+    shop.mirror_and_verify()
+
+
+@pytest.mark.soak
+def test_a_driver_and_its_executors_stay_small_whatever_passes_through_them(
+    spark: SparkSession, onelake: OneLake, tmp_path: Path
+) -> None:
+    """Rows of 50 KB, as many as MIRRORFEED_CARRIED_MIB says; the result of a query has a limit in Spark."""
+    mib = int(os.environ.get("MIRRORFEED_CARRIED_MIB", "1000"))
+    options = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "2"}
+    for name, rows in (("few", 10), ("wide", mib * 20), ("less", min(mib, 500) * 20)):
+        table = DeltaTable(spark, tmp_path / name)
+        table.sql(f"INSERT INTO {{}} SELECT cast(id AS int), repeat(sha2('' || id, 256), 820) FROM range({rows})")
+    with walled_server(options) as walled:
+
+        def peaks(table: str, handover: str) -> tuple[int, int]:
+            (tmp_path / "mirrorfeed.yml").write_text(
+                f"{onelake.configuration()}{handover}compression: none\n"
+                f"tables: [{{source: ./{table}, target: s.{table}{len(handover)}, keys: [id], check_keys: false}}]\n"
+            )
+            begun = time.monotonic()
+            found = watched(start(walled, tmp_path, "publish"))
+            print(f"{table}, {handover.strip() or 'result'}: {found} MiB, {time.monotonic() - begun:.0f} s")
+            return found
+
+        for handover, table in (("handover: ./handover\n", "wide"), ("", "less")):
+            small, _ = peaks("few", handover)
+            large, worker = peaks(table, handover)
+            assert large - small <= 300
+            assert worker <= 600
+
+
+def watched(publisher: subprocess.Popen[str]) -> tuple[int, int]:
+    """The peaks in MiB of a publication's own process, and of the largest of Spark's Python processes."""
+    peaks = {"driver": 0, "worker": 0}
+    while publisher.poll() is None:
+        for process in psutil.process_iter(["cmdline"]):
+            is_worker = any(
+                "pyspark/daemon" in word or "pyspark.daemon" in word for word in process.info["cmdline"] or ()
+            )
+            role = "driver" if process.pid == publisher.pid else "worker" if is_worker else ""
+            with suppress(OSError, ValueError):
+                status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+                mib = int(status.partition("VmHWM:")[2].split()[0]) // 1024
+                peaks[role] = max(peaks.get(role, 0), mib)
+        time.sleep(0.2)
+    said, _ = publisher.communicate()
+    assert publisher.returncode == 0, said
+    return peaks["driver"], peaks["worker"]
