@@ -228,6 +228,25 @@ def test_a_jobs_parameters_are_those_that_its_tasks_read(name: str) -> None:
     assert sorted(each["name"] for each in JOBS[name].get("parameters", [])) == sorted(read)
 
 
+@pytest.mark.parametrize("name", ["publish", "publish_each", "rebuild", "verify", "preflight"])
+def test_a_job_that_publishes_repairs_or_looks_at_what_publishing_needs_is_given_the_handover(name: str) -> None:
+    given = [task["python_wheel_task"]["parameters"] for task in tasks(JOBS[name])]
+    assert any(["--handover", "${var.handover}"] in map(list, pairwise(parameters)) for parameters in given)
+
+
+def test_a_run_starts_compute_once() -> None:
+    assert [task["task_key"] for task in JOBS["publish"]["tasks"]] == ["publish"]
+
+
+def test_verifying_by_schedule_is_paused_for_serverless_compute_cannot_read_onelake_and_says_so() -> None:
+    assert JOBS["verify"]["schedule"]["pause_status"] == "${var.verify_pause_status}"
+    assert bundle["variables"]["verify_pause_status"]["default"] == "PAUSED"
+    assert "classic cluster" in bundle["variables"]["verify_pause_status"]["description"]
+    assert "serverless compute cannot be given access to OneLake" in (ROOT / "resources/verify.job.yml").read_text(
+        encoding="utf-8"
+    )
+
+
 def test_the_ledgers_schema_is_not_destroyed_by_accident() -> None:
     (schema,) = (content for kind, _, content in RESOURCES if kind == "schemas")
     assert schema["lifecycle"] == {"prevent_destroy": True}

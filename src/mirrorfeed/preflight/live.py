@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.preflight.check import Check, State
-from mirrorfeed.preflight.checks import said
+from mirrorfeed.preflight.checks import check_credential, said
 from mirrorfeed.publish.handover import Handover
 from mirrorfeed.publish.ways import FOLDER, choose
 from mirrorfeed.publish.zone import zone_of
@@ -36,6 +36,11 @@ BY_HAND = (
         "dedicated compute",
         "the same on a cluster with data_security_mode: SINGLE_USER",
         "`Executors write …: they reach it`",
+    ),
+    (
+        "service credentials",
+        "the same three with credential: {service_credential: <name>} in mirrorfeed.yml",
+        "the same lines; on serverless compute and in standard access mode it reaches the driver alone",
     ),
     (
         "a run that is cancelled while it stages",
@@ -64,6 +69,7 @@ BY_HAND = (
 def live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Check]:
     store = zone_of(config)
     place = f"{FOLDER}/{uuid.uuid4().hex}"
+    yield check_credential(config)
     for what, attempt in (
         ("create if absent (If-None-Match on Put Blob) refuses a second time", _creates_once),
         ("a file that is written in parts is whole", _writes_parts),
