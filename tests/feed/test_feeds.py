@@ -8,8 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import Row, SparkSession
 
+from mirrorfeed.cli import main
 from mirrorfeed.feed import history
 from mirrorfeed.feed.enable import Enabled, enable
 from mirrorfeed.feed.features import UnknownFeatures, unknown
@@ -45,6 +47,17 @@ def test_a_table_whose_changes_the_engine_computes_needs_nothing(
     assert feed_of(spark, table.source, detail(spark, table.source)) is Feed.COMPUTED
     assert enable(spark, table.source) is Enabled.COMPUTED
     assert not detail(spark, table.source).records_changes
+
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: zone\ntables: [{source: ./t, target: t, keys: [id]}]\n")
+    said = {
+        command: " ".join(
+            CliRunner().invoke(main, [command, "--config", str(tmp_path / "mirrorfeed.yml")]).output.split()
+        )
+        for command in ("enable", "preflight", "status")
+    }
+    assert "the change data feed is computed from row tracking when it is read: nothing is to be done" in said["enable"]
+    assert "computed from row tracking when it is read" in said["preflight"]
+    assert "computed" in said["status"]
 
 
 DETAIL = {

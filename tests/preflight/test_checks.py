@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from databricks.sdk.service.catalog import ColumnInfo, ColumnMask, TableInfo
 from pyspark.sql import SparkSession
 
-from fixtures.fakes import RecordingGrants
+from fixtures.fakes import RecordingGrants, RecordingWorkspace
 from mirrorfeed.config import Config, load
 from mirrorfeed.preflight import State, preflight
-from mirrorfeed.preflight.checks import ExecutorsElsewhere, check_credential
+from mirrorfeed.preflight.checks import ExecutorsElsewhere, _policies, check_credential
 from mirrorfeed.publish.ways import FOLDER
 from tests.delta import DeltaTable
 
@@ -73,3 +74,13 @@ def test_a_credential_that_gives_no_token_is_missing_with_its_reason(tmp_path: P
     check = check_credential(load(tmp_path / "mirrorfeed.yml"))
     assert (check.what, check.state) == ("credential", State.MISSING)
     assert check.detail.startswith("The service credential fabric of Unity Catalog cannot be used here")
+
+
+def test_a_table_that_hides_something_is_told_before_anything_is_published(tmp_path: Path) -> None:
+    masked = TableInfo(columns=[ColumnInfo(name="card", mask=ColumnMask(function_name="main.rules.last_four"))])
+    answers = {"main.sales.orders": masked, "main.sales.notes": TableInfo()}
+    tables = config(tmp_path, "main.sales.orders", "./local", "main.sales.notes")
+    orders, notes = _policies(tables, lambda: RecordingWorkspace(answers))  # type: ignore[arg-type, return-value]
+    assert (orders.what, orders.state) == ("no row filter and no column mask on main.sales.orders", State.MISSING)
+    assert orders.detail.startswith("main.sales.orders has masks on card: time travel does not work on it")
+    assert (notes.what, notes.state) == ("no row filter and no column mask on main.sales.notes", State.OK)
