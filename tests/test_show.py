@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from mirrorfeed import amounts, show
+from mirrorfeed import amounts, show, terminal
 from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.landing.schema import IncompatibleSchema
-from mirrorfeed.publish.fleet import Outcome
+from mirrorfeed.publish.fleet import Outcome, Status
 from mirrorfeed.publish.table import Progress
 
 
@@ -77,17 +83,19 @@ def test_failures_repeated_tries_and_unchecked_keys_are_told_below() -> None:
     assert "b: the keys of its first load were not checked (check_keys: false)." in below
 
 
-def test_first_loads_are_told_in_one_line_for_a_folder_that_was_deleted_shows_as_one() -> None:
+def test_a_first_load_is_remarkable_only_where_the_ledger_tells_of_earlier_publications() -> None:
     first = Progress("…", None, 3, published=3, latest=3, publications=1, rows={"insert": 1}, files=1, bytes=10)
     later = Progress("…", 2, 3, published=3, latest=3, publications=1, rows={"upsert": 1}, files=1, bytes=10)
-    reseeded = Outcome("d", first, 0.1, reseeded=IncompatibleSchema("main.d", 3, ["'v' is gone"]))
-    lines = printed(Outcome("a", first, 0.1), Outcome("b", later, 0.1), Outcome("c", first, 0.1), reseeded)
+    again = [Outcome(name, first, 0.1, published_before=True) for name in ("a", "c")]
+    reseeded = Outcome(
+        "d", first, 0.1, reseeded=IncompatibleSchema("main.d", 3, ["'v' is gone"]), published_before=True
+    )
+    assert show.notes([Outcome("a", first, 0.1), Outcome("b", later, 0.1)]) == []
     assert (
-        "First loads, for tables of which the landing zone had no log: a, c. If one was published before, its folder"
-        " was deleted: Fabric drops that table and takes it anew."
-    ) in " ".join(lines)
-    assert not any("First loads" in line for line in printed(Outcome("b", later, 0.1), reseeded))
-    assert show.notes([Outcome("a", first, 0.1)], rebuilt=True) == []
+        "First loads of tables that were published before, says the ledger: a, c. Their folders were deleted from the"
+        " landing zone: Fabric drops such a table and takes it anew."
+    ) in " ".join(" ".join(printed(*again, Outcome("b", later, 0.1), reseeded)).split())
+    assert show.notes(again, rebuilt=True) == []
 
 
 def test_calls_that_were_repeated_are_counted_in_one_line() -> None:
@@ -109,6 +117,120 @@ def test_without_a_terminal_each_step_is_a_line() -> None:
         "sales.orders: published up to version 4: 1 delete, 1 file",
         "sales.orders: published up to version 5: no rows, 0 files",
     ]
+
+
+def test_until_there_is_a_step_it_is_told_how_many_tables_are_looked_at() -> None:
+    log, terminal = (Console(file=io.StringIO(), width=80, force_terminal=force) for force in (False, True))
+    for out in (log, terminal):
+        with show.steps(out) as step:
+            step.looking(2)
+            step("a", Progress("version 2"))
+    assert isinstance(log.file, io.StringIO)
+    assert log.file.getvalue() == "Looking at 2 tables …\na: publishing version 2\n"
+    assert isinstance(terminal.file, io.StringIO)
+    assert _ESCAPES.sub("", terminal.file.getvalue()).split()[-6:-1] == ["⠋", "a:", "publishing", "version", "2"]
+
+
+_ESCAPES = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
+LONG = "sales.the_orders_of_all_shops_in_the_north_and_of_some_in_the_south"
+
+
+@pytest.mark.parametrize("name", ["sales.orders", LONG, f"{LONG}_{LONG}"])
+def test_nothing_is_cut_and_no_word_is_broken_at_80_columns(name: str) -> None:
+    rows = {"upsert": 1_234_567, "delete": 2}
+    progress = Progress("…", 1, 4, published=4, latest=4, publications=1, rows=rows, files=1)
+    standing = Status(name, "…", 1234, 5678, 4444, 86400 * 3.5, 1, 12, service="Replicating, 5 minutes ago")
+    out = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    out.print(show.summary([Outcome(name, progress, 0.1)]))
+    out.print(show.status([standing]))
+    with show.steps(out) as step:
+        step(name, progress)
+    assert isinstance(out.file, io.StringIO)
+    text = _ESCAPES.sub("", out.file.getvalue())
+    assert max(map(len, text.splitlines())) <= 80
+    for word in ("2 to 4", "1,234,567", "upserts", "deletes", "3.5 d", "Replicating", "4444", "version 4:"):
+        assert word in text
+    assert "…" not in text
+    if len(name) < 80:
+        assert text.count(name) >= 3
+
+
+def test_what_is_piped_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress("…", 1, 4, published=4, latest=4, publications=1, rows={"upsert": 1}, files=1)
+    out = terminal.console()
+    out.print(show.summary([Outcome(f"{LONG}_{LONG}_{LONG}", progress, 0.1)]))
+    for note in show.notes([Outcome("a", Progress(), 0.1, error=FeedOff("main." + LONG * 9, 4))]):
+        out.print(note)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6
+    assert f"{LONG}_{LONG}_{LONG}" in lines[3]
+    assert lines[-1].startswith("a: The change data feed")
+    assert lines[-1].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "lines"),
+    [
+        ("sales.orders", 80, ["sales.orders"]),
+        ("sales.orders", 8, ["sales.", "orders"]),
+        ("sales.all_orders", 12, ["sales.all_", "orders"]),
+        ("a.b_c.d", 4, ["a.b_", "c.d"]),
+        ("ordersandlines", 6, ["orders", "andlin", "es"]),
+        ("a.ordersandlines", 6, ["a.", "orders", "andlin", "es"]),
+        ("__a..b__", 3, ["__", "a..", "b__"]),
+    ],
+)
+def test_a_name_is_broken_after_dots_and_underscores_and_only_where_it_must_be(
+    name: str, width: int, lines: list[str]
+) -> None:
+    assert terminal.folded(name, width).split("\n") == lines
+    assert "".join(lines) == name
+
+
+@pytest.mark.parametrize(
+    ("columns", "width", "widths"),
+    [
+        ([(5, 5), (3, 9), (2, 2)], 100, [5, 9, 2]),
+        ([(5, 5), (3, 9), (2, 2)], 20, [5, 3, 2]),
+        ([(5, 5), (3, 9), (2, 4)], 23, [5, 4, 4]),
+        ([(5, 5), (3, 9), (2, 2)], 19, None),
+    ],
+)
+def test_columns_on_the_right_come_first_to_what_is_left(
+    columns: list[tuple[int, int]], width: int, widths: list[int] | None
+) -> None:
+    assert terminal.fitting(columns, width) == widths
+
+
+def test_what_takes_longer_than_a_moment_is_told(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    told = threading.Event()
+    monkeypatch.setattr(terminal, "_MOMENT", 0.0)
+    monkeypatch.setattr("builtins.print", lambda *a, print=print, **k: (print(*a, **k), told.set()))
+    with terminal.waiting("Starting Spark"):
+        assert told.wait(10)
+    assert capfd.readouterr() == ("", "Starting Spark …\n")
+
+
+def test_what_takes_no_longer_than_a_moment_is_not_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with terminal.waiting("Starting Spark"):
+        pass
+    assert capfd.readouterr() == ("", "")
+
+
+def test_it_is_told_where_standard_error_was_when_it_began(tmp_path: Path) -> None:
+    """While Spark starts, standard error is led into a file."""
+    script = """
+import os, sys, threading
+from mirrorfeed import terminal
+terminal._MOMENT = 0.0
+with terminal.waiting("Starting Spark"):
+    os.dup2(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 2)
+    while threading.active_count() > 1:
+        pass
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "log")], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "Starting Spark …\n")
+    assert (tmp_path / "log").read_text() == ""
 
 
 def test_on_a_terminal_each_table_has_a_bar() -> None:

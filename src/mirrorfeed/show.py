@@ -10,22 +10,19 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import Progress as Bars
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column
 from rich.text import Text
 
 from mirrorfeed.amounts import counted, duration, size
+from mirrorfeed.terminal import Listing, folded
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.fleet import Status
     from mirrorfeed.publish.outcome import Outcome, Progress
 
 _MARKERS = ("insert", "update", "upsert", "delete")
-
-
-def console() -> Console:
-    """Plain and wide enough not to fold where the output is not a terminal."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=200)
+_BESIDE = 12
+"""The spinner and the time, beside what a bar says."""
 
 
 class Steps:
@@ -35,17 +32,30 @@ class Steps:
         self._out, self._bars, self._lock = out, bars, threading.Lock()
         self._tasks: dict[str, Any] = {}
 
+    def looking(self, tables: int) -> None:
+        """What is said until there is a step of a table to tell."""
+        what = f"Looking at {counted(tables, 'table')}"
+        if self._bars is None:
+            self._out.print(Text(f"{what} …"))
+        else:
+            self._tasks[""] = self._bars.add_task(what, total=None)
+
     def __call__(self, table: str, progress: Progress) -> None:
         with self._lock:
             if self._bars is None:
                 self._out.print(Text(f"{table}: {_so_far(progress)}"))
                 return
+            if "" in self._tasks:
+                self._bars.remove_task(self._tasks.pop(""))
             if table not in self._tasks:
                 self._tasks[table] = self._bars.add_task(table, total=None)
             behind = (progress.latest or 0) - (progress.from_version_exclusive or progress.published or 0)
             ahead = (progress.published or 0) - (progress.from_version_exclusive or progress.published or 0)
             self._bars.update(
-                self._tasks[table], total=max(1, behind), completed=ahead, description=f"{table}: {_so_far(progress)}"
+                self._tasks[table],
+                total=max(1, behind),
+                completed=ahead,
+                description=f"{folded(table, self._out.width - _BESIDE)}: {_so_far(progress)}",
             )
 
 
@@ -55,7 +65,8 @@ def steps(out: Console) -> Iterator[Steps]:
     if not out.is_terminal:
         yield Steps(out, None)
         return
-    with Bars(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=out) as bars:
+    what = TextColumn("{task.description}", markup=False, table_column=Column(overflow="fold"))
+    with Bars(SpinnerColumn(), what, TimeElapsedColumn(), console=out) as bars:
         yield Steps(out, bars)
 
 
@@ -66,35 +77,32 @@ def _so_far(progress: Progress) -> str:
     return f"published up to version {progress.published}: {rows}, {counted(progress.files, 'file')}"
 
 
-def summary(outcomes: Sequence[Outcome]) -> Table:
-    table = Table(header_style="bold")
-    for name in ("table", "versions", "rows"):
-        table.add_column(name, overflow="fold")
-    for name in ("files", "bytes", "seconds", "lag"):
-        table.add_column(name, justify="right")
-    for outcome in outcomes:
-        progress = outcome.progress
-        table.add_row(
-            Text(outcome.table),
+def summary(outcomes: Sequence[Outcome]) -> Listing:
+    header = ("table", "versions", "rows", "files", "bytes", "seconds", "lag")
+    rows = [
+        (
+            outcome.table,
             _versions(outcome),
-            by_marker(progress.rows),
-            str(progress.files),
-            size(progress.bytes),
+            by_marker(outcome.progress.rows),
+            str(outcome.progress.files),
+            size(outcome.progress.bytes),
             f"{outcome.seconds:.1f}",
             _lag(outcome),
         )
-    return table
+        for outcome in outcomes
+    ]
+    return Listing(header, rows, right=3)
 
 
 def notes(outcomes: Sequence[Outcome], driver_retries: int = 0, *, rebuilt: bool = False) -> list[Text]:
     """What a reader of the summary must know besides. Calls of the driver are repeated for all tables together. Whoever
     had tables rebuilt knows that they are loaded anew."""
     found = []
-    first = [outcome.table for outcome in outcomes if _is_first_load(outcome) and not outcome.reseeded]
-    if first and not rebuilt:
-        # Of a folder that someone deleted nothing is left that could tell it from one that never was.
-        names = f"First loads, for tables of which the landing zone had no log: {', '.join(first)}."
-        deleted = "If one was published before, its folder was deleted: Fabric drops that table and takes it anew."
+    again = [outcome.table for outcome in outcomes if outcome.published_before and not outcome.reseeded]
+    if again and not rebuilt:
+        # Of a folder that someone deleted nothing is left but what the ledger tells.
+        names = f"First loads of tables that were published before, says the ledger: {', '.join(again)}."
+        deleted = "Their folders were deleted from the landing zone: Fabric drops such a table and takes it anew."
         found.append(Text(f"{names} {deleted}", style="yellow"))
     for outcome in outcomes:
         if outcome.reseeded:
@@ -103,16 +111,12 @@ def notes(outcomes: Sequence[Outcome], driver_retries: int = 0, *, rebuilt: bool
             found.append(Text(f"{outcome.table}: {outcome.error}", style="red"))
         if outcome.tries > 1:
             found.append(Text(f"{outcome.table}: took {outcome.tries} tries."))
-        if _is_first_load(outcome) and not outcome.keys_checked:
+        if outcome.first_load and not outcome.keys_checked:
             found.append(Text(f"{outcome.table}: the keys of its first load were not checked (check_keys: false)."))
     repeated = driver_retries + sum(outcome.progress.retries for outcome in outcomes)
     if repeated:
         found.append(Text(f"{counted(repeated, 'call')} to the landing zone had to be repeated."))
     return found
-
-
-def _is_first_load(outcome: Outcome) -> bool:
-    return outcome.progress.publications > 0 and outcome.progress.from_version_exclusive is None
 
 
 def _versions(outcome: Outcome) -> str:
@@ -136,28 +140,26 @@ def by_marker(rows: Mapping[str, int]) -> str:
     return ", ".join(counted(rows[marker], marker) for marker in _MARKERS if rows.get(marker))
 
 
-def status(rows: Sequence[Status]) -> Table:
-    table = Table(header_style="bold")
-    table.add_column("table", overflow="fold")
-    for name in ("published", "newest", "lag", "behind for", "not renamed", "not consumed"):
-        table.add_column(name, justify="right")
-    table.add_column("feed", overflow="fold")
-    with_service = any(row.service is not None for row in rows)
-    if with_service:
-        table.add_column("in Fabric", overflow="fold")
-    for row in rows:
-        table.add_row(
-            Text(row.table),
+def status(rows: Sequence[Status]) -> Listing:
+    header = ["table", "feed", "published", "newest", "lag", "behind for", "not renamed", "not consumed"]
+    in_fabric = any(row.service is not None for row in rows)
+    if in_fabric:
+        header.insert(2, "in Fabric")
+    cells = [
+        (
+            row.table,
+            row.feed or "-",
+            *([row.service or "-"] if in_fabric else []),
             _or_dash(row.published_version),
             _or_dash(row.newest_version),
             _or_dash(row.lag_versions),
             "-" if row.lag_seconds is None else duration(row.lag_seconds),
             str(row.not_renamed),
             str(row.not_consumed),
-            Text(row.feed or "-"),
-            *([Text(row.service or "-")] if with_service else []),
         )
-    return table
+        for row in rows
+    ]
+    return Listing(header, cells, right=3 if in_fabric else 2)
 
 
 def _or_dash(value: object) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -50,6 +52,15 @@ def load(path: str) -> Config:
     return config.load(path, **given)
 
 
+def say_json(value: object) -> None:
+    """For programs, alone on standard output. Times are in ISO form, decisions and errors in words."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_in_words))
+
+
+def _in_words(value: object) -> str:
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
 def given_ledger() -> Source | None:
     """For commands without a configuration: the ledger that the option before the command names."""
     from mirrorfeed.feed.source import Source
@@ -64,10 +75,13 @@ def load_if_there(path: str) -> Config | None:
 
 
 def spark_session() -> Any:
-    """Started only once the configuration is known to be good: it takes long."""
-    from mirrorfeed.session import get_session
+    """Started only once the configuration is known to be good: it takes long, and says so."""
+    from mirrorfeed.terminal import waiting
 
-    return get_session()
+    with waiting("Starting Spark"):
+        from mirrorfeed.session import get_session
+
+        return get_session()
 
 
 def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

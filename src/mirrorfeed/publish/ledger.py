@@ -297,6 +297,16 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, list) else value
 
 
+def told_of(spark: SparkSession, ledger: Source | None, tables: Sequence[str]) -> set[str]:
+    """Those of these tables of which the ledger tells a publication; none where it cannot be read."""
+    if ledger is None or not tables:
+        return set()
+    try:
+        return {row.table for row in read(spark, ledger) if row.outcome == PUBLISHED}.intersection(tables)
+    except LedgerUnreadable:
+        return set()
+
+
 def keep(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> MirrorfeedError | None:
     """Adds the rows, where a ledger is named. What went wrong is told, never raised."""
     if ledger is None:

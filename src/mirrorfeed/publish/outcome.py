@@ -72,6 +72,12 @@ class Outcome:
     error: MirrorfeedError | None = None
     reseeded: MirrorfeedError | None = None
     """Why the table was started again from a snapshot, if it was."""
+    published_before: bool = False
+    """Whether the ledger tells of publications of which a first load found no log."""
+
+    @property
+    def first_load(self) -> bool:
+        return self.progress.publications > 0 and self.progress.from_version_exclusive is None
 
     @property
     def lag_versions(self) -> int | None:

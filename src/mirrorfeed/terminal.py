@@ -1,0 +1,137 @@
+"""Output for a terminal or for a log: widths, long names, and what is going on while nothing else is to be said."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Timer
+from typing import TextIO
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+_UNFOLDED = 1 << 16
+_MOMENT = 0.1
+"""In seconds: what takes no longer is not announced."""
+_INDENT = 2
+_BETWEEN = 3
+"""A table's border and padding for each column; one more at its end."""
+
+
+def console() -> Console:
+    """For standard output. What is not a terminal is a log or a file, in which nothing is folded."""
+    return _unfolded(Console(highlight=False))
+
+
+def error_console() -> Console:
+    """The same for standard error, beside output for programs."""
+    return _unfolded(Console(highlight=False, stderr=True))
+
+
+def _unfolded(found: Console) -> Console:
+    if not found.is_terminal:
+        found.width = _UNFOLDED
+    return found
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Says what is going on as long as it goes on, if that is longer than a moment: beside a spinner on a terminal, as
+    a line otherwise. Nothing else is to be printed meanwhile."""
+    with _standard_error() as file:
+        out = Console(file=file, highlight=False)
+        spinner = out.status(Text(what)) if out.is_terminal else None
+        timer = Timer(_MOMENT, spinner.start if spinner else lambda: print(f"{what} …", file=file, flush=True))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            if spinner:
+                spinner.stop()
+
+
+@contextmanager
+def _standard_error() -> Iterator[TextIO]:
+    """A stream of its own to where standard error goes now, for it is led elsewhere while Spark starts."""
+    try:
+        own = os.dup(sys.stderr.fileno())
+    except (OSError, ValueError):  # there is no file behind it
+        yield sys.stderr
+        return
+    with os.fdopen(own, "w", encoding="utf-8", errors="replace") as file:
+        yield file
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table of texts, the first column names. Cells are folded between words, names last of all: where not even that
+    makes it fit, a list takes its place, in which each name has its own line."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    right: int
+    """The first of the columns on the right, which hold numbers."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = list(zip(self.header, *self.rows, strict=True))
+        widths = fitting([_widths(cells, whole=not at) for at, cells in enumerate(columns)], options.max_width)
+        yield from [self._table(widths)] if widths else self._list(options.max_width)
+
+    def _table(self, widths: Sequence[int]) -> Table:
+        table = Table(header_style="bold")
+        for at, (name, width) in enumerate(zip(self.header, widths, strict=True)):
+            table.add_column(name, width=width, justify="right" if at >= self.right else "left")
+        for row in self.rows:
+            table.add_row(*map(Text, row))
+        return table
+
+    def _list(self, width: int) -> Iterator[Text]:
+        for name, *cells in self.rows:
+            yield Text(folded(name, width), style="bold")
+            told = [f"{what}: {cell}; " for what, cell in zip(self.header[1:], cells, strict=True) if cell]
+            lines = packed([*told[:-1], told[-1].removesuffix("; ")], width - _INDENT)
+            yield Text("\n".join(" " * _INDENT + line.rstrip() for line in lines))
+
+
+def fitting(columns: Sequence[tuple[int, int]], width: int) -> list[int] | None:
+    """The width of each column, given its least and its most; None where the least are too much together. Those on the
+    right come first to what is left."""
+    left = width - 1 - sum(least + _BETWEEN for least, _ in columns)
+    if left < 0:
+        return None
+    widths: list[int] = []
+    for least, most in reversed(columns):
+        more = min(left, most - least)
+        widths.append(least + more)
+        left -= more
+    return widths[::-1]
+
+
+def _widths(cells: Sequence[str], *, whole: bool) -> tuple[int, int]:
+    most = max(map(cell_len, cells))
+    return most if whole else max(cell_len(word) for cell in cells for word in (*cell.split(), "")), most
+
+
+def folded(name: str, width: int) -> str:
+    """A name in lines that are no longer than this, broken after dots and underscores where it has any."""
+    parts = re.findall(r"[^._]*[._]|[^._]+$", name)
+    return "\n".join(packed([part[at : at + width] for part in parts for at in range(0, len(part), width)], width))
+
+
+def packed(pieces: Iterable[str], width: int) -> list[str]:
+    """As many pieces in each line as fit; one that is longer has a line of its own."""
+    lines = [""]
+    for piece in pieces:
+        if lines[-1] and cell_len(lines[-1]) + cell_len(piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return lines
