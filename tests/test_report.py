@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 import shutil
 import subprocess
@@ -16,7 +18,9 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
+from rich.console import Console
 
+from mirrorfeed import report
 from mirrorfeed.cli import main
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
@@ -34,7 +38,7 @@ from mirrorfeed.publish.ledger import (
 )
 from mirrorfeed.report import page
 from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_ticks
-from mirrorfeed.report.page import by_day
+from mirrorfeed.report.page import by_day, failures, standings
 from mirrorfeed.report.pictures import change_chart, difference_chart
 from mirrorfeed.verify import Difference
 from tests.test_bundle import DASHBOARD
@@ -341,6 +345,36 @@ def test_the_report_is_written_from_a_ledger(spark: SparkSession, tmp_path: Path
     result = CliRunner().invoke(main, arguments)
     assert (result.exit_code, result.output) == (0, f"Wrote {target}, from 5 rows of the ledger.\n")
     assert "sales.orders" in target.read_text(encoding="utf-8")
+    result = CliRunner().invoke(main, ["report", "--json", "--config", str(tmp_path / "mirrorfeed.yml")])
+    assert json.loads(result.stdout)["tables"][-1]["state"]["table"] == "sales.orders"
+    result = CliRunner().invoke(main, ["report", "--config", str(tmp_path / "mirrorfeed.yml")])
+    assert "stopped: StoreUnavailable" in result.stdout
+
+
+def test_the_text_tells_what_the_page_tells() -> None:
+    now, rows = NOW + timedelta(hours=1), [*ROWS, *LATER]
+    out = Console(width=1000, file=io.StringIO())
+    for part in report.text(rows, now):
+        out.print(part)
+    assert isinstance(out.file, io.StringIO)
+    printed, drawn = out.file.getvalue(), page(rows, now)
+    for _, value, name in tiles(drawn):
+        assert f"{value} {name}" in printed
+    for standing in standings(rows):
+        for cell in standing.cells(now):
+            assert escape(cell) in drawn
+            assert " ".join(cell.split()) in " ".join(printed.split())
+    for row in failures(rows):
+        assert (row.message or "") in printed
+    assert [row["table"] for row in report.told(rows, now)["wrong"]] == [row.table for row in failures(rows)]
+
+
+def test_of_many_failures_the_newest_are_told_and_the_others_counted() -> None:
+    failed = replace(ROWS[0], outcome=FAILED)
+    rows = [replace(failed, message=f"number {n}.", time=NOW + timedelta(minutes=n)) for n in range(12)]
+    parts = [str(part) for part in report.text(rows, NOW)][-11:]
+    assert "number 11." in parts[0]
+    assert parts[-1] == "2 older ones are not shown; --html and --json have more."
 
 
 def test_a_report_without_a_ledger_says_where_it_would_come_from(tmp_path: Path) -> None:

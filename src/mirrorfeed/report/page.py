@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from html import escape
 
@@ -23,7 +24,7 @@ def page(rows: Sequence[Row], now: datetime) -> str:
     recent = _since(published, now - timedelta(days=_DAYS))
     body = [
         "<header><h1>mirrorfeed</h1>",
-        f"<p>Publications as of {_moment(now)} UTC, from {len(rows):,} rows of the ledger</p></header>",
+        f"<p>Publications as of {moment(now)} UTC, from {len(rows):,} rows of the ledger</p></header>",
         _tiles(rows, now),
         '<div class="charts">',
         _card("Lag: from a commit to its publication", lag_chart(_since(published, now - timedelta(days=_LAG_DAYS)))),
@@ -93,21 +94,27 @@ def _rows_in(row: Row) -> int:
     return row.inserts + row.updates + row.upserts + row.deletes
 
 
-def _tiles(rows: Sequence[Row], now: datetime) -> str:
+def figures(rows: Sequence[Row], now: datetime) -> dict[str, float]:
+    """What all tables come to, by its name."""
     stand, compared = latest(rows, STANDS), latest(rows, COMPARED)
-    stopped = sum(row.outcome in STOPPED for row in stand.values())
-    different = sum(row.outcome == DIFFERENT for row in compared.values())
     day = [row for row in _since(rows, now - timedelta(days=1)) if row.outcome == PUBLISHED]
-    tiles = [
-        ("tables", number(len(stand | compared)), ""),
-        ("stopped", number(stopped), "bad" if stopped else ""),
-        ("different", number(different), "bad" if different else ""),
-        ("publications in a day", number(len(day)), ""),
-        ("rows in a day", number(sum(map(_rows_in, day))), ""),
-        ("MiB in a day", number(round(sum(row.bytes for row in day) / 2**20, 1)), ""),
-        ("calls repeated in a day", number(sum(row.retries for row in day)), ""),
-    ]
-    shown = "".join(f'<div class="tile {kind}"><b>{value}</b>{name}</div>' for name, value, kind in tiles)
+    return {
+        "tables": len(stand | compared),
+        "stopped": sum(row.outcome in STOPPED for row in stand.values()),
+        "different": sum(row.outcome == DIFFERENT for row in compared.values()),
+        "publications in a day": len(day),
+        "rows in a day": sum(map(_rows_in, day)),
+        "MiB in a day": round(sum(row.bytes for row in day) / 2**20, 1),
+        "calls repeated in a day": sum(row.retries for row in day),
+    }
+
+
+def _tiles(rows: Sequence[Row], now: datetime) -> str:
+    shown = "".join(
+        f'<div class="tile {"bad" if value and name in ("stopped", "different") else ""}">'
+        f"<b>{number(value)}</b>{name}</div>"
+        for name, value in figures(rows, now).items()
+    )
     return f'<div class="tiles">{shown}</div>'
 
 
@@ -117,36 +124,60 @@ def _fleet(rows: Sequence[Row]) -> list[str]:
     return [_card("What is hot, and what is in the archive?", _table(head, listed))] if listed else []
 
 
-def _standings(rows: Sequence[Row], now: datetime) -> str:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The newest rows of a table, of each kind that says where it stands."""
+
+    table: str
+    row: Row | None
+    """Whether it is published, or what stopped it."""
+    published: Row | None
+    compared: Row | None
+
+    @property
+    def stopped(self) -> bool:
+        return self.row is not None and self.row.outcome in STOPPED
+
+    @property
+    def different(self) -> bool:
+        return self.compared is not None and self.compared.outcome == DIFFERENT
+
+    def cells(self, now: datetime) -> tuple[str, ...]:
+        """In words, under `STANDING`."""
+        row, last, compared = self.row, self.published, self.compared
+        state = "-" if row is None else f"stopped: {row.error}" if self.stopped else "published"
+        equal = "different" if self.different else "equal"
+        mirror = "-" if compared is None else f"{equal} at version {_count(compared.to_version)}"
+        version, behind = last.to_version if last else None, row.lag_versions if row else None
+        when = _when(last, now), _when(compared, now)
+        return self.table, state, _count(version), _count(behind), when[0], mirror, when[1]
+
+
+STANDING = (
+    *("Table", "State", "Version published", "Versions not published", "Last published"),
+    *("Mirror", "Last compared"),
+)
+_NUMBERS = (2, 3)
+
+
+def standings(rows: Sequence[Row]) -> list[Standing]:
+    """By the tables' names."""
     stand, compared, published = latest(rows, STANDS), latest(rows, COMPARED), latest(rows, [PUBLISHED])
-    lines_ = [
-        f"<tr><td>{escape(table)}</td>{_publication(stand.get(table), published.get(table), now)}"
-        f"{_comparison(compared.get(table), now)}</tr>"
-        for table in sorted(stand | compared)
-    ]
-    head = (
-        "<th>Table<th>State<th class=n>Version published<th class=n>Versions not published<th>Last published"
-        "<th>Mirror<th>Last compared"
+    return [Standing(t, stand.get(t), published.get(t), compared.get(t)) for t in sorted(stand | compared)]
+
+
+def _standings(rows: Sequence[Row], now: datetime) -> str:
+    head = "".join(f"<th{' class=n' if at in _NUMBERS else ''}>{name}" for at, name in enumerate(STANDING))
+    return _table(head, [_standing(standing, now) for standing in standings(rows)])
+
+
+def _standing(standing: Standing, now: datetime) -> str:
+    bad = {1: standing.stopped, 5: standing.different}
+    cells = (
+        f"<td{' class=n' if at in _NUMBERS else _bad(bad.get(at, False))}>{escape(cell)}</td>"
+        for at, cell in enumerate(standing.cells(now))
     )
-    return _table(head, lines_)
-
-
-def _publication(row: Row | None, last: Row | None, now: datetime) -> str:
-    stopped = row is not None and row.outcome in STOPPED
-    state = "-" if row is None else f"stopped: {row.error}" if stopped else "published"
-    version, behind = last.to_version if last else None, row.lag_versions if row else None
-    return (
-        f"<td{_bad(stopped)}>{escape(state)}</td><td class=n>{_count(version)}</td>"
-        f"<td class=n>{_count(behind)}</td><td>{_when(last, now)}</td>"
-    )
-
-
-def _comparison(row: Row | None, now: datetime) -> str:
-    if row is None:
-        return "<td>-</td><td>never</td>"
-    different = row.outcome == DIFFERENT
-    state = f"{'different' if different else 'equal'} at version {_count(row.to_version)}"
-    return f"<td{_bad(different)}>{state}</td><td>{_when(row, now)}</td>"
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _bad(it_is: bool) -> str:
@@ -154,17 +185,22 @@ def _bad(it_is: bool) -> str:
 
 
 def _when(row: Row | None, now: datetime) -> str:
-    return "never" if row is None else f"{_moment(row.time)} ({_ago(now - row.time)} ago)"
+    return "never" if row is None else f"{moment(row.time)} ({_ago(now - row.time)} ago)"
 
 
 def _count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
+def failures(rows: Sequence[Row]) -> list[Row]:
+    """What went wrong, the newest first."""
+    return sorted((row for row in rows if row.outcome in WRONG), key=lambda row: row.time, reverse=True)
+
+
 def _failures(rows: Sequence[Row]) -> str:
-    failed = sorted((row for row in rows if row.outcome in WRONG), key=lambda row: row.time, reverse=True)
+    failed = failures(rows)
     lines_ = [
-        f"<tr><td class=t>{_moment(row.time)}</td><td>{escape(row.table)}</td>"
+        f"<tr><td class=t>{moment(row.time)}</td><td>{escape(row.table)}</td>"
         f"<td>{escape(row.error or row.outcome)}</td><td>{escape(row.message or '')}</td></tr>"
         for row in failed[:_FAILURES]
     ]
@@ -183,7 +219,7 @@ def _card(title: str, content: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{content}</section>"
 
 
-def _moment(time: datetime) -> str:
+def moment(time: datetime) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 

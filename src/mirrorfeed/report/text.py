@@ -1,0 +1,43 @@
+"""The figures of the page, and what went wrong, for a terminal and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from rich.text import Text
+
+from mirrorfeed.publish.ledger import Row
+from mirrorfeed.report.chart import number
+from mirrorfeed.report.page import STANDING, failures, figures, moment, standings
+from mirrorfeed.terminal import Listing
+
+_FAILURES = 10
+
+
+def text(rows: Sequence[Row], now: datetime) -> Iterator[Text | Listing]:
+    """What all tables come to, where each stands, and the newest of what went wrong."""
+    yield Text(f"As of {moment(now)} UTC, from {len(rows):,} rows of the ledger")
+    yield Text(", ".join(f"{number(value)} {name}" for name, value in figures(rows, now).items()))
+    yield Listing(STANDING, [standing.cells(now) for standing in standings(rows)], right=len(STANDING))
+    found = failures(rows)
+    for row in found[:_FAILURES]:
+        yield Text(f"{moment(row.time)} {row.table}: {row.error or row.outcome}: {row.message or ''}", style="red")
+    if len(found) > _FAILURES:
+        yield Text(f"{len(found) - _FAILURES:,} older ones are not shown; --html and --json have more.")
+
+
+def told(rows: Sequence[Row], now: datetime) -> dict[str, Any]:
+    """The same for programs: rows under the ledger's own names."""
+    where = [
+        {
+            "table": standing.table,
+            "state": None if standing.row is None else asdict(standing.row),
+            "published": None if standing.published is None else asdict(standing.published),
+            "compared": None if standing.compared is None else asdict(standing.compared),
+        }
+        for standing in standings(rows)
+    ]
+    return {"figures": figures(rows, now), "tables": where, "wrong": [asdict(row) for row in failures(rows)]}
