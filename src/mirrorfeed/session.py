@@ -50,8 +50,7 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
         return SparkSession.active()
     except PySparkRuntimeError:  # there is none
         pass
-    connect_installed = _is_connect_installed()
-    match choose(os.environ, connect_installed, connect_installed and _is_connect_configured()):
+    match kind():
         case Kind.LOCAL:
             return _start_here(memory, options or {})
         case Kind.CONNECT:
@@ -61,6 +60,12 @@ def get_session(memory: str | None = None, options: Mapping[str, str] | None = N
             return session
         case Kind.RUNTIME | Kind.REMOTE:
             return SparkSession.builder.getOrCreate()
+
+
+def kind() -> Kind:
+    """Which Spark fits here; or `ConnectNotConfigured`."""
+    connect_installed = _is_connect_installed()
+    return choose(os.environ, connect_installed, connect_installed and _is_connect_configured())
 
 
 def renewed(spark: SparkSession) -> SparkSession:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
+from mirrorfeed import config
 from mirrorfeed.cli import main
 from mirrorfeed.feed.source import Source
-from mirrorfeed.publish import ledger
+from mirrorfeed.publish import fleet, idle, ledger
+from mirrorfeed.session import SparkMissing
 from tests.delta import DeltaTable
 
 
@@ -30,6 +35,12 @@ class Project:
     def run(self, *arguments: str, code: int = 0) -> str:
         """What a command that reads the configuration printed, in one line."""
         return said([*arguments, "--config", str(self.config)], code)
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """What it printed for programs, alone on standard output."""
+        result = CliRunner().invoke(main, [*arguments, "--json", "--config", str(self.config)])
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout)
 
     @property
     def orders(self) -> Path:
@@ -69,11 +80,17 @@ def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Projec
 
     assert "sales.orders: snapshot at version 2" in project.run("publish", "--dry-run")
     assert not project.landing.exists()
-    assert "snapshot to 2" in project.run("publish")
+    (row,) = project.json("publish")
+    assert row.keys() == {name for name, _, _ in ledger.COLUMNS}
+    assert (row["table"], row["outcome"], row["from_version"]) == ("sales.orders", ledger.PUBLISHED, None)
+    assert (row["to_version"], row["inserts"], row["files"], row["lag_versions"]) == (2, 3, 1, 0)
     table.sql("UPDATE {} SET id = 30 WHERE id = 3")
     assert "sales.orders: version 3" in project.run("publish", "sales.orders", "--dry-run")
+    assert project.json("publish", "--dry-run") == [{"table": "sales.orders", "error": None, "message": "version 3"}]
     assert "1 upsert, 1 delete" in project.run("publish")
     assert "nothing new at 3" in project.run("publish")
+    (row,) = project.json("publish")
+    assert (row["outcome"], row["to_version"], row["lag_versions"]) == ("nothing new", 3, 0)
 
     replicated = said(["replicate", str(project.landing), str(project.mirror)], 0)
     assert "sales.orders: replicating, " in replicated
@@ -84,6 +101,9 @@ def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Projec
     wrong = project.run("verify", "--mirror", str(project.mirror), code=1)
     assert "DIFFERENT at version 3" in wrong
     assert "id = 30: v is 'v3' in the source, 'other' in the mirror" in wrong
+    (row,) = project.json("verify", "--mirror", str(project.mirror), code=1)
+    assert (row["table"], row["outcome"], row["to_version"]) == ("sales.orders", ledger.DIFFERENT, 3)
+    assert row["differences"] == [{"key": "id = 30", "column": "v", "source": "v3", "mirror": "other"}]
 
     told = Source(path=str(project.folder / "ledger"))
     here = ("--ledger", str(told), "verify")
@@ -101,17 +121,57 @@ def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Projec
 
 
 def test_status_tells_how_far_each_table_is(project: Project, orders: DeltaTable) -> None:
-    assert json.loads(said(["status", "--json", "--config", str(project.config)], 0))[0]["published_version"] is None
+    assert project.json("status")[0]["published_version"] is None
     orders.insert(1)
     project.run("publish")
     orders.insert(2)
-    (row,) = json.loads(said(["status", "--json", "--config", str(project.config)], 0))
+    (row,) = project.json("status")
     assert (row["published_version"], row["newest_version"], row["lag_versions"]) == (1, 2, 1)
     assert row["lag_seconds"] > 0
     assert (row["not_renamed"], row["not_consumed"], row["error"]) == (0, 0, None)
     assert "sales.orders" in project.run("status")
     project.configure("  - {source: ./orders, target: sales.bought, keys: [id]}")
     assert "sales.orders is published and not in" in project.run("status")
+
+
+def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
+    spark: SparkSession, project: Project, orders: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DeltaTable(spark, project.folder / "lines")
+    listed = ["  - {source: ./orders, target: sales.orders, keys: [id]}", "  - {source: ./lines, target: sales.lines}"]
+    project.configure(*listed)
+    project.run("publish", "sales.orders")
+    asked = [asdict(each) for each in fleet.statuses(spark, config.load(project.config))]
+
+    def no_spark() -> None:
+        raise SparkMissing()
+
+    monkeypatch.setattr("mirrorfeed.cli.publish.spark_session", no_spark)
+    assert project.json("status") == asked
+    assert "nothing new, version 0 is published" in project.run("publish", "sales.orders", "--dry-run")
+    assert "This needs Spark, and there is none here" in project.run(
+        "publish", "--dry-run", code=1
+    )  # nothing of lines is published
+    orders.insert(1)
+    assert "This needs Spark, and there is none here" in project.run("status", code=1)
+    assert "This needs Spark, and there is none here" in project.run("publish", "sales.orders", "--dry-run", code=1)
+
+
+def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_without_spark(
+    spark: SparkSession, project: Project, orders: DeltaTable
+) -> None:
+    project.run("publish")
+    (table,) = config.load(project.config).tables
+    assert idle.idle_decision(config.load(project.config), table) is not None
+    assert idle.idle_decision(config.load(project.config), table.model_copy(update={"keys": ("v",)})) is None
+    shutil.rmtree(orders.path)
+    DeltaTable(spark, orders.path)
+    assert idle.idle_decision(config.load(project.config), table) is None
+    assert idle.idle_status(config.load(project.config), table) is None
+    shutil.rmtree(orders.path)
+    assert idle.idle_status(config.load(project.config), table) is None
+    assert idle.newest(Source(parts=("main", "sales", "orders"))) is None
+    assert idle.newest(Source(path="abfss://a@b/c")) is None
 
 
 def test_one_table_that_fails_leaves_the_others_alone(project: Project, orders: DeltaTable) -> None:
@@ -165,6 +225,11 @@ def test_changes_shows_the_feed_by_version_and_time(project: Project, orders: De
     shown = project.run("changes", "sales.orders", "--from", "1", "--to", "3")
     assert "versions 1 to 3 delete 1 insert 2 update_postimage 1 update_preimage 1" in shown
     assert "_commit_version" in shown
+    told = project.json("changes", "sales.orders", "--from", "1", "--to", "3", "--rows", "1")
+    assert {name: told[name] for name in ("from_version", "to_version", "inserts", "updates", "deletes")} == {
+        "from_version": 0, "to_version": 3, "inserts": 2, "updates": 1, "deletes": 1,
+    }  # fmt: skip
+    assert [row["_change_type"] for row in told["rows"]] == ["insert"]
     assert "insert 2" in project.run("changes", str(orders.path), "--from", "2020-01-01", "--to", "1", "--rows", "0")
     assert "no versions in this range" in project.run("changes", "sales.orders", "--from", "9", "--past-end", "empty")
     past = project.run("changes", "sales.orders", "--from", "9", code=1)
@@ -260,5 +325,6 @@ def test_mistakes_in_the_configuration_are_told_before_spark_starts(tmp_path: Pa
 
 def test_verify_needs_a_publication_and_replicate_a_landing_zone(project: Project, orders: DeltaTable) -> None:
     assert "nothing is published yet. Run `mirrorfeed publish`." in project.run("verify", "--mirror", "x", code=1)
+    assert project.json("verify", "--mirror", "x", code=1)[0]["outcome"] == ledger.UNVERIFIED
     nowhere = said(["replicate", str(project.folder / "no"), str(project.mirror)], 1)
     assert "There is no landing zone at" in nowhere

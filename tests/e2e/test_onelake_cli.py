@@ -28,7 +28,7 @@ class Project:
         command = [*arguments, "--config", str(self.folder / "mirrorfeed.yml")]
         result = CliRunner().invoke(main, command, env={"COLUMNS": "400"}, input=answer)
         assert result.exit_code == code, result.output
-        return result.output
+        return result.stdout if "--json" in arguments else result.output
 
     def run(self, *arguments: str, code: int = 0, answer: str = "") -> str:
         return " ".join(self.output(*arguments, code=code, answer=answer).split())

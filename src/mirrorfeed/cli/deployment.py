@@ -6,23 +6,28 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.text import Text
 
-from mirrorfeed.cli.root import config_option, load, main, spark_session
+from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
 from mirrorfeed.errors import Terminal
+from mirrorfeed.terminal import console, waiting
+
+if TYPE_CHECKING:
+    from mirrorfeed.preflight import Check
 
 
 @main.command()
 @click.option("--live", is_flag=True, help="Try what only the services themselves can show, and list the rest.")
+@json_option
 @config_option
-def preflight(live: bool, path: str) -> None:
+def preflight(live: bool, as_json: bool, path: str) -> None:
     """Check what publishing needs: rights, the credential, the landing zone, the feeds. Exits with 1 if it lacks any.
 
     Writes an empty file into the landing zone, under a name that readers ignore, and removes it; with --live a few
@@ -31,16 +36,24 @@ def preflight(live: bool, path: str) -> None:
     config = load(path)
     spark = spark_session()
     from mirrorfeed import preflight as checks
-    from mirrorfeed import show
 
-    out = show.console()
-    found = []
-    for check in chain(checks.preflight(spark, config), checks.live(spark, config) if live else ()):
+    out, found = console(), []
+    left = chain(checks.preflight(spark, config), checks.live(spark, config) if live else ())
+    while check := _next(left, "Checking what publishing needs"):
         found.append(check)
+        if as_json:
+            continue
         detail = f": {check.detail}" if check.detail else ""
         style = "red" if check.state is checks.State.MISSING else ""
         out.print(Text(f"{check.state.value:<12}{check.what}{detail}", style=style))
+    if as_json:
+        say_json([{"check": each.what, "outcome": each.state.value, "message": each.detail} for each in found])
     sys.exit(any(check.state is checks.State.MISSING for check in found))
+
+
+def _next(left: Iterator[Check], what: str) -> Check | None:
+    with waiting(what):
+        return next(left, None)
 
 
 @main.command()
@@ -70,20 +83,29 @@ def deployment(context: click.Context, file: str, mirror: str, archive_tables: s
 
 
 @main.command()
-@click.option("--html", "file", required=True, metavar="FILE", help="The page to write, whole in one file.")
+@click.option("--html", "file", metavar="FILE", help="Draw them as a page, whole in one file.")
+@json_option
 @config_option
-def report(file: str, path: str) -> None:
-    """Draw the ledger: lag, rows, seconds by phase, archived part, backlog, mirrors compared, and what went wrong."""
+def report(file: str | None, as_json: bool, path: str) -> None:
+    """Show what the ledger tells: how far each table is, whether its mirror is equal, and what went wrong."""
     config = load(path)
     if config.ledger is None:
         raise NoLedger(config.path)
     spark = spark_session()
+    from mirrorfeed import report as reports
     from mirrorfeed.publish import ledger
-    from mirrorfeed.report import page
 
-    rows = ledger.read(spark, config.ledger)
-    Path(file).write_text(page(rows, datetime.now(UTC)), encoding="utf-8")
-    click.echo(f"Wrote {file}, from {len(rows):,} rows of the ledger.")
+    with waiting(f"Reading the ledger {config.ledger}"):
+        rows, now = ledger.read(spark, config.ledger), datetime.now(UTC)
+    if file is not None:
+        Path(file).write_text(reports.page(rows, now), encoding="utf-8")
+        click.echo(f"Wrote {file}, from {len(rows):,} rows of the ledger.", err=as_json)
+    if as_json:
+        say_json(reports.told(rows, now))
+    elif file is None:
+        out = console()
+        for part in reports.text(rows, now):
+            out.print(part)
 
 
 class NoLedger(Terminal):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from mirrorfeed.cli.repair import repair_by_itself
-from mirrorfeed.cli.root import config_option, json_option, load, load_if_there, main, spark_session
+from mirrorfeed.cli.root import config_option, json_option, load, load_if_there, main, say_json, spark_session
 from mirrorfeed.config import ONELAKE, Config, onelake_address
 from mirrorfeed.errors import Terminal, named
+from mirrorfeed.terminal import waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.fleet import Standing
@@ -85,8 +86,9 @@ def _say_reports(reports: Sequence[TableReport]) -> None:
     help="The folder of the replicated tables, or, for one table, that of its Delta table. Left out for a landing zone"
     " in OneLake: the tables of the mirrored database.",
 )
+@json_option
 @config_option
-def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
+def verify(tables: tuple[str, ...], mirror: str | None, as_json: bool, path: str) -> None:
     """Compare each source, at the version at which its mirror stands, with the mirror, row for row.
 
     Where it stands is told by the files that the service has taken. What was found is written into the ledger, where
@@ -101,33 +103,41 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
     spark = spark_session()
     from mirrorfeed.publish import ledger
     from mirrorfeed.publish.fleet import standings
-    from mirrorfeed.verify import mirror_of, verify_at
+    from mirrorfeed.verify import Difference, mirror_of, verify_at
 
-    failed = False
-    rows = []
-    for table, standing in standings(config, tables):
+    rows: list[ledger.Row] = []
+    told: list[dict[str, object]] = []
+    say = (lambda _: None) if as_json else click.echo
+    with waiting("Looking where the mirrors stand"):
+        stand = standings(config, tables)
+    for at, (table, standing) in enumerate(stand, 1):
+        name, first = str(table.target), list[Difference]()
         if standing.newest is None:
-            failed = True
-            click.echo(f"{table.target}: nothing is published yet. Run `mirrorfeed publish`.")
+            nothing = "nothing is published yet. Run `mirrorfeed publish`."
+            told.append(asdict(ledger.Row(datetime.now(UTC), name, ledger.UNVERIFIED, message=nothing)))
+            say(f"{name}: {nothing}")
             continue
         try:
-            found = verify_at(spark, table.source, mirror_of(folder, table.target), standing.candidates)
+            with waiting(f"Table {at} of {len(stand)}, {name}: comparing it with its mirror"):
+                found = verify_at(spark, table.source, mirror_of(folder, table.target), standing.candidates)
         except Exception as error:
-            failed = True
             trouble = named("Verifying", error)
-            rows.append(ledger.verified(str(table.target), trouble, datetime.now(UTC)))
-            click.echo(f"Error: {table.target}: {trouble}", err=True)
-            continue
-        failed = failed or not found.equal
-        rows.append(ledger.verified(str(table.target), found, datetime.now(UTC)))
-        click.echo(f"{table.target}: {found}{_behind(found.version, standing)}")
-        for difference in found.first:
-            click.echo(f"  {difference}")
-        if not found.equal:
-            repair_by_itself(spark, config, table, folder)
+            rows.append(ledger.verified(name, trouble, datetime.now(UTC)))
+            click.echo(f"Error: {name}: {trouble}", err=True)
+        else:
+            first += found.first
+            rows.append(ledger.verified(name, found, datetime.now(UTC)))
+            say(f"{name}: {found}{_behind(found.version, standing)}")
+            for difference in first:
+                say(f"  {difference}")
+            if not found.equal:
+                repair_by_itself(spark, config, table, folder, err=as_json)
+        told.append({**asdict(rows[-1]), "differences": [asdict(difference) for difference in first]})
+    if as_json:
+        say_json(told)
     if lost := ledger.keep(spark, config.ledger, rows):
         click.echo(str(lost), err=True)
-    sys.exit(failed)
+    sys.exit(any(row["outcome"] != ledger.VERIFIED for row in told))
 
 
 def _behind(version: int, standing: Standing) -> str:

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 from rich.text import Text
 
 from mirrorfeed import config as configuration
 from mirrorfeed.cli.follow import follow_tables
-from mirrorfeed.cli.root import config_option, json_option, load, load_if_there, main, spark_session, wait_option
+from mirrorfeed.cli.root import (
+    config_option,
+    json_option,
+    load,
+    load_if_there,
+    main,
+    say_json,
+    spark_session,
+    wait_option,
+)
 from mirrorfeed.config import FILE, Config, Table
 from mirrorfeed.errors import MirrorfeedError, Terminal, named
+from mirrorfeed.terminal import console, error_console, waiting
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mirrorfeed.publish.fleet import Status
     from mirrorfeed.publish.outcome import Outcome
     from mirrorfeed.publish.ways import Way
+
+Found = TypeVar("Found")
+_KINDS = {"inserts": "insert", "updates": "update_postimage", "deletes": "delete"}
+"""What the feed calls that which the ledger counts."""
 
 
 class FileInTheWay(Terminal):
@@ -60,9 +75,11 @@ def enable(tables: tuple[str, ...], path: str) -> None:
     from mirrorfeed.feed.enable import enable as switch_on
 
     failed = False
-    for table in chosen:
+    for at, table in enumerate(chosen, 1):
         try:
-            click.echo(f"{table.source}: the change data feed is {switch_on(spark, table.source).value}")
+            with waiting(f"Table {at} of {len(chosen)}, {table.source}: switching the feed on"):
+                found = switch_on(spark, table.source)
+            click.echo(f"{table.source}: the change data feed is {found.value}")
         except Exception as error:
             failed = True
             click.echo(f"Error: {named(f'Enabling the feed of {table.source}', error)}", err=True)
@@ -77,16 +94,25 @@ def enable(tables: tuple[str, ...], path: str) -> None:
 @click.option("--to", "end", metavar="VERSION|TIME", help="The last to show; the newest by default.")
 @click.option("--past-end", type=click.Choice(["error", "empty"]), default="error", show_default=True)
 @click.option("--rows", "preview", default=20, show_default=True, help="How many rows to show.")
+@json_option
 @config_option
-def changes(table: str, start: str, end: str | None, past_end: Any, preview: int, path: str) -> None:
+def changes(table: str, start: str, end: str | None, past_end: Any, preview: int, as_json: bool, path: str) -> None:
     """Show the change data feed of TABLE: a name, a path, or a table of the configuration."""
     source = _source(table, path)
     spark = spark_session()
     from mirrorfeed.feed.preview import changes_between
 
-    found = changes_between(spark, source, start, end, past_end)
+    with waiting(f"Reading the feed of {source}"):
+        found = changes_between(spark, source, start, end, past_end)
+        counts = found.counts()
+        if as_json:
+            told = {kind: counts.get(name, 0) for kind, name in _KINDS.items()}
+            after, to = found.range.from_version_exclusive, found.range.to_version_inclusive
+            rows = found.first(preview)
+            say_json({"table": str(source), "from_version": after, "to_version": to, **told, "rows": rows})
+            return
     click.echo(f"{source}, {found.range}" if found.range.versions else f"{source}, no versions in this range")
-    for kind, count in found.counts().items():
+    for kind, count in counts.items():
         click.echo(f"  {kind:<17}{count:>12,}")
     if preview:
         found.rows.orderBy("_commit_version").show(preview, truncate=60)
@@ -97,32 +123,76 @@ def changes(table: str, start: str, end: str | None, past_end: Any, preview: int
 @click.option("--dry-run", is_flag=True, help="Print the decision for each table and touch nothing.")
 @click.option("--follow", is_flag=True, help="Go on, and publish what is committed as `at_most` says.")
 @click.option("--for", "minutes", type=click.FloatRange(0), metavar="MINUTES", help="With --follow: end after these.")
+@json_option
 @config_option
-def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float | None, path: str) -> None:
+def publish(
+    tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float | None, as_json: bool, path: str
+) -> None:
     """Publish what is new in the tables of the configuration, or in those named."""
     config = load(path)
-    config.select(tables)
-    if follow and not dry_run:
+    chosen = config.select(tables)
+    if dry_run:
+        _say_decisions(config, chosen, as_json)
+    if follow and as_json:
+        raise click.UsageError("--follow tells of each publication as it is made, and takes no --json.")
+    if follow:
         follow_tables(config, tables, minutes)
     spark = spark_session()
     from mirrorfeed import show
     from mirrorfeed.publish import fleet
     from mirrorfeed.stores.process import retries
 
-    out = show.console()
-    if dry_run:
-        decided = fleet.decisions(spark, config, tables)
-        for name, decision in decided:
-            out.print(Text(f"{name}: {decision}"))
-        sys.exit(any(isinstance(decision, MirrorfeedError) for _, decision in decided))
+    out = error_console() if as_json else console()
     repeated = retries().value
     troubles: list[MirrorfeedError] = []
     ways: list[Way] = []
     with show.steps(out) as on_step:
+        on_step.looking(len(chosen))
         outcomes = fleet.publish_tables(
             spark, config, tables, on_step=on_step, on_trouble=troubles.append, on_way=ways.append
         )
-    _say_outcomes(out, outcomes, ways, troubles, retries().value - repeated)
+    _say_outcomes(out, outcomes, ways, troubles, retries().value - repeated, as_json=as_json)
+
+
+def _say_decisions(config: Config, chosen: Sequence[Table], as_json: bool) -> NoReturn:
+    def ask_log(table: Table) -> object | None:
+        from mirrorfeed.publish.idle import idle_decision
+
+        return idle_decision(config, table)
+
+    def ask_spark(names: Sequence[str]) -> Sequence[object]:
+        spark = spark_session()
+        from mirrorfeed.publish import fleet
+
+        with waiting("Deciding about what is new"):
+            return [decision for _, decision in fleet.decisions(spark, config, names)]
+
+    decided = _told(chosen, ask_log, ask_spark)
+    if as_json:
+        say_json([_decision(table, decision) for table, decision in zip(chosen, decided, strict=True)])
+    else:
+        out = console()
+        for table, decision in zip(chosen, decided, strict=True):
+            out.print(Text(f"{table.target}: {decision}"))
+    sys.exit(any(isinstance(decision, MirrorfeedError) for decision in decided))
+
+
+def _decision(table: Table, decision: object) -> dict[str, object]:
+    error = type(decision).__name__ if isinstance(decision, MirrorfeedError) else None
+    return {"table": str(table.target), "error": error, "message": str(decision)}
+
+
+def _told(
+    tables: Sequence[Table],
+    ask_log: Callable[[Table], Found | None],
+    ask_spark: Callable[[Sequence[str]], Sequence[Found]],
+) -> list[Found]:
+    """One answer a table; Spark is started only for those that it is needed for."""
+    with waiting("Looking at what is published"):
+        found = {str(table.target): ask_log(table) for table in tables}
+    left = [name for name, answer in found.items() if answer is None]
+    answers = {**found, **dict(zip(left, ask_spark(left) if left else (), strict=True))}
+    return [answer for answer in answers.values() if answer is not None]
 
 
 @main.command()
@@ -149,10 +219,11 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
     if not yes:
         click.confirm("Go on?", abort=True)
     dropping = dropping_by(config, click.echo, wait * 60)
-    spark, out, repeated = spark_session(), show.console(), retries().value
+    spark, out, repeated = spark_session(), console(), retries().value
     troubles: list[MirrorfeedError] = []
     ways: list[Way] = []
     with show.steps(out) as on_step:
+        on_step.looking(len(chosen))
         outcomes = [
             fleet.rebuild_table(
                 spark, config, each, dropping, on_step=on_step, on_trouble=troubles.append, on_way=ways.append
@@ -170,16 +241,30 @@ def _say_outcomes(
     driver_retries: int,
     *,
     rebuilt: bool = False,
+    as_json: bool = False,
 ) -> NoReturn:
     from mirrorfeed import show
+    from mirrorfeed.publish import ledger
 
-    out.print(show.summary(outcomes))
+    if as_json:
+        now = datetime.now(UTC)
+        say_json([asdict(row) for outcome in outcomes for row in ledger.rows([outcome], now) or [_idle(outcome, now)]])
+    else:
+        out.print(show.summary(outcomes))
     for way in dict.fromkeys(str(way) for way in ways if way.chosen):
         out.print(Text(way))
     notes = show.notes(outcomes, driver_retries, rebuilt=rebuilt)
     for note in [*notes, *(Text(str(error), style="yellow") for error in troubles)]:
         out.print(note)
     sys.exit(any(outcome.error for outcome in outcomes))
+
+
+def _idle(outcome: Outcome, now: datetime) -> Any:
+    """As a row of the ledger would tell it, which tells of nothing where nothing was done."""
+    from mirrorfeed.publish.ledger import Row
+
+    version, behind = outcome.progress.published, outcome.lag_versions
+    return Row(now, outcome.table, "nothing new", to_version=version, lag_versions=behind, tries=outcome.tries)
 
 
 @main.command()
@@ -195,17 +280,28 @@ def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str)
     config = load(path)
     chosen = config.select(tables)
     said = _service_words(config, chosen) if with_fabric else [None] * len(chosen)
-    spark = spark_session()
+
+    def ask_log(table: Table) -> Status | None:
+        from mirrorfeed.publish.idle import idle_status
+
+        return idle_status(config, table)
+
+    def ask_spark(names: Sequence[str]) -> Sequence[Status]:
+        spark = spark_session()
+        from mirrorfeed.publish import fleet
+
+        with waiting("Asking for the newest versions"):
+            return fleet.statuses(spark, config, names)
+
+    statuses = _told(chosen, ask_log, ask_spark)
     from mirrorfeed import show
-    from mirrorfeed.publish import fleet
     from mirrorfeed.publish.strays import strays
     from mirrorfeed.publish.zone import zone_of
 
-    statuses = fleet.statuses(spark, config, tables)
-    found = [dataclasses.replace(row, service=words) for row, words in zip(statuses, said, strict=True)]
-    out = show.console()
+    found = [replace(row, service=words) for row, words in zip(statuses, said, strict=True)]
+    out = console()
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(row) for row in found], indent=2, ensure_ascii=False))
+        say_json([asdict(row) for row in found])
     else:
         out.print(show.status(found))
         for row in found:

@@ -9,6 +9,7 @@ import click
 
 from mirrorfeed.cli.root import config_option, load, main, spark_session
 from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.terminal import waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table
@@ -45,34 +46,40 @@ def repair(table: str, where: str | None, mirror: str | None, source_only: bool,
         sys.exit(1)
 
 
-def repair_by_itself(spark: Any, config: Config, table: Table, folder: str) -> None:
-    """After a verification that found a difference: up to the limit of the configuration."""
+def repair_by_itself(spark: Any, config: Config, table: Table, folder: str, *, err: bool = False) -> None:
+    """After a verification that found a difference: up to the limit of the configuration. What was done is said on
+    standard error where the output is for programs."""
     if table.repair_up_to:
-        _repaired(spark, config, table, folder, None, at_most=table.repair_up_to)
+        _repaired(spark, config, table, folder, None, at_most=table.repair_up_to, err=err)
 
 
 def _repaired(
-    spark: Any, config: Config, table: Table, folder: str | None, where: str | None, at_most: int | None = None
+    spark: Any,
+    config: Config,
+    table: Table,
+    folder: str | None,
+    where: str | None,
+    *,
+    at_most: int | None = None,
+    err: bool = False,
 ) -> bool:
     """Whether all was mended that was to be; what was done is said."""
     from mirrorfeed.errors import named
     from mirrorfeed.repair import repair_table, words
 
+    beside: list[MirrorfeedError] = []
     try:
-        found: Repaired = repair_table(
-            spark,
-            config,
-            table,
-            folder,
-            where,
-            at_most=at_most,
-            on_trouble=lambda error: click.echo(str(error), err=True),
-        )
+        with waiting(f"{table.target}: publishing {'what differs' if where is None else 'these rows'} once more"):
+            found: Repaired = repair_table(
+                spark, config, table, folder, where, at_most=at_most, on_trouble=beside.append
+            )
     except Exception as error:
         click.echo(f"Error: {table.target}: {named('Repairing', error)}", err=True)
         return False
     for line in words(found, str(table.target)):
-        click.echo(line)
+        click.echo(line, err=err)
+    for each in beside:
+        click.echo(str(each), err=True)
     troubles: list[MirrorfeedError | None] = [found.outcome.error if found.outcome else None, found.left]
     for trouble in filter(None, troubles):
         click.echo(f"Error: {table.target}: {trouble}", err=True)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.history import commits, detail, schema_at
@@ -107,6 +109,13 @@ class Changes:
         with _refusals(self.table, self.range):
             found = self.rows.groupBy("_change_type").count().collect()
         return {row["_change_type"]: row["count"] for row in sorted(found)}
+
+    def first(self, count: int) -> list[dict[str, Any]]:
+        """The first rows, by version, as JSON has them."""
+        spelled = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
+        with _refusals(self.table, self.range):
+            found = self.rows.orderBy("_commit_version").limit(count).select(spelled).collect() if count else []
+        return [json.loads(row[0]) for row in found]
 
 
 def changes_between(

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -38,7 +38,7 @@ from mirrorfeed.publish.partner import trouble_in_introducing
 from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, look_ahead, preflight, publish
-from mirrorfeed.publish.view import BeginningMissing
+from mirrorfeed.publish.view import BeginningMissing, View
 from mirrorfeed.publish.ways import Choosing, Way, choose
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
@@ -179,6 +179,8 @@ def publish_tables(
         ledger.begin(spark, config.ledger)
     with small_batches(spark):
         outcomes = _each(one, config.select(names))
+    told = ledger.told_of(spark, config.ledger, [outcome.table for outcome in outcomes if outcome.first_load])
+    outcomes = [replace(outcome, published_before=outcome.table in told) for outcome in outcomes]
     for outcome in outcomes:
         if outcome.progress.untidy:
             on_trouble(Untidy(outcome.table, outcome.progress.untidy))
@@ -263,21 +265,28 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
                 if finding := recreated(source, before, detail.table_id, found[-1].version):
                     raise finding
             new = [each for each in found if published is not None and each.version > published]
-            return Status(
-                table=name,
-                source=source,
-                published_version=published,
-                newest_version=found[-1].version,
-                lag_versions=None if published is None else found[-1].version - published,
-                lag_seconds=_seconds_since(new[0].timestamp) if new else (None if published is None else 0.0),
-                not_renamed=len(view.unfinished) if view else 0,
-                not_consumed=max(0, len(view.data) - 1) if view else 0,
-                feed=history.feed_of(spark, table.source, detail).value,
-            )
+            feed = history.feed_of(spark, table.source, detail)
+            return status_of(table, view, found[-1].version, feed, _seconds_since(new[0].timestamp) if new else 0.0)
         except Exception as error:
             return Status(name, source, error=str(named(f"Asking for the status of {name}", error)))
 
     return _each(one, config.select(names))
+
+
+def status_of(table: Table, view: View | None, newest: int, feed: history.Feed, seconds: float = 0.0) -> Status:
+    """By what its log and its newest version say, and the seconds since what is not published was committed."""
+    published = view.newest.to_version_inclusive if view and view.newest else None
+    return Status(
+        table=str(table.target),
+        source=str(table.source),
+        published_version=published,
+        newest_version=newest,
+        lag_versions=None if published is None else newest - published,
+        lag_seconds=None if published is None else seconds,
+        not_renamed=len(view.unfinished) if view else 0,
+        not_consumed=max(0, len(view.data) - 1) if view else 0,
+        feed=feed.value,
+    )
 
 
 def standings(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, Standing]]:

@@ -1,0 +1,82 @@
+"""What can be told of a table without Spark: that nothing is new, or that nothing was published yet.
+
+The newest version of a table in a folder is read by delta-rs, where that is installed. Whatever it cannot read,
+whatever only the engine or a catalog knows, and whatever is new, is left to Spark.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mirrorfeed.config import Config, Table
+from mirrorfeed.feed.features import unknown
+from mirrorfeed.feed.history import Detail, Feed
+from mirrorfeed.feed.ranges import NothingNew
+from mirrorfeed.feed.source import Source
+from mirrorfeed.publish import metadata
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.fleet import Status, plan_of, status_of
+from mirrorfeed.publish.view import View
+from mirrorfeed.publish.zone import zone_of
+from mirrorfeed.session import Kind, kind
+
+_VERSIONS_ELSEWHERE = ("catalogManaged", "catalogOwned", "coordinatedCommits")
+"""Features, perhaps as previews, of tables whose newest versions their folder alone does not tell."""
+
+
+def newest(source: Source) -> tuple[Detail, int] | None:
+    """A table in a folder of this machine, and its newest version; None where it is elsewhere or cannot be read so."""
+    if source.path is None or not Path(source.path).is_absolute():
+        return None
+    try:
+        if kind() is not Kind.LOCAL:  # paths are those of another machine, or of another file system
+            return None
+        from deltalake import DeltaTable
+
+        table = DeltaTable(source.path, without_files=True)
+        protocol, told = table.protocol(), table.metadata()
+    except Exception:  # not installed, not a table, or more than it knows: Spark will tell
+        return None
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    if unknown(features) or any(name.startswith(_VERSIONS_ELSEWHERE) for name in features):
+        return None
+    return Detail(str(told.id), source.path, told.configuration, tuple(told.partition_columns), 0, 0), table.version()
+
+
+def idle_status(config: Config, table: Table) -> Status | None:
+    """The status of a table of which nothing is new or nothing published."""
+    try:
+        if (found := newest(table.source)) is None:
+            return None
+        detail, version = found
+        view = TableLog(zone_of(config), table.target.folder).look()
+    except Exception:  # of any finding Spark's way tells
+        return None
+    if view and view.newest and not _is_all(view, detail, version):
+        return None
+    if detail.tracks_rows and not detail.records_changes:
+        return None  # whether changes are computed is for the engine to say
+    return status_of(table, view, version, Feed.RECORDED if detail.records_changes else Feed.OFF)
+
+
+def idle_decision(config: Config, table: Table) -> NothingNew | None:
+    """That nothing is new in a table, where nothing is left to do for what is published either."""
+    try:
+        if (found := newest(table.source)) is None:
+            return None
+        store, plan = zone_of(config), plan_of(table)
+        log = TableLog(store, plan.folder)
+        view = log.look()
+        if view is None or view.newest is None or view.unfinished or not _is_all(view, *found):
+            return None
+        log.check(view)
+        metadata.check(store, plan.folder, plan.metadata(view.newest.columns))
+    except Exception:  # of any finding Spark's way tells
+        return None
+    return NothingNew(found[1])
+
+
+def _is_all(view: View, detail: Detail, version: int) -> bool:
+    """Whether what is published is this very table, up to this version."""
+    newest = view.newest
+    return newest is not None and (newest.source_id, newest.to_version_inclusive) == (detail.table_id, version)
