@@ -343,7 +343,7 @@ def test_the_report_is_written_from_a_ledger(spark: SparkSession, tmp_path: Path
     target = tmp_path / "page.html"
     arguments = ["report", "--html", str(target), "--config", str(tmp_path / "mirrorfeed.yml")]
     result = CliRunner().invoke(main, arguments)
-    assert (result.exit_code, result.output) == (0, f"Wrote {target}, from 5 rows of the ledger.\n")
+    assert (result.exit_code, result.stdout) == (0, f"Wrote {target}, from 5 rows of the ledger.\n")
     assert "sales.orders" in target.read_text(encoding="utf-8")
     result = CliRunner().invoke(main, ["report", "--json", "--config", str(tmp_path / "mirrorfeed.yml")])
     assert json.loads(result.stdout)["tables"][-1]["state"]["table"] == "sales.orders"
