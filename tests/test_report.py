@@ -11,6 +11,7 @@ from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
 from html import escape
 from html.parser import HTMLParser
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -37,6 +38,7 @@ from mirrorfeed.publish.ledger import (
     Row,
 )
 from mirrorfeed.report import page
+from mirrorfeed.report.archive import held
 from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_ticks
 from mirrorfeed.report.page import by_day, failures, standings
 from mirrorfeed.report.pictures import change_chart, difference_chart
@@ -352,7 +354,7 @@ def test_the_report_is_written_from_a_ledger(spark: SparkSession, tmp_path: Path
 
 
 def test_the_text_tells_what_the_page_tells() -> None:
-    now, rows = NOW + timedelta(hours=1), [*ROWS, *LATER]
+    now, rows = NOW + timedelta(hours=1), [*ROWS, *LATER, *FLEET]
     out = Console(width=1000, file=io.StringIO())
     for part in report.text(rows, now):
         out.print(part)
@@ -360,13 +362,14 @@ def test_the_text_tells_what_the_page_tells() -> None:
     printed, drawn = out.file.getvalue(), page(rows, now)
     for _, value, name in tiles(drawn):
         assert f"{value} {name}" in printed
-    for standing in standings(rows):
-        for cell in standing.cells(now):
-            assert escape(cell) in drawn
-            assert " ".join(cell.split()) in " ".join(printed.split())
+    for cell in chain(*(standing.cells(now) for standing in standings(rows)), *held(rows)):
+        assert escape(cell) in drawn
+        assert " ".join(cell.split()) in " ".join(printed.split())
     for row in failures(rows):
         assert (row.message or "") in printed
-    assert [row["table"] for row in report.told(rows, now)["wrong"]] == [row.table for row in failures(rows)]
+    told = report.told(rows, now)
+    assert [row["table"] for row in told["wrong"]] == [row.table for row in failures(rows)]
+    assert [row["archived_bytes"] for row in told["archives"]] == [4 * GIB, 2 * GIB, None]
 
 
 def test_of_many_failures_the_newest_are_told_and_the_others_counted() -> None:

@@ -91,7 +91,7 @@ def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Projec
     assert "1 upsert, 1 delete" in project.run("publish")
     assert "nothing new at 3" in project.run("publish")
     (row,) = project.json("publish")
-    assert (row["outcome"], row["to_version"], row["lag_versions"]) == ("nothing new", 3, 0)
+    assert (row["outcome"], row["from_version"], row["lag_versions"]) == (ledger.WELL, 3, 0)
 
     replicated = said(["replicate", str(project.landing), str(project.mirror)], 0)
     assert "sales.orders: replicating, " in replicated

@@ -170,7 +170,7 @@ def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stoppe
         publish_tables(spark, config)
     found = ledger.read(spark, Source(path=str(tmp_path / "ledger")))
     assert [row.outcome for row in found] == [PUBLISHED, FAILED, WELL]  # and once is enough
-    assert found[-1].message == "Nothing stands in its way any more, and nothing is new."
+    assert found[-1].message == "Nothing stands in its way, and nothing is new."
     assert (found[-1].from_version, found[-1].lag_versions) == (0, 0)
     assert tiles(page(found, NOON))[1] == ("", "0", "stopped")
 

@@ -114,7 +114,7 @@ def verify(tables: tuple[str, ...], mirror: str | None, as_json: bool, path: str
         name, first = str(table.target), list[Difference]()
         if standing.newest is None:
             nothing = "nothing is published yet. Run `mirrorfeed publish`."
-            told.append(asdict(ledger.Row(datetime.now(UTC), name, ledger.UNVERIFIED, message=nothing)))
+            told.append(ledger.named(ledger.Row(datetime.now(UTC), name, ledger.UNVERIFIED, message=nothing)))
             say(f"{name}: {nothing}")
             continue
         try:
@@ -132,7 +132,7 @@ def verify(tables: tuple[str, ...], mirror: str | None, as_json: bool, path: str
                 say(f"  {difference}")
             if not found.equal:
                 repair_by_itself(spark, config, table, folder, err=as_json)
-        told.append({**asdict(rows[-1]), "differences": [asdict(difference) for difference in first]})
+        told.append({**ledger.named(rows[-1]), "differences": [asdict(difference) for difference in first]})
     if as_json:
         say_json(told)
     if lost := ledger.keep(spark, config.ledger, rows):

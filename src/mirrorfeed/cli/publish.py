@@ -247,8 +247,7 @@ def _say_outcomes(
     from mirrorfeed.publish import ledger
 
     if as_json:
-        now = datetime.now(UTC)
-        say_json([asdict(row) for outcome in outcomes for row in ledger.rows([outcome], now) or [_idle(outcome, now)]])
+        say_json(ledger.for_programs(outcomes, datetime.now(UTC)))
     else:
         out.print(show.summary(outcomes))
     for way in dict.fromkeys(str(way) for way in ways if way.chosen):
@@ -257,14 +256,6 @@ def _say_outcomes(
     for note in [*notes, *(Text(str(error), style="yellow") for error in troubles)]:
         out.print(note)
     sys.exit(any(outcome.error for outcome in outcomes))
-
-
-def _idle(outcome: Outcome, now: datetime) -> Any:
-    """As a row of the ledger would tell it, which tells of nothing where nothing was done."""
-    from mirrorfeed.publish.ledger import Row
-
-    version, behind = outcome.progress.published, outcome.lag_versions
-    return Row(now, outcome.table, "nothing new", to_version=version, lag_versions=behind, tries=outcome.tries)
 
 
 @main.command()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +134,16 @@ def rows(outcomes: Iterable[Outcome], now: datetime) -> list[Row]:
             kind = FINDING if isinstance(outcome.error, Finding) else FAILED
             found.append(_trouble(outcome, kind, outcome.error, now))
     return found
+
+
+def for_programs(outcomes: Iterable[Outcome], now: datetime) -> list[dict[str, Any]]:
+    """What a run did under the names of the columns, with a row for each table that had nothing new as well."""
+    return [named(row) for outcome in outcomes for row in rows([outcome], now) or [_well(outcome, now)]]
+
+
+def named(row: Row) -> dict[str, Any]:
+    """A row of this build under the names of the columns."""
+    return asdict(replace(row, build=this_build()))
 
 
 def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> Row:
@@ -288,7 +298,7 @@ def _well(outcome: Outcome, now: datetime) -> Row:
         from_version=outcome.progress.published,
         lag_versions=outcome.lag_versions,
         tries=outcome.tries,
-        message="Nothing stands in its way any more, and nothing is new.",
+        message="Nothing stands in its way, and nothing is new.",
     )
 
 

@@ -7,7 +7,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from html import escape
 
 from mirrorfeed.publish.ledger import ARCHIVE, Row
 from mirrorfeed.report.chart import Point, bars, lines
@@ -46,15 +45,19 @@ def by_day(rows: Iterable[Row]) -> list[tuple[datetime, dict[str, Row]]]:
     return found
 
 
-def table(rows: Sequence[Row]) -> tuple[str, list[str]]:
-    """The head and the lines of a table with each table's newest row, and the sums."""
-    newest = {row.table: row for row in sorted(rows, key=lambda row: row.time) if row.outcome == ARCHIVE}
-    head = (
-        "<th>Table<th class=n>Hot, GiB<th class=n>Archived, GiB<th class=n>Restored, GiB<th class=n>A month costs"
-        "<th class=n>and saves"
-    )
-    listed = [_line(name, newest[name]) for name in sorted(newest)]
-    return head, [*listed, *_totals(list(newest.values()))] if len(listed) > 1 else listed
+HELD = ("Table", "Hot, GiB", "Archived, GiB", "Restored, GiB", "A month costs", "and saves")
+
+
+def newest(rows: Iterable[Row]) -> list[Row]:
+    """The newest row of each table that has an archive, by their names."""
+    found = {row.table: row for row in sorted(rows, key=lambda row: row.time) if row.outcome == ARCHIVE}
+    return [found[name] for name in sorted(found)]
+
+
+def held(rows: Iterable[Row]) -> list[tuple[str, ...]]:
+    """In words, under `HELD`: each table with an archive, and the sums of all."""
+    last = newest(rows)
+    return [*map(_cells, last), *(_totals(last) if len(last) > 1 else ())]
 
 
 def parts_of(row: Row) -> dict[str, float]:
@@ -106,28 +109,24 @@ def _money(days: Iterable[tuple[datetime, Mapping[str, Row]]], currency: str) ->
     return lines(series, currency)
 
 
-def _line(name: str, row: Row) -> str:
+def _cells(row: Row) -> tuple[str, ...]:
     told = parts_of(row)
     amounts = [_number(told.get(part)) for part in PARTS]
     if row.restored_bytes is None:
         amounts[-1] = "-"
-    return _cells(name, [*amounts, _price(row.month_cost, row.currency), _price(row.month_saving, row.currency)])
+    return row.table, *amounts, _price(row.month_cost, row.currency), _price(row.month_saving, row.currency)
 
 
-def _totals(rows: Sequence[Row]) -> list[str]:
+def _totals(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     sums = _sums({row.table: row for row in rows})
     amounts = [_number(sums[part]) for part in PARTS]
     currencies: list[str | None] = [*sorted({row.currency for row in rows if row.currency})]
-    found = []
+    found: list[tuple[str, ...]] = []
     for currency in currencies or [None]:
         own = [row for row in rows if row.currency == currency]
         prices = [sum(getattr(row, name) or 0 for row in own) for name in ("month_cost", "month_saving")]
-        found.append(_cells("all", [*amounts, *(_price(price if currency else None, currency) for price in prices)]))
+        found.append(("all", *amounts, *(_price(price if currency else None, currency) for price in prices)))
     return found
-
-
-def _cells(name: str, values: Sequence[str]) -> str:
-    return f"<tr><td>{escape(name)}</td>{''.join(f'<td class=n>{escape(value)}</td>' for value in values)}</tr>"
 
 
 def _number(value: float | None) -> str:

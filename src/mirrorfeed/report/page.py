@@ -120,8 +120,9 @@ def _tiles(rows: Sequence[Row], now: datetime) -> str:
 
 def _fleet(rows: Sequence[Row]) -> list[str]:
     """Nothing where no table has an archive."""
-    head, listed = archive.table(rows)
-    return [_card("What is hot, and what is in the archive?", _table(head, listed))] if listed else []
+    numbers, held = range(1, len(archive.HELD)), archive.held(rows)
+    listed = _table(_head(archive.HELD, numbers), [_line(cells, numbers) for cells in held])
+    return [_card("What is hot, and what is in the archive?", listed)] if held else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,21 +168,27 @@ def standings(rows: Sequence[Row]) -> list[Standing]:
 
 
 def _standings(rows: Sequence[Row], now: datetime) -> str:
-    head = "".join(f"<th{' class=n' if at in _NUMBERS else ''}>{name}" for at, name in enumerate(STANDING))
-    return _table(head, [_standing(standing, now) for standing in standings(rows)])
+    lines_ = [
+        _line(each.cells(now), _NUMBERS, [at for at, bad in ((1, each.stopped), (5, each.different)) if bad])
+        for each in standings(rows)
+    ]
+    return _table(_head(STANDING, _NUMBERS), lines_)
 
 
-def _standing(standing: Standing, now: datetime) -> str:
-    bad = {1: standing.stopped, 5: standing.different}
-    cells = (
-        f"<td{' class=n' if at in _NUMBERS else _bad(bad.get(at, False))}>{escape(cell)}</td>"
-        for at, cell in enumerate(standing.cells(now))
+def _head(names: Iterable[str], numbers: Collection[int]) -> str:
+    return "".join(f"<th{_kind('n', at in numbers)}>{name}" for at, name in enumerate(names))
+
+
+def _line(cells: Iterable[str], numbers: Collection[int], bad: Collection[int] = ()) -> str:
+    told = (
+        f"<td{_kind('n', at in numbers) or _kind('bad', at in bad)}>{escape(cell)}</td>"
+        for at, cell in enumerate(cells)
     )
-    return f"<tr>{''.join(cells)}</tr>"
+    return f"<tr>{''.join(told)}</tr>"
 
 
-def _bad(it_is: bool) -> str:
-    return ' class="bad"' if it_is else ""
+def _kind(name: str, it_is: bool) -> str:
+    return f" class={name}" if it_is else ""
 
 
 def _when(row: Row | None, now: datetime) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from mirrorfeed.publish.ledger import Row
+from mirrorfeed.report import archive
 from mirrorfeed.report.chart import number
 from mirrorfeed.report.page import STANDING, failures, figures, moment, standings
 from mirrorfeed.terminal import Listing
@@ -18,10 +19,12 @@ _FAILURES = 10
 
 
 def text(rows: Sequence[Row], now: datetime) -> Iterator[Text | Listing]:
-    """What all tables come to, where each stands, and the newest of what went wrong."""
+    """What all tables come to, where each stands, what of it is archived, and the newest of what went wrong."""
     yield Text(f"As of {moment(now)} UTC, from {len(rows):,} rows of the ledger")
     yield Text(", ".join(f"{number(value)} {name}" for name, value in figures(rows, now).items()))
     yield Listing(STANDING, [standing.cells(now) for standing in standings(rows)], right=len(STANDING))
+    if held := archive.held(rows):
+        yield Listing(archive.HELD, held, right=1)
     found = failures(rows)
     for row in found[:_FAILURES]:
         yield Text(f"{moment(row.time)} {row.table}: {row.error or row.outcome}: {row.message or ''}", style="red")
@@ -40,4 +43,9 @@ def told(rows: Sequence[Row], now: datetime) -> dict[str, Any]:
         }
         for standing in standings(rows)
     ]
-    return {"figures": figures(rows, now), "tables": where, "wrong": [asdict(row) for row in failures(rows)]}
+    return {
+        "figures": figures(rows, now),
+        "tables": where,
+        "archives": [asdict(row) for row in archive.newest(rows)],
+        "wrong": [asdict(row) for row in failures(rows)],
+    }
