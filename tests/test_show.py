@@ -211,10 +211,18 @@ def test_what_takes_longer_than_a_moment_is_told(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr() == ("", "Starting Spark …\n")
 
 
-def test_what_takes_no_longer_than_a_moment_is_not_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_takes_no_longer_than_a_moment_is_not_told(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setattr(terminal, "_MOMENT", 60.0)
     with terminal.waiting("Starting Spark"):
         pass
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_first_line_does_not_wait_for_what_it_does_without() -> None:
+    heavy = "{'deltalake', 'numpy', 'pyarrow', 'pyspark'}"
+    script = f"import sys, mirrorfeed.cli, mirrorfeed.terminal; print({heavy} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "set()\n")
 
 
 def test_it_is_told_where_standard_error_was_when_it_began(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from mirrorfeed.landing.arrow import arrow_schema, arrow_type
 from mirrorfeed.landing.schema import (
     BadKey,
     Column,
@@ -14,7 +15,6 @@ from mirrorfeed.landing.schema import (
     IncompatibleSchema,
     ReservedColumn,
     UnsupportedType,
-    arrow_schema,
     check_keys,
     columns_of,
     evolve,
@@ -62,7 +62,7 @@ def test_each_type_has_its_form(spark: Any, landing: str, arrow: pa.DataType) ->
 
     assert (column.name, column.type, column.dropped) == ("a", landing, False)
     assert json.loads(column.nested or "null") == (spark if landing == "json" else None)
-    assert column.arrow == arrow
+    assert arrow_type(column) == arrow
 
 
 @pytest.mark.parametrize(

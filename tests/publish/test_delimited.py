@@ -20,11 +20,12 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.inspect import lint
 from mirrorfeed.inspect.text import text_contents
+from mirrorfeed.landing.arrow import arrow_schema
 from mirrorfeed.landing.lint.facts import Contents
 from mirrorfeed.landing.lint.metadata import read_metadata
 from mirrorfeed.landing.metadata import SettingChanged, spell, to_json
 from mirrorfeed.landing.output import Delimited, EmptyLines, NameNotEncodable, NotDeclarable, Output
-from mirrorfeed.landing.schema import Column, IncompatibleSchema, arrow_schema
+from mirrorfeed.landing.schema import Column, IncompatibleSchema
 from mirrorfeed.publish.table import RowsRefused, publish
 from mirrorfeed.publish.writer import BadRow, StagingJob, receipts_in, stage
 from mirrorfeed.replica import Replica

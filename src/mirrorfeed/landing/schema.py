@@ -8,29 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-
 from mirrorfeed.errors import Terminal
 
 MARKER = "__rowMarker__"
 FEED_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 RESERVED = frozenset(name.lower() for name in (*FEED_COLUMNS, MARKER))
 
-_PLAIN: dict[str, pa.DataType] = {
-    "boolean": pa.bool_(),
-    "byte": pa.int8(),
-    "short": pa.int16(),
-    "integer": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_PLAIN = frozenset(
+    {"boolean", "byte", "short", "integer", "long", "float", "double", "string", "binary"}
+    | {"date", "timestamp", "timestamp_ntz"}
+)
+DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _CHARS = re.compile(r"(?:var)?char\(\d+\)|string collate \S+")
 _INTERVAL = re.compile(r"interval (?:year|month|day|hour|minute|second)(?: to \w+)?")
 _PLACE = re.compile(r"geo(?:metry|graphy)\(.*\)")
@@ -54,12 +42,6 @@ class Column:
         if is_place(self.type):
             return "binary"
         return "string" if self.type == "json" or _INTERVAL.fullmatch(self.type) else self.type
-
-    @property
-    def arrow(self) -> pa.DataType:
-        if decimal := _DECIMAL.fullmatch(self.form):
-            return pa.decimal128(int(decimal[1]), int(decimal[2]))
-        return _PLAIN[self.form]
 
 
 class UnsupportedType(Terminal):
@@ -157,7 +139,7 @@ def _landing_type(table: str, field: dict[str, Any]) -> str:
     if spelled == "variant" or (isinstance(spelled, dict) and spelled.get("type") in ("array", "map", "struct")):
         return "json"
     if isinstance(spelled, str):
-        if spelled in _PLAIN or any(kind.fullmatch(spelled) for kind in (_DECIMAL, _INTERVAL, _PLACE)):
+        if spelled in _PLAIN or any(kind.fullmatch(spelled) for kind in (DECIMAL, _INTERVAL, _PLACE)):
             return spelled
         if _CHARS.fullmatch(spelled):
             return "string"
@@ -253,12 +235,6 @@ def _goes_on(before: Any, now: Any) -> bool:
         case "map":
             return bool(before["keyType"] == now["keyType"]) and _goes_on(before["valueType"], now["valueType"])
     return bool(before == now)
-
-
-def arrow_schema(columns: Sequence[Column], *, with_marker: bool) -> pa.Schema:
-    """The schema of a data file: every column optional, for deletes leave all but the keys empty; the marker last."""
-    fields = [pa.field(column.name, column.arrow) for column in columns]
-    return pa.schema([*fields, pa.field(MARKER, pa.int32())] if with_marker else fields)
 
 
 def _list(names: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ def newest(source: Source) -> tuple[Detail, int] | None:
             return None
         from deltalake import DeltaTable
 
-        table = DeltaTable(source.path, without_files=True)
+        table = DeltaTable(source.path)
         protocol, told = table.protocol(), table.metadata()
     except Exception:  # not installed, not a table, or more than it knows: Spark will tell
         return None

@@ -18,11 +18,12 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorfeed.landing.arrow import arrow_schema
 from mirrorfeed.landing.delimited import UnwritableValue
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output import AS_PARQUET, Output
 from mirrorfeed.landing.rows import Marker, Problem
-from mirrorfeed.landing.schema import MARKER, Column, arrow_schema
+from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.publish.forms import Form, ParquetForm, TextForm
 from mirrorfeed.publish.parts import Parts
 from mirrorfeed.stores.anew import Sink, open_anew

@@ -1,0 +1,36 @@
+"""The columns of data files as Arrow has them: apart from their rules, which are read long before any file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from mirrorfeed.landing.schema import DECIMAL, MARKER, Column
+
+_PLAIN: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+
+
+def arrow_type(column: Column) -> pa.DataType:
+    if decimal := DECIMAL.fullmatch(column.form):
+        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+    return _PLAIN[column.form]
+
+
+def arrow_schema(columns: Sequence[Column], *, with_marker: bool) -> pa.Schema:
+    """The schema of a data file: every column optional, for deletes leave all but the keys empty; the marker last."""
+    fields = [pa.field(column.name, arrow_type(column)) for column in columns]
+    return pa.schema([*fields, pa.field(MARKER, pa.int32())] if with_marker else fields)
