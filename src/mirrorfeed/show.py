@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.fleet import Status
     from mirrorfeed.publish.outcome import Outcome, Progress
 
-_MARKERS = ("insert", "update", "upsert", "delete")
+MARKERS = ("insert", "update", "upsert", "delete")
 _BESIDE = 12
 """The spinner and the time, beside what a bar says."""
 
@@ -137,7 +137,7 @@ def _lag(outcome: Outcome) -> str:
 
 
 def by_marker(rows: Mapping[str, int]) -> str:
-    return ", ".join(counted(rows[marker], marker) for marker in _MARKERS if rows.get(marker))
+    return ", ".join(counted(rows[marker], marker) for marker in MARKERS if rows.get(marker))
 
 
 def status(rows: Sequence[Status]) -> Listing:

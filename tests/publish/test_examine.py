@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +13,7 @@ from fixtures.faults import Crash
 from fixtures.shared_faults import NoRenames
 from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
+from mirrorfeed.publish import ledger
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.table import publish
 from mirrorfeed.stores import FolderStore
@@ -19,11 +22,11 @@ from tests.publish.scenes import FOLDER, plan, two_orders
 PLAN = plan(file_size=10_000)
 
 
-def said(tmp_path: Path, table: str = "sales.orders") -> tuple[int, list[str]]:
+def said(tmp_path: Path, table: str = "sales.orders", *options: str) -> tuple[int, list[str]]:
     path = tmp_path / "mirrorfeed.yml"
     path.write_text(f"landing_zone: {tmp_path}/zone\ntables:\n  - {{source: a, target: sales.orders, keys: [id]}}\n")
-    ended = CliRunner().invoke(main, ["log", table, "--config", str(path)])
-    return ended.exit_code, ended.output.splitlines()
+    ended = CliRunner().invoke(main, ["log", table, *options, "--config", str(path)])
+    return ended.exit_code, ended.stdout.splitlines()
 
 
 def test_a_table_without_a_log_is_told(tmp_path: Path) -> None:
@@ -54,6 +57,25 @@ def test_publications_and_their_files_are_shown(tmp_path: Path) -> None:
         ],
     )
     assert lines[3].endswith(": not there")
+
+
+def test_programs_are_told_the_same_under_the_names_of_the_ledger(tmp_path: Path) -> None:
+    def told() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads("".join(said(tmp_path, "sales.orders", "--json")[1]))
+        return found
+
+    assert told() == {"log": None, "follows_on": None, "records": [], "files": []}
+    store, table = FolderStore(str(tmp_path / "zone")), two_orders()
+    publish(TableFeed(table), store, PLAN)
+    table.update(1, status="paid")
+    publish(TableFeed(table), store, PLAN)
+
+    found = told()
+
+    newest = found["records"][0]
+    assert newest.keys() - {name for name, _, _ in ledger.COLUMNS} == {"record"}
+    assert [newest[name] for name in ("record", "from_version", "to_version", "upserts", "files")] == [2, 1, 2, 1, 1]
+    assert [place["is_the_file"] for place in found["files"]] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mirrorfeed.amounts import counted
-from mirrorfeed.cli.root import config_option, load, main
+from mirrorfeed.cli.root import config_option, json_option, load, main, say_json
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.landing.names import Target
+from mirrorfeed.show import MARKERS
+from mirrorfeed.terminal import waiting
+
+if TYPE_CHECKING:
+    from mirrorfeed.landing.log import Record
+    from mirrorfeed.publish.examine import Examined
 
 
 @main.command()
 @click.argument("table")
+@json_option
 @config_option
-def log(table: str, path: str) -> None:
+def log(table: str, as_json: bool, path: str) -> None:
     """Show the publications of TABLE that are recorded, and whether the newest one's files are what the record says.
 
     Reads these files whole, changes nothing, and needs no Spark.
@@ -25,9 +34,42 @@ def log(table: str, path: str) -> None:
     from mirrorfeed.publish.zone import zone_of
 
     store, target = zone_of(config), Target.parse(table)
-    found = examine(store, target.folder)
+    with waiting(f"Reading the log of {target} and the newest publication's files"):
+        found = examine(store, target.folder)
+    if as_json:
+        _say_for_programs(target, found)
+    else:
+        _say(found, store.address(target.folder))
+    sys.exit(found is not None and not found.as_recorded)
+
+
+def _say_for_programs(target: Target, found: Examined | None) -> None:
     if found is None:
-        click.echo(f"{store.address(target.folder)} has no log: nothing was published there.")
+        say_json({"log": None, "follows_on": None, "records": [], "files": []})
+        return
+    records, files = [_told(target, record) for record in found.records], [asdict(place) for place in found.places]
+    say_json({"log": found.log, "follows_on": found.follows_on, "records": records, "files": files})
+
+
+def _told(target: Target, record: Record) -> dict[str, Any]:
+    """Under the names of the ledger's columns."""
+    rows = {f"{marker}s": sum(file.rows.get(marker, 0) for file in record.files) for marker in MARKERS}
+    return {
+        "record": record.number,
+        "time": record.time,
+        "table": str(target),
+        "from_version": record.from_version_exclusive,
+        "to_version": record.to_version_inclusive,
+        **rows,
+        "files": len(record.files),
+        "bytes": sum(file.bytes for file in record.files),
+        "build": record.build,
+    }
+
+
+def _say(found: Examined | None, folder: str) -> None:
+    if found is None:
+        click.echo(f"{folder} has no log: nothing was published there.")
         return
     click.echo(found.log)
     for record in reversed(found.records):
@@ -46,5 +88,3 @@ def log(table: str, path: str) -> None:
         click.echo(f"{place.address}: {place.found or 'not there'}")
     if found.records and not any(place.found for place in found.places):
         click.echo("None of its files is there: the service has taken them, or the newest record has none.")
-    wrong = [place for place in found.places if place.found and not place.is_the_file]
-    sys.exit(bool(wrong) or not found.follows_on)

@@ -266,7 +266,8 @@ def _say_outcomes(
 def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str) -> None:
     """Show how far each table is published, and what waits in the landing zone.
 
-    Needs Spark, which reads the sources; with --fabric also a mirrored database, and who may ask Fabric about it.
+    Spark reads the sources, but for tables in folders of this machine of which nothing is new; --fabric also needs a
+    mirrored database, and who may ask Fabric about it.
     """
     config = load(path)
     chosen = config.select(tables)

@@ -34,6 +34,11 @@ class Examined:
     places: tuple[Place, ...]
     """Of each file of the newest record, its staged name and its final one."""
 
+    @property
+    def as_recorded(self) -> bool:
+        """Whether nothing is there that the log does not account for."""
+        return self.follows_on and all(place.is_the_file for place in self.places if place.found)
+
 
 def examine(store: Store, folder: str) -> Examined | None:
     """Reads each file of the newest publication that is there; None of a folder without a log."""
