@@ -76,10 +76,11 @@ def _repaired(
     except Exception as error:
         click.echo(f"Error: {table.target}: {named('Repairing', error)}", err=True)
         return False
+    finally:
+        for each in beside:
+            click.echo(str(each), err=True)
     for line in words(found, str(table.target)):
         click.echo(line, err=err)
-    for each in beside:
-        click.echo(str(each), err=True)
     troubles: list[MirrorfeedError | None] = [found.outcome.error if found.outcome else None, found.left]
     for trouble in filter(None, troubles):
         click.echo(f"Error: {table.target}: {trouble}", err=True)
