@@ -218,9 +218,16 @@ def test_what_takes_no_longer_than_a_moment_is_not_told(capfd: pytest.CaptureFix
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_first_line_does_not_wait_for_what_it_does_without() -> None:
-    heavy = "{'deltalake', 'numpy', 'pyarrow', 'pyspark'}"
-    script = f"import sys, mirrorfeed.cli, mirrorfeed.terminal; print({heavy} & sys.modules.keys())"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("mirrorfeed.cli", {"deltalake", "numpy", "pyarrow", "pyspark"}),
+        ("mirrorfeed.publish.fleet", {"azure", "boto3"}),
+    ],
+    ids=["the commands", "publication into a folder"],
+)
+def test_nobody_waits_for_what_is_not_needed(module: str, heavy: set[str]) -> None:
+    script = f"import sys, {module}; print({heavy} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "set()\n")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -329,3 +330,22 @@ def test_verify_needs_a_publication_and_replicate_a_landing_zone(project: Projec
     assert project.json("verify", "--mirror", "x", code=1)[0]["outcome"] == ledger.UNVERIFIED
     nowhere = said(["replicate", str(project.folder / "no"), str(project.mirror)], 1)
     assert "There is no landing zone at" in nowhere
+
+
+def test_what_the_replica_lacks_is_told_with_the_ways_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("deltalake", "mirrorfeed.replica"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    monkeypatch.delattr("mirrorfeed.replica", raising=False)
+    told = said(["replicate", str(tmp_path), str(tmp_path)], 1)
+    assert "The replica needs the package deltalake, which is not installed." in told
+    assert "in the project `uv tool install '.[replica]'` or `make setup`." in told
+
+
+@pytest.mark.parametrize("group", [[], ["archive"], ["fabric"]], ids=["all", "archive", "fabric"])
+def test_what_each_command_does_is_listed_in_whole_sentences(group: list[str]) -> None:
+    listed = said([*group, "--help"], 0).partition("Commands:")[2]
+    assert listed
+    assert "..." not in listed

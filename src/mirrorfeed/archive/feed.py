@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -23,7 +24,9 @@ from mirrorfeed.feed.ranges import Gap, Range
 from mirrorfeed.feed.read import SnapshotGone
 from mirrorfeed.feed.source import Source
 from mirrorfeed.stores.tiered import tiers_at
-from mirrorfeed.stores.tiers import Tier, TierStore
+
+if TYPE_CHECKING:
+    from mirrorfeed.stores.tiers import TierStore
 
 
 def check(
@@ -64,6 +67,8 @@ def needed(spark: SparkSession, source: Source, found: history.Detail, what: Ran
 def _missing(files: Sequence[LogFile], tiers: TierStore | None) -> list[str]:
     uris = sorted({uri for file in files for uri in (file.uri, file.vector) if uri})
     if tiers is not None:
+        from mirrorfeed.stores.tiers import Tier
+
         return [uri for uri, tier in tiers.look(uris).items() if tier is Tier.MISSING]
     local = [uri for uri in uris if uri.startswith("file:")]
     return [uri for uri in local if not Path(uri.removeprefix("file:")).exists()]

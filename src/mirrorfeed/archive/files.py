@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +25,9 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.faults import LOG_GONE, first_of
 from mirrorfeed.feed.source import Source
-from mirrorfeed.stores.tiers import TierStore
+
+if TYPE_CHECKING:
+    from mirrorfeed.stores.tiers import TierStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mirrorfeed.amounts import a_few, counted, size
 from mirrorfeed.archive.log import LogFile
 from mirrorfeed.errors import Terminal
-from mirrorfeed.stores.tiers import TierStore
+
+if TYPE_CHECKING:
+    from mirrorfeed.stores.tiers import TierStore
 
 
 def blocked_among(archived: Sequence[LogFile], tiers: TierStore | None) -> list[LogFile]:

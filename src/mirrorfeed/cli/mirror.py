@@ -43,7 +43,9 @@ class ReplicaMissing(Terminal):
         return f"The replica needs the package {self.module}, which is not installed."
 
     def next(self) -> str:
-        return "Run `pip install 'mirrorfeed[replica]'`."
+        return (
+            "Install the extra `replica` of mirrorfeed: in the project `uv tool install '.[replica]'` or `make setup`."
+        )
 
 
 @main.command()

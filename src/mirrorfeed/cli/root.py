@@ -25,8 +25,14 @@ wait_option = click.option("--wait", default=10.0, show_default=True, metavar="M
 json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
+_WHOLE = 1000
+"""Characters: the first sentence of a command, however long."""
+
+
 class _Commands(click.Group):
-    """Errors that say what to do are shown as they are, without a traceback."""
+    """Errors that say what to do are shown as they are, without a traceback, and commands are listed unabridged."""
+
+    group_class = type
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -39,6 +45,13 @@ class _Commands(click.Group):
             from mirrorfeed.session import SparkMissing
 
             fail(str(SparkMissing()))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(_WHOLE)) for name, each in found if each and not each.hidden]
+            )
 
 
 def fail(message: str) -> NoReturn:
