@@ -179,7 +179,8 @@ def publish_tables(
         ledger.begin(spark, config.ledger)
     with small_batches(spark):
         outcomes = _each(one, config.select(names))
-    told = ledger.told_of(spark, config.ledger, [outcome.table for outcome in outcomes if outcome.first_load])
+    first = [outcome.table for outcome in outcomes if outcome.first_load]
+    told = ledger.told_of(spark, config.ledger, first) if alone else set()
     outcomes = [replace(outcome, published_before=outcome.table in told) for outcome in outcomes]
     for outcome in outcomes:
         if outcome.progress.untidy:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mirrorfeed.config import Config, Table
-from mirrorfeed.feed.features import unknown
+from mirrorfeed.feed.features import commits_elsewhere, unknown
 from mirrorfeed.feed.history import Detail, Feed
 from mirrorfeed.feed.ranges import NothingNew
 from mirrorfeed.feed.source import Source
@@ -19,9 +19,6 @@ from mirrorfeed.publish.fleet import Status, plan_of, status_of
 from mirrorfeed.publish.view import View
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.session import Kind, kind
-
-_VERSIONS_ELSEWHERE = ("catalogManaged", "catalogOwned", "coordinatedCommits")
-"""Features, perhaps as previews, of tables whose newest versions their folder alone does not tell."""
 
 
 def newest(source: Source) -> tuple[Detail, int] | None:
@@ -38,7 +35,7 @@ def newest(source: Source) -> tuple[Detail, int] | None:
     except Exception:  # not installed, not a table, or more than it knows: Spark will tell
         return None
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    if unknown(features) or any(name.startswith(_VERSIONS_ELSEWHERE) for name in features):
+    if unknown(features) or commits_elsewhere(features):
         return None
     return Detail(str(told.id), source.path, told.configuration, tuple(told.partition_columns), 0, 0), table.version()
 
