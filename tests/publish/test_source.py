@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.feed.source import quote
 from mirrorfeed.landing.schema import BadKey, ReservedColumn
+from mirrorfeed.publish import unique
 from mirrorfeed.publish.table import RowsRefused
 from tests.delta import DeltaTable, Zone
 
@@ -261,6 +262,38 @@ def test_no_row_of_a_refused_range_is_left_in_the_zone(spark: SparkSession, tmp_
     assert zone.mirrors_the_table()
     zone.publish()  # tidies
     assert list(zone.folder.glob("_mirrorfeed/*/*.parquet")) == []
+
+
+@pytest.mark.parametrize("most", [unique.MOST, 1], ids=["compared by hashes", "compared by Spark"])
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ("(1, 'a'), (2, 'a'), (1, 'a')", "a key stands for more than one row (id = 1, v = 'a')"),
+        ("(1, 'a'), (NULL, 'a')", "a key is NULL (id = NULL, v = 'a')"),
+    ],
+)
+def test_a_snapshot_whose_keys_have_no_right_place_is_refused_and_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: str, words: str, most: int
+) -> None:
+    monkeypatch.setattr(unique, "MOST", most)
+    table = DeltaTable(spark, tmp_path / "t")
+    table.sql(f"INSERT INTO {{}} VALUES {values}")
+    zone = Zone(tmp_path / "zone", table, keys=("id", "v"))
+    with pytest.raises(RowsRefused, match=re.escape(f"at version 1 {words}")):
+        zone.publish()
+    assert list(zone.folder.rglob("*.parquet")) == []
+
+
+def test_hashes_that_are_equal_for_other_keys_refuse_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unique, "repeat", lambda _: True)
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1, 2)
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    assert zone.mirrors_the_table()
+    assert zone.files[0].column_names == ["id", "v"]
 
 
 @pytest.mark.parametrize("changes", ["net", "full"])

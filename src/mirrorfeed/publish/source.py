@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -20,6 +21,7 @@ from mirrorfeed.feed import changes, history, read
 from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.schema import Column, columns_of, lost
+from mirrorfeed.publish import unique
 from mirrorfeed.publish.carry import Carrier, send
 from mirrorfeed.publish.table import Plan, Repair
 from mirrorfeed.publish.writer import (
@@ -75,12 +77,18 @@ class DeltaFeed:
 
     def _snapshot(self, version: int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         rows = read.snapshot(self.spark, self.source, version)
-        if plan.check_keys and plan.keys:
+
+        def wrong_keys() -> list[BadRow]:
             found = changes.key_problems(rows, plan.keys, _KEYS_SHOWN).toArrow()
-            if found.num_rows:
-                return (), bad_rows(found, changes.PROBLEM, plan.keys)
-        receipts, bad = self._write(changes.snapshot_rows(rows, job.columns), job)
-        return receipts or [stage_empty(job)], bad
+            return bad_rows(found, changes.PROBLEM, plan.keys)
+
+        by_hash = plan.keys if plan.check_keys else ()
+        if by_hash and rows.count() > unique.MOST:
+            if found := wrong_keys():
+                return (), found
+            by_hash = ()
+        receipts, bad = self._write(changes.snapshot_rows(rows, job.columns, by_hash), job, wrong_keys)
+        return receipts if receipts or bad else [stage_empty(job)], bad
 
     def _changed_rows(self, range_: Range, plan: Plan, job: StagingJob) -> DataFrame:
         feed = self._feed(range_, job.columns)
@@ -100,16 +108,26 @@ class DeltaFeed:
             raise read.FeedUnreadable(str(self.source), range_, str(range_.to_version_inclusive), None, missing)
         return feed
 
-    def _write(self, rows: DataFrame, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+    def _write(
+        self, rows: DataFrame, job: StagingJob, wrong_keys: Callable[[], list[BadRow]] = list
+    ) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        """`wrong_keys` is asked where hashes of keys came back and repeat."""
+
+        def told(found: Sequence[dict[str, Any]]) -> tuple[list[Receipt], list[BadRow]]:
+            receipts, bad = receipts_in(found)
+            hashes = [row["hashes"] for row in found if row["hashes"]]
+            return receipts, bad or (wrong_keys() if unique.repeat(hashes) else [])
+
         let_code_travel()
         carrier = self.carrier()
-        task = _by_place(rows.columns, executor_task(job.carried() if carrier else job, changes.PROBLEM))
+        key_hash = changes.KEY_HASH if changes.KEY_HASH in rows.columns else None
+        task = _by_place(rows.columns, executor_task(job.carried() if carrier else job, changes.PROBLEM, key_hash))
         given = rows.toDF(*map(str, range(len(rows.columns))))
         try:
             if carrier is None:
-                return receipts_in(given.mapInArrow(task, RECEIPT_DDL).toArrow().to_pylist())
+                return told(given.mapInArrow(task, RECEIPT_DDL).toArrow().to_pylist())
             with carrier.keep(given.mapInArrow(task, CARRIED_DDL), job) as kept:
-                receipts, bad = receipts_in(kept.rows)
+                receipts, bad = told(kept.rows)
                 return (receipts if bad else send(job, receipts, kept)), bad
         except Exception as error:
             # All that Spark tells of a task's failure, by whatever class, is its text.

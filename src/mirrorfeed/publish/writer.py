@@ -24,6 +24,7 @@ from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output import AS_PARQUET, Output
 from mirrorfeed.landing.rows import Marker, Problem
 from mirrorfeed.landing.schema import MARKER, Column
+from mirrorfeed.publish import unique
 from mirrorfeed.publish.forms import Form, ParquetForm, TextForm
 from mirrorfeed.publish.parts import Parts
 from mirrorfeed.stores.anew import Sink, open_anew
@@ -49,11 +50,12 @@ RECEIPT = pa.schema(
         ("retries", pa.int32()),
         ("problem", pa.int32()),
         ("key", pa.string()),
+        ("hashes", pa.binary()),
     ]
 )
 RECEIPT_DDL = (
     "partition int, place int, staged string, rows string, bytes long, sha256 string, retries int, problem int,"
-    " key string"
+    " key string, hashes binary"
 )
 CARRIED = pa.schema([*RECEIPT, ("part", pa.int32()), ("data", pa.binary())])
 CARRIED_DDL = f"{RECEIPT_DDL}, part int, data binary"
@@ -116,17 +118,26 @@ class StagingJob:
 
 
 def stage(
-    job: StagingJob, partition: int, batches: Iterable[pa.RecordBatch], problem: str | None = None
+    job: StagingJob,
+    partition: int,
+    batches: Iterable[pa.RecordBatch],
+    problem: str | None = None,
+    key_hash: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Writes batches of landing rows, rolling at the target size. With the name of a problem column, rows whose
-    problem is not NULL are reported instead, and the column is not written."""
-    files = _Files(job, partition)
+    problem is not NULL are reported instead, and the column is not written. Neither is one of hashes of keys, which
+    are handed back."""
+    files, schema = _Files(job, partition), CARRIED if isinstance(job.store, Parts) else RECEIPT
     bad: list[BadRow] = []
     try:
         for batch in batches:
             if problem is not None:
                 bad += bad_rows(batch, problem, job.keys)[: _PROBLEMS_SHOWN - len(bad)]
                 batch = batch.drop_columns([problem])
+            if key_hash is not None:
+                hashes = unique.packed(batch.column(key_hash))
+                yield pa.RecordBatch.from_pylist([{"partition": partition, "hashes": hashes}], schema)
+                batch = batch.drop_columns([key_hash])
             for piece in _pieces(batch):
                 if bad:  # nothing of this batch id will be published
                     break
@@ -145,7 +156,7 @@ def stage(
         raise
     rows = [asdict(receipt) | {"rows": json.dumps(receipt.rows)} for receipt in files.receipts]
     rows += [{"partition": partition, **asdict(row)} for row in bad]
-    yield pa.RecordBatch.from_pylist(rows, CARRIED if isinstance(job.store, Parts) else RECEIPT)
+    yield pa.RecordBatch.from_pylist(rows, schema)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -178,7 +189,7 @@ def receipts_in(rows: Iterable[dict[str, Any]]) -> tuple[list[Receipt], list[Bad
     for row in rows:
         if row["problem"] is not None:
             bad.append(BadRow(Problem(row["problem"]), row["key"]))
-        else:
+        elif row["hashes"] is None:
             facts = {name: row[name] for name in Receipt.__slots__}
             receipts.append(Receipt(**facts | {"rows": json.loads(row["rows"])}))
     receipts.sort(key=lambda receipt: (receipt.partition, receipt.place))
@@ -349,13 +360,13 @@ class Counting:
 Batches = Iterator[pa.RecordBatch]
 
 
-def executor_task(job: StagingJob, problem: str) -> Callable[[Batches], Batches]:
+def executor_task(job: StagingJob, problem: str, key_hash: str | None = None) -> Callable[[Batches], Batches]:
     """The function for `mapInArrow`."""
 
     def task(batches: Batches) -> Batches:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        return stage(job, context.partitionId() if context else 0, batches, problem)
+        return stage(job, context.partitionId() if context else 0, batches, problem, key_hash)
 
     return task
