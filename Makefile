@@ -13,7 +13,7 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake demo-serverless test test-floor test-connect check fmt bench soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test test-floor test-connect check fmt bench bench-report soak lock clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-16s%s\n' "$$verb" "$$line"; done
@@ -54,6 +54,9 @@ bench: setup $(UV) ## measure publication against Spark alone, and planning agai
 	@PYTHONPATH=. $(RUN) -m tests.bench
 	@PYTHONPATH=. "$(UV)" run --quiet --no-sync --python $(RUN) --with duckdb==$(DUCKDB_VERSION) python -m tests.bench.planning
 
+bench-report: setup ## draw what make bench found last, beside the baseline
+	@PYTHONPATH=. $(RUN) -m tests.bench.report
+
 soak: setup ## the long form of the tests
 	@MIRRORFEED_HYPOTHESIS=soak $(RUN) -m pytest -m 'soak or slow'
 
@@ -61,7 +64,7 @@ lock: $(UV) ## resolve the dependencies again, as far as uv.lock is out of date
 	@"$(UV)" lock --python "$$(.ci/prerequisites)"
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-floor .venv-connect .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo dist notebooks/deployed spark-warehouse
+	@rm -rf .venv .venv-floor .venv-connect .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench dist notebooks/deployed spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 prerequisites: # $(error) says it in one line, where a recipe that fails would take two

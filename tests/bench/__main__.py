@@ -1,7 +1,8 @@
 """`make bench`: the product beside what its users have without it, case by case, each in a process of its own.
 
-`python -m tests.bench --rows 200000 --json found.json net_range` measures one case at another size. Absolute times are
-shown, but a ratio within one run is the figure.
+`python -m tests.bench --rows 200000 net_range` measures one case at another size. Absolute times are shown, but a ratio
+within one run is the figure. All figures are kept in `.bench/found.json`, and compared with `baseline.json`, which
+`--keep` replaces by them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mirrorfeed.session import get_session
+from tests.bench import compare
 from tests.bench.race import race, ratios
 
 CASES = {"first": 2_000_000, "carried": 2_000_000, "net_range": 2_000_000, "small_change": 2_000_000, "nothing_new": 40}
@@ -34,7 +36,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="case", help=", ".join(CASES))
     parser.add_argument("--rows", type=int, help="rows of the table, or tables, instead of the size of the case")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path, help="where to keep all figures")
+    parser.add_argument("--keep", action="store_true", help="let these figures be the baseline for later runs")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -50,8 +52,13 @@ def main() -> None:
         )
         found["cases"][name] = json.loads(answer.stdout)
         print("\n".join(lines(name, found["cases"][name])), flush=True)
-        if given.json:
-            given.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        compare.write(compare.FOUND, found)
+    for share in compare.shares(found, compare.read(compare.BASELINE)):
+        if share.before:
+            now, before = (spread(*each) for each in (share.cpu_seconds, share.before))
+            print(f"{share.case} / {share.side}: {share.verdict}, in CPU {now}, by the baseline {before}")
+    if given.keep:
+        compare.write(compare.BASELINE, found)
 
 
 def measured(name: str, size: int, rounds: int) -> dict[str, Any]:

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.bench.compare import shares
+from tests.bench.report import page
+
+
+def measured(product: list[float], other: list[float], rows: int = 10) -> dict[str, Any]:
+    sides = {
+        "publish": {"seconds": product, "cpu_seconds": product},
+        "plain <b>": {"seconds": other, "cpu_seconds": other},
+    }
+    case = {"title": "This beside that.", "facts": {"table_rows": rows}, "sides": sides, "driver_mib": 1.0}
+    return {"machine": {"cpus": 2}, "versions": {}, "cases": {"net_range": case}}
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "verdict"),
+    [
+        ([3.0, 3.2, 3.4], [2.0, 2.5, 2.9], "slower"),
+        ([3.0, 3.2, 2.8], [2.0, 2.5, 2.9], "as before"),
+        ([1.0, 1.5, 1.9], [2.0, 2.5, 2.9], "faster"),
+    ],
+)
+def test_a_share_is_other_than_before_if_every_round_says_so(
+    now: list[float], before: list[float], verdict: str
+) -> None:
+    (share,) = shares(measured(now, [1.0] * 3), measured(before, [1.0] * 3))
+    assert (share.case, share.side, share.verdict) == ("net_range", "plain <b>", verdict)
+    assert share.before == (sorted(before)[1], min(before), max(before))
+
+
+@pytest.mark.parametrize("baseline", [None, {"cases": {}}, measured([1.0], [1.0], rows=11)])
+def test_a_case_of_another_size_is_not_compared(baseline: dict[str, Any] | None) -> None:
+    (share,) = shares(measured([2.0], [1.0]), baseline)
+    assert (share.verdict, share.before) == ("new", None)
+
+
+def test_the_page_shows_each_side_with_its_figures_and_what_became_of_it() -> None:
+    drawn = page(measured([3.0, 3.2, 3.4], [1.0] * 3), measured([2.0, 2.5, 2.9], [1.0] * 3))
+    assert "plain &lt;b&gt;" in drawn
+    assert "3.20 <span class=small>3.00 to 3.40</span>" in drawn
+    assert "<td class=slower>slower" in drawn
+    assert "10 table rows" in drawn
