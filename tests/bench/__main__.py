@@ -27,7 +27,14 @@ from mirrorfeed.session import get_session
 from tests.bench import compare
 from tests.bench.race import race, ratios
 
-CASES = {"first": 2_000_000, "carried": 2_000_000, "net_range": 2_000_000, "small_change": 2_000_000, "nothing_new": 40}
+CASES = {
+    "first": 2_000_000,
+    "carried": 2_000_000,
+    "net_range": 2_000_000,
+    "small_change": 2_000_000,
+    "nothing_new": 40,
+    "fleet_changes": 40,
+}
 """With their sizes: rows of the table, or tables."""
 
 

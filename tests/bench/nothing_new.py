@@ -6,8 +6,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.config import Config, Table
-from mirrorfeed.feed.source import Source
 from mirrorfeed.publish.fleet import publish_tables
 from tests.bench import tables
 from tests.bench.race import Case
@@ -15,14 +13,7 @@ from tests.bench.race import Case
 
 def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     """Of `rows` tables with ten rows each."""
-    sources = [Source(path=str(folder / f"source-{number}")) for number in range(rows)]
-    for source in sources:
-        tables.create(spark, source, 10)
-    entries = [
-        Table.model_validate({"source": source.path, "target": f"bench.t{number}", "keys": ["id"]})
-        for number, source in enumerate(sources)
-    ]
-    config = Config(str(folder / "zone"), tuple(entries))
+    sources, config = tables.fleet(spark, folder, rows, 10)
 
     def publish() -> None:
         for outcome in publish_tables(spark, config):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pyspark.sql import SparkSession
 
+from mirrorfeed.config import Config, Table
 from mirrorfeed.feed.source import Source
 
 
@@ -11,6 +14,18 @@ def create(spark: SparkSession, source: Source, rows: int) -> None:
     spark.sql(f"""
         CREATE TABLE {source.sql} USING DELTA TBLPROPERTIES (delta.enableChangeDataFeed = true)
         AS SELECT {columns("id")} FROM range({rows})""")
+
+
+def fleet(spark: SparkSession, folder: Path, count: int, rows: int) -> tuple[list[Source], Config]:
+    """Many tables, and a configuration that publishes all of them."""
+    sources = [Source(path=str(folder / f"source-{number}")) for number in range(count)]
+    for source in sources:
+        create(spark, source, rows)
+    entries = [
+        Table.model_validate({"source": source.path, "target": f"bench.t{number}", "keys": ["id"]})
+        for number, source in enumerate(sources)
+    ]
+    return sources, Config(str(folder / "zone"), tuple(entries))
 
 
 def merge(spark: SparkSession, source: Source, number: int, rows: int, table_rows: int) -> None:
