@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,42 @@ def test_commits_ascend_and_know_their_operation_and_time(spark: SparkSession, t
     assert times == sorted(times)
     assert times[-1].tzinfo is UTC
     assert abs((datetime.now(UTC) - times[-1]).total_seconds()) < 3600
+
+
+@pytest.fixture
+def oslo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Clocks that go back from 3 to 2 on 26 October 2025, at 1 in UTC."""
+    with monkeypatch.context() as here:
+        here.setenv("TZ", "Europe/Oslo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("oslo")
+def test_commits_keep_their_times_where_clocks_go_back(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    made = [datetime(2025, 10, 25, 22, 30, tzinfo=UTC) + timedelta(hours=hours) for hours in range(5)]
+    for number, moment in enumerate(made):
+        if number:
+            table.insert(number)
+        os.utime(table.commit_file(number), (moment.timestamp(), moment.timestamp()))
+    assert [commit.timestamp for commit in commits(spark, table.source)] == made
+
+
+@pytest.mark.usefixtures("oslo")
+@pytest.mark.parametrize(
+    ("local", "twice"),
+    [
+        (datetime(2025, 10, 26, 1, 59, 59), False),
+        (datetime(2025, 10, 26, 2, 0), True),
+        (datetime(2025, 10, 26, 2, 30, fold=1), True),
+        (datetime(2025, 10, 26, 3, 0), False),
+        (datetime(2025, 7, 1), False),
+    ],
+)
+def test_the_hour_that_clocks_show_twice_is_known(local: datetime, twice: bool) -> None:
+    assert history.shown_twice(local) is twice
 
 
 @pytest.mark.parametrize(("after", "expected"), [(0, [1, 2, 3, 4, 5, 6, 7, 8]), (6, [7, 8]), (8, [8]), (99, [8])])

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -243,19 +244,37 @@ def _newest(spark: SparkSession, source: Source, limit: int | None = None) -> li
     """The newest commits, ascending."""
     statement = f"DESCRIBE HISTORY {source.sql}" + ("" if limit is None else f" LIMIT {limit}")
     with _refusals(source):
-        rows = spark.sql(statement).select("version", F.unix_micros("timestamp").alias("micros"), "operation").collect()
-    if not rows:
+        answer = spark.sql(statement)
+        # Times come as those of this machine's clocks. To ask Spark for others is a job of its own, which is needed
+        # only for the hours that clocks show twice, as Connect does not say which of the two is meant.
+        rows = answer.collect()
+        found = [Commit(row["version"], row["timestamp"].astimezone(UTC), row["operation"]) for row in rows]
+        if any(shown_twice(row["timestamp"]) for row in rows):
+            rows = answer.select("version", F.unix_micros("timestamp").alias("micros"), "operation").collect()
+            found = [Commit(row["version"], _at(row["micros"]), row["operation"]) for row in rows]
+    if not found:
         raise NoVersions(str(source))
-    return sorted(map(_commit, rows), key=lambda commit: commit.version)
+    return sorted(found, key=lambda commit: commit.version)
 
 
-def _commit(row: Any) -> Commit:
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    return Commit(row["version"], epoch + timedelta(microseconds=row["micros"]), row["operation"])
+def shown_twice(local: datetime) -> bool:
+    """Whether the clocks of this machine show a time without a zone a second time, an hour later."""
+    return local.replace(fold=0).astimezone(UTC) != local.replace(fold=1).astimezone(UTC)
 
 
-def facts(spark: SparkSession, source: Source, after: int | None, limit: int) -> Facts:
-    """What `decide` needs; schemas and feed are looked at for no more than `limit` versions after the published one."""
+def _at(micros: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+
+
+def facts(
+    spark: SparkSession,
+    source: Source,
+    after: int | None,
+    limit: int,
+    schema: Callable[[int], dict[str, Any]] | None = None,
+) -> Facts:
+    """What `decide` needs; schemas and feed are looked at for no more than `limit` versions after the published one.
+    Schemas are asked of `schema`, or else of `schema_at`."""
     with ThreadPoolExecutor(1) as meanwhile:
         if after is None:
             asked = meanwhile.submit(_newest, spark, source, 1)
@@ -265,7 +284,8 @@ def facts(spark: SparkSession, source: Source, after: int | None, limit: int) ->
     found = asked.result()
     latest = found[-1]
     if after is None:
-        off = _feed_off_at(spark, source, found)
+        # Where the property is set, the engine need not be asked: what is committed later is judged by its own version.
+        off = None if table.records_changes else _feed_off_at(spark, source, found)
         return Facts(table.table_id, latest, (), off, properties=table.properties, partitions=table.partition_columns)
     new = [commit for commit in found if commit.version > after]
     missing = first_missing(after, latest.version, [commit.version for commit in new])
@@ -275,7 +295,7 @@ def facts(spark: SparkSession, source: Source, after: int | None, limit: int) ->
     if len(doubtful) > _FEW:
         changed = metadata_changes(spark, table.location, [commit.version for commit in doubtful])
         doubtful = [commit for commit in doubtful if changed is None or commit.version in changed]
-    breaks, stop, reason = _breaks(spark, source, after, near[:1], doubtful)
+    breaks, stop, reason = _breaks(schema or partial(schema_at, spark, source), after, near[:1], doubtful)
     whole = [commit for commit in doubtful if stop is None or commit.version < stop]
     off = _feed_off_at(spark, source, [commit for commit in whole if commit.operation not in _KEEPS_FEED])
     return Facts(
@@ -341,13 +361,13 @@ def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, An
 
 
 def _breaks(
-    spark: SparkSession, source: Source, after: int, first: list[Commit], doubtful: list[Commit]
+    schema: Callable[[int], dict[str, Any]], after: int, first: list[Commit], doubtful: list[Commit]
 ) -> tuple[list[int], int | None, type[Terminal] | None]:
     """The versions at which the schema changed by more than added columns, the first also where the schema before it
     is not known any more; and the first version whose schema cannot be known, where this ends, with the reason."""
     looked_at = sorted({commit.version for commit in (*first, *doubtful)})
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        asked = {version: pool.submit(schema_at, spark, source, version) for version in (after, *looked_at) if first}
+        asked = {version: pool.submit(schema, version) for version in (after, *looked_at) if first}
     found: list[int] = []
     before: dict[str, Any] | None = None
     with suppress(Exception):  # the log may begin later, or have a hole there

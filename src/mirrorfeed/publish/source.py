@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,15 +47,18 @@ class DeltaFeed:
     source: Source
     carrier: Callable[[], Carrier | None] = lambda: None
     """Asked when there is something to stage: who brings files to the landing zone; None: executors themselves."""
+    _schemas: dict[int, dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """By version, as asked since the last facts: if another table took the name since, its id tells in the end."""
 
     def facts(self, after: int | None, limit: int) -> Facts:
-        return history.facts(self.spark, self.source, after, limit)
+        self._schemas.clear()
+        return history.facts(self.spark, self.source, after, limit, self._schema)
 
     def table_id(self) -> str:
         return history.detail(self.spark, self.source).table_id
 
     def columns(self, version: int) -> tuple[Column, ...]:
-        return columns_of(str(self.source), history.schema_at(self.spark, self.source, version))
+        return columns_of(str(self.source), self._schema(version))
 
     def check(self, what: Range | int, facts: Facts) -> None:
         self.carrier()  # a way that is refused is refused before anything is written
@@ -74,6 +77,11 @@ class DeltaFeed:
         with read.read_faults(str(self.source), what.version):
             there = read.snapshot(self.spark, self.source, what.version)
             return self._write(changes.again(there, what.keys, job.columns, plan.keys), job)
+
+    def _schema(self, version: int) -> dict[str, Any]:
+        if version not in self._schemas:
+            self._schemas[version] = history.schema_at(self.spark, self.source, version)
+        return self._schemas[version]
 
     def _snapshot(self, version: int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         rows = read.snapshot(self.spark, self.source, version)
