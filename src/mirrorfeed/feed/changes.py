@@ -27,6 +27,8 @@ more than once. Like the name above, it is one of the feed's."""
 KEY_HASH = "_commit_timestamp"
 """Equal for equal keys, and hardly ever for others: of these rows no two need to be compared whose hashes differ."""
 
+_GAIN = "__gain_in_range__"
+
 _JSON = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
@@ -102,14 +104,12 @@ def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, skip_unchanged: bool = False) -> DataFrame:
     """One row a key for the whole range: what its last version left, as an upsert, or its key, as a delete. Without
     unchanged rows, a key that ends as it was before the range gives none."""
-    events, key = _events(feed, columns, keys, with_old=skip_unchanged), _key(keys)
-    rows = _judged(events, key, "range")
-    if skip_unchanged:
-        rows = rows.withColumn("__changed__", _changed(key, columns, keys))
-    rows = rows.where("__last_in_range__ = 1")
+    key = _key(keys)
+    rows = _last_events(_events(feed, columns, keys, with_old=skip_unchanged), key, columns, keys, skip_unchanged)
     if skip_unchanged:
         rows = rows.where(F.col("__changed__") | F.col("__shared_in_range__") | _null(key))
-    return _landing_rows(rows, columns, keys)
+    # By key: rows that are alike stand together, and compress.
+    return _landing_rows(rows.sortWithinPartitions(*key), columns, keys)
 
 
 def full(
@@ -171,33 +171,72 @@ def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, 
     )
 
 
+def _last_events(
+    events: DataFrame, key: Sequence[SparkColumn], columns: Sequence[Column], keys: Sequence[str], compared: bool
+) -> DataFrame:
+    """Of each key the last event, with what `_judged` says of it, and where asked for whether it changed anything. One
+    aggregation: windows would sort and hold every event, where most of them can be dropped before the shuffle."""
+    values = [f"__value_{i}__" for i in range(len(_payload(columns, keys)))]
+    version, live, event = F.col("_commit_version"), F.col("__live__"), F.col("__event__")
+    last = F.max_by(F.struct(live, event, *values), F.struct(version, live, event))
+    # The last by the same order but for the numbers: another event only where several share the end.
+    other = F.max(F.struct(version, live, (-event).alias("__event__")))
+    found = [last.alias("__last__"), other.alias("__other__"), F.sum(F.when(live, 1).otherwise(-1)).alias(_GAIN)]
+    if compared:
+        row = _compared(columns, keys)
+        found.append(F.min_by(F.when(~live, row), F.struct(version, live)).alias("__before__"))
+    numbered = events.withColumn("__event__", F.monotonically_increasing_id())
+    rows = numbered.groupBy(*key).agg(*found)
+    twice = F.col("__last__.__live__") & (F.col("__last__.__event__") != -F.col("__other__.__event__"))
+    rows = rows.select(
+        *key,
+        "__last__.__live__",
+        *(f"__last__.{value}" for value in values),
+        _GAIN,
+        *(["__before__"] if compared else []),
+        (twice | _unbalanced(F.col("__last__.__live__"), F.col(_GAIN))).alias("__shared_in_range__"),
+        F.lit(1).alias("__last_in_range__"),
+    )
+    if not compared:
+        return rows
+    return rows.withColumn("__changed__", ~F.when(live, _compared(columns, keys)).eqNullSafe(F.col("__before__")))
+
+
 def _judged(events: DataFrame, group: Sequence[SparkColumn], name: str) -> DataFrame:
     """The events with the place of each in its group, the last being 1. Of that one, `__shared_in_…__` says whether
     the group shows that more than one row had the key, and `__gain_in_…__` how many rows the key gained."""
     newest_first = Window.partitionBy(*group).orderBy(F.desc("_commit_version"), F.desc("__live__"))
     live, version, gain = F.col("__live__"), F.col("_commit_version"), F.col(f"__gain_in_{name}__")
     twice = live & F.col("__next__.__live__") & (F.col("__next__._commit_version") == version)
-    # A row that ends live was gained or there before; one that ends dead was lost, or came and went.
-    unbalanced = F.when(live, ~gain.isin(0, 1)).otherwise(~gain.isin(-1, 0))
     return (
         events.withColumn(f"__last_in_{name}__", F.row_number().over(newest_first))
         .withColumn("__next__", F.lead(F.struct("_commit_version", "__live__")).over(newest_first))
         .withColumn(f"__gain_in_{name}__", F.sum(F.when(live, 1).otherwise(-1)).over(Window.partitionBy(*group)))
-        .withColumn(f"__shared_in_{name}__", F.coalesce(twice, F.lit(False)) | unbalanced)
+        .withColumn(f"__shared_in_{name}__", F.coalesce(twice, F.lit(False)) | _unbalanced(live, gain))
     )
 
 
+def _unbalanced(live: SparkColumn, gain: SparkColumn) -> SparkColumn:
+    """A row that ends live was gained or there before; one that ends dead was lost, or came and went."""
+    return F.when(live, ~gain.isin(0, 1)).otherwise(~gain.isin(-1, 0))
+
+
 def _changed(group: Sequence[SparkColumn], columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
-    """Whether an event leaves its key otherwise than it was before the first of its group: by value, with NaN equal to
-    NaN, and nested values as the text that they become."""
-    payload = _payload(columns, keys)
-    places = {column.name: F.col(f"__value_{i}__") for i, column in enumerate(payload)}
-    values = [_form(column, places.__getitem__) for column in payload]
-    row = F.struct(F.lit(True), *(value.alias(f"_{i}") for i, value in enumerate(values)))
+    """Whether an event leaves its key otherwise than it was before the first of its group."""
+    row = _compared(columns, keys)
     oldest_first = Window.partitionBy(*group).orderBy("_commit_version", "__live__")
     left = F.when(F.col("__live__"), row)
     before = F.first(F.when(~F.col("__live__"), row)).over(oldest_first)
     return ~left.eqNullSafe(before)
+
+
+def _compared(columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
+    """An event's values to compare with another's: NaN is equal to NaN, and nested values are the text that they
+    become."""
+    payload = _payload(columns, keys)
+    places = {column.name: F.col(f"__value_{i}__") for i, column in enumerate(payload)}
+    values = [_form(column, places.__getitem__) for column in payload]
+    return F.struct(F.lit(True), *(value.alias(f"_{i}") for i, value in enumerate(values)))
 
 
 def _landing_rows(
