@@ -7,6 +7,7 @@ planners have gone wrong; predicates are drawn from the values that are there an
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from urllib.parse import unquote
@@ -16,10 +17,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from mirrorfeed.archive.files import archived_among, files_of
+from mirrorfeed.archive.files import LocalIndex, archived_among, files_of
 from mirrorfeed.archive.log import DeltaLog, plain
 from mirrorfeed.archive.policy import Policy
 from mirrorfeed.archive.predicate import filtered
+from mirrorfeed.archive.skipping import Doubt
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source
 
@@ -202,8 +204,18 @@ def predicate(rng: random.Random, depth: int = 0) -> str:
     return rng.choice(forms)
 
 
-FEW = [pytest.param(trait, 20, 7, id=trait) for trait in IN_CI]
-MANY = [pytest.param(trait, 1000, None, id=f"{trait}, many", marks=pytest.mark.soak) for trait in TRAITS]
+def comparisons(rng: random.Random) -> str:
+    """Those that are decided without Delta, on columns that are indexed and partitions."""
+    parts = []
+    for _ in range(rng.choice([1, 1, 2])):
+        column = rng.choice(["i", "l", "s", "day", "p"])
+        sign = rng.choice(["=", "<", "<=", ">", ">="])
+        parts.append(rng.choice([f"{column} {sign} {literal(rng, column)}", f"{column} IS NOT NULL"]))
+    return " AND ".join(parts)
+
+
+FEW = [pytest.param(trait, 12, 7, id=trait) for trait in IN_CI]
+MANY = [pytest.param(trait, 500, None, id=f"{trait}, many", marks=pytest.mark.soak) for trait in TRAITS]
 
 
 @pytest.mark.parametrize(("table", "count", "seed"), [*FEW, *MANY], indirect=["table"])
@@ -212,7 +224,8 @@ def test_no_file_with_a_matching_row_is_missing(
 ) -> None:
     seed = random.randrange(2**32) if seed is None else seed
     rng = random.Random(seed)
-    drawn = [predicate(rng) for _ in range(count)]
+    drawn = [draw(rng) for draw in (predicate, comparisons) for _ in range(count)]
+    index, decided = LocalIndex(spark, table), 0
     frame = spark.table(table.sql)
     with_files = frame.withColumn("__file__", F.col("_metadata.file_path"))
     every = files_of(frame)
@@ -231,5 +244,12 @@ def test_no_file_with_a_matching_row_is_missing(
             holds = {plain(unquote(uri)) for uri in found[i]}
             answer = set(files_of(filtered(frame, str(table), each)))
             assert holds <= answer, f"{each} misses {holds - answer}, seed {seed}"
+            with suppress(Doubt):
+                alike = index.compared(each, Policy(1), LATER, None)
+                decided += 1
+                assert ({file.uri for file in alike.archived}, alike.hot) == (answer, 0), f"{each}, seed {seed}"
             holding, kept = holding + len(holds), kept + len(answer)
-    print(f"{len(drawn)} predicates on {len(every)} files: {holding} files hold a match, {kept} are kept")
+    print(
+        f"{len(drawn)} predicates on {len(every)} files: {holding} hold a match, {kept} are kept; {decided} are decided"
+        " without Delta too"
+    )

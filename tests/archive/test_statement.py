@@ -12,7 +12,7 @@ from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.amounts import size
 from mirrorfeed.archive import jobs, policy, restore
-from mirrorfeed.archive.classic import CannotBeJudged, NoPlanToLookAt
+from mirrorfeed.archive.classic import CannotBeJudged, CannotBePlanned, NoPlanToLookAt
 from mirrorfeed.archive.moment import in_zone
 from mirrorfeed.archive.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.statement import Guarded, NoQuery, StatementNeedsArchivedFiles, TableByTable, guarded
@@ -243,6 +243,13 @@ def test_statements_that_read_no_rows_run_as_ever(spark: SparkSession, tables: d
     sql("CREATE OR REPLACE TEMP VIEW made_so AS SELECT id FROM orders WHERE day = 3")
     assert sql("SELECT count(*) FROM made_so WHERE id < 35").collect()[0][0] == 5
     sql("DROP VIEW made_so")
+
+
+def test_a_value_that_cannot_be_is_said_when_the_query_is_planned(asking: Guarded) -> None:
+    with pytest.raises(CannotBePlanned) as caught:
+        asking.sql("SELECT v FROM orders WHERE id = 'x'")
+    assert str(caught.value).startswith("The query cannot be planned: [CAST_INVALID_INPUT] The value 'x' of the type")
+    assert str(caught.value).endswith("Nothing was read. Correct what it names.")
 
 
 def test_cached_rows_take_no_part(asking: Guarded, spark: SparkSession) -> None:

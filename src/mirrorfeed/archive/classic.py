@@ -1,7 +1,7 @@
 """What a query on classic Spark is going to read: Delta's own plan, made without what hides files or rows from it.
 
-The one module that reaches into the JVM, for open source Delta alone: Databricks guards archived files itself, and over
-Connect there is no plan to look at. Three things hide files from the plan that a DataFrame shows, and none takes part
+It reaches into the JVM, for open source Delta alone: Databricks guards archived files itself, and over Connect there is
+no plan to look at. Three things hide files from the plan that a DataFrame shows, and none takes part
 here: cached data, which has no files; subqueries, which hang beside the plan; and filters on partitions that Delta
 derives from a generated column, which miss rows that were written under another time zone.
 
@@ -14,17 +14,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from mirrorfeed.archive.engine import setting
 from mirrorfeed.archive.log import LogFile, column_names, file_of, plain
-from mirrorfeed.errors import Terminal
+from mirrorfeed.archive.predicate import unlogged
+from mirrorfeed.archive.skipping import Comparison, Doubt, Sign
+from mirrorfeed.errors import Terminal, first_line
 from mirrorfeed.feed.source import Source
 
 _DERIVES = "spark.databricks.delta.generatedColumn.partitionFilterOptimization.enabled"
@@ -80,8 +84,8 @@ class Scan:
     def count(self) -> int:
         return int(self._snapshot.numOfFiles() if self._files is None else self._files.size())
 
-    def files(self, until: datetime | None = None) -> list[LogFile]:
-        """Those that were created by then; all without a time. No other comes into Python."""
+    def files(self, until: int | None = None) -> list[LogFile]:
+        """Those that were made by then, in milliseconds; all without a time. No other comes into Python."""
         if self._files is None:
             rows = self._snapshot.allFiles().toDF()
         elif not self.count:
@@ -94,8 +98,7 @@ class Scan:
             every = DataFrame(self._snapshot.allFiles().toDF(), self._spark).select("path", "stats")
             found = found.drop("stats").join(every, "path", "left")
         if until is not None:
-            # The cut is at the end of a millisecond, which is as far as the log tells.
-            found = found.where(F.col("modificationTime") <= int(until.timestamp() * 1000) + 1)
+            found = found.where(F.col("modificationTime") <= until)
         columns = found.select(
             "path",
             F.col("partitionValues").alias("partition"),
@@ -130,8 +133,11 @@ def planned(frame: DataFrame) -> Planned:
     spark = _classic(frame)
     if frame.isStreaming:
         raise CannotBeJudged("a stream")
-    with _planning(spark) as session:
-        plan = session.sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
+    try:
+        with _planning(spark) as session, unlogged():
+            plan = session.sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
+    except PySparkException as error:
+        raise CannotBePlanned(first_line(str(error))) from error
     scans = tuple(_scans(spark, plan))
     rows = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)  # type: ignore[union-attr]
     return Planned(DataFrame(rows, spark), scans)
@@ -187,6 +193,63 @@ def merge(spark: SparkSession, statement: str) -> Merge:
     return Merge(bool(rest), subqueries)
 
 
+_SIGNS: Mapping[str, Sign] = {
+    "EqualTo": "=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+}
+_TURNED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def comparisons(frame: DataFrame) -> list[Comparison]:
+    """What a condition on the rows of a frame comes to, once Spark has worked out its types and constants; or `Doubt`
+    where that is more than comparisons that must all hold."""
+    with _planning(_classic(frame)) as session:
+        plan = session.sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
+    if _kind(plan) == "LogicalRDD":
+        return []
+    if _kind(plan) != "Filter" or _kind(plan.child()) != "LogicalRDD":
+        raise Doubt("a condition that is not on rows alone")
+    return [_comparison(part) for part in _conjuncts(plan.condition())]
+
+
+def _conjuncts(condition: Any) -> Iterator[Any]:
+    if _kind(condition) != "And":
+        yield condition
+    else:
+        for side in _each(condition.children()):
+            yield from _conjuncts(side)
+
+
+def _comparison(condition: Any) -> Comparison:
+    sides = list(_each(condition.children()))
+    kinds = [_kind(side) for side in sides]
+    if _kind(condition) == "IsNotNull" and kinds == ["AttributeReference"]:
+        return Comparison(str(sides[0].name()), "is there")
+    sign = _SIGNS.get(_kind(condition))
+    if sign is not None and kinds == ["Literal", "AttributeReference"]:
+        sign, sides = _TURNED[sign], sides[::-1]
+    elif sign is None or kinds != ["AttributeReference", "Literal"]:
+        raise Doubt(f"a condition of another kind, {_kind(condition)}")
+    column, literal = sides
+    return Comparison(str(column.name()), sign, _value(literal))
+
+
+def _value(literal: Any) -> int | str | date:
+    type_, value = str(literal.dataType().typeName()), literal.value()
+    if value is None:
+        raise Doubt("NULL")
+    if type_ in ("byte", "short", "integer", "long"):
+        return int(value)
+    if type_ == "date" and abs(int(value)) < 700_000:  # days from 1970, in years that Python has
+        return date(1970, 1, 1) + timedelta(days=int(value))
+    if type_ == "string":
+        return str(value.toString())
+    raise Doubt(f"a value of type {type_}")
+
+
 def _parsed(spark: SparkSession, statement: str) -> Any:
     return spark._jsparkSession.sessionState().sqlParser().parsePlan(statement)
 
@@ -232,18 +295,9 @@ def _planning(spark: SparkSession) -> Iterator[Any]:
             sessions.clearActiveSession()
 
 
-@contextmanager
-def nothing_derived(spark: SparkSession) -> Iterator[None]:
+def nothing_derived(spark: SparkSession) -> AbstractContextManager[None]:
     """For a statement, which runs in the user's session: Delta derives no filters meanwhile."""
-    before = spark.conf.get(_DERIVES, None)
-    spark.conf.set(_DERIVES, "false")
-    try:
-        yield
-    finally:
-        if before is None:
-            spark.conf.unset(_DERIVES)
-        else:
-            spark.conf.set(_DERIVES, before)
+    return setting(spark, _DERIVES, "false")
 
 
 def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
@@ -320,6 +374,17 @@ class CannotBeJudged(Terminal):
             "Ask the tables themselves, by name or path, in one query; rows from elsewhere can be written to a table"
             " first, or checkpointed."
         )
+
+
+class CannotBePlanned(Terminal):
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def what(self) -> str:
+        return f"The query cannot be planned: {self.reason.rstrip('.')}. Nothing was read."
+
+    def next(self) -> str:
+        return "Correct what it names."
 
 
 class NoPlanToLookAt(Terminal):

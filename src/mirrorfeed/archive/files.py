@@ -6,21 +6,25 @@ without a known age is as old as can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from mirrorfeed.archive import classic
+from mirrorfeed.archive import classic, place, skipping
 from mirrorfeed.archive.classic import Scan
+from mirrorfeed.archive.columns import Described
 from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.interval import counts_as_archived
 from mirrorfeed.archive.log import DeltaLog, LogFile, log_of, plain
 from mirrorfeed.archive.policy import Policy
-from mirrorfeed.archive.predicate import filtered
+from mirrorfeed.archive.predicate import BadPredicate, filtered
+from mirrorfeed.archive.skipping import Doubt
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.faults import LOG_GONE, first_of
@@ -40,7 +44,18 @@ class Answer:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of the newest version of a table."""
+
+    table_id: str
+    columns: tuple[str, ...]
+    properties: Mapping[str, str]
+
+
 class FileIndex(Protocol):
+    def facts(self) -> Facts: ...
+
     def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
         """The archived files that must be read to know which rows match; too many rather than too few. Without a
         version: the newest. Reads no data file. Without a policy, no file is archived."""
@@ -58,7 +73,39 @@ class LocalIndex:
     spark: SparkSession
     source: Source
 
+    def facts(self) -> Facts:
+        try:
+            with place.columns(self.spark, self.source, None) as (_, log):
+                found = log.described()
+            return Facts(found.table_id, tuple(_schema(found).names), found.properties)
+        except Doubt:
+            newest = self.newest()
+            return Facts(newest.table_id, tuple(self.spark.table(self.source.sql).columns), newest.properties)
+
     def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
+        try:
+            return self.compared(predicate, policy, now, version)
+        except Doubt:
+            return self.planned(predicate, policy, now, version)
+
+    def compared(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
+        """From the log's columns, where that is beyond doubt what Delta would plan: for comparisons alone."""
+        with place.columns(self.spark, self.source, version) as (at, log):
+            table = log.described()
+            asked = []
+            if predicate is not None:
+                try:
+                    like = self.spark.createDataFrame([], _schema(table))
+                    asked = classic.comparisons(filtered(like, str(self.source), predicate))
+                except (BadPredicate, PySparkException) as error:
+                    raise Doubt("a condition that only Delta may take") from error
+            until = None if policy is None else created_until(policy, now)
+            found = log.files(table, skipping.rules(asked, table.schema, table.partitions, table.properties), until)
+        archived = archived_among(sorted(found.files, key=lambda file: file.uri), policy, now) if policy else []
+        return Answer(tuple(archived), found.count - len(archived), at)
+
+    def planned(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
+        """As Delta plans it."""
         whole = self.whole(version)
         if predicate is None:
             return answer_of([whole], policy, now, whole.version)
@@ -98,12 +145,24 @@ class LocalIndex:
         raise NoSuchVersion(str(self.source), version, self.newest().version)
 
 
+def created_until(policy: Policy, now: datetime) -> int:
+    """Files that were made later cannot count as archived. In milliseconds, which is as far as the log tells."""
+    return int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
+
+
+def _schema(table: Described) -> StructType:
+    try:
+        return StructType.fromJson(json.loads(table.schema))
+    except (PySparkException, ValueError, KeyError) as error:
+        raise Doubt("types that are not known here") from error
+
+
 def answer_of(scans: Sequence[Scan], policy: Policy | None, now: datetime, version: int) -> Answer:
     """For scans of one table."""
     count = scans[0].count if len(scans) == 1 else None  # several may share files
     if policy is None:
         return Answer((), count, version)
-    found = {file.uri: file for scan in scans for file in scan.files(until=now - timedelta(days=policy.days))}
+    found = {file.uri: file for scan in scans for file in scan.files(created_until(policy, now))}
     archived = archived_among((found[uri] for uri in sorted(found)), policy, now)
     return Answer(tuple(archived), None if count is None else count - len(archived), version)
 
@@ -123,6 +182,10 @@ class NativeIndex:
 
     spark: SparkSession
     source: Source
+
+    def facts(self) -> Facts:
+        found = history.detail(self.spark, self.source)
+        return Facts(found.table_id, tuple(self.spark.table(self.source.sql).columns), found.properties)
 
     def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
         at = history.newest_version(self.spark, self.source)

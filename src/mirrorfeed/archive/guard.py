@@ -201,9 +201,7 @@ class ArchiveAwareTable:
         return self._tiers if own else tiers_at(location)
 
     def _policy(self) -> Policy | None:
-        if isinstance(self._index, NativeIndex):
-            return policy.read(self._spark, self.source)
-        return policy.understood(str(self.source), self._index.newest().properties)
+        return policy.understood(str(self.source), self._index.facts().properties)
 
     def _refuse(self, what: str, where: str | None, answer: Answer) -> None:
         if blocked := self._blocked(answer.archived):

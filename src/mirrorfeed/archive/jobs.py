@@ -15,8 +15,9 @@ from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.files import archived_among, index_of
 from mirrorfeed.archive.guard import ArchiveAwareTable
 from mirrorfeed.archive.moment import frozen, moment
-from mirrorfeed.archive.plan import Plan, Prices
+from mirrorfeed.archive.plan import Plan
 from mirrorfeed.archive.statement import Guarded, plan_of
+from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history
 from mirrorfeed.feed.faults import FILES_GONE, first_of
@@ -33,16 +34,19 @@ def make_plan(
     feed_from: int | None,
     feed_to: int | None,
     priority: Priority,
-    prices: Prices | None,
+    rates: Rates | None,
     now: datetime,
 ) -> Plan:
     """For a query at the newest version, or for the change feed from one version to another."""
-    interval = policy.required(spark, source)
-    found = history.detail(spark, source)
+    index = index_of(spark, source)
+    facts = index.facts()
+    interval = policy.understood(str(source), facts.properties)
+    if interval is None:
+        raise policy.NoPolicy(str(source))
     at = moment(spark, now)
     if feed_from is None:
-        asked = None if where is None else frozen(where, at, spark.table(source.sql).columns)
-        answer = index_of(spark, source).needed(asked, interval, now, None)
+        asked = None if where is None else frozen(where, at, facts.columns)
+        answer = index.needed(asked, interval, now, None)
         version, archived = answer.version, list(answer.archived)
     else:
         asked = None
@@ -50,7 +54,8 @@ def make_plan(
             raise FeedOnDatabricks(str(source))
         version = _last_of_range(spark, source, feed_from, feed_to)
         try:
-            changed = feed.needed(spark, source, found, Range(feed_from - 1, version))
+            table = history.detail(spark, source)
+            changed = feed.needed(spark, source, table, Range(feed_from - 1, version))
         except AnalysisException as error:
             if first_of(error, FILES_GONE) is None:
                 raise
@@ -58,13 +63,13 @@ def make_plan(
         archived = archived_among(changed, interval, now)
     return planning.make(
         str(source),
-        found.table_id,
+        facts.table_id,
         version,
         archived,
         priority,
         where=asked,
         feed_from=feed_from,
-        prices=prices,
+        rates=rates,
         zone=at.zone,
     )
 
@@ -78,7 +83,7 @@ def _last_of_range(spark: SparkSession, source: Source, first: int, last: int | 
 
 
 def make_statement_plan(
-    spark: SparkSession, statement: str, priority: Priority, prices: Prices | None, now: datetime
+    spark: SparkSession, statement: str, priority: Priority, rates: Rates | None, now: datetime
 ) -> Plan:
     """For any query over tables that have an archive."""
     at = moment(spark, now)
@@ -86,7 +91,7 @@ def make_statement_plan(
     tables = Guarded(spark, now=lambda: now).needed(asked)
     if not tables:
         raise NothingToBringBack(statement)
-    return plan_of(asked, tables, priority, prices, at.zone)
+    return plan_of(asked, tables, priority, rates, at.zone)
 
 
 def check_plan(spark: SparkSession, made: Plan) -> None:
