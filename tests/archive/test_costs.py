@@ -115,6 +115,14 @@ def _written(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.parametrize("price", [-1, float("nan"), float("inf"), "0.02", True, None])
+def test_a_price_is_a_number_from_zero_on(tmp_path: Path, price: Any) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps(PRICES | {"standard": {"gib": price, "objects": 5}}))
+    with pytest.raises(BadRates, match=r"standard\.gib: Input should be"):
+        Rates.load(str(path))
+
+
 @pytest.mark.parametrize("content", ["no JSON", "[]"])
 def test_a_file_that_holds_no_prices_is_refused_with_an_example(content: str, tmp_path: Path) -> None:
     path = tmp_path / "prices.json"

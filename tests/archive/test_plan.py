@@ -10,20 +10,19 @@ from mirrorfeed.archive import plan as planning
 from mirrorfeed.archive.log import LogFile
 from mirrorfeed.archive.plan import (
     BadPlan,
-    BadPrices,
     NoPlaceForPlan,
     Plan,
     PlanInTheWay,
     PlannedFile,
     PlannedTable,
-    Prices,
     check_place,
 )
+from mirrorfeed.config.prices import Rates, Restoring
 from mirrorfeed.stores.tiers import Priority
 
 GIB = 2**30
 FILES = [LogFile("a/2", 3 * GIB, vector="a/dv"), LogFile("a/1", GIB, vector="a/dv"), LogFile("a/3")]
-PRICES = Prices("EUR", {"STANDARD": 0.02, "HIGH": 0.1}, {"STANDARD": 5.0, "HIGH": 50.0})
+RATES = Rates(currency="EUR", standard=Restoring(gib=0.02, objects=5), high=Restoring(gib=0.1, objects=50))
 
 
 def made(priority: Priority = Priority.STANDARD, **more: Any) -> Plan:
@@ -41,8 +40,8 @@ def test_a_plan_names_each_data_file_and_deletion_vector_once() -> None:
 
 
 def test_the_cost_is_bytes_and_objects_at_the_price_of_the_priority() -> None:
-    assert made(prices=PRICES).cost == pytest.approx(4 * 0.02 + 4 / 10_000 * 5.0)
-    assert made(Priority.HIGH, prices=PRICES).cost == pytest.approx(4 * 0.1 + 4 / 10_000 * 50.0)
+    assert made(rates=RATES).cost == pytest.approx(4 * 0.02 + 4 / 10_000 * 5.0)
+    assert made(Priority.HIGH, rates=RATES).cost == pytest.approx(4 * 0.1 + 4 / 10_000 * 50.0)
     assert made().cost is None
 
 
@@ -60,7 +59,7 @@ def test_nothing_to_bring_back_takes_no_time() -> None:
 
 def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     path = str(tmp_path / "plan.json")
-    plan = made(where="v = 'é'", prices=PRICES)
+    plan = made(where="v = 'é'", rates=RATES)
     plan.save(path)
     assert Plan.load(path) == plan
     with pytest.raises(PlanInTheWay) as caught:
@@ -112,7 +111,7 @@ def test_a_plan_with_wrong_values_is_refused_with_the_place(
     tmp_path: Path, change: dict[str, Any], reason: str
 ) -> None:
     path = tmp_path / "plan.json"
-    made(prices=PRICES).save(str(path))
+    made(rates=RATES).save(str(path))
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(BadPlan) as caught:
         Plan.load(str(path))
@@ -122,9 +121,9 @@ def test_a_plan_with_wrong_values_is_refused_with_the_place(
 def test_a_plan_for_a_statement_holds_the_files_of_all_its_tables(tmp_path: Path) -> None:
     first, second = PlannedTable("a", "id-a", 3), PlannedTable("b", "id-b", 5)
     listed = [(first, FILES[:1]), (second, FILES[1:])]
-    plan = planning.make_for_statement("SELECT 1", listed, Priority.HIGH, PRICES, "UTC")
+    plan = planning.make_for_statement("SELECT 1", listed, Priority.HIGH, RATES, "UTC")
     assert (plan.tables, plan.sql, plan.zone) == ((first, second), "SELECT 1", "UTC")
-    assert (plan.files, plan.cost) == (made().files, made(Priority.HIGH, prices=PRICES).cost)
+    assert (plan.files, plan.cost) == (made().files, made(Priority.HIGH, rates=RATES).cost)
     plan.save(str(tmp_path / "plan"))
     assert Plan.load(str(tmp_path / "plan")) == plan
 
@@ -144,27 +143,3 @@ def test_where_a_plan_cannot_be_written_that_is_said_before_it_is_made(tmp_path:
     made().save(str(tmp_path / "plan"))
     with pytest.raises(PlanInTheWay):
         check_place(str(tmp_path / "plan"))
-
-
-@pytest.mark.parametrize("price", [-1, float("nan"), float("inf"), "0.02", True, None])
-def test_a_price_is_a_number_from_zero_on(tmp_path: Path, price: Any) -> None:
-    path = tmp_path / "prices.json"
-    fine = {"gib": 0.02, "objects": 5}
-    path.write_text(json.dumps({"currency": "EUR", "standard": {"gib": price, "objects": 5}, "high": fine}))
-    with pytest.raises(BadPrices, match="is no price"):
-        Prices.load(str(path))
-
-
-def test_prices_are_the_users(tmp_path: Path) -> None:
-    path = tmp_path / "prices.json"
-    priced = {"currency": "EUR", "standard": {"gib": 0.02, "objects": 5}, "high": {"gib": 0.1, "objects": 50}}
-    path.write_text(json.dumps(priced))
-    assert Prices.load(str(path)) == PRICES
-    path.write_text('{"currency": "EUR"}')
-    with pytest.raises(BadPrices) as caught:
-        Prices.load(str(path))
-    assert str(caught.value) == (
-        f"{path} is no table of prices (KeyError: 'standard'). Write JSON such as"
-        ' {"currency": "EUR", "standard": {"gib": 0.02, "objects": 5.5}, "high": {"gib": 0.12, "objects": 60}} with'
-        " your own prices: for a GiB, and for 10,000 objects."
-    )

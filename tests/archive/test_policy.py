@@ -145,3 +145,4 @@ def test_what_is_not_understood_is_said_and_repaired_by_set_and_by_unset(
     break_it()
     policy.unset(spark, table.source)
     assert policy.read(spark, table.source) is None
+    assert spark.conf.get("spark.databricks.delta.allowArbitraryProperties.enabled", None) is None

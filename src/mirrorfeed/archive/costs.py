@@ -39,7 +39,7 @@ def of_restore(
 ) -> list[Cost]:
     """Of bringing back those that are in the archive, and of having them for so many days."""
     away = [file for file in files if file.tier is Tier.ARCHIVE]
-    price = rates.standard if priority is Priority.STANDARD else rates.high
+    price = rates.of_restoring(priority.name)
     gib = _gib(away)
     month = rates.month(to.name)
     found = [

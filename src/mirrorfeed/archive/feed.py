@@ -39,7 +39,7 @@ def check(
 ) -> None:
     """Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone` for what cannot be read whole: a range of the feed, or a
     snapshot. A table without an interval has no archive, and is not looked at."""
-    interval = policy.from_properties(properties)
+    interval = policy.understood(str(source), properties)
     if interval is None or is_databricks(spark):
         return
     found = history.detail(spark, source)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive.engine import setting
 from mirrorfeed.errors import Terminal
 
 _ZONE = "spark.sql.session.timeZone"
@@ -35,16 +36,9 @@ def moment(spark: SparkSession, now: datetime) -> Moment:
     return Moment(micros, date, local, zone)
 
 
-@contextmanager
-def in_zone(spark: SparkSession, zone: str | None) -> Iterator[None]:
+def in_zone(spark: SparkSession, zone: str | None) -> AbstractContextManager[None]:
     """The session tells times as the one did in which a plan was made."""
-    before = spark.conf.get(_ZONE)
-    if zone is not None:
-        spark.conf.set(_ZONE, zone)
-    try:
-        yield
-    finally:
-        spark.conf.set(_ZONE, str(before))
+    return nullcontext() if zone is None else setting(spark, _ZONE, zone)
 
 
 _TOKEN = re.compile(

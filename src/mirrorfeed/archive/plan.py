@@ -7,15 +7,15 @@ carried out in parts, by another process, and again.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from mirrorfeed.archive.log import LogFile
+from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import Terminal
 from mirrorfeed.stores.tiers import Priority
 
@@ -24,37 +24,6 @@ _STANDARD_HOURS = 15.0
 _HIGH_HOURS = 1.0
 _HIGH_BYTES_AN_HOUR = 10 * 2**30
 """An account brings back about so much with high priority; below it, in less than an hour."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """What the user pays, in any one currency."""
-
-    currency: str
-    gib: dict[str, float]
-    """For a GiB that is read from the archive, by priority."""
-    objects: dict[str, float]
-    """For ten thousand objects, by priority."""
-
-    @classmethod
-    def load(cls, path: str) -> Prices:
-        """`{"currency": "EUR", "standard": {"gib": 0.02, "objects": 5.5}, "high": {…}}`, or `BadPrices`."""
-        try:
-            found = json.loads(Path(path).read_text(encoding="utf-8"))
-            listed = {priority: found[priority.name.lower()] for priority in Priority}
-            return cls(
-                str(found["currency"]),
-                {priority.name: _price(each["gib"]) for priority, each in listed.items()},
-                {priority.name: _price(each["objects"]) for priority, each in listed.items()},
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise BadPrices(path, f"{type(error).__name__}: {error}") from error
-
-
-def _price(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{value!r} is no price")
-    return float(value)
 
 
 _FromZero = Annotated[int, Field(ge=0)]
@@ -163,26 +132,26 @@ def make(
     *,
     where: str | None = None,
     feed_from: int | None = None,
-    prices: Prices | None = None,
+    rates: Rates | None = None,
     zone: str | None = None,
 ) -> Plan:
     """For the archived files of a question to one table."""
     made = Plan(table, table_id, version, where, feed_from, _name(priority), _planned(files), zone=zone)
-    return _priced(made, prices)
+    return _priced(made, rates)
 
 
 def make_for_statement(
     sql: str | None,
     tables: Sequence[tuple[PlannedTable, Sequence[LogFile]]],
     priority: Priority,
-    prices: Prices | None = None,
+    rates: Rates | None = None,
     zone: str | None = None,
 ) -> Plan:
     """For the archived files that a statement needs of one table or several."""
     (first, *others) = (table for table, _ in tables)
     files = _planned([file for _, listed in tables for file in listed])
     made = Plan(first.table, first.table_id, first.version, None, None, _name(priority), files)
-    return _priced(replace(made, zone=zone, sql=sql, others=tuple(others)), prices)
+    return _priced(replace(made, zone=zone, sql=sql, others=tuple(others)), rates)
 
 
 def _name(priority: Priority) -> Literal["STANDARD", "HIGH"]:
@@ -199,12 +168,12 @@ def _planned(files: Sequence[LogFile]) -> tuple[PlannedFile, ...]:
     return tuple(PlannedFile(uri, planned[uri]) for uri in sorted(planned))
 
 
-def _priced(made: Plan, prices: Prices | None) -> Plan:
-    if prices is None:
+def _priced(made: Plan, rates: Rates | None) -> Plan:
+    if rates is None:
         return made
-    by_bytes = made.bytes / 2**30 * prices.gib[made.priority]
-    by_objects = len(made.files) / 10_000 * prices.objects[made.priority]
-    return replace(made, cost=round(by_bytes + by_objects, 4), currency=prices.currency)
+    price = rates.of_restoring(made.priority)
+    by_bytes, by_objects = made.bytes / 2**30 * price.gib, len(made.files) / 10_000 * price.objects
+    return replace(made, cost=round(by_bytes + by_objects, 4), currency=rates.currency)
 
 
 class BadPlan(Terminal):
@@ -238,17 +207,3 @@ class NoPlaceForPlan(Terminal):
 
     def next(self) -> str:
         return "Make the folder, or name a file in one that is there."
-
-
-class BadPrices(Terminal):
-    def __init__(self, path: str, reason: str) -> None:
-        self.path, self.reason = path, reason
-
-    def what(self) -> str:
-        return f"{self.path} is no table of prices ({self.reason})."
-
-    def next(self) -> str:
-        return (
-            'Write JSON such as {"currency": "EUR", "standard": {"gib": 0.02, "objects": 5.5}, "high": {"gib": 0.12,'
-            ' "objects": 60}} with your own prices: for a GiB, and for 10,000 objects.'
-        )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.engine import is_databricks
+from mirrorfeed.archive.engine import is_databricks, setting
 from mirrorfeed.archive.interval import BadInterval, Frontier, parse_days, property_days, spell
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history
@@ -156,18 +156,9 @@ def _write(spark: SparkSession, source: Source, policy: Policy) -> None:
         spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES ({listed})")
 
 
-@contextmanager
-def any_property(spark: SparkSession) -> Iterator[None]:
+def any_property(spark: SparkSession) -> AbstractContextManager[None]:
     """Open source Delta does not know the property and refuses it, unless told to take any."""
-    if is_databricks(spark):
-        yield
-        return
-    before = spark.conf.get(_ANY_PROPERTY, "false")
-    spark.conf.set(_ANY_PROPERTY, "true")
-    try:
-        yield
-    finally:
-        spark.conf.set(_ANY_PROPERTY, before or "false")
+    return nullcontext() if is_databricks(spark) else setting(spark, _ANY_PROPERTY, "true")
 
 
 class NotUnderstood(Terminal):

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from mirrorfeed.archive import statement
 from mirrorfeed.archive.files import LocalIndex, archived_among, files_of
 from mirrorfeed.archive.log import LogFile
 from mirrorfeed.archive.policy import Policy
@@ -108,8 +109,7 @@ def _outcome(
 def _planned(spark: SparkSession, source: Source, version: int, question: Question) -> DataFrame:
     if not question.is_statement:
         return filtered(read.snapshot(spark, source, version), str(source), question.text)
-    # As part of a query nothing else than a query can stand, so nothing is carried out. The line break ends a comment.
-    return spark.sql(f"SELECT * FROM (\n{question.text.rstrip().rstrip(';')}\n)")
+    return statement.query(spark, question.text)
 
 
 def conditions_in(path: str) -> list[Question]:

@@ -25,8 +25,9 @@ from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.files import answer_of
 from mirrorfeed.archive.log import LogFile
 from mirrorfeed.archive.needed import ArchivedFilesNeeded, amount, blocked_among
-from mirrorfeed.archive.plan import Plan, PlannedTable, Prices
+from mirrorfeed.archive.plan import Plan, PlannedTable
 from mirrorfeed.archive.predicate import unlogged
+from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import Terminal, first_line
 from mirrorfeed.feed.source import Source
 from mirrorfeed.stores.tiered import tiers_at
@@ -93,16 +94,20 @@ class Guarded:
         """The files that count as archived and that a query needs, brought back or not."""
         if is_databricks(self.spark):
             raise TableByTable()
-        try:
-            with unlogged():
-                kind = classic.command(self.spark, statement)
-                if kind is not None:
-                    raise NoQuery(statement, kind)
-                asked = self.spark.sql(statement)
-        except AnalysisException as error:
-            raise BadStatement(statement, first_line(str(error))) from error
-        planned = classic.planned(asked)
+        planned = classic.planned(query(self.spark, statement))
         return missing(self.spark, planned.scans, self.now(), lambda _: None)
+
+
+def query(spark: SparkSession, statement: str) -> DataFrame:
+    """A query that is understood and not run; nothing else is carried out."""
+    try:
+        with unlogged():
+            kind = classic.command(spark, statement)
+            if kind is not None:
+                raise NoQuery(statement, kind)
+            return spark.sql(statement)
+    except AnalysisException as error:
+        raise BadStatement(statement, first_line(str(error))) from error
 
 
 def missing(spark: SparkSession, scans: Iterable[Scan], now: datetime, tiers: Tiers) -> list[Missing]:
@@ -113,7 +118,7 @@ def missing(spark: SparkSession, scans: Iterable[Scan], now: datetime, tiers: Ti
     found = []
     for (location, version), same in sorted(grouped.items(), key=lambda each: each[0]):
         newest = classic.whole(spark.table(Source(path=location).sql))
-        interval = policy.from_properties((newest or same[0]).properties)
+        interval = policy.understood(same[0].name, (newest or same[0]).properties)
         archived = answer_of(same, interval, now, version).archived
         if blocked := blocked_among(archived, tiers(location)) if archived else []:
             found.append(Missing(same[0].name, same[0].table_id, location, version, tuple(blocked)))
@@ -124,11 +129,11 @@ def plan_of(
     statement: str | None,
     tables: Sequence[Missing],
     priority: Priority,
-    prices: Prices | None = None,
+    rates: Rates | None = None,
     zone: str | None = None,
 ) -> Plan:
     listed = [(PlannedTable(each.table, each.table_id, each.version), each.files) for each in tables]
-    return planning.make_for_statement(statement, listed, priority, prices, zone)
+    return planning.make_for_statement(statement, listed, priority, rates, zone)
 
 
 class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
@@ -140,9 +145,9 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
         super().__init__("The query", first.table, first.version, None, files)
         self.statement, self.tables = statement, tuple(tables)
 
-    def plan(self, priority: Priority = Priority.STANDARD, prices: Prices | None = None) -> Plan:
+    def plan(self, priority: Priority = Priority.STANDARD, rates: Rates | None = None) -> Plan:
         """What brings all of it back. Of a query that was made with DataFrames, only the files are kept."""
-        return plan_of(self.statement, self.tables, priority, prices)
+        return plan_of(self.statement, self.tables, priority, rates)
 
     def what(self) -> str:
         is_ = "is" if len(self.files) == 1 else "are"

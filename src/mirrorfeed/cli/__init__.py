@@ -3,6 +3,7 @@
 from mirrorfeed.cli import (
     archive,
     archive_fleet,
+    archive_interval,
     archive_rules,
     deployment,
     fabric,
@@ -17,6 +18,7 @@ from mirrorfeed.cli.root import main
 __all__ = [
     "archive",
     "archive_fleet",
+    "archive_interval",
     "archive_rules",
     "deployment",
     "fabric",

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.cli.root import config_option, given_ledger, json_option, load_if_there, main, spark_session
+from mirrorfeed.cli.root import config_option, json_option, load_if_there, main, spark_session
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.policy import Policy
     from mirrorfeed.config.prices import Rates
     from mirrorfeed.feed.source import Source
 
@@ -23,91 +22,6 @@ where_option = click.option("--where", metavar="PREDICATE", help="A condition as
 @main.group()
 def archive() -> None:
     """Tables whose old files are in an archive tier: never a wrong answer, never a surprise."""
-
-
-@archive.command("set")
-@click.argument("table")
-@click.argument("interval")
-def set_(table: str, interval: str) -> None:
-    """Let files of TABLE count as archived from INTERVAL on, such as '60 days'; prints the cloud's rule for it."""
-    from mirrorfeed.archive import policy
-    from mirrorfeed.archive.interval import parse_days
-
-    days, source = parse_days(interval), _source(table)
-    spark = spark_session()
-    found = policy.set_first(spark, source, days, _now())
-    click.echo(f"{source}: files count as archived from {found.days} days on")
-    _say_rule(spark, source, found)
-
-
-@archive.command()
-@click.argument("table")
-def show(table: str) -> None:
-    """Show from when on files of TABLE count as archived, what the cloud's rule must say, and the rule itself."""
-    from mirrorfeed.archive import policy
-
-    source, spark = _source(table), spark_session()
-    found = policy.required(spark, source)
-    click.echo(f"{source}: files count as archived from {found.days} days on")
-    _say_change(found)
-    _say_rule(spark, source, found)
-
-
-@archive.command()
-@click.argument("table")
-@click.option("--nothing-archived", is_flag=True, help="Say that the rule is gone and all files are back.")
-def unset(table: str, nothing_archived: bool) -> None:
-    """Let all files of TABLE count as hot again."""
-    from mirrorfeed.archive import policy
-
-    source = _source(table)
-    if not nothing_archived:
-        raise StillArchived(str(source))
-    policy.unset(spark_session(), source)
-    click.echo(f"{source}: no file counts as archived")
-
-
-@archive.command("change-interval")
-@click.argument("table")
-@click.option("--to", "interval", required=True, metavar="INTERVAL", help="Such as '90 days'.")
-@click.option("--exact", is_flag=True, help="Raise it daily, so that hot files never count as archived.")
-@click.option("--rule-changed", is_flag=True, help="Say that the cloud's rule has this interval already.")
-def change_interval(table: str, interval: str, exact: bool, rule_changed: bool) -> None:
-    """Change the interval of TABLE: a shorter one at once, a longer one as far as is safe each day."""
-    from mirrorfeed.archive import policy
-    from mirrorfeed.archive.interval import parse_days
-
-    days, source = parse_days(interval), _source(table)
-    spark = spark_session()
-    before = policy.required(spark, source)
-    if days > before.rule and not rule_changed:
-        raise RuleFirst(str(source), before.rule, days)
-    found = policy.change_interval(spark, source, days, exact, _now())
-    click.echo(f"{source}: files count as archived from {found.days} days on")
-    _say_change(found)
-    if days < before.rule:
-        click.echo("Now change the cloud's rule to the same number of days.")
-        _say_rule(spark, source, found)
-
-
-@archive.command()
-@config_option
-@click.argument("table")
-def step(path: str, table: str) -> None:
-    """Raise the interval of TABLE as far as is safe now, if it is being changed: what a daily job runs.
-
-    How much of TABLE is archived is shown, and written into the ledger that --ledger before the command names, with
-    what that costs and saves, where the configuration has prices.
-    """
-    from mirrorfeed.archive import policy
-    from mirrorfeed.cli.archive_fleet import look
-
-    source, ledger, rates = _source(table), given_ledger(), given_rates(None, path)
-    spark = spark_session()
-    found = policy.step(spark, source, _now())
-    click.echo(f"{source}: files count as archived from {found.days} days on")
-    _say_change(found)
-    look(spark, source, rates, ledger)
 
 
 @archive.command()
@@ -121,12 +35,12 @@ def files(table: str, where: str | None, with_tiers: bool, as_json: bool) -> Non
     from mirrorfeed.archive.files import described
     from mirrorfeed.archive.guard import ArchiveAwareTable
 
-    source, spark = _source(table), spark_session()
+    source, spark = source_of(table), spark_session()
     answer = ArchiveAwareTable(spark, source).files(where)
     tiers = _tiers(spark, source) if with_tiers else None
     if with_tiers and tiers is None:
         raise NoTiers(str(source))
-    listed = described(answer.archived, where, _now(), tiers)
+    listed = described(answer.archived, where, now(), tiers)
     if as_json:
         click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
         return
@@ -147,7 +61,7 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> None
     """Show rows of TABLE, or say at once which archived files that needs."""
     from mirrorfeed.archive.guard import ArchiveAwareTable
 
-    source, spark = _source(table), spark_session()
+    source, spark = source_of(table), spark_session()
     chosen = columns.split(",") if columns else None
     ArchiveAwareTable(spark, source, _tiers(spark, source)).query(where, chosen).show(rows, truncate=60)
 
@@ -176,7 +90,7 @@ def plan(
     """Write a plan of what to bring back so that a query on TABLE, its change feed, or any query can be read."""
     from mirrorfeed.amounts import counted, size
     from mirrorfeed.archive import jobs
-    from mirrorfeed.archive.plan import Prices, check_place
+    from mirrorfeed.archive.plan import check_place
     from mirrorfeed.stores.tiers import Priority
 
     if where is not None and feed_from is not None:
@@ -185,15 +99,14 @@ def plan(
         raise click.UsageError("--feed-to is the end of a range of the feed: give --feed-from too.")
     if (table is None) == (statement is None) or (statement is not None and (where or feed_from is not None)):
         raise click.UsageError("Give either TABLE, with --where or --feed-from, or --sql alone.")
-    source = _source(table) if table is not None else None
-    rates = None if prices else given_rates(None, path)
-    priced = Prices.load(prices) if prices else Prices(*rates.of_restoring) if rates else None
+    source = source_of(table) if table is not None else None
+    rates = given_rates(prices, path)
     check_place(target)
-    spark, urgent, now = spark_session(), Priority[priority.upper()], _now()
+    spark, urgent, at = spark_session(), Priority[priority.upper()], now()
     if source is not None:
-        made = jobs.make_plan(spark, source, where, feed_from, feed_to, urgent, priced, now)
+        made = jobs.make_plan(spark, source, where, feed_from, feed_to, urgent, rates, at)
     else:
-        made = jobs.make_statement_plan(spark, statement or "", urgent, priced, now)
+        made = jobs.make_statement_plan(spark, statement or "", urgent, rates, at)
     made.save(target)
     cost = "" if made.cost is None else f", {made.cost:,.2f} {made.currency}"
     click.echo(
@@ -235,10 +148,10 @@ def restore(
     from mirrorfeed.stores.tiers import Tier
 
     made, rates = Plan.load(file), given_rates(prices, path)
-    copied = _source(target) if target else None
+    copied = source_of(target) if target else None
     if copied and made.feed_from is not None:
         raise into.OnlyRows(made.table)
-    source, spark = _source(made.table), spark_session()
+    source, spark = source_of(made.table), spark_session()
     jobs.check_plan(spark, made)
     if copied and into.is_there(spark, made, copied):
         click.echo(f"{copied} holds the rows of {file} already")
@@ -248,7 +161,7 @@ def restore(
     if tiers is None:
         raise NoTiers(str(source))
     terms = restoring.Terms(Tier[tier.upper()], keep)
-    if costs := restoring.costs(made, tiers, terms, rates, _now()):
+    if costs := restoring.costs(made, tiers, terms, rates, now()):
         click.echo(costs)
     report = _say_progress
     found = restoring.ask(made, tiers, terms) if once else restoring.follow(made, tiers, poll, terms, report)
@@ -256,7 +169,7 @@ def restore(
         _say_progress(found)
     if found.done:
         with in_zone(spark, made.zone):
-            answer = jobs.look_again(spark, made, tiers, _now())
+            answer = jobs.look_again(spark, made, tiers, now())
             if answer is None:
                 click.echo(f"{source}: its changes from version {made.feed_from} to {made.version} can be read")
             elif copied:
@@ -281,7 +194,7 @@ def maintain(table: str, optimize: bool, zorder: str | None, purge: bool, analyz
     from mirrorfeed.archive.maintain import maintain as run
 
     wanted = Maintenance(optimize, tuple(zorder.split(",")) if zorder else (), purge, analyze, vacuum)
-    done = run(spark_session(), _source(table), wanted, _now())
+    done = run(spark_session(), source_of(table), wanted, now())
     for statement in done.statements:
         click.echo(statement)
     for partition in done.left_out:
@@ -297,8 +210,8 @@ def check(table: str) -> None:
     """Look whether the hot files of TABLE are there. Exits with 1 if some are missing."""
     from mirrorfeed.archive.maintain import missing_files
 
-    source, spark = _source(table), spark_session()
-    gone = missing_files(spark, source, _now(), _tiers(spark, source))
+    source, spark = source_of(table), spark_session()
+    gone = missing_files(spark, source, now(), _tiers(spark, source))
     for uri in gone:
         click.echo(f"Missing: {uri}")
     if not gone:
@@ -306,11 +219,11 @@ def check(table: str) -> None:
     sys.exit(bool(gone))
 
 
-def _now() -> datetime:
+def now() -> datetime:
     return datetime.now(UTC)
 
 
-def _source(table: str) -> Source:
+def source_of(table: str) -> Source:
     from mirrorfeed.feed.source import Source
 
     return Source.parse(table)
@@ -322,30 +235,6 @@ def _tiers(spark: Any, source: Source) -> Any:
     from mirrorfeed.stores.tiered import tiers_at
 
     return tiers_at(detail(spark, source).location)
-
-
-def _say_rule(spark: Any, source: Source, found: Policy) -> None:
-    from mirrorfeed.archive.rules import NoLifecycle, rules_of
-
-    click.echo(
-        f"This moves no file. The cloud's lifecycle rule must say the same: {found.rule} days, by creation time."
-    )
-    try:
-        rules = rules_of(spark, source)
-    except NoLifecycle as error:
-        click.echo(f"{error.what()[:-1]}, and none to show.")
-        return
-    click.echo(rules.written(rules.policy(found.rule), rules.forms[0]))
-    click.echo(rules.apply)
-
-
-def _say_change(found: Policy) -> None:
-    if found.change and found.days < found.rule:
-        done = found.change.frontier.done_at()
-        how = "raised daily" if found.change.exact else "kept until then"
-        click.echo(
-            f"On the way to {found.rule} days, {how}: run `mirrorfeed archive step` daily, until {done:%Y-%m-%d}"
-        )
 
 
 def given_rates(prices: str | None, path: str) -> Rates | None:
@@ -360,37 +249,6 @@ def given_rates(prices: str | None, path: str) -> Rates | None:
 
 def _say_progress(found: Any) -> None:
     click.echo(f"{found.ready} back, {found.pending} on their way, {found.archived} in the archive")
-
-
-class StillArchived(Terminal):
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"If files of {self.table} were still in the archive, queries would take them as hot and fail."
-
-    def next(self) -> str:
-        return (
-            f"Remove the cloud's rule (`mirrorfeed archive rule {self.table} --merge EXPORTED --remove`), bring all"
-            " files back, then run the command again with --nothing-archived."
-        )
-
-
-class RuleFirst(Terminal):
-    def __init__(self, table: str, rule: int, asked: int) -> None:
-        self.table, self.rule, self.asked = table, rule, asked
-
-    def what(self) -> str:
-        return (
-            f"While the cloud's rule for {self.table} says {self.rule} days it goes on moving files of that age, so the"
-            f" way to {self.asked} days cannot begin."
-        )
-
-    def next(self) -> str:
-        return (
-            f"Let the cloud's rule say {self.asked} days (`mirrorfeed archive rule {self.table} --merge EXPORTED"
-            f" --interval '{self.asked} days'`), then run the command again with --rule-changed."
-        )
 
 
 class NoTiers(Terminal):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mirrorfeed.errors import Terminal
 
-_Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Price = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 _FORM = ConfigDict(extra="forbid", frozen=True)
 
 
@@ -71,11 +71,9 @@ class Rates(BaseModel):
         found: float | None = getattr(self.stored, tier.lower(), None)
         return found
 
-    @property
-    def of_restoring(self) -> tuple[str, dict[str, float], dict[str, float]]:
-        """The currency; by the name of the priority the price for a GiB, and that for ten thousand objects."""
-        each = {"STANDARD": self.standard, "HIGH": self.high}
-        return self.currency, {k: one.gib for k, one in each.items()}, {k: one.objects for k, one in each.items()}
+    def of_restoring(self, priority: str) -> Restoring:
+        """With the priority of this name."""
+        return self.high if priority.upper() == "HIGH" else self.standard
 
     def of_a_month(self, hot_bytes: int, archived_bytes: int) -> Month | None:
         """Of having so much; None without prices for that."""

@@ -1,0 +1,155 @@
+"""The commands about a table's interval: from when on its files count as archived, and how that changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mirrorfeed.cli.archive import archive, given_rates, now, source_of
+from mirrorfeed.cli.root import config_option, given_ledger, spark_session
+from mirrorfeed.errors import Terminal
+
+if TYPE_CHECKING:
+    from mirrorfeed.archive.policy import Policy
+    from mirrorfeed.feed.source import Source
+
+
+@archive.command("set")
+@click.argument("table")
+@click.argument("interval")
+def set_(table: str, interval: str) -> None:
+    """Let files of TABLE count as archived from INTERVAL on, such as '60 days'; prints the cloud's rule for it."""
+    from mirrorfeed.archive import policy
+    from mirrorfeed.archive.interval import parse_days
+
+    days, source = parse_days(interval), source_of(table)
+    spark = spark_session()
+    found = policy.set_first(spark, source, days, now())
+    click.echo(f"{source}: files count as archived from {found.days} days on")
+    _say_rule(spark, source, found)
+
+
+@archive.command()
+@click.argument("table")
+def show(table: str) -> None:
+    """Show from when on files of TABLE count as archived, what the cloud's rule must say, and the rule itself."""
+    from mirrorfeed.archive import policy
+
+    source, spark = source_of(table), spark_session()
+    found = policy.required(spark, source)
+    click.echo(f"{source}: files count as archived from {found.days} days on")
+    _say_change(found)
+    _say_rule(spark, source, found)
+
+
+@archive.command()
+@click.argument("table")
+@click.option("--nothing-archived", is_flag=True, help="Say that the rule is gone and all files are back.")
+def unset(table: str, nothing_archived: bool) -> None:
+    """Let all files of TABLE count as hot again."""
+    from mirrorfeed.archive import policy
+
+    source = source_of(table)
+    if not nothing_archived:
+        raise StillArchived(str(source))
+    policy.unset(spark_session(), source)
+    click.echo(f"{source}: no file counts as archived")
+
+
+@archive.command("change-interval")
+@click.argument("table")
+@click.option("--to", "interval", required=True, metavar="INTERVAL", help="Such as '90 days'.")
+@click.option("--exact", is_flag=True, help="Raise it daily, so that hot files never count as archived.")
+@click.option("--rule-changed", is_flag=True, help="Say that the cloud's rule has this interval already.")
+def change_interval(table: str, interval: str, exact: bool, rule_changed: bool) -> None:
+    """Change the interval of TABLE: a shorter one at once, a longer one as far as is safe each day."""
+    from mirrorfeed.archive import policy
+    from mirrorfeed.archive.interval import parse_days
+
+    days, source = parse_days(interval), source_of(table)
+    spark = spark_session()
+    before = policy.required(spark, source)
+    if days > before.rule and not rule_changed:
+        raise RuleFirst(str(source), before.rule, days)
+    found = policy.change_interval(spark, source, days, exact, now())
+    click.echo(f"{source}: files count as archived from {found.days} days on")
+    _say_change(found)
+    if days < before.rule:
+        click.echo("Now change the cloud's rule to the same number of days.")
+        _say_rule(spark, source, found)
+
+
+@archive.command()
+@config_option
+@click.argument("table")
+def step(path: str, table: str) -> None:
+    """Raise the interval of TABLE as far as is safe now, if it is being changed: what a daily job runs.
+
+    How much of TABLE is archived is shown, and written into the ledger that --ledger before the command names, with
+    what that costs and saves, where the configuration has prices.
+    """
+    from mirrorfeed.archive import policy
+    from mirrorfeed.cli.archive_fleet import look
+
+    source, ledger, rates = source_of(table), given_ledger(), given_rates(None, path)
+    spark = spark_session()
+    found = policy.step(spark, source, now())
+    click.echo(f"{source}: files count as archived from {found.days} days on")
+    _say_change(found)
+    look(spark, source, rates, ledger)
+
+
+def _say_rule(spark: Any, source: Source, found: Policy) -> None:
+    from mirrorfeed.archive.rules import NoLifecycle, rules_of
+
+    click.echo(
+        f"This moves no file. The cloud's lifecycle rule must say the same: {found.rule} days, by creation time."
+    )
+    try:
+        rules = rules_of(spark, source)
+    except NoLifecycle as error:
+        click.echo(f"{error.what()[:-1]}, and none to show.")
+        return
+    click.echo(rules.written(rules.policy(found.rule), rules.forms[0]))
+    click.echo(rules.apply)
+
+
+def _say_change(found: Policy) -> None:
+    if found.change and found.days < found.rule:
+        done = found.change.frontier.done_at()
+        how = "raised daily" if found.change.exact else "kept until then"
+        click.echo(
+            f"On the way to {found.rule} days, {how}: run `mirrorfeed archive step` daily, until {done:%Y-%m-%d}"
+        )
+
+
+class StillArchived(Terminal):
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"If files of {self.table} were still in the archive, queries would take them as hot and fail."
+
+    def next(self) -> str:
+        return (
+            f"Remove the cloud's rule (`mirrorfeed archive rule {self.table} --merge EXPORTED --remove`), bring all"
+            " files back, then run the command again with --nothing-archived."
+        )
+
+
+class RuleFirst(Terminal):
+    def __init__(self, table: str, rule: int, asked: int) -> None:
+        self.table, self.rule, self.asked = table, rule, asked
+
+    def what(self) -> str:
+        return (
+            f"While the cloud's rule for {self.table} says {self.rule} days it goes on moving files of that age, so the"
+            f" way to {self.asked} days cannot begin."
+        )
+
+    def next(self) -> str:
+        return (
+            f"Let the cloud's rule say {self.asked} days (`mirrorfeed archive rule {self.table} --merge EXPORTED"
+            f" --interval '{self.asked} days'`), then run the command again with --rule-changed."
+        )
