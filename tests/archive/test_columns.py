@@ -169,10 +169,10 @@ def test_a_log_is_read_in_parts_of_any_size(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_what_is_not_known_here_is_left_to_delta(tmp_path: Path) -> None:
-    newer = [{"protocol": {"minReaderVersion": 3, "readerFeatures": ["catalogManaged"]}}, OPENING[1]]
-    commit(tmp_path, 0, *newer)
-    with pytest.raises(Doubt, match="newer"):
-        log(tmp_path, 0).described()
+    for features in ({"readerFeatures": ["catalogManaged"]}, {"writerFeatures": ["coordinatedCommits-preview"]}):
+        commit(tmp_path, 0, {"protocol": {"minReaderVersion": 3, **features}}, OPENING[1])
+        with pytest.raises(Doubt, match="newer"):
+            log(tmp_path, 0).described()
     checkpoint(tmp_path / f"{5:020d}.checkpoint.parquet", [file("a", 1, stats=None)], stats_parsed=pa.int64())
     with pytest.raises(Doubt, match="statistics"):
         found(log(tmp_path, 5))

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from mirrorfeed.archive.log import LogFile, Parts, column_names, file_of
 from mirrorfeed.archive.skipping import Doubt, Rules, left
+from mirrorfeed.feed.features import commits_elsewhere
 
 _AT_ONCE = 2 * 2**20
 _ROWS = 8192
@@ -71,7 +72,8 @@ class Columns:
                 break
         else:
             raise Doubt("a log that does not describe its table")
-        if protocol["minReaderVersion"] > 3 or not set(protocol.get("readerFeatures") or ()) <= _FEATURES:
+        reading, writing = (protocol.get(f"{who}Features") or () for who in ("reader", "writer"))
+        if protocol["minReaderVersion"] > 3 or not set(reading) <= _FEATURES or commits_elsewhere(writing):
             raise Doubt("a table of a newer kind")
         properties = dict(metadata.get("configuration") or {})
         return Described(metadata["id"], metadata["schemaString"], tuple(metadata["partitionColumns"]), properties)
