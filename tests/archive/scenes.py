@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, ClassVar
 
 from pyspark.sql import SparkSession
 
@@ -15,6 +18,7 @@ from mirrorfeed.archive.files import LocalIndex
 from mirrorfeed.archive.lifecycle import Place, starts
 from mirrorfeed.archive.log import DeltaLog, LogFile
 from mirrorfeed.archive.policy import Policy
+from mirrorfeed.feed.source import Source
 from tests.delta import DeltaTable
 
 NOW = datetime.now(UTC)
@@ -23,11 +27,23 @@ POLICY = Policy(60)
 
 class Orders(DeltaTable):
     """Partitioned by day, with a file and ten rows a day: ids 10 to 19 on day 1, and so on. Days 1 and 2 are 100 days
-    old, the others new."""
+    old, the others new. Spark makes one of each kind; the others are copies of it, with ids of their own."""
+
+    _made: ClassVar[dict[tuple[Any, ...], dict[str, bytes]]] = {}
 
     def __init__(
         self, spark: SparkSession, path: Path, days: int = 4, properties: Mapping[str, str] | None = None
     ) -> None:
+        kind = (days, *sorted((properties or {}).items()))
+        if (made := self._made.get(kind)) is not None:
+            self.spark, self.path, self.source = spark, path, Source(path=str(path))
+            for name, content in made.items():
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
+                (path / name).write_bytes(content)
+            first = self.commit_file(0)
+            own = next(json.loads(line)["metaData"]["id"] for line in first.open() if "metaData" in line)
+            first.write_text(first.read_text().replace(own, str(uuid.uuid4())))
+            return
         super().__init__(spark, path, "id int, v string, day int", properties=properties, by="day")
         self.sql(f"""
             INSERT INTO {{}} SELECT /*+ REPARTITION(1) */ cast(id AS int), concat('v', id), cast(id DIV 10 AS int)
@@ -35,6 +51,8 @@ class Orders(DeltaTable):
         make_old(
             path, lambda add: NOW - timedelta(days=100) if {"1", "2"} & {*add["partitionValues"].values()} else None
         )
+        files = [each for each in path.rglob("*") if each.is_file() and each.suffix != ".crc"]
+        self._made[kind] = {str(each.relative_to(path)): each.read_bytes() for each in files}
 
     def log(self) -> DeltaLog:
         return LocalIndex(self.spark, self.source).log()

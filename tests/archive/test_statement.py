@@ -221,6 +221,9 @@ def test_the_error_names_what_is_missing_table_by_table_and_the_way_out(
         ("CREATE TABLE copied AS SELECT * FROM orders", "CreateTableAsSelect"),
         ("CACHE TABLE cached AS SELECT * FROM orders", "CacheTableAsSelect"),
         ("OPTIMIZE orders", "OptimizeTableCommand"),
+        ("RESTORE TABLE orders TO VERSION AS OF 1", "RestoreTableStatement"),
+        ("EXECUTE IMMEDIATE 'DELETE FROM orders WHERE id = 15'", "UnresolvedExecuteImmediate"),
+        ("BEGIN SELECT max(v) FROM orders; END", "CompoundBody"),
     ],
 )
 def test_a_statement_that_is_no_query_does_not_run(

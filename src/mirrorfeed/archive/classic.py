@@ -20,6 +20,7 @@ from datetime import date, timedelta
 from functools import cached_property
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -159,14 +160,16 @@ def whole(frame: DataFrame) -> Scan | None:
 _NO_ROWS = re.compile(
     r"(Show|Describe|Explain|SetCommand|SetCatalog|SetNamespace|Reset|CreateView|CreateTempView|CreateNamespace"
     r"|CreateTable$|CreateFunction|Drop(?!Columns)|Refresh|Uncache|ClearCache|CommentOn|SetTableProperties"
-    r"|UnsetTableProperties|AddColumns|RenameTable)"
+    r"|UnsetTableProperties|AddColumns|RenameTable|CloneTable)"
 )
+_RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
+"""What is carried out, and for Spark is no command: statements of Delta's own, texts and scripts."""
 
 
 def command(spark: SparkSession, statement: str) -> str | None:
     """The kind of a statement that is no query."""
     root = _parsed(spark, statement)
-    return next((_kind(node) for node in _nodes(root) if _is(node, *_COMMANDS)), None)
+    return next((_kind(node) for node in _nodes(root) if _is(node, *_COMMANDS) or _RUNS.search(_kind(node))), None)
 
 
 def reads_no_rows(kind: str) -> bool:
@@ -201,6 +204,16 @@ _SIGNS: Mapping[str, Sign] = {
     "GreaterThanOrEqual": ">=",
 }
 _TURNED: Mapping[Sign, Sign] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def like(spark: SparkSession, schema: str) -> DataFrame:
+    """No rows, of columns as a log spells them; or `Doubt`."""
+    try:
+        types = spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema)  # type: ignore[union-attr]
+        none = spark.sparkContext._jsc.emptyRDD()
+        return DataFrame(spark._jsparkSession.createDataFrame(none, types), spark)
+    except (Py4JError, PySparkException) as error:
+        raise Doubt("types that are not known here") from error
 
 
 def comparisons(frame: DataFrame) -> list[Comparison]:

@@ -20,8 +20,8 @@ from mirrorfeed.archive.log import LogFile, Parts, column_names, file_of
 from mirrorfeed.archive.skipping import Doubt, Rules, left
 from mirrorfeed.feed.features import commits_elsewhere
 
-_AT_ONCE = 2 * 2**20
-_ROWS = 8192
+_AT_ONCE = 2**20
+_ROWS = 4096
 _BLOCK = 2**20
 _BUFFER = 2**20
 _FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"}
@@ -93,18 +93,18 @@ class Columns:
                 found += [file_of(self.location, _row(each, partitions), names) for each in wanted.to_pylist()]
         return Found(count, tuple(found))
 
-    def _said(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, pa.Array | None]]:
+    def _said(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
         """The files that each part of the log adds, the newest part first, and those that later parts speak of, whose
         word counts. A commit speaks of a file once."""
-        later = None
+        later: list[pa.Array] = []
         for name in reversed(self.parts.commits):
-            own = [] if later is None else [later]
+            own = []
             for actions in _lines(self.here(name), partitions):
                 added, removed = (_facts(actions[kind]) for kind in ("add", "remove"))
                 own += [_keys(each) for each in (added, removed) if len(each)]
                 if len(added):
                     yield added, later
-            later = pa.concat_arrays(own) if own else None
+            later += own
         for name in self.parts.checkpoint:
             yield from ((added, later) for added in self._checkpoint(name, partitions) if len(added))
 
@@ -206,10 +206,10 @@ def _keys(files: pa.Table) -> pa.Array:
     return pc.if_else(pc.is_valid(vector), marked, path)
 
 
-def _without(files: pa.Table, later: pa.Array | None) -> pa.Table:
-    if later is None or not len(files):
-        return files
-    return files.filter(pc.invert(pc.is_in(_keys(files), later)))
+def _without(files: pa.Table, later: Sequence[pa.Array]) -> pa.Table:
+    keys = _keys(files)
+    both = [each.filter(pc.is_in(each, keys)) for each in later] if len(files) else []  # the larger side in no table
+    return files.filter(pc.invert(pc.is_in(keys, pa.concat_arrays(both)))) if any(map(len, both)) else files
 
 
 def _partition(files: pa.Table, name: str) -> pa.Array:

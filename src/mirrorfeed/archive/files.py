@@ -6,7 +6,6 @@ without a known age is as old as can be.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,14 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from mirrorfeed.archive import classic, place, skipping
 from mirrorfeed.archive.classic import Scan
-from mirrorfeed.archive.columns import Described
 from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.interval import counts_as_archived
-from mirrorfeed.archive.log import DeltaLog, LogFile, log_of, plain
+from mirrorfeed.archive.log import DeltaLog, LogFile, column_names, log_of, plain
 from mirrorfeed.archive.policy import Policy
 from mirrorfeed.archive.predicate import BadPredicate, filtered
 from mirrorfeed.archive.skipping import Doubt
@@ -77,7 +74,7 @@ class LocalIndex:
         try:
             with place.columns(self.spark, self.source, None) as (_, log):
                 found = log.described()
-            return Facts(found.table_id, tuple(_schema(found).names), found.properties)
+            return Facts(found.table_id, tuple(column_names(found.schema).values()), found.properties)
         except Doubt:
             newest = self.newest()
             return Facts(newest.table_id, tuple(self.spark.table(self.source.sql).columns), newest.properties)
@@ -95,8 +92,8 @@ class LocalIndex:
             asked = []
             if predicate is not None:
                 try:
-                    like = self.spark.createDataFrame([], _schema(table))
-                    asked = classic.comparisons(filtered(like, str(self.source), predicate))
+                    rows = classic.like(self.spark, table.schema)
+                    asked = classic.comparisons(filtered(rows, str(self.source), predicate))
                 except (BadPredicate, PySparkException) as error:
                     raise Doubt("a condition that only Delta may take") from error
             until = None if policy is None else created_until(policy, now)
@@ -148,13 +145,6 @@ class LocalIndex:
 def created_until(policy: Policy, now: datetime) -> int:
     """Files that were made later cannot count as archived. In milliseconds, which is as far as the log tells."""
     return int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
-
-
-def _schema(table: Described) -> StructType:
-    try:
-        return StructType.fromJson(json.loads(table.schema))
-    except (PySparkException, ValueError, KeyError) as error:
-        raise Doubt("types that are not known here") from error
 
 
 def answer_of(scans: Sequence[Scan], policy: Policy | None, now: datetime, version: int) -> Answer:
