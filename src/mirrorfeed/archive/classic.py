@@ -158,7 +158,7 @@ def whole(frame: DataFrame) -> Scan | None:
 
 
 _NO_ROWS = re.compile(
-    r"(Show|Describe|Explain|SetCommand|SetCatalog|SetNamespace|Reset|CreateView|CreateTempView|CreateNamespace"
+    r"(Show(?!Partitions)|Describe|Explain|SetCommand|SetCatalog|SetNamespace|Reset|CreateView|CreateTempView|CreateNamespace"
     r"|CreateTable$|CreateFunction|Drop(?!Columns)|Refresh|Uncache|ClearCache|CommentOn|SetTableProperties"
     r"|UnsetTableProperties|AddColumns|RenameTable|CloneTable)"
 )
