@@ -1,4 +1,4 @@
-"""What `mirrorfeed publish --follow` does: it says what it published, and ends between two files when asked to."""
+"""Publication that follows its tables: by itself, which ends between two files when asked to, or driven by a stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.amounts import counted
-from mirrorfeed.cli.root import spark_session
+from mirrorfeed.cli.root import config_option, load, main, spark_session
 from mirrorfeed.errors import MirrorfeedError
 
 if TYPE_CHECKING:
@@ -63,6 +63,31 @@ def follow_tables(config: Config, tables: tuple[str, ...], minutes: float | None
     failed = [name for name, state in states.items() if state.failures]
     click.echo(f"Ended, with nothing half done{'; failed: ' if failed else ''}{', '.join(failed)}.")
     sys.exit(bool(failed))
+
+
+@main.command()
+@click.argument("table")
+@click.option("--checkpoint", required=True, metavar="FOLDER", help="Where Spark keeps how far the stream is.")
+@click.option(
+    "--option", "pairs", multiple=True, metavar="NAME=VALUE", help="Of the stream, as maxFilesPerTrigger=100."
+)
+@config_option
+def stream(table: str, checkpoint: str, pairs: tuple[str, ...], path: str) -> None:
+    """Publish TABLE when a stream over its change feed has told what there is (availableNow).
+
+    What was published is known from the landing zone alone: a checkpoint that is lost or damaged changes nothing.
+    """
+    config = load(path)
+    config.select([table])
+    options = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+    spark = spark_session()
+    from mirrorfeed.publish.stream import drain
+
+    said = Said()
+    outcomes = drain(spark, config, table, checkpoint, options, said.trouble)
+    for outcome in outcomes:
+        said.outcome(outcome)
+    sys.exit(any(outcome.error for outcome in outcomes))
 
 
 class Said:

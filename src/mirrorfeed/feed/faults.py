@@ -25,6 +25,9 @@ EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 FEED_OFF = "DELTA_MISSING_CHANGE_DATA"
 SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
 
+_STREAM = "STREAM_FAILED"
+"""What a stream says of any failure; the reason is in its text."""
+
 _NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
 
@@ -34,7 +37,7 @@ def conditions(error: Exception) -> tuple[str, ...]:
     A failure in a task, and one of Delta's that Spark has no class for, arrive without a condition of their own: as
     the text of a stack of Java exceptions (and not even as a PySparkException), with the names in brackets.
     """
-    if isinstance(error, PySparkException) and (own := error.getCondition()):
+    if isinstance(error, PySparkException) and (own := error.getCondition()) and own != _STREAM:
         return (own,)
     return tuple(dict.fromkeys(_NAMED.findall(str(error))))
 
