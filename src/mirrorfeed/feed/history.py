@@ -236,6 +236,14 @@ def commits(spark: SparkSession, source: Source, after: int | None = None) -> li
     return [commit for commit in found if after is None or commit.version > after] or found[-1:]
 
 
+def cloned_from(spark: SparkSession, source: Source) -> str | None:
+    """The table that this one began as a clone of, as long as its history tells."""
+    with _refusals(source):
+        told = spark.sql(f"DESCRIBE HISTORY {source.sql}").where("operation = 'CLONE'")
+        first = told.orderBy("version").select("operationParameters").first()
+    return (first["operationParameters"] or {}).get("source") or "another table" if first else None
+
+
 def newest_version(spark: SparkSession, source: Source) -> int:
     return _newest(spark, source, 1)[-1].version
 

@@ -1,0 +1,59 @@
+"""The command that names what is wrong, from the source to Fabric, and what helps."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+from rich.text import Text
+
+from mirrorfeed.cli.root import config_option, json_option, load, main, spark_session
+from mirrorfeed.errors import named
+
+
+@main.command()
+@click.argument("tables", nargs=-1)
+@click.option("--fix", is_flag=True, help="Carry out the remedies that change nothing but what every run begins with.")
+@json_option
+@config_option
+def doctor(tables: tuple[str, ...], fix: bool, as_json: bool, path: str) -> None:
+    """Name what is wrong with the tables, from their sources to Fabric, each with the command that helps.
+
+    Warns before changes are lost: where the feed keeps less than the lag, or soon will. Exits with 1 if it found more
+    than notes.
+    """
+    config = load(path)
+    chosen = config.select(tables)
+    spark = spark_session()
+    from mirrorfeed import doctor as room
+    from mirrorfeed import show
+    from mirrorfeed.doctor.findings import Weight
+    from mirrorfeed.publish.zone import zone_of
+
+    store, zone = zone_of(config), config.landing_zone
+    about, states = room.look_at_zone(config, store)
+    found = room.judge_zone(about, zone)
+    for table in chosen:
+        of_table = room.judge_table(room.look_at_table(spark, store, table, states), zone)
+        if fix and any(each.safe for each in of_table):
+            try:
+                room.mend(store, table)
+                click.echo(f"{table.target}: finished and tidied.", err=as_json)
+            except Exception as error:
+                click.echo(f"Error: {table.target}: {named('Mending', error)}", err=True)
+            of_table = room.judge_table(room.look_at_table(spark, store, table, states), zone)
+        found += of_table
+    if as_json:
+        told = [{"code": each.code.name, "weight": each.weight.value, "table": each.table, "what": each.what,
+                 "remedy": each.remedy} for each in found]  # fmt: skip
+        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        out = show.console()
+        for each in found:
+            style = {Weight.WRONG: "red", Weight.SOON: "yellow"}.get(each.weight, "")
+            place = each.table or "mirrored database"
+            out.print(Text(f"{each.weight.value:<6}{each.code.name}  {place}: {each.what}", style=style))
+            out.print(Text(f"      {each.remedy}"))
+        out.print(Text("Nothing is wrong." if not found else f"{len(found)} found."))
+    sys.exit(any(each.weight is not Weight.NOTE for each in found))

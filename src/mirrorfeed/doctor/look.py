@@ -1,0 +1,151 @@
+"""Gathers the facts about a table, from where `publish --dry-run`, `status` and Fabric have them; and carries out what
+is safe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import Config, Table
+from mirrorfeed.doctor.judge import TableFacts, ZoneFacts
+from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.fabric import TableState, database_of
+from mirrorfeed.feed import history
+from mirrorfeed.feed.keys import Workspace
+from mirrorfeed.feed.ranges import Facts, Finding
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.log import Record
+from mirrorfeed.landing.names import LOG, data_number, is_log_id
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.fleet import default_workspace, plan_of
+from mirrorfeed.publish.source import DeltaFeed
+from mirrorfeed.publish.table import look_ahead, preflight
+from mirrorfeed.publish.view import View
+from mirrorfeed.stores import Store
+
+_DURATION = re.compile(r"(?:interval\s+)?(\d+)\s*(second|minute|hour|day|week)s?", re.IGNORECASE)
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_DEFAULTS = {"delta.deletedFileRetentionDuration": 7 * 86_400.0, "delta.logRetentionDuration": 30 * 86_400.0}
+
+
+def look_at_table(
+    spark: SparkSession,
+    store: Store,
+    table: Table,
+    states: Sequence[TableState] | None = None,
+    *,
+    workspace: Callable[[], Workspace] = default_workspace,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> TableFacts:
+    """`states` are what Fabric says about its tables, where it could be asked."""
+    facts = dict[str, object](table=str(table.target), source=table.source.sql)
+    trouble: MirrorfeedError | None = None
+    view: View | None = None
+    log = TableLog(store, table.target.folder)
+    try:
+        facts |= _of_folder(store, table.target.folder, now())
+        view = log.look()
+        facts |= _of_log(view, store, table.target.folder)
+    except Exception as error:
+        trouble = named(f"Looking at the landing zone of {table.target}", error)
+    try:
+        plan, feed = plan_of(table, workspace), DeltaFeed(spark, table.source)
+        ahead, decision = look_ahead(feed, plan, view)
+        facts |= _of_time(spark, table.source, ahead, list(log.records(view)) if view else [], now())
+        if isinstance(decision, Finding):
+            raise decision
+        if trouble is None:
+            preflight(feed, store, plan, view, ahead, decision)
+    except Exception as error:
+        trouble = trouble or named(f"Looking at {table.target}", error)
+    facts |= _of_service(table, states)
+    return TableFacts(**facts, trouble=trouble)  # type: ignore[arg-type]
+
+
+def look_at_zone(config: Config, store: Store) -> tuple[ZoneFacts, Sequence[TableState] | None]:
+    """What Fabric says of the mirrored database and its tables; nothing where the landing zone is not in Fabric."""
+    if config.onelake is None:
+        return ZoneFacts(), None
+    try:
+        database = database_of(config)
+        status, states = database.status(), database.tables()
+        published = sum(any(data_number(each.name, None) for each in store.list(table.target.folder))
+                        for table in config.tables)  # fmt: skip
+    except Exception as error:
+        return ZoneFacts(trouble=named("Asking Fabric", error)), None
+    return ZoneFacts(status, None, {f"{each.schema}.{each.table}": each.status for each in states}, published), states
+
+
+def mend(store: Store, table: Table) -> None:
+    """Renames what is left of the newest record, and removes what can never be published: with that every run begins.
+    Or what stands in the way."""
+    log = TableLog(store, table.target.folder)
+    if (view := log.glance()) is None:
+        return
+    if trouble := log.tidy(log.settle(view), table.keep_records, others=True):
+        raise trouble
+
+
+def seconds_of(properties: Mapping[str, str], name: str) -> float | None:
+    """A table's retention; None where it is spelled in a way that is not known here."""
+    if name not in properties:
+        return _DEFAULTS[name]
+    found = [(int(count), unit.lower()) for count, unit in _DURATION.findall(properties[name])]
+    return float(sum(count * _SECONDS[unit] for count, unit in found)) if found else None
+
+
+def _of_folder(store: Store, folder: str, now: datetime) -> dict[str, object]:
+    parent, _, name = folder.rpartition("/")
+    entries = store.list(folder)
+    files = [entry for entry in entries if not entry.is_folder and data_number(entry.name, None)]
+    ages = [(now - entry.modified).total_seconds() for entry in files]
+    return {
+        "folder": any(entry.name == name for entry in store.list(parent)),
+        "data_files": len(files),
+        "empty_files": tuple(store.address(f"{folder}/{entry.name}") for entry in files if entry.size == 0),
+        "newest_file_age": min(ages, default=None),
+    }
+
+
+def _of_log(view: View | None, store: Store, folder: str) -> dict[str, object]:
+    if view is None:
+        return {}
+    logs = [entry.name for entry in store.list(f"{folder}/{LOG}") if entry.is_folder and is_log_id(entry.name)]
+    return {
+        "published": view.newest.to_version_inclusive if view.newest else None,
+        "unfinished": len(view.unfinished),
+        "orphans": (*view.leftovers(), *(name for name in logs if name != view.log_id)),
+    }
+
+
+def _of_time(
+    spark: SparkSession, source: Source, ahead: Facts, newest_first: Sequence[Record], now: datetime
+) -> dict[str, object]:
+    told: dict[str, object] = {
+        "retention": seconds_of(ahead.properties, "delta.deletedFileRetentionDuration"),
+        "log_retention": seconds_of(ahead.properties, "delta.logRetentionDuration"),
+        "cloned_from": history.cloned_from(spark, source),
+    }
+    if not newest_first:
+        return told
+    times = [record.at for record in newest_first]
+    gaps = [(later - earlier).total_seconds() for later, earlier in zip([now, *times], times, strict=False)]
+    told["usual_gap"] = max(gaps)
+    told["lag_seconds"] = (now - ahead.commits[0].timestamp).total_seconds() if ahead.commits else 0.0
+    oldest = newest_first[-1]
+    known = {each.version: each.timestamp for each in history.commits(spark, source, oldest.to_version_inclusive - 1)}
+    if ahead.commits and len(newest_first) > 1 and (committed := known.get(oldest.to_version_inclusive)):
+        told["lag_before"] = (now - oldest.at).total_seconds(), max(0.0, (oldest.at - committed).total_seconds())
+    return told
+
+
+def _of_service(table: Table, states: Sequence[TableState] | None) -> dict[str, object]:
+    if states is None:
+        return {}
+    state = next((each for each in states if each.is_of(table.target)), None)
+    if state is None:
+        return {"service": ""}
+    return {"service": state.status, "service_error": state.error, "service_rows": state.rows}

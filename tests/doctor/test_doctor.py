@@ -1,0 +1,196 @@
+"""The doctor at a table through Spark: what is wrong is found where it is, and what is safe is carried out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from fixtures.faults import Crash
+from fixtures.onelake import DATABASE, WORKSPACE, OneLake
+from fixtures.shared_faults import NoRenames
+from mirrorfeed.cli import main
+from mirrorfeed.config import load
+from mirrorfeed.doctor import Code, judge_table, judge_zone, look_at_table, look_at_zone
+from mirrorfeed.fabric import TableState
+from mirrorfeed.publish.zone import zone_of
+from tests.delta import DeltaTable, Zone
+
+
+class Patient:
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        self.table = DeltaTable(spark, folder / "t")
+        self.zone = Zone(folder / "landing", self.table)
+        self.zone.root.mkdir()
+        self.configure("id")
+
+    def configure(self, key: str) -> None:
+        text = f"landing_zone: ./landing\ntables:\n  - {{source: ./t, target: sales.orders, keys: [{key}]}}\n"
+        (self.folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+        self.config = load(str(self.folder / "mirrorfeed.yml"))
+
+    def codes(self, *states: TableState, now: datetime | None = None) -> list[Code]:
+        """Of Fabric's words only where some are given."""
+        moment = now or datetime.now(UTC)
+        told = states or None
+        facts = look_at_table(self.spark, self.zone.store, self.config.tables[0], told, now=lambda: moment)
+        return [each.code for each in judge_table(facts)]
+
+    def doctor(self, *options: str, code: int = 0) -> str:
+        found = CliRunner().invoke(
+            main, ["doctor", *options, "--config", str(self.folder / "mirrorfeed.yml")], env={"COLUMNS": "400"}
+        )
+        assert found.exit_code == code, found.output
+        return found.output
+
+
+@pytest.fixture
+def patient(spark: SparkSession, tmp_path: Path) -> Patient:
+    return Patient(spark, tmp_path)
+
+
+def test_a_table_from_nothing_to_well(patient: Patient) -> None:
+    patient.table.insert(1)
+    assert patient.codes() == [Code.NOT_PUBLISHED]
+    patient.zone.store.create(f"{patient.zone.plan.folder}/_metadata.json", b'{"keyColumns": ["id"]}')
+    assert patient.codes() == [Code.NOT_PUBLISHED, Code.EMPTY_TABLE]
+    patient.zone.publish()
+    assert patient.codes() == []
+    assert "Nothing is wrong." in patient.doctor()
+
+
+def test_a_run_that_was_killed_and_what_lies_about_are_mended(patient: Patient) -> None:
+    patient.zone.publish()
+    patient.table.insert(1)
+    patient.zone.store = NoRenames(str(patient.zone.root))
+    with pytest.raises(Crash):
+        patient.zone.publish()
+    (log,) = patient.zone.folder.glob("_mirrorfeed/*/")
+    (log / f"{1:020d}-ab-00000-00000.parquet").write_bytes(b"left")
+    found = json.loads(patient.doctor("--json", code=1))
+    assert [(each["code"], each["remedy"]) for each in found] == [
+        ("UNFINISHED", "mirrorfeed doctor sales.orders --fix"),
+        ("ORPHANS", "mirrorfeed doctor sales.orders --fix"),
+    ]
+    said = patient.doctor("--fix")
+    assert "sales.orders: finished and tidied." in said
+    assert "Nothing is wrong." in said
+    assert patient.zone.mirrors_the_table()
+
+
+def _keys(patient: Patient) -> None:
+    patient.configure("v")
+
+
+def _gap(patient: Patient) -> None:
+    patient.table.set_feed(False)
+    patient.table.set_feed(True)
+
+
+def _recreated(patient: Patient) -> None:
+    patient.table.sql("DROP TABLE {}")
+    DeltaTable(patient.spark, patient.table.path)
+
+
+def _another_file(patient: Patient) -> None:
+    (patient.zone.folder / f"{9:020d}.parquet").write_bytes(b"PAR1")
+
+
+def _no_bytes(patient: Patient) -> None:
+    (patient.zone.folder / f"{1:020d}.parquet").write_bytes(b"")
+
+
+def _unreadable(patient: Patient) -> None:
+    (record,) = patient.zone.folder.glob("_mirrorfeed/*/*.json")
+    record.write_text("{", encoding="utf-8")
+
+
+def _renamed(patient: Patient) -> None:
+    patient.table.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    patient.zone.publish()
+    patient.table.sql("ALTER TABLE {} RENAME COLUMN v TO w")
+
+
+def _gone(patient: Patient) -> None:
+    patient.table.sql("DROP TABLE {}")
+
+
+@pytest.mark.parametrize(
+    ("happen", "codes"),
+    [
+        (_keys, [Code.KEYS_CHANGED]),
+        (_gap, [Code.GAP]),
+        (_recreated, [Code.SOURCE_RECREATED]),
+        (_another_file, [Code.NUMBERS_DISAGREE]),
+        (_no_bytes, [Code.EMPTY_FILE]),
+        (_unreadable, [Code.LOG_DAMAGED]),
+        (_renamed, [Code.SCHEMA_CHANGED]),
+        (_gone, [Code.SOURCE_MISSING]),
+    ],
+)
+def test_what_happens_to_a_table(patient: Patient, happen: Callable[[Patient], None], codes: list[Code]) -> None:
+    patient.zone.publish()
+    happen(patient)
+    assert patient.codes() == codes
+
+
+def test_a_feed_that_is_off_and_a_clone(spark: SparkSession, tmp_path: Path) -> None:
+    patient = Patient(spark, tmp_path)
+    patient.table.insert(1)
+    clone = DeltaTable.cloned(patient.table, tmp_path / "clone", version=1)
+    patient.table.set_feed(False)
+    assert patient.codes() == [Code.FEED_OFF]
+    text = "landing_zone: ./landing\ntables:\n  - {source: ./clone, target: sales.orders, keys: [id]}\n"
+    (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+    found = json.loads(patient.doctor("--json"))
+    assert [each["code"] for each in found] == ["NOT_PUBLISHED", "CLONED"]
+    assert (
+        f"The source is a clone of delta.`file:{patient.table.path}`" in found[1]["what"]
+        or str(patient.table.path) in found[1]["what"]
+    )
+    assert clone.latest == 0
+
+
+def test_the_feed_keeps_less_than_publication_needs(patient: Patient) -> None:
+    patient.zone.publish()
+    patient.table.insert(1)
+    days = lambda count: datetime.now(UTC) + timedelta(days=count)  # noqa: E731
+    assert patient.codes(now=days(0.01)) == []
+    assert patient.codes(now=days(5)) == [Code.RETENTION_SHORT, Code.FALLS_BEHIND]
+    patient.table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 60 days')")
+    assert patient.codes(now=days(5)) == [Code.FALLS_BEHIND]
+    assert patient.codes(now=days(40)) == [Code.LOG_RETENTION_SHORT]
+
+
+def test_what_fabric_says_of_a_table(patient: Patient) -> None:
+    patient.zone.publish()
+    later = datetime.now(UTC) + timedelta(hours=2)
+    assert patient.codes(TableState("sales", "orders", "Snapshotting"), now=later) == [Code.STUCK_SNAPSHOTTING]
+    assert patient.codes(TableState("sales", "other", "Replicating"), now=later) == [Code.NEVER_SYNCS]
+    throttled = TableState("sales", "orders", "Failed", None, "Throttled: the capacity's limit is exceeded")
+    assert patient.codes(throttled) == [Code.THROTTLED]
+    (place,) = patient.zone.folder.glob("*.parquet")
+    assert os.stat(place).st_size
+
+
+def test_what_fabric_says_of_the_database(tmp_path: Path, onelake: OneLake) -> None:
+    text = onelake.configuration(f"onelake://{WORKSPACE}/{DATABASE}")
+    tables = "tables:\n  - {source: ./t, target: sales.orders, keys: [id]}\n"
+    (tmp_path / "mirrorfeed.yml").write_text(text + tables, encoding="utf-8")
+    config = load(str(tmp_path / "mirrorfeed.yml"))
+    store = zone_of(config)
+    facts, states = look_at_zone(config, store)
+    assert (facts.trouble, states) == (None, [])
+    assert [each.code for each in judge_zone(facts)] == [Code.MIRRORING_OFF]
+
+    other = load(str(tmp_path / "mirrorfeed.yml"), landing_zone=f"onelake://{WORKSPACE}/{WORKSPACE}")
+    facts, states = look_at_zone(other, store)
+    assert facts.trouble is not None
+    assert states is None
