@@ -14,7 +14,6 @@ from mirrorfeed.credentials import CredentialRefused, Default
 from mirrorfeed.doctor import Code, TableFacts, ZoneFacts, judge_table, judge_zone
 from mirrorfeed.doctor.findings import REMEDIES, SAFE, Weight
 from mirrorfeed.doctor.judge import seconds_left
-from mirrorfeed.doctor.look import seconds_of
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.fabric import answers as fabric
 from mirrorfeed.fabric.answers import FabricUnavailable
@@ -29,7 +28,7 @@ from mirrorfeed.stores import StoreUnavailable
 from mirrorfeed.stores import answers as stores
 
 HOUR, DAY = 3600.0, 86_400.0
-WELL = {"published": 7, "lag_seconds": 0.0, "usual_gap": HOUR, "retention": 7 * DAY, "log_retention": 30 * DAY,
+WELL = {"published": 7, "lag_seconds": 0.0, "longest_wait": HOUR, "retention": 7 * DAY, "log_retention": 30 * DAY,
         "data_files": 1, "newest_file_age": 60.0, "service": "Replicating"}  # fmt: skip
 
 
@@ -98,12 +97,12 @@ def test_what_publication_would_be_refused_with(error: MirrorfeedError, code: Co
         ({"orphans": ("a", "b")}, [Code.ORPHANS]),
         ({"empty_files": ("zone/7.parquet",)}, [Code.EMPTY_FILE]),
         ({"cloned_from": "a.b.original"}, [Code.CLONED]),
-        # What the feed keeps, against the lag and the time between publications.
+        # What the feed keeps, against the lag and the time that changes wait.
         ({"lag_seconds": 8 * DAY}, [Code.RETENTION_SHORT]),
         ({"lag_seconds": 31 * DAY}, [Code.RETENTION_SHORT, Code.LOG_RETENTION_SHORT]),
-        ({"usual_gap": 4 * DAY}, [Code.RETENTION_SHORT]),
-        ({"usual_gap": 3 * DAY}, []),
-        ({"retention": None, "usual_gap": 16 * DAY}, [Code.LOG_RETENTION_SHORT]),
+        ({"longest_wait": 4 * DAY}, [Code.RETENTION_SHORT]),
+        ({"longest_wait": 3 * DAY}, []),
+        ({"retention": None, "longest_wait": 16 * DAY}, [Code.LOG_RETENTION_SHORT]),
         ({"lag_seconds": DAY}, [Code.FALLS_BEHIND]),  # nothing is being published
         ({"lag_seconds": HOUR}, []),
         ({"lag_seconds": DAY, "lag_before": (DAY, DAY)}, []),  # behind, and no more than it was
@@ -172,13 +171,3 @@ def test_a_warning_says_in_how_many_hours() -> None:
         "Publication is 6.0 d behind; at the present rate it falls behind what the feed keeps (7.0 d) in 24.0 hours."
     )
     assert finding.weight is Weight.SOON
-
-
-@pytest.mark.parametrize(
-    ("spelled", "seconds"),
-    [(None, 7 * DAY), ("interval 30 days", 30 * DAY), ("interval 1 week", 7 * DAY), ("168 hours", 7 * DAY),
-     ("interval 1 day 12 hours", 1.5 * DAY), ("interval 1 blue moon", None)],
-)  # fmt: skip
-def test_a_retention_is_read_as_delta_spells_it(spelled: str | None, seconds: float | None) -> None:
-    name = "delta.deletedFileRetentionDuration"
-    assert seconds_of({} if spelled is None else {name: spelled}, name) == seconds

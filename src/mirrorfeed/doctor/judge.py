@@ -14,6 +14,7 @@ from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.fabric import answers as fabric
 from mirrorfeed.feed import history, keys, read
 from mirrorfeed.feed.ranges import EXPIRED, FeedOff, Gap, PartitionsChanged, SourceRecreated
+from mirrorfeed.feed.retention import FILES, LEAST, LOG
 from mirrorfeed.landing import metadata, schema
 from mirrorfeed.landing.log import RecordTooNew, RecordUnreadable
 from mirrorfeed.publish import commit, view
@@ -48,8 +49,6 @@ _LOOKED_LONG = 3600.0
 _SOON = 7 * 86_400.0
 _NOT_YET = 0.05
 """Of the retention: a lag below this is no lag."""
-LEAST_GAPS = 2
-"""So many times the usual time between two publications has to fit into the retention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +62,8 @@ class TableFacts:
     """Since the oldest commit that is not published; 0 where there is none."""
     lag_before: tuple[float, float] | None = None
     """How many seconds ago an earlier publication was, and what the lag was then."""
-    usual_gap: float | None = None
-    """Seconds between two publications, the longest that the log still knows."""
+    longest_wait: float | None = None
+    """Seconds from a commit to the record that published it, the longest that the log still knows."""
     retention: float | None = None
     """Seconds: delta.deletedFileRetentionDuration."""
     log_retention: float | None = None
@@ -170,20 +169,20 @@ def seconds_left(retention: float, lag: float, before: tuple[float, float] | Non
 
 
 def _of_time(facts: TableFacts) -> Iterator[tuple[Code, str, Weight]]:
-    lag, gap = facts.lag_seconds or 0.0, facts.usual_gap or 0.0
+    lag, waited = facts.lag_seconds or 0.0, facts.longest_wait or 0.0
     for name, code, kept in (
-        ("delta.deletedFileRetentionDuration", Code.RETENTION_SHORT, facts.retention),
-        ("delta.logRetentionDuration", Code.LOG_RETENTION_SHORT, facts.log_retention),
+        (FILES, Code.RETENTION_SHORT, facts.retention),
+        (LOG, Code.LOG_RETENTION_SHORT, facts.log_retention),
     ):
         if kept is None:
             continue
         if kept < lag:
             what = f"{name} is {duration(kept)}, and publication is {duration(lag)} behind: changes may be lost now."
             yield code, what, Weight.WRONG
-        elif kept < LEAST_GAPS * gap:
+        elif kept < LEAST * waited:
             what = (
-                f"{name} is {duration(kept)}, and {duration(gap)} went by between two publications: one that fails is"
-                " enough to lose changes."
+                f"{name} is {duration(kept)}, and a change waited {duration(waited)} until it was published: one run"
+                " that fails may be enough to lose some."
             )
             yield code, what, Weight.SOON
     least = min((kept for kept in (facts.retention, facts.log_retention) if kept is not None), default=None)

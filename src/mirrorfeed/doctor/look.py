@@ -3,8 +3,7 @@ is safe."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
@@ -16,19 +15,17 @@ from mirrorfeed.fabric import TableState, database_of
 from mirrorfeed.feed import history
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.feed.ranges import Facts, Finding
+from mirrorfeed.feed.retention import FILES, LOG, seconds_of
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import Record
-from mirrorfeed.landing.names import LOG, data_number, is_log_id
+from mirrorfeed.landing.names import LOG as LOGS
+from mirrorfeed.landing.names import data_number, is_log_id
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.fleet import default_workspace, plan_of
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import look_ahead, preflight
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
-
-_DURATION = re.compile(r"(?:interval\s+)?(\d+)\s*(second|minute|hour|day|week)s?", re.IGNORECASE)
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-_DEFAULTS = {"delta.deletedFileRetentionDuration": 7 * 86_400.0, "delta.logRetentionDuration": 30 * 86_400.0}
 
 
 def look_at_table(
@@ -89,14 +86,6 @@ def mend(store: Store, table: Table) -> None:
         raise trouble
 
 
-def seconds_of(properties: Mapping[str, str], name: str) -> float | None:
-    """A table's retention; None where it is spelled in a way that is not known here."""
-    if name not in properties:
-        return _DEFAULTS[name]
-    found = [(int(count), unit.lower()) for count, unit in _DURATION.findall(properties[name])]
-    return float(sum(count * _SECONDS[unit] for count, unit in found)) if found else None
-
-
 def _of_folder(store: Store, folder: str, now: datetime) -> dict[str, object]:
     parent, _, name = folder.rpartition("/")
     entries = store.list(folder)
@@ -113,7 +102,7 @@ def _of_folder(store: Store, folder: str, now: datetime) -> dict[str, object]:
 def _of_log(view: View | None, store: Store, folder: str) -> dict[str, object]:
     if view is None:
         return {}
-    logs = [entry.name for entry in store.list(f"{folder}/{LOG}") if entry.is_folder and is_log_id(entry.name)]
+    logs = [entry.name for entry in store.list(f"{folder}/{LOGS}") if entry.is_folder and is_log_id(entry.name)]
     return {
         "published": view.newest.to_version_inclusive if view.newest else None,
         "unfinished": len(view.unfinished),
@@ -125,18 +114,17 @@ def _of_time(
     spark: SparkSession, source: Source, ahead: Facts, newest_first: Sequence[Record], now: datetime
 ) -> dict[str, object]:
     told: dict[str, object] = {
-        "retention": seconds_of(ahead.properties, "delta.deletedFileRetentionDuration"),
-        "log_retention": seconds_of(ahead.properties, "delta.logRetentionDuration"),
+        "retention": seconds_of(ahead.properties, FILES),
+        "log_retention": seconds_of(ahead.properties, LOG),
         "cloned_from": history.cloned_from(spark, source),
     }
     if not newest_first:
         return told
-    times = [record.at for record in newest_first]
-    gaps = [(later - earlier).total_seconds() for later, earlier in zip([now, *times], times, strict=False)]
-    told["usual_gap"] = max(gaps)
     told["lag_seconds"] = (now - ahead.commits[0].timestamp).total_seconds() if ahead.commits else 0.0
     oldest = newest_first[-1]
     known = {each.version: each.timestamp for each in history.commits(spark, source, oldest.to_version_inclusive - 1)}
+    firsts = {record.at: known.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
+    told["longest_wait"] = max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
     if ahead.commits and len(newest_first) > 1 and (committed := known.get(oldest.to_version_inclusive)):
         told["lag_before"] = (now - oldest.at).total_seconds(), max(0.0, (oldest.at - committed).total_seconds())
     return told

@@ -183,6 +183,8 @@ def publish_tables(
     told = ledger.told_of(spark, config.ledger, first) if alone else set()
     outcomes = [replace(outcome, published_before=outcome.table in told) for outcome in outcomes]
     for outcome in outcomes:
+        if outcome.progress.short:
+            on_trouble(outcome.progress.short)
         if outcome.progress.untidy:
             on_trouble(Untidy(outcome.table, outcome.progress.untidy))
     if alone and (found := way.found()):

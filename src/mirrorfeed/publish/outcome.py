@@ -43,6 +43,8 @@ class Progress:
     made: list[Publication] = field(default_factory=list)
     sent: dict[str, tuple[str, Publication]] = field(default_factory=dict)
     """By their batches, with the log: records that were sent, until a look shows what became of them."""
+    short: MirrorfeedError | None = None
+    """What warns before loss: that the source keeps changes for too short a time."""
     untidy: MirrorfeedError | None = None
     """Why leftovers could not be removed. They do no harm."""
 

@@ -26,6 +26,7 @@ from mirrorfeed.feed.ranges import (
     TakeSnapshot,
     decide,
 )
+from mirrorfeed.feed.retention import too_short
 from mirrorfeed.feed.unknown import unknown_faults
 from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.landing.metadata import KeysChanged, spell
@@ -192,6 +193,9 @@ class Run:
             goal = facts.latest.version if goal is None else goal
             progress.latest = facts.latest.version
             progress.decision = progress.decision or str(decision)
+            if facts.commits and not progress.made:
+                waited = (self.now() - facts.commits[0].timestamp).total_seconds()
+                progress.short = too_short(plan.source, facts.properties, waited)
             if isinstance(decision, NothingNew):
                 self.check_keys(view)
                 return
