@@ -150,14 +150,6 @@ def test_asked_to_stop_it_ends_between_two_records_with_nothing_left_to_rename()
     assert world.told[-1][1] == 2
 
 
-@pytest.mark.parametrize("until", [0.0, 45.0])
-def test_it_ends_when_its_time_is_over(until: float) -> None:
-    world = World(ends=10_000.0)
-    table = Configured.model_validate({"source": "a.b.c", "target": "s.t", "keys": ["id"]})
-    follow([table], world, stop=world.stop, clock=world.clock, wait=world.wait, until=until)
-    assert world.now == until
-
-
 # Through Spark
 
 
@@ -228,6 +220,13 @@ def test_the_first_signal_asks_to_stop_and_a_second_interrupt_ends_at_once() -> 
     finally:
         for each, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
             signal.signal(each, handler)
+
+
+def test_it_is_to_stop_when_its_minutes_are_over() -> None:
+    now = [100.0]
+    stop, for_ever = Stop(2, lambda: now[0]), Stop(None, lambda: now[0])
+    for now[0], over in ((100.0, False), (219.9, False), (220.0, True)):
+        assert (stop(), for_ever()) == (over, False)
 
 
 def test_an_error_is_said_once_and_so_is_its_end() -> None:

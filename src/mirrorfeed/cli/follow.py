@@ -24,14 +24,15 @@ _SLICE = 0.5
 
 
 class Stop:
-    """Set by SIGTERM, or by Ctrl-C, of which a second one ends at once. A handler runs between any two steps of this
-    thread, so it takes no lock."""
+    """Asked for by SIGTERM, or by Ctrl-C, of which a second one ends at once; or due after so many minutes. A handler
+    runs between any two steps of this thread, so it takes no lock."""
 
-    def __init__(self) -> None:
-        self.asked = False
+    def __init__(self, minutes: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.asked, self._clock = False, clock
+        self._end = None if minutes is None else clock() + minutes * 60
 
     def __call__(self) -> bool:
-        return self.asked
+        return self.asked or (self._end is not None and self._clock() >= self._end)
 
     def listen(self) -> None:
         signal.signal(signal.SIGTERM, self._on_signal)
@@ -44,22 +45,22 @@ class Stop:
 
     def wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while not self.asked and (left := end - time.monotonic()) > 0:
+        while not self() and (left := end - time.monotonic()) > 0:
             time.sleep(min(_SLICE, left))
 
 
 def follow_tables(config: Config, tables: tuple[str, ...], minutes: float | None) -> None:
     """Follows the tables until asked to stop, or for so many minutes; exits with 1 if one of them is left failed."""
+    stop, said = Stop(minutes), Said()
+    stop.listen()
     spark = spark_session()
     from mirrorfeed.publish.follow import SparkRuns, follow
 
-    stop, said = Stop(), Said()
-    stop.listen()  # after Spark has started, which listens too
+    stop.listen()  # once more, for Spark listens too
     runs = SparkRuns(spark, config, stop, said.outcome, said.trouble)
     chosen = config.select(tables)
     click.echo(f"Following {counted(len(chosen), 'table')}. SIGTERM or Ctrl-C ends it once the file in hand is out.")
-    until = None if minutes is None else time.monotonic() + minutes * 60
-    states = follow(chosen, runs, stop=stop, wait=stop.wait, until=until)
+    states = follow(chosen, runs, stop=stop, wait=stop.wait)
     failed = [name for name, state in states.items() if state.failures]
     click.echo(f"Ended, with nothing half done{'; failed: ' if failed else ''}{', '.join(failed)}.")
     sys.exit(bool(failed))

@@ -52,10 +52,9 @@ def follow(
     stop: Callable[[], bool],
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
-    until: float | None = None,
 ) -> dict[str, State]:
-    """Publishes the tables as they change, until told to stop or until a moment of the clock; then nothing is half
-    done, and how each table stands is told."""
+    """Publishes the tables as they change until it is to stop; then nothing is half done, and how each table stands is
+    told."""
     states = {str(table.target): State() for table in tables}
     errors: dict[str, str | None] = {}
     untold: list[Outcome] = []
@@ -71,7 +70,7 @@ def follow(
         return due(policy, state, found, now)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        while not stop() and (until is None or clock() < until):
+        while not stop():
             chosen = [str(table.target) for table, now in zip(tables, pool.map(is_due, tables), strict=True) if now]
             if chosen:
                 begun = clock()
