@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 import click
 from rich.text import Text
 
-from mirrorfeed.cli.root import config_option, json_option, load, main, spark_session
+from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
 from mirrorfeed.errors import named
+from mirrorfeed.terminal import console, waiting
 
 
 @main.command()
@@ -27,15 +27,16 @@ def doctor(tables: tuple[str, ...], fix: bool, as_json: bool, path: str) -> None
     chosen = config.select(tables)
     spark = spark_session()
     from mirrorfeed import doctor as room
-    from mirrorfeed import show
     from mirrorfeed.doctor.findings import Weight
     from mirrorfeed.publish.zone import zone_of
 
     store, zone = zone_of(config), config.landing_zone
-    about, states = room.look_at_zone(config, store)
+    with waiting("Looking at the landing zone and the mirrored database"):
+        about, states = room.look_at_zone(config, store)
     found = room.judge_zone(about, zone)
-    for table in chosen:
-        of_table = room.judge_table(room.look_at_table(spark, store, table, states), zone)
+    for at, table in enumerate(chosen, 1):
+        with waiting(f"Table {at} of {len(chosen)}, {table.target}: looking at its source and its log"):
+            of_table = room.judge_table(room.look_at_table(spark, store, table, states), zone)
         if fix and any(each.safe for each in of_table):
             try:
                 room.mend(store, table)
@@ -47,9 +48,9 @@ def doctor(tables: tuple[str, ...], fix: bool, as_json: bool, path: str) -> None
     if as_json:
         told = [{"code": each.code.name, "weight": each.weight.value, "table": each.table, "what": each.what,
                  "remedy": each.remedy} for each in found]  # fmt: skip
-        click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        say_json(told)
     else:
-        out = show.console()
+        out = console()
         for each in found:
             style = {Weight.WRONG: "red", Weight.SOON: "yellow"}.get(each.weight, "")
             place = each.table or "mirrored database"
