@@ -48,7 +48,7 @@ class Patient:
             main, ["doctor", *options, "--config", str(self.folder / "mirrorfeed.yml")], env={"COLUMNS": "400"}
         )
         assert found.exit_code == code, found.output
-        return found.output
+        return found.stdout
 
 
 @pytest.fixture
