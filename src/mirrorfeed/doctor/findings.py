@@ -46,15 +46,16 @@ _REBUILD = "mirrorfeed rebuild {table}"
 _PUBLISH = "mirrorfeed publish {table}"
 _FIX = "mirrorfeed doctor {table} --fix"
 _LOOK = "mirrorfeed publish --dry-run {table}"
-_LONGER = "ALTER TABLE {source} SET TBLPROPERTIES (delta.{property} = 'interval 30 days')"
+_LONGER = "ALTER TABLE {source} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')"
+_LOG_LONGER = "ALTER TABLE {source} SET TBLPROPERTIES (delta.logRetentionDuration = 'interval 90 days')"
 
 REMEDIES: Mapping[Code, str] = MappingProxyType(
     {
         Code.FEED_OFF: "mirrorfeed enable {table}",
         Code.GAP: _REBUILD,
-        Code.VACUUM_AHEAD: _LONGER.replace("{property}", "deletedFileRetentionDuration"),
-        Code.RETENTION_SHORT: _LONGER.replace("{property}", "deletedFileRetentionDuration"),
-        Code.LOG_RETENTION_SHORT: _LONGER.replace("{property}", "logRetentionDuration"),
+        Code.VACUUM_AHEAD: _LONGER,
+        Code.RETENTION_SHORT: _LONGER,
+        Code.LOG_RETENTION_SHORT: _LOG_LONGER,
         Code.FALLS_BEHIND: "mirrorfeed publish {table} --follow",
         Code.UNFINISHED: _FIX,
         Code.ORPHANS: _FIX,
