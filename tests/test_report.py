@@ -40,7 +40,7 @@ from mirrorfeed.publish.ledger import (
 from mirrorfeed.report import page
 from mirrorfeed.report.archive import held
 from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_ticks
-from mirrorfeed.report.page import by_day, failures, standings
+from mirrorfeed.report.page import MARKERS, by_day, days, failures, standings
 from mirrorfeed.report.pictures import change_chart, difference_chart
 from mirrorfeed.verify import Difference
 from tests.test_bundle import DASHBOARD
@@ -370,6 +370,19 @@ def test_the_text_tells_what_the_page_tells() -> None:
     told = report.told(rows, now)
     assert [row["table"] for row in told["wrong"]] == [row.table for row in failures(rows)]
     assert [row["archived_bytes"] for row in told["archives"]] == [4 * GIB, 2 * GIB, None]
+
+
+def test_each_day_is_told_as_it_is_drawn() -> None:
+    told = days(ROWS, NOW)
+    in_page = drawn(page(ROWS, NOW), "Rows a day, by what they do")
+    for day in told:
+        label = f"{day['day']:%b} {day['day'].day}"
+        for marker in MARKERS:
+            if day[marker]:
+                assert f"{label}, {marker}: {day[marker]:,} rows" in in_page
+    assert sum(day[marker] for day in told for marker in MARKERS) == 29
+    assert [day["day"] for day in told] == sorted((day["day"] for day in told), reverse=True)
+    assert told[0].keys() - {name for name, _, _ in ledger.COLUMNS} == {"day"}
 
 
 def test_of_many_failures_the_newest_are_told_and_the_others_counted() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from html import escape
+from typing import Any
 
 from mirrorfeed.publish.ledger import COMPARED, DIFFERENT, PUBLISHED, STANDS, STOPPED, WRONG, Row
 from mirrorfeed.report import archive
@@ -79,6 +80,24 @@ def by_day(
     first = min(found)
     days = [first + timedelta(days=n) for n in range((max(found) - first).days + 1)]
     return [(f"{day:%b} {day.day}", found.get(day, {})) for day in days]
+
+
+def days(rows: Iterable[Row], now: datetime) -> list[dict[str, Any]]:
+    """What was published each day of those that are drawn, the newest first: sums, and the longest lag, under the
+    names of the columns."""
+    found: dict[date, list[Row]] = defaultdict(list)
+    for row in _since(rows, now - timedelta(days=_DAYS)):
+        if row.outcome == PUBLISHED:
+            found[row.time.astimezone(UTC).date()].append(row)
+    names = (*MARKERS, "bytes", *(f"{phase}_seconds" for phase in PHASES))
+    return [
+        {
+            "day": day,
+            **{name: sum(getattr(row, name) or 0 for row in found[day]) for name in names},
+            "lag_seconds": max((row.lag_seconds for row in found[day] if row.lag_seconds is not None), default=None),
+        }
+        for day in sorted(found, reverse=True)
+    ]
 
 
 def latest(rows: Iterable[Row], outcomes: Collection[str]) -> dict[str, Row]:

@@ -9,20 +9,26 @@ from typing import Any
 
 from rich.text import Text
 
+from mirrorfeed.amounts import duration, size
 from mirrorfeed.publish.ledger import Row
 from mirrorfeed.report import archive
 from mirrorfeed.report.chart import number
-from mirrorfeed.report.page import STANDING, failures, figures, moment, standings
+from mirrorfeed.report.page import MARKERS, PHASES, STANDING, days, failures, figures, moment, standings
+from mirrorfeed.show import by_marker
 from mirrorfeed.terminal import Listing
 
 _FAILURES = 10
+_DAY = ("Day (UTC)", "Rows", "Bytes", *(phase.capitalize() for phase in PHASES), "Longest lag")
 
 
 def text(rows: Sequence[Row], now: datetime) -> Iterator[Text | Listing]:
-    """What all tables come to, where each stands, what of it is archived, and the newest of what went wrong."""
+    """What all tables come to, where each stands, what was published each day, what is archived, and the newest of
+    what went wrong."""
     yield Text(f"As of {moment(now)} UTC, from {len(rows):,} rows of the ledger")
     yield Text(", ".join(f"{number(value)} {name}" for name, value in figures(rows, now).items()))
     yield Listing(STANDING, [standing.cells(now) for standing in standings(rows)], right=len(STANDING))
+    if published := days(rows, now):
+        yield Listing(_DAY, [_day(day) for day in published], right=2)
     if held := archive.held(rows):
         yield Listing(archive.HELD, held, right=1)
     found = failures(rows)
@@ -30,6 +36,13 @@ def text(rows: Sequence[Row], now: datetime) -> Iterator[Text | Listing]:
         yield Text(f"{moment(row.time)} {row.table}: {row.error or row.outcome}: {row.message or ''}", style="red")
     if len(found) > _FAILURES:
         yield Text(f"{len(found) - _FAILURES:,} older ones are not shown; --html and --json have more.")
+
+
+def _day(day: dict[str, Any]) -> tuple[str, ...]:
+    rows = by_marker({marker.removesuffix("s"): day[marker] for marker in MARKERS}) or "no rows"
+    seconds = (f"{day[f'{phase}_seconds']:.1f} s" for phase in PHASES)
+    lag = "-" if day["lag_seconds"] is None else duration(day["lag_seconds"])
+    return str(day["day"]), rows, size(day["bytes"]), *seconds, lag
 
 
 def told(rows: Sequence[Row], now: datetime) -> dict[str, Any]:
@@ -46,6 +59,7 @@ def told(rows: Sequence[Row], now: datetime) -> dict[str, Any]:
     return {
         "figures": figures(rows, now),
         "tables": where,
+        "days": days(rows, now),
         "archives": [asdict(row) for row in archive.newest(rows)],
         "wrong": [asdict(row) for row in failures(rows)],
     }
