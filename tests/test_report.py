@@ -20,6 +20,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.text import Text
 
 from mirrorfeed import report
 from mirrorfeed.cli import main
@@ -370,6 +371,10 @@ def test_the_text_tells_what_the_page_tells() -> None:
     told = report.told(rows, now)
     assert [row["table"] for row in told["wrong"]] == [row.table for row in failures(rows)]
     assert [row["archived_bytes"] for row in told["archives"]] == [4 * GIB, 2 * GIB, None]
+
+
+def test_of_an_empty_ledger_no_empty_table_is_told() -> None:
+    assert [type(part) for part in report.text([], NOW)] == [Text, Text]
 
 
 def test_each_day_is_told_as_it_is_drawn() -> None:

@@ -26,7 +26,8 @@ def text(rows: Sequence[Row], now: datetime) -> Iterator[Text | Listing]:
     what went wrong."""
     yield Text(f"As of {moment(now)} UTC, from {len(rows):,} rows of the ledger")
     yield Text(", ".join(f"{number(value)} {name}" for name, value in figures(rows, now).items()))
-    yield Listing(STANDING, [standing.cells(now) for standing in standings(rows)], right=len(STANDING))
+    if stand := standings(rows):
+        yield Listing(STANDING, [standing.cells(now) for standing in stand], right=len(STANDING))
     if published := days(rows, now):
         yield Listing(_DAY, [_day(day) for day in published], right=2)
     if held := archive.held(rows):
