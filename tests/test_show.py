@@ -168,6 +168,18 @@ def test_what_is_piped_is_never_folded(capsys: pytest.CaptureFixture[str]) -> No
     assert lines[-1].endswith(".")
 
 
+def test_rows_are_listed_a_line_each_with_long_values_cut() -> None:
+    rows = [{"id": 1, "note": "a\nb\rc", "nested": {"k": [1, None]}}, {"id": 2, "note": "x" * 99, "nested": None}]
+    out = Console(file=io.StringIO(), width=120)
+    out.print(show.listed(rows))
+    assert isinstance(out.file, io.StringIO)
+    lines = out.file.getvalue().splitlines()[3:5]
+    assert [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines] == [
+        ["1", "a b\\rc", '{"k": [1, null]}'],
+        ["2", "x" * 59 + "…", "NULL"],
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "width", "lines"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from rich.table import Column
 from rich.text import Text
 
 from mirrorfeed.amounts import counted, duration, size
+from mirrorfeed.errors import visible
 from mirrorfeed.terminal import Listing, folded
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.outcome import Outcome, Progress
 
 MARKERS = ("insert", "update", "upsert", "delete")
+_LONGEST = 60
+"""Characters of a value."""
 _BESIDE = 12
 """The spinner and the time, beside what a bar says."""
 
@@ -160,6 +164,17 @@ def status(rows: Sequence[Status]) -> Listing:
         for row in rows
     ]
     return Listing(header, cells, right=3 if in_fabric else 2)
+
+
+def listed(rows: Sequence[Mapping[str, Any]]) -> Listing:
+    """Rows of a table, as JSON has them: a line each, long values cut."""
+    return Listing(tuple(rows[0]), [tuple(map(_value, row.values())) for row in rows], right=len(rows[0]))
+
+
+def _value(value: object) -> str:
+    text = "NULL" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    plain = " ".join(visible(text).splitlines())
+    return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 1]}…"
 
 
 def _or_dash(value: object) -> str:

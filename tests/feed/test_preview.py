@@ -13,6 +13,7 @@ from mirrorfeed.feed.preview import (
     BadBound,
     Bound,
     BoundsCrossed,
+    Changes,
     NotRecorded,
     OutsideHistory,
     PastEnd,
@@ -161,3 +162,10 @@ def test_the_same_range_as_spark_gives_for_times(spark: SparkSession, table: Del
     ours = changes_between(spark, table.source, start, end)
     assert ours.range == Range(2, 5)
     assert ours.counts() == {row[0]: row[1] for row in theirs.groupBy("_change_type").count().collect()}
+
+
+def test_of_the_first_rows_no_digit_is_lost(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 7L AS _commit_version, 12345678901234567.89BD AS `a.b`, 0.5D AS f, NULL AS n")
+    assert Changes("t", Range(6, 7), rows).first(5) == [
+        {"_commit_version": 7, "a.b": "12345678901234567.89", "f": 0.5, "n": None}
+    ]

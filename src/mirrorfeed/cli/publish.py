@@ -104,18 +104,19 @@ def changes(table: str, start: str, end: str | None, past_end: Any, preview: int
 
     with waiting(f"Reading the feed of {source}"):
         found = changes_between(spark, source, start, end, past_end)
-        counts = found.counts()
-        if as_json:
-            told = {kind: counts.get(name, 0) for kind, name in _KINDS.items()}
-            after, to = found.range.from_version_exclusive, found.range.to_version_inclusive
-            rows = found.first(preview)
-            say_json({"table": str(source), "from_version": after, "to_version": to, **told, "rows": rows})
-            return
+        counts, rows = found.counts(), found.first(preview)
+    if as_json:
+        told = {kind: counts.get(name, 0) for kind, name in _KINDS.items()}
+        after, to = found.range.from_version_exclusive, found.range.to_version_inclusive
+        say_json({"table": str(source), "from_version": after, "to_version": to, **told, "rows": rows})
+        return
     click.echo(f"{source}, {found.range}" if found.range.versions else f"{source}, no versions in this range")
     for kind, count in counts.items():
         click.echo(f"  {kind:<17}{count:>12,}")
-    if preview:
-        found.rows.orderBy("_commit_version").show(preview, truncate=60)
+    if rows:
+        from mirrorfeed.show import listed
+
+        console().print(listed(rows))
 
 
 @main.command()

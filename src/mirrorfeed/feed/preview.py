@@ -111,8 +111,12 @@ class Changes:
         return {row["_change_type"]: row["count"] for row in sorted(found)}
 
     def first(self, count: int) -> list[dict[str, Any]]:
-        """The first rows, by version, as JSON has them."""
-        spelled = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
+        """The first rows, by version, as JSON has them; decimals are text, for numbers of JSON would be rounded."""
+        columns = [
+            F.col(quote(name)).cast("string").alias(name) if type_.startswith("decimal") else F.col(quote(name))
+            for name, type_ in self.rows.dtypes
+        ]
+        spelled = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
         with _refusals(self.table, self.range):
             found = self.rows.orderBy("_commit_version").limit(count).select(spelled).collect() if count else []
         return [json.loads(row[0]) for row in found]
