@@ -99,6 +99,12 @@ SELECT p.id FROM plain p JOIN orders o USING (id) WHERE o.day = 3
 nothing at all:
 SELECT id FROM orders WHERE 1 = 0
 
+a pivot:
+SELECT * FROM (SELECT day, id FROM orders WHERE day > 2) PIVOT (count(id) FOR day IN (3, 4))
+
+grouping sets: orders 1 2
+SELECT day, v, count(*) FROM orders GROUP BY GROUPING SETS ((day), (v))
+
 a join that prunes while it runs: orders 1 2
 SELECT o.id FROM orders o JOIN plain p ON o.day = p.day WHERE p.v = 'v35'
 """
