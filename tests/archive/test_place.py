@@ -22,7 +22,7 @@ from tests.archive.scenes import NOW, POLICY, Orders, days
 def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
     made = Orders(spark, tmp_path_factory.mktemp("place") / "a b é" / "orders")
     policy.set_first(spark, made.source, 60, NOW)
-    spark.sql(f"CREATE TABLE placed USING delta LOCATION '{made.path.as_uri()}'")
+    spark.sql(f"CREATE TABLE placed USING delta LOCATION '{made.path}'")
     spark.sql("CREATE TEMP VIEW seen AS SELECT * FROM placed")
     yield made
     spark.sql("DROP VIEW seen")
