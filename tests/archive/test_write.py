@@ -179,6 +179,16 @@ def test_statements_on_the_hot_part_run(spark: SparkSession, table: Orders, writ
     assert spark.conf.get(DERIVES) == "true"
 
 
+def test_a_condition_may_be_a_single_word(spark: SparkSession, tmp_path: Path) -> None:
+    plain = DeltaTable(spark, tmp_path / "plain", "id int, paid boolean")
+    plain.sql("INSERT INTO {} VALUES (1, true), (2, false)")
+    writer = GuardedWriter(spark, ArchiveAwareTable(spark, plain.source))
+    writer.delete("paid")
+    assert [row["id"] for row in spark.table(plain.source.sql).collect()] == [2]
+    writer.delete("true")
+    assert spark.table(plain.source.sql).isEmpty()
+
+
 def test_a_column_is_kept_while_files_are_archived(writer: GuardedWriter, table: Orders) -> None:
     with pytest.raises(ColumnKept) as caught:
         writer.drop_column("v")

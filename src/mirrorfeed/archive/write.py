@@ -169,8 +169,9 @@ def _literal(value: Any) -> str | None:
 
 
 def _closed(condition: str) -> str:
-    """The line break ends a comment that it may end with."""
-    return f"({condition}\n)"
+    """The line break ends a comment that it may end with. Twice, for `WHERE (flag)` after a table's name is to Spark an
+    alias called WHERE with a column."""
+    return f"(({condition}\n))"
 
 
 class SubqueryInStatement(Terminal):
