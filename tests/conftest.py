@@ -22,9 +22,6 @@ settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True
 settings.register_profile("soak", max_examples=3000, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("MIRRORFEED_HYPOTHESIS", "ci"))
 
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-"""Sparks that live for minutes on rows by the dozen: to compile their code twice costs more than it gains."""
-
 COUNTED = pytest.StashKey[Counter[str]]()
 
 

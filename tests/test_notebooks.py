@@ -14,6 +14,8 @@ import pytest
 from fixtures.deployed import NOTEBOOKS, ROOT, build, deploy, layout
 from tests.test_wheel import uv
 
+ONCE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A Spark that lives for a minute: to compile its code twice costs more than it gains."""
 PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
 
 
@@ -26,6 +28,7 @@ def run(notebook: Path, home: Path) -> list[dict[str, object]]:
     """Its outputs, cell by cell."""
     shutil.copytree(ROOT / "fixtures/ipython", home / "profile_default/startup")  # IPython writes beside its profile
     own = {"IPYTHONDIR": str(home), "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": str(notebook)}
+    own["SPARK_SUBMIT_OPTS"] = ONCE
     pytest_alone = ["-c", os.devnull, f"--rootdir={notebook.parent}", "-p", "no:cacheprovider"]
     nbmake = ["--nbmake", "--nbmake-timeout=300", "--overwrite"]
     answer = subprocess.run(
