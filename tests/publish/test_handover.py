@@ -153,7 +153,7 @@ def test_receipts_that_went_missing_are_missed(
         return read(self, place)
 
     monkeypatch.setattr(type(spark.read), "parquet", some)
-    with pytest.raises(HandoverLost, match=r": (0 of [1-9]|1 of [2-9]|2 of [3-9]|3 of [4-9]) receipts are there\."):
+    with pytest.raises(HandoverLost, match=r": (0 of 2|2 of 4|4 of 6) receipts are there\."):
         carried(orders, Handover(spark, str(tmp_path / "handover")))
     assert orders.files == []
 
