@@ -135,8 +135,8 @@ def planned(frame: DataFrame) -> Planned:
     if frame.isStreaming:
         raise CannotBeJudged("a stream")
     try:
-        with _planning(spark) as session, unlogged():
-            plan = session.sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
+        with unlogged():
+            plan = _optimized(spark, frame)
     except PySparkException as error:
         raise CannotBePlanned(first_line(str(error))) from error
     scans = tuple(_scans(spark, plan))
@@ -219,8 +219,7 @@ def like(spark: SparkSession, schema: str) -> DataFrame:
 def comparisons(frame: DataFrame) -> list[Comparison]:
     """What a condition on the rows of a frame comes to, once Spark has worked out its types and constants; or `Doubt`
     where that is more than comparisons that must all hold."""
-    with _planning(_classic(frame)) as session:
-        plan = session.sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
+    plan = _optimized(_classic(frame), frame)
     if _kind(plan) == "LogicalRDD":
         return []
     if _kind(plan) != "Filter" or _kind(plan.child()) != "LogicalRDD":
@@ -288,6 +287,11 @@ def _classic(frame: DataFrame) -> SparkSession:
     if not isinstance(frame, ClassicFrame):
         raise NoPlanToLookAt()
     return frame.sparkSession
+
+
+def _optimized(spark: SparkSession, frame: DataFrame) -> Any:
+    with _planning(spark) as session:
+        return session.sessionState().optimizer().execute(frame._jdf.queryExecution().analyzed())
 
 
 @contextmanager
