@@ -17,7 +17,7 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from mirrorfeed.archive.log import LogFile, Parts, column_names, file_of
-from mirrorfeed.archive.skipping import Doubt, Rules, left
+from mirrorfeed.archive.skipping import Doubt, Rules, in_one, left
 from mirrorfeed.feed.features import commits_elsewhere
 
 _AT_ONCE = 2**20
@@ -186,16 +186,12 @@ def _facts(actions: pa.ChunkedArray) -> pa.Table:
     table = table.filter(pc.is_valid(table["path"])).combine_chunks()
     if "deletionVector" not in names:
         table = table.append_column("deletionVector", pa.nulls(len(table), _VECTOR))
-    return pa.table({name: _one(table[name]) for name in table.column_names})
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
+    return pa.table({name: in_one(table[name]) for name in table.column_names})
 
 
 def _keys(files: pa.Table) -> pa.Array:
     """What tells a file from another: its path, and what of it is deleted."""
-    path, vector = _one(files["path"]), _one(files["deletionVector"])
+    path, vector = in_one(files["path"]), in_one(files["deletionVector"])
     if vector.null_count == len(vector):
         return path
     kind, place, offset = (

@@ -153,17 +153,18 @@ def _parsed(asked: Sequence[Rule], stats: pa.Array) -> Mapping[str, Any]:
     ).combine_chunks()
     if len(read) != len(stats):
         raise Doubt("statistics that are not one object each")
-    return {"numRecords": _one(read["numRecords"])} | {
+    return {"numRecords": in_one(read["numRecords"])} | {
         kind: {
-            name: _one(pc.struct_field(read[kind], name)).cast(types[name] if "V" in kind else pa.int64())
+            name: in_one(pc.struct_field(read[kind], name)).cast(types[name] if "V" in kind else pa.int64())
             for name in types
         }
         for kind in ("nullCount", "minValues", "maxValues")
     }
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0)
+def in_one(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, copied only where it has several."""
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays([pa.nulls(0, column.type), *column.chunks])
 
 
 def _bytes_of(texts: pa.Array) -> pa.Buffer:
