@@ -164,14 +164,14 @@ def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_withou
 ) -> None:
     project.run("publish")
     (table,) = config.load(project.config).tables
-    assert idle.idle_decision(config.load(project.config), table) is not None
-    assert idle.idle_decision(config.load(project.config), table.model_copy(update={"keys": ("v",)})) is None
+    assert idle.Idle(config.load(project.config)).decision(table) is not None
+    assert idle.Idle(config.load(project.config)).decision(table.model_copy(update={"keys": ("v",)})) is None
     shutil.rmtree(orders.path)
     DeltaTable(spark, orders.path)
-    assert idle.idle_decision(config.load(project.config), table) is None
-    assert idle.idle_status(config.load(project.config), table) is None
+    assert idle.Idle(config.load(project.config)).decision(table) is None
+    assert idle.Idle(config.load(project.config)).status(table) is None
     shutil.rmtree(orders.path)
-    assert idle.idle_status(config.load(project.config), table) is None
+    assert idle.Idle(config.load(project.config)).status(table) is None
     assert idle.newest(Source(parts=("main", "sales", "orders"))) is None
     assert idle.newest(Source(path="abfss://a@b/c")) is None
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mirrorfeed.publish.fleet import Status
+    from mirrorfeed.publish.idle import Idle
     from mirrorfeed.publish.outcome import Outcome
     from mirrorfeed.publish.ways import Way
 
@@ -156,10 +157,8 @@ def publish(
 
 
 def _say_decisions(config: Config, chosen: Sequence[Table], as_json: bool) -> NoReturn:
-    def ask_log(table: Table) -> object | None:
-        from mirrorfeed.publish.idle import idle_decision
-
-        return idle_decision(config, table)
+    def ask_log(idle: Idle, table: Table) -> object | None:
+        return idle.decision(table)
 
     def ask_spark(names: Sequence[str]) -> Sequence[object]:
         spark = spark_session()
@@ -168,7 +167,7 @@ def _say_decisions(config: Config, chosen: Sequence[Table], as_json: bool) -> No
         with waiting("Deciding about what is new"):
             return [decision for _, decision in fleet.decisions(spark, config, names)]
 
-    decided = _told(chosen, ask_log, ask_spark)
+    decided = _told(config, chosen, ask_log, ask_spark)
     if as_json:
         say_json([_decision(table, decision) for table, decision in zip(chosen, decided, strict=True)])
     else:
@@ -184,13 +183,17 @@ def _decision(table: Table, decision: object) -> dict[str, object]:
 
 
 def _told(
+    config: Config,
     tables: Sequence[Table],
-    ask_log: Callable[[Table], Found | None],
+    ask_log: Callable[[Idle, Table], Found | None],
     ask_spark: Callable[[Sequence[str]], Sequence[Found]],
 ) -> list[Found]:
     """One answer a table; Spark is started only for those that it is needed for."""
     with waiting("Looking at what is published"):
-        found = {str(table.target): ask_log(table) for table in tables}
+        from mirrorfeed.publish.idle import Idle
+
+        idle = Idle(config)
+        found = {str(table.target): ask_log(idle, table) for table in tables}
     left = [name for name, answer in found.items() if answer is None]
     answers = {**found, **dict(zip(left, ask_spark(left) if left else (), strict=True))}
     return [answer for answer in answers.values() if answer is not None]
@@ -274,10 +277,8 @@ def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str)
     chosen = config.select(tables)
     said = _service_words(config, chosen) if with_fabric else [None] * len(chosen)
 
-    def ask_log(table: Table) -> Status | None:
-        from mirrorfeed.publish.idle import idle_status
-
-        return idle_status(config, table)
+    def ask_log(idle: Idle, table: Table) -> Status | None:
+        return idle.status(table)
 
     def ask_spark(names: Sequence[str]) -> Sequence[Status]:
         spark = spark_session()
@@ -286,7 +287,7 @@ def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str)
         with waiting("Asking for the newest versions"):
             return fleet.statuses(spark, config, names)
 
-    statuses = _told(chosen, ask_log, ask_spark)
+    statuses = _told(config, chosen, ask_log, ask_spark)
     from mirrorfeed import show
     from mirrorfeed.publish.strays import strays
     from mirrorfeed.publish.zone import zone_of

@@ -6,6 +6,8 @@ whatever only the engine or a catalog knows, and whatever is new, is left to Spa
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from mirrorfeed.config import Config, Table
@@ -19,6 +21,7 @@ from mirrorfeed.publish.fleet import Status, plan_of, status_of
 from mirrorfeed.publish.view import View
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.session import Kind, kind
+from mirrorfeed.stores import Store
 
 
 def newest(source: Source) -> tuple[Detail, int] | None:
@@ -40,37 +43,46 @@ def newest(source: Source) -> tuple[Detail, int] | None:
     return Detail(str(told.id), source.path, told.configuration, tuple(told.partition_columns), 0, 0), table.version()
 
 
-def idle_status(config: Config, table: Table) -> Status | None:
-    """The status of a table of which nothing is new or nothing published."""
-    try:
-        if (found := newest(table.source)) is None:
-            return None
-        detail, version = found
-        view = TableLog(zone_of(config), table.target.folder).look()
-    except Exception:  # of any finding Spark's way tells
-        return None
-    if view and view.newest and not _is_all(view, detail, version):
-        return None
-    if detail.tracks_rows and not detail.records_changes:
-        return None  # whether changes are computed is for the engine to say
-    return status_of(table, view, version, Feed.RECORDED if detail.records_changes else Feed.OFF)
+@dataclass(frozen=True)
+class Idle:
+    """The tables of a configuration, over one landing zone, which may ask for a login."""
 
+    config: Config
 
-def idle_decision(config: Config, table: Table) -> NothingNew | None:
-    """That nothing is new in a table, where nothing is left to do for what is published either."""
-    try:
-        if (found := newest(table.source)) is None:
+    @cached_property
+    def _store(self) -> Store:
+        return zone_of(self.config)
+
+    def status(self, table: Table) -> Status | None:
+        """The status of a table of which nothing is new or nothing published."""
+        try:
+            if (found := newest(table.source)) is None:
+                return None
+            detail, version = found
+            view = TableLog(self._store, table.target.folder).look()
+        except Exception:  # of any finding Spark's way tells
             return None
-        store, plan = zone_of(config), plan_of(table)
-        log = TableLog(store, plan.folder)
-        view = log.look()
-        if view is None or view.newest is None or view.unfinished or not _is_all(view, *found):
+        if view and view.newest and not _is_all(view, detail, version):
             return None
-        log.check(view)
-        metadata.check(store, plan.folder, plan.metadata(view.newest.columns))
-    except Exception:  # of any finding Spark's way tells
-        return None
-    return NothingNew(found[1])
+        if detail.tracks_rows and not detail.records_changes:
+            return None  # whether changes are computed is for the engine to say
+        return status_of(table, view, version, Feed.RECORDED if detail.records_changes else Feed.OFF)
+
+    def decision(self, table: Table) -> NothingNew | None:
+        """That nothing is new in a table, where nothing is left to do for what is published either."""
+        try:
+            if (found := newest(table.source)) is None:
+                return None
+            plan = plan_of(table)
+            log = TableLog(self._store, plan.folder)
+            view = log.look()
+            if view is None or view.newest is None or view.unfinished or not _is_all(view, *found):
+                return None
+            log.check(view)
+            metadata.check(self._store, plan.folder, plan.metadata(view.newest.columns))
+        except Exception:  # of any finding Spark's way tells
+            return None
+        return NothingNew(found[1])
 
 
 def _is_all(view: View, detail: Detail, version: int) -> bool:
