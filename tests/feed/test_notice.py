@@ -75,7 +75,9 @@ def test_the_engine_tells_the_same_of_a_table_by_its_name(spark: SparkSession, t
             found = waiting(spark, by_name, after, measured=True)
             assert found == waiting(spark, by_path, after, measured=True)
             assert found.versions == 2 - after
-            assert waiting(spark, by_name, after, measured=False) == Waiting(2 - after)
+            assert waiting(spark, by_name, after, measured=False) == Waiting(int(after < 2))
         assert waiting(spark, by_name, 0, measured=True).rows == 4
+        for measured in (True, False):
+            assert waiting(spark, by_name, 5, measured=measured).versions == 3  # it went back
     finally:
         spark.sql("DROP TABLE noticed")

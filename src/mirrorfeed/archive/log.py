@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.features import commits_elsewhere
 from mirrorfeed.feed.history import Detail, LogDamaged
+from mirrorfeed.feed.log import commit_name
 from mirrorfeed.feed.source import Source
 
 _VECTOR = "struct<storageType string, pathOrInlineDv string, offset int, cardinality bigint>"
@@ -141,7 +142,7 @@ class DeltaLog:
             before = self.files(first - 1) if first > 0 else {}
         except LogDamaged:
             before = {}
-        frame = self._read("json", [f"{version:020d}.json" for version in range(first, last + 1)])
+        frame = self._read("json", [commit_name(version) for version in range(first, last + 1)])
         listed = []
         for kind in ("add", "remove", "cdc"):
             there = frame.where(f"{kind}.path IS NOT NULL")

@@ -20,10 +20,10 @@ from mirrorfeed.archive.columns import Columns
 from mirrorfeed.archive.log import parts_at, plain
 from mirrorfeed.archive.skipping import Doubt
 from mirrorfeed.feed.history import LogDamaged
+from mirrorfeed.feed.log import commit_version
 from mirrorfeed.feed.source import Source
 
 _NAMES = re.compile(r"/_delta_log/([^/;,\s}]+)[;,}\]]")
-_VERSION = re.compile(r"(\d{20})\.json")
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def columns(spark: SparkSession, source: Source, version: int | None) -> Iterato
         names = _NAMES.findall(str(arrays.toString(system.listStatus(log))))
     except (Py4JJavaError, PySparkException) as error:
         raise Doubt("a log that cannot be listed") from error
-    versions = [int(found[1]) for name in names if (found := _VERSION.fullmatch(name))]
+    versions = [found for name in names if (found := commit_version(name)) is not None]
     at = max(versions, default=-1) if version is None else version
     if at not in versions:
         raise Doubt("a version that is not there")

@@ -1,17 +1,31 @@
-"""Which commits changed a table's metadata, by one read of its log; no other changes schema or settings."""
+"""The names of commits in a table's log; and which of them changed its metadata, by one read: no other changes schema
+or settings."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 _log = logging.getLogger(__name__)
+_COMMIT = re.compile(r"([0-9]{20})\.json")
 _METADATA = "metaData struct<id string>"
 _NOT_LITERAL = frozenset("*?[]{}\\")
 """What Spark takes for a pattern in a path: it might find another table's log."""
+
+
+def commit_name(version: int) -> str:
+    """Of the file in the log that is this version."""
+    return f"{version:020d}.json"
+
+
+def commit_version(name: str) -> int | None:
+    """The version that a file of the log is; None for any other file."""
+    found = _COMMIT.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 def metadata_changes(spark: SparkSession, location: str, versions: Collection[int]) -> frozenset[int] | None:
@@ -19,7 +33,7 @@ def metadata_changes(spark: SparkSession, location: str, versions: Collection[in
     as that of a table whose files only its catalog may open."""
     if _NOT_LITERAL.intersection(location):
         return None
-    names = {f"{version:020d}.json": version for version in versions}
+    names = {commit_name(version): version for version in versions}
     reader = spark.read.schema(_METADATA).options(
         mode="FAILFAST", ignoreMissingFiles="false", ignoreCorruptFiles="false"
     )

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.feed.faults import first_of, parameter
 from mirrorfeed.feed.gather import Waiting
+from mirrorfeed.feed.log import commit_name, commit_version
 from mirrorfeed.feed.source import Source
 
-_COMMIT = re.compile(r"([0-9]{20})\.json")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _MOST_READ = 64
 """Commits more than these are not measured."""
@@ -29,25 +30,48 @@ Measured = tuple[str, Mapping[str, str]]
 
 
 def waiting(spark: SparkSession, source: Source, after: int, *, measured: bool) -> Waiting:
-    """What is committed after a version. Of a table whose folder is on this machine, or mounted, its log is listed and
-    Spark is not asked at all."""
-    if source.path is not None and not _URI.match(source.path):
+    """What is committed after a version; not measured, several may be told as one. Of a table whose folder is on this
+    machine, or mounted, its log is listed and Spark is not asked at all."""
+    if source.path is not None and not _URI.match(source.path) and os.path.isdir(_log_of(source.path)):
         return waiting_in_folder(source.path, after, measured=measured)
-    limit = _MOST_READ if measured else 1
-    columns = "version", *(("operation", "operationMetrics") if measured else ())
-    rows = spark.sql(f"DESCRIBE HISTORY {source.sql} LIMIT {limit}").select(*columns).collect()
-    newest = max((row["version"] for row in rows), default=after)
-    new = [(row["operation"], row["operationMetrics"] or {}) for row in rows if measured and row["version"] > after]
-    return _of(newest - after, new, measured=measured)
+    there = _newest(spark, source, after)
+    if there == after or (there is not None and not measured):
+        return Waiting(abs(there - after))
+    return _told(spark, source, after, measured=measured)
 
 
 def waiting_in_folder(path: str, after: int, *, measured: bool) -> Waiting:
-    log = os.path.join(path, "_delta_log")
-    found = [int(match[1]) for name in os.listdir(log) if (match := _COMMIT.fullmatch(name))]
+    log = _log_of(path)
+    found = [version for name in os.listdir(log) if (version := commit_version(name)) is not None]
     new = sorted(version for version in found if version > after)
     newest = max(found, default=after)
-    paths = [os.path.join(log, f"{version:020d}.json") for version in (new[:_MOST_READ] if measured else [])]
+    paths = [os.path.join(log, commit_name(version)) for version in (new[:_MOST_READ] if measured else [])]
     return _of(newest - after, [_read(path) for path in paths], measured=measured)
+
+
+def _log_of(path: str) -> str:
+    return os.path.join(path, "_delta_log")
+
+
+def _newest(spark: SparkSession, source: Source, after: int) -> int | None:
+    """The newest version, or the next after this one if that is there; None where the engine does not tell. For that a
+    plan is made, and no job of Spark runs."""
+    try:
+        _ = spark.read.option("versionAsOf", after + 1).table(source.sql).schema
+    except Exception as error:
+        newest = parameter(error, "latest") if first_of(error, ("DELTA_VERSION_NOT_FOUND",)) else None
+        return int(newest) if newest and newest.isdigit() else None
+    return after + 1
+
+
+def _told(spark: SparkSession, source: Source, after: int, *, measured: bool) -> Waiting:
+    """By the history, for which Spark runs a job."""
+    columns = "version", *(("operation", "operationMetrics") if measured else ())
+    asked = spark.sql(f"DESCRIBE HISTORY {source.sql} LIMIT {_MOST_READ if measured else 1}")
+    rows = asked.select(*columns).collect()
+    newest = max((row["version"] for row in rows), default=after)
+    new = [(row["operation"], row["operationMetrics"] or {}) for row in rows if measured and row["version"] > after]
+    return _of(newest - after, new, measured=measured)
 
 
 def _of(versions: int, new: Sequence[Measured], *, measured: bool) -> Waiting:
