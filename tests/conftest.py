@@ -22,6 +22,17 @@ settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True
 settings.register_profile("soak", max_examples=3000, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("MIRRORFEED_HYPOTHESIS", "ci"))
 
+INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
+"""What is asked of so few rows is asked once: to write and compile code for it takes most of the time. Commands in
+processes of their own, notebooks and what is behind walls run compiled."""
+LAZY = (
+    "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=40000 -XX:Tier4MinInvocationThreshold=5000"
+    " -XX:Tier4CompileThreshold=120000 -XX:Tier4BackEdgeThreshold=320000"
+)
+"""For every Spark that tests start: a JVM that optimizes only what runs eight times as often as it otherwise would, and
+has no threads for collecting garbage beside the work."""
+os.environ.setdefault("SPARK_SUBMIT_OPTS", LAZY)
+
 COUNTED = pytest.StashKey[Counter[str]]()
 
 
@@ -53,7 +64,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of a run. Tests that use it come after those that do not."""
     os.environ.setdefault(SECRET, uuid.uuid4().hex)  # of all simulators from now on, for its workers to find
     warehouse = tmp_path_factory.mktemp("warehouse")
-    options = {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": warehouse.as_uri()}
+    options = INTERPRETED | {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": warehouse.as_uri()}
     try:
         session = get_session(options=options)
     except ConnectNotConfigured as error:
