@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pyarrow as pa
 import pytest
 
@@ -29,3 +31,15 @@ def test_of_a_part_of_a_batch_only_its_own_hashes_are_packed() -> None:
     assert len(packed(part)) == 16
     assert not repeat([packed(part)])
     assert repeat([packed(part), packed(part.slice(1))])
+
+
+def test_comparing_takes_less_memory_than_the_hashes_themselves() -> None:
+    lots = [os.urandom(8 * 10_000) for _ in range(50)]
+    pool, before = pa.proxy_memory_pool(pa.default_memory_pool()), pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    try:
+        assert not repeat(lots)
+        assert repeat([*lots, lots[30][:8]])
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < sum(map(len, lots)) / 2
