@@ -314,7 +314,7 @@ def watched(publisher: subprocess.Popen[str]) -> tuple[int, int]:
                 "pyspark/daemon" in word or "pyspark.daemon" in word for word in process.info["cmdline"] or ()
             )
             role = "driver" if process.pid == publisher.pid else "worker" if is_worker else ""
-            with suppress(OSError, ValueError):
+            with suppress(OSError, IndexError):  # one that has just ended has no file, or no memory
                 status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
                 mib = int(status.partition("VmHWM:")[2].split()[0]) // 1024
                 peaks[role] = max(peaks.get(role, 0), mib)
