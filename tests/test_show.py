@@ -233,7 +233,7 @@ def test_what_takes_no_longer_than_a_moment_is_not_told(capfd: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("mirrorfeed.cli", {"deltalake", "numpy", "pyarrow", "pyspark"}),
+        ("mirrorfeed.cli", {"deltalake", "numpy", "pyarrow", "pydantic", "pyspark", "rich", "yaml"}),
         ("mirrorfeed.publish.fleet", {"azure", "boto3"}),
     ],
     ids=["the commands", "publication into a folder"],

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Timer
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:  # rich takes longer to import than most commands to be listed
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
+    from rich.text import Text
 
 _UNFOLDED = 1 << 16
 _MOMENT = 0.1
@@ -26,12 +26,23 @@ _BETWEEN = 3
 
 def console() -> Console:
     """For standard output. What is not a terminal is a log or a file, in which nothing is folded."""
+    from rich.console import Console
+
     return _unfolded(Console(highlight=False))
 
 
 def error_console() -> Console:
     """The same for standard error, beside output for programs."""
+    from rich.console import Console
+
     return _unfolded(Console(highlight=False, stderr=True))
+
+
+def text(words: str, style: str = "") -> Text:
+    """What is shown as it stands: nothing in it is taken for markup."""
+    from rich.text import Text
+
+    return Text(words, style=style)
 
 
 def _unfolded(found: Console) -> Console:
@@ -44,9 +55,11 @@ def _unfolded(found: Console) -> Console:
 def waiting(what: str) -> Iterator[None]:
     """Says what is going on as long as it goes on, if that is longer than a moment: beside a spinner on a terminal, as
     a line otherwise. Nothing else is to be printed meanwhile."""
+    from rich.console import Console
+
     with _standard_error() as file:
         out = Console(file=file, highlight=False)
-        spinner = out.status(Text(what)) if out.is_terminal else None
+        spinner = out.status(text(what)) if out.is_terminal else None
         timer = Timer(_MOMENT, spinner.start if spinner else lambda: print(f"{what} …", file=file, flush=True))
         timer.daemon = True
         timer.start()
@@ -87,19 +100,21 @@ class Listing:
         yield from [self._table(widths)] if widths else self._list(options.max_width)
 
     def _table(self, widths: Sequence[int]) -> Table:
+        from rich.table import Table
+
         table = Table(header_style="bold")
         for at, (name, width) in enumerate(zip(self.header, widths, strict=True)):
             table.add_column(name, width=width, justify="right" if at >= self.right else "left")
         for row in self.rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*map(text, row))
         return table
 
     def _list(self, width: int) -> Iterator[Text]:
         for name, *cells in self.rows:
-            yield Text(folded(name, width), style="bold")
+            yield text(folded(name, width), style="bold")
             told = [f"{what}: {cell}; " for what, cell in zip(self.header[1:], cells, strict=True) if cell]
             lines = packed([*told[:-1], told[-1].removesuffix("; ")], width - _INDENT)
-            yield Text("\n".join(" " * _INDENT + line.rstrip() for line in lines))
+            yield text("\n".join(" " * _INDENT + line.rstrip() for line in lines))
 
 
 def fitting(columns: Sequence[tuple[int, int]], width: int) -> list[int] | None:
@@ -117,6 +132,8 @@ def fitting(columns: Sequence[tuple[int, int]], width: int) -> list[int] | None:
 
 
 def _widths(cells: Sequence[str], *, whole: bool) -> tuple[int, int]:
+    from rich.cells import cell_len
+
     most = max(map(cell_len, cells))
     return most if whole else max(cell_len(word) for cell in cells for word in (*cell.split(), "")), most
 
@@ -129,6 +146,8 @@ def folded(name: str, width: int) -> str:
 
 def packed(pieces: Iterable[str], width: int) -> list[str]:
     """As many pieces in each line as fit; one that is longer has a line of its own."""
+    from rich.cells import cell_len
+
     lines = [""]
     for piece in pieces:
         if lines[-1] and cell_len(lines[-1]) + cell_len(piece.rstrip()) > width:

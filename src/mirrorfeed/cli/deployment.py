@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.text import Text
 
 from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
 from mirrorfeed.errors import Terminal
-from mirrorfeed.terminal import console, waiting
+from mirrorfeed.terminal import console, text, waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.preflight import Check
@@ -45,7 +44,7 @@ def preflight(live: bool, as_json: bool, path: str) -> None:
             continue
         detail = f": {check.detail}" if check.detail else ""
         style = "red" if check.state is checks.State.MISSING else ""
-        out.print(Text(f"{check.state.value:<12}{check.what}{detail}", style=style))
+        out.print(text(f"{check.state.value:<12}{check.what}{detail}", style=style))
     if as_json:
         say_json([{"check": each.what, "outcome": each.state.value, "message": each.detail} for each in found])
     sys.exit(any(check.state is checks.State.MISSING for check in found))

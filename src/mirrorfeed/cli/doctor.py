@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 
 import click
-from rich.text import Text
 
 from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
 from mirrorfeed.errors import named
-from mirrorfeed.terminal import console, waiting
+from mirrorfeed.terminal import console, text, waiting
 
 
 @main.command()
@@ -54,7 +53,7 @@ def doctor(tables: tuple[str, ...], fix: bool, as_json: bool, path: str) -> None
         for each in found:
             style = {Weight.WRONG: "red", Weight.SOON: "yellow"}.get(each.weight, "")
             place = each.table or "mirrored database"
-            out.print(Text(f"{each.weight.value:<6}{each.code.name}  {place}: {each.what}", style=style))
-            out.print(Text(f"      {each.remedy}"))
-        out.print(Text("Nothing is wrong." if not found else f"{len(found)} found."))
+            out.print(text(f"{each.weight.value:<6}{each.code.name}  {place}: {each.what}", style=style))
+            out.print(text(f"      {each.remedy}"))
+        out.print(text("Nothing is wrong." if not found else f"{len(found)} found."))
     sys.exit(any(each.weight is not Weight.NOTE for each in found))

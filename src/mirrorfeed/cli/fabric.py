@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from mirrorfeed.cli.root import config_option, load, main, wait_option
-from mirrorfeed.config import ONELAKE
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
@@ -47,6 +46,8 @@ def create(name: str, path: str) -> None:
     workspace, _ = config.onelake
     database, made = service.create(service.api_of(config), workspace, name)
     click.echo(f"{name!r} {'was made' if made else 'is there already'}. In {path}:\n")
+    from mirrorfeed.config import ONELAKE
+
     click.echo(f"landing_zone: {ONELAKE}{workspace}/{database}")
 
 

@@ -12,7 +12,6 @@ from mirrorfeed.amounts import counted
 from mirrorfeed.cli.root import config_option, json_option, load, main, say_json
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.landing.names import Target
-from mirrorfeed.show import MARKERS
 from mirrorfeed.terminal import waiting
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ def _say_for_programs(target: Target, found: Examined | None) -> None:
 
 def _told(target: Target, record: Record) -> dict[str, Any]:
     """Under the names of the ledger's columns."""
+    from mirrorfeed.show import MARKERS
+
     rows = {f"{marker}s": sum(file.rows.get(marker, 0) for file in record.files) for marker in MARKERS}
     return {
         "record": record.number,

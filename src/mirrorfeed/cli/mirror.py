@@ -14,7 +14,6 @@ import click
 
 from mirrorfeed.cli.repair import repair_by_itself
 from mirrorfeed.cli.root import config_option, json_option, load, load_if_there, main, say_json, spark_session
-from mirrorfeed.config import ONELAKE, Config, onelake_address
 from mirrorfeed.errors import Terminal, named
 from mirrorfeed.terminal import waiting
 
@@ -171,6 +170,7 @@ def lint(landing_zone: str, as_json: bool, path: str) -> None:
 
 def _zone(landing_zone: str, path: str) -> Store:
     """The landing zone that is named; one in OneLake by what the configuration, if there is one, says about OneLake."""
+    from mirrorfeed.config import ONELAKE, Config, onelake_address
     from mirrorfeed.publish.zone import zone_of
 
     if not landing_zone.startswith(ONELAKE):

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
-from rich.text import Text
 
-from mirrorfeed import config as configuration
+from mirrorfeed import FILE
 from mirrorfeed.cli.follow import follow_tables
 from mirrorfeed.cli.root import (
     config_option,
@@ -24,13 +23,13 @@ from mirrorfeed.cli.root import (
     spark_session,
     wait_option,
 )
-from mirrorfeed.config import FILE, Config, Table
 from mirrorfeed.errors import MirrorfeedError, Terminal, named
-from mirrorfeed.terminal import console, error_console, waiting
+from mirrorfeed.terminal import console, error_console, text, waiting
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mirrorfeed.config import Config, Table
     from mirrorfeed.publish.fleet import Status
     from mirrorfeed.publish.idle import Idle
     from mirrorfeed.publish.outcome import Outcome
@@ -56,9 +55,11 @@ class FileInTheWay(Terminal):
 @click.argument("file", default=FILE)
 def init(file: str) -> None:
     """Write a commented example of the configuration."""
+    from mirrorfeed.config import EXAMPLE
+
     try:
         with Path(file).open("x", encoding="utf-8") as target:
-            target.write(configuration.EXAMPLE)
+            target.write(EXAMPLE)
     except FileExistsError as error:
         raise FileInTheWay(file) from error
     click.echo(f"Wrote {file}. Edit it, then run `mirrorfeed enable` and `mirrorfeed publish`.")
@@ -173,7 +174,7 @@ def _say_decisions(config: Config, chosen: Sequence[Table], as_json: bool) -> No
     else:
         out = console()
         for table, decision in zip(chosen, decided, strict=True):
-            out.print(Text(f"{table.target}: {decision}"))
+            out.print(text(f"{table.target}: {decision}"))
     sys.exit(any(isinstance(decision, MirrorfeedError) for decision in decided))
 
 
@@ -255,9 +256,9 @@ def _say_outcomes(
     else:
         out.print(show.summary(outcomes))
     for way in dict.fromkeys(str(way) for way in ways if way.chosen):
-        out.print(Text(way))
+        out.print(text(way))
     notes = show.notes(outcomes, driver_retries, rebuilt=rebuilt)
-    for note in [*notes, *(Text(str(error), style="yellow") for error in troubles)]:
+    for note in [*notes, *(text(str(error), style="yellow") for error in troubles)]:
         out.print(note)
     sys.exit(any(outcome.error for outcome in outcomes))
 
@@ -300,9 +301,9 @@ def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str)
         out.print(show.status(found))
         for row in found:
             if row.error:
-                out.print(Text(f"{row.table}: {row.error}", style="red"))
+                out.print(text(f"{row.table}: {row.error}", style="red"))
         for target in [] if tables else strays(zone_of(config), config):
-            out.print(Text(f"{target} is published and not in {path}. It is left alone; `mirrorfeed drop` removes it."))
+            out.print(text(f"{target} is published and not in {path}. It is left alone; `mirrorfeed drop` removes it."))
     sys.exit(any(row.error for row in found))
 
 
@@ -337,11 +338,12 @@ def _service_words(config: Config, tables: Sequence[Table]) -> Sequence[str | No
 
 def _source(name: str, path: str) -> Any:
     """A table of the configuration by its target, or else the source that is named."""
+    from mirrorfeed.config import UnknownTable
     from mirrorfeed.feed.source import Source
 
     if config := load_if_there(path):
         try:
             return config.select([name])[0].source
-        except configuration.UnknownTable:
+        except UnknownTable:
             pass
     return Source.parse(name)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from mirrorfeed import config
-from mirrorfeed.build import this_build
-from mirrorfeed.config import FILE, Config
+from mirrorfeed import FILE
 from mirrorfeed.errors import MirrorfeedError
 
 if TYPE_CHECKING:
+    from mirrorfeed.config import Config
     from mirrorfeed.feed.source import Source
 
 config_option = click.option(
@@ -61,6 +60,8 @@ def fail(message: str) -> NoReturn:
 
 def load(path: str) -> Config:
     """The configuration, with what the options before the command say in its place."""
+    from mirrorfeed import config
+
     given: dict[str, str | None] = click.get_current_context().find_object(dict) or {}
     return config.load(path, **given)
 
@@ -99,6 +100,8 @@ def spark_session() -> Any:
 
 def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
+        from mirrorfeed.build import this_build
+
         click.echo(f"mirrorfeed {this_build()}")
         context.exit()
 

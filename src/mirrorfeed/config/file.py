@@ -7,9 +7,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from mirrorfeed import FILE
 from mirrorfeed.config.document import Document, Mistake, Place, read
 from mirrorfeed.config.fields import ONELAKE, absolute, located
-from mirrorfeed.config.model import FILE, Config, Options, Table, Top
+from mirrorfeed.config.model import Config, Options, Table, Top
 from mirrorfeed.config.output import contradictions
 from mirrorfeed.config.words import check
 from mirrorfeed.errors import Terminal, visible

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
 
+from mirrorfeed import FILE
 from mirrorfeed.config import fields
 from mirrorfeed.config.credential import credential_in
 from mirrorfeed.config.fields import ONELAKE, located
@@ -19,8 +20,6 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import BadSource, Source
 from mirrorfeed.landing.names import BadTarget, Target
 from mirrorfeed.landing.output import COMPRESSION
-
-FILE = "mirrorfeed.yml"
 
 
 class Options(OutputOptions):
