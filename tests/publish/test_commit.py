@@ -840,7 +840,7 @@ def test_keys_that_changed_are_refused_also_while_nothing_is_new() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "calls"), [("a first publication", 22), ("a range", 17), ("nothing new after it", 4), ("nothing new", 3)]
+    ("what", "calls"), [("a first publication", 17), ("a range", 16), ("nothing new after it", 4), ("nothing new", 3)]
 )
 def test_calls_to_the_store_are_few(what: str, calls: int) -> None:
     """Without those that write the file, of which there are as many as the writer of Parquet likes."""

@@ -113,11 +113,14 @@ class TableLog:
         raise KeepsChanging(self._address())
 
     def begin(self) -> View:
-        """Makes the log, where a glance showed none and the folder is nobody else's, and glances at it."""
+        """Makes the log, where a glance showed none and the folder is nobody else's; as a glance would show it."""
         for _ in range(_LOOKS):
             self.check_unclaimed()
-            new = json.dumps({"log_id": uuid.uuid4().hex}).encode()
+            log_id = uuid.uuid4().hex
+            new = json.dumps({"log_id": log_id}).encode()
             trouble = unbelieved(self.store.create, f"{self.folder}/{LOG_ID}", new)
+            if trouble is None:
+                return View(log_id)  # if it is not so, the view is not confirmed
             if view := self.glance():
                 return view
             if isinstance(trouble, StoreUnavailable):
@@ -163,7 +166,7 @@ class TableLog:
         """The commit, and the look after it, which tells whose record is the newest; None if the log is gone. Raises if
         its number is still free, for then nobody got on, and what was staged would be staged again and again."""
         path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
-        trouble = unbelieved(self.store.create, path, new.to_json())
+        trouble = unbelieved(self._create_record, view.log_id, path, new)
         # The id of the log was read before, and is read again at the end.
         found = self._view(view.log_id)
         after = self.confirm(replace(found, data=view.data), data=False) if found else None
@@ -238,6 +241,11 @@ class TableLog:
         except NotThere:
             return None
         return View(log_id, newest, etags, follows_on, _staged(entries))
+
+    def _create_record(self, log_id: str, path: str, new: Record) -> None:
+        """That it is there is for a listing to say. Where one shows it with this ETag, it need not be read."""
+        if etag := self.store.create(path, new.to_json()):
+            self._known[log_id, new.number, etag] = new
 
     def _is_linked(self, log_id: str, newest: Record, etags: dict[int, str]) -> bool:
         before = newest.follows
@@ -332,7 +340,9 @@ def _staged(entries: list[Entry]) -> dict[str, int]:
     return {entry.name: entry.size for entry in entries if staged_record_number(entry.name)}
 
 
-def unbelieved(call: Callable[Arguments, None], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
+def unbelieved(
+    call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Exception | None:
     """Makes a call whose answer decides nothing, for the caller looks again; the answer is for messages alone."""
     try:
         call(*args, **kwargs)

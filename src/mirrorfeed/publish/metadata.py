@@ -13,10 +13,15 @@ from mirrorfeed.stores import NotThere, Store, StoreUnavailable
 _LOOKS = 20
 
 
-def ensure(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
-    """Writes it, or adds keys to one that has none."""
+def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool = False) -> None:
+    """Writes it, or adds keys to one that has none. At first it is likely not to be there: then it is made without a
+    look, for that it is there is asked once more after the record."""
     path = f"{folder}/{METADATA}"
     trouble: Exception | None = None
+    if first:
+        trouble = unbelieved(store.create, path, metadata.to_json(dict(wanted)))
+        if trouble is None:
+            return
     for _ in range(_LOOKS):
         found = _read(store, folder)
         if found is not None and metadata.goes_on_from(found, wanted, store.address(path)):

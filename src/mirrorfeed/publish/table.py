@@ -230,7 +230,7 @@ class Run:
             self.progress.add(Publication(left, None, None, {}))  # of a run that did not live to tell
         for publication in self.progress.made[-1:]:
             publication.seconds.setdefault("rename", self.clock() - begun)
-        others = len(self.progress.made) > made
+        others = len(self.progress.made) > made and _looks_for_others(view.number)
         self.progress.untidy = self.log.tidy(view, self.plan.keep_records, others=others) or self.progress.untidy
         self.progress.published = view.newest.to_version_inclusive if view.newest else None
         return view
@@ -262,7 +262,7 @@ class Run:
         else:
             columns = _columns(self.feed, plan, view, facts, version)
             self.feed.check(what, facts)
-        metadata.ensure(self.log.store, plan.folder, plan.metadata(columns))
+        metadata.ensure(self.log.store, plan.folder, plan.metadata(columns), first=view.newest is None)
         job = StagingJob(
             store=self.log.store,
             folder=f"{plan.folder}/{log_folder(view.log_id)}",
@@ -329,6 +329,12 @@ def look_ahead(feed: Feed, plan: Plan, view: View | None) -> tuple[Facts, Decisi
     published = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
     facts = feed.facts(published.version if published else None, plan.versions_per_range)
     return facts, decide(plan.source, published, facts, plan.versions_per_range)
+
+
+def _looks_for_others(number: int) -> bool:
+    """Whether folders of other logs are looked for after a record: they are left by publishers that were writing when
+    this log was begun, so at first often, and later hardly ever. After the records 1, 2, 4, 8 and so on."""
+    return number & (number - 1) == 0
 
 
 def _next(decision: TakeSnapshot | PublishRanges) -> Range | int:

@@ -43,8 +43,9 @@ class Store(Protocol):
         """A seekable reader, or `NotThere`."""
         ...
 
-    def create(self, path: str, data: bytes) -> None:
-        """Makes the file with this content, whole or not at all, or `AlreadyThere`, then without any change."""
+    def create(self, path: str, data: bytes) -> str | None:
+        """Makes the file with this content, whole or not at all, or `AlreadyThere`, then without any change. What comes
+        back is its ETag as listings show it, where the answer tells."""
         ...
 
     def replace(self, path: str, data: bytes) -> None:

@@ -77,13 +77,13 @@ class FolderStore:
         with self._faults("read", path):
             return self._at(path).open("rb")
 
-    def create(self, path: str, data: bytes) -> None:
-        self._finish("create", path, data, _take_name)
+    def create(self, path: str, data: bytes) -> str | None:
+        return self._finish("create", path, data, _take_name)
 
     def replace(self, path: str, data: bytes) -> None:
         self._finish("replace", path, data, os.replace)
 
-    def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> None:
+    def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> str:
         """Writes the content under another name first: under its own it is there whole or not at all."""
         target = self._change(action, path)
         unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
@@ -94,11 +94,13 @@ class FolderStore:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
+                written = unfinished.stat()
                 give_name(unfinished, target)
             finally:
                 with suppress(FileNotFoundError):
                     unfinished.unlink()
             _sync(target.parent)
+        return _etag(written.st_ino, written.st_mtime_ns)
 
     def open_write(self, path: str) -> BinaryIO:
         target = self._change("write", path)
@@ -180,7 +182,7 @@ class FolderStore:
         except FileNotFoundError:  # gone since the listing began
             return None
         modified = datetime.fromtimestamp(stat.st_mtime, UTC)
-        return Entry(item.name, is_folder, 0 if is_folder else stat.st_size, modified, f"{stat.st_ino}-{made}")
+        return Entry(item.name, is_folder, 0 if is_folder else stat.st_size, modified, _etag(stat.st_ino, made))
 
 
 class _Writer(io.RawIOBase):
@@ -214,6 +216,10 @@ class _Writer(io.RawIOBase):
                 os.fsync(self._file.fileno())
             finally:
                 self._file.close()
+
+
+def _etag(inode: int, nanoseconds: int) -> str:
+    return f"{inode}-{nanoseconds}"
 
 
 def _make_folders(folder: Path) -> None:

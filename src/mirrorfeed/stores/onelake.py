@@ -68,7 +68,7 @@ class OneLakeStore:
             raise StoreUnavailable("read", self.address(path), "the answer about its size ends in the middle")
         return io.BufferedReader(_Reader(self, path, file, properties.size, properties.etag), _READ_AHEAD)
 
-    def create(self, path: str, data: bytes) -> None:
+    def create(self, path: str, data: bytes) -> str | None:
         # Put Blob, in one call. Through the dfs endpoint it would be three (create, append, flush), and a crash between
         # them would leave an empty file under the name: then the name is taken, and its record can never be written.
         # To stage and rename instead would rest on the condition of the rename, which a server may ignore; that of
@@ -76,7 +76,8 @@ class OneLakeStore:
         blob = self._clients.blobs.get_blob_client(self._change(path))
         self._expect_landing_zone()
         with self._faults("create", path, path):
-            blob.upload_blob(data, overwrite=False, length=len(data))
+            answer = blob.upload_blob(data, overwrite=False, length=len(data))
+        return str(answer["etag"]).strip('"') if answer.get("etag") else None
 
     def replace(self, path: str, data: bytes) -> None:
         blob = self._clients.blobs.get_blob_client(self._change(path))
