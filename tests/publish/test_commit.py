@@ -9,6 +9,7 @@ import pytest
 
 from fixtures.faults import Crash, FaultyStore
 from fixtures.memory import MemoryStore
+from fixtures.onelake import OneLake
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.log import Follows, PublishedFile, Record, RecordTooNew, RecordUnreadable
@@ -839,20 +840,40 @@ def test_keys_that_changed_are_refused_also_while_nothing_is_new() -> None:
         publish(TableFeed(table), store, replace(PLAN, keys=("id", "day")))
 
 
+def before_last(what: str, store: Store) -> Table:
+    """What is published before the publication whose calls are counted."""
+    table, ranges = orders(), {"a first publication": -1, "nothing new": 1, "a range": 1}.get(what, 0)
+    for number in range(ranges + 1):
+        publish(TableFeed(table), store, PLAN)
+        if number < ranges or "range" in what:
+            table.insert({"id": 2 + number})
+    return table
+
+
 @pytest.mark.parametrize(
-    ("what", "calls"), [("a first publication", 17), ("a range", 16), ("nothing new after it", 4), ("nothing new", 3)]
+    ("what", "calls"),
+    [
+        ("a first publication", 17),
+        ("the range after it", 16),
+        ("a range", 14),
+        ("nothing new after it", 4),
+        ("nothing new", 3),
+    ],
 )
 def test_calls_to_the_store_are_few(what: str, calls: int) -> None:
     """Without those that write the file, of which there are as many as the writer of Parquet likes."""
-    store, table = MemoryStore(), orders()
-    if what != "a first publication":
-        publish(TableFeed(table), store, PLAN)
-    if what == "nothing new":
-        table.insert({"id": 3})
-        publish(TableFeed(table), store, PLAN)
-    if what == "a range":
-        table.insert({"id": 2})
+    store = MemoryStore()
     counting = FaultyStore(store)
-    publish(TableFeed(table), counting, PLAN)
+    publish(TableFeed(before_last(what, store)), counting, PLAN)
 
     assert len([verb for verb in counting.verbs if verb not in ("open_write", "write", "close")]) == calls
+
+
+@pytest.mark.parametrize(("what", "calls"), [("a first publication", 20), ("a range", 16), ("nothing new", 3)])
+def test_calls_over_the_protocol_are_few(onelake: OneLake, what: str, calls: int) -> None:
+    """With the one that a process asks whether the landing zone is there, and with the one that writes the file."""
+    table = before_last(what, onelake.store())
+    before = len(onelake.verbs())
+    publish(TableFeed(table), onelake.store(), PLAN)
+
+    assert len(onelake.verbs()) - before == calls

@@ -61,7 +61,10 @@ class Stage:
     """A scenario in a simulated OneLake, to be played again and again."""
 
     def __init__(self, onelake: OneLake, scenario: Scenario, *, keeps_etags: bool) -> None:
-        self._onelake, self._scenario, self._store = onelake, scenario, onelake.store(patience=BRIEF)
+        # In parts, or whole by the call that creates the file: one here, the other there.
+        part_bytes = 100 if keeps_etags else 10_000
+        self._onelake, self._scenario = onelake, scenario
+        self._store = onelake.store(patience=BRIEF, part_bytes=part_bytes)
         onelake.files.checks_renames, onelake.files.keeps_etags = scenario.checks_renames, keeps_etags
         self._inside = Inside(onelake.files)
         self._audit, self._table = Audit(self._inside, FOLDER), scenario.table()  # type: ignore[arg-type]

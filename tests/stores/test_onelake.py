@@ -286,6 +286,27 @@ def test_the_creation_of_a_file_is_sent_once_whatever_becomes_of_it(onelake: One
     assert failed.value.asked == (7.0 if how is How.ANSWER else 0.0)
 
 
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+def test_a_file_that_is_created_whole_is_sent_once_whatever_becomes_of_it(onelake: OneLake, how: How) -> None:
+    store, before = onelake.store(), retries().value
+    store.list("")
+    fail(onelake, "put blob", how, retry_after="7")
+    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: ") as failed:
+        store.create_once("t/_x", WHOLE)
+
+    assert onelake.verbs().count("put blob") == 1
+    assert retries().value == before
+    assert failed.value.asked == (7.0 if how is How.ANSWER else 0.0)
+
+
+def test_a_file_that_is_created_whole_takes_nobodys_name(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("t/_x", b"first")
+    with pytest.raises(AlreadyThere):
+        store.create_once("t/_x", WHOLE)
+    assert store.read("t/_x") == b"first"
+
+
 def test_a_file_whose_folder_goes_while_it_is_written_is_to_be_written_anew(onelake: OneLake) -> None:
     store = onelake.store(part_bytes=1000)
     sink = store.open_write("t/_x")
@@ -294,18 +315,22 @@ def test_a_file_whose_folder_goes_while_it_is_written_is_to_be_written_anew(onel
         sink.write(WHOLE)
 
 
-def test_a_creation_that_takes_effect_late_leaves_nothing_under_a_name_that_was_staged(onelake: OneLake) -> None:
-    store = onelake.store(patience=Patience(seconds=9, first_pause=0.001, longest_pause=0.001, answer_seconds=1))
+@pytest.mark.parametrize(("verb", "part_bytes"), [("create", 100), ("put blob", 10_000)])
+def test_a_creation_that_takes_effect_late_leaves_nothing_under_a_name_that_was_staged(
+    onelake: OneLake, verb: str, part_bytes: int
+) -> None:
+    patience = Patience(seconds=9, first_pause=0.001, longest_pause=0.001, answer_seconds=1)
+    store = onelake.store(patience=patience, part_bytes=part_bytes)
     job = StagingJob(store, "t/_log", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
     store.create("t/_metadata.json", b"{}")
-    slow = fail(onelake, "create", How.SLOW)
+    slow = fail(onelake, verb, How.SLOW)
     (receipt,) = receipts_in(next(stage(job, 0, [pa.RecordBatch.from_pydict({"id": [1]})])).to_pylist())[0]
     store.rename(f"t/_log/{receipt.staged}", "t/1")
     slow.release.set()
     slow.done.wait(60)
 
     (late,) = store.list("t/_log")
-    assert (late.size, late.name == receipt.staged) == (0, False)
+    assert (late.size, late.name == receipt.staged) == (0 if verb == "create" else receipt.bytes, False)
     assert receipt.retries == 1
 
 
@@ -570,7 +595,8 @@ def test_tasks_upload_without_the_package_with_one_login_a_process_and_count_wha
     let_code_travel()
     onelake.store().list("")
     logins = len(onelake.authority.tokens)
-    job = StagingJob(onelake.store_elsewhere(), "zone", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
+    store = onelake.store_elsewhere(part_bytes=100)
+    job = StagingJob(store, "zone", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
     task = cloudpickle.dumps(executor_task(job, "problem"))  # type: ignore[no-untyped-call]
     fail(onelake, "append", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0")
     ended = subprocess.run([sys.executable, "-c", EXECUTOR], input=task, capture_output=True, check=False)

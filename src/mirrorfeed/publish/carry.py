@@ -113,14 +113,13 @@ def _count(receipt: Receipt) -> int:
 def _send(job: StagingJob, receipt: Receipt, parts: Callable[[], Iterator[bytes]]) -> Receipt:
     for left in reversed(range(_TRIES)):
         try:
-            name, sink = job.open(receipt.partition, receipt.place)
-            with sink:
+            with job.open(receipt.partition, receipt.place) as sink:
                 sent, coming = Counting(sink), parts()
                 while some := b"".join(islice(coming, _WRITTEN_PARTS)):
                     sent.write(some)
                 if (sent.bytes, sent.hash.hexdigest()) != (receipt.bytes, receipt.sha256):
                     raise PartsLost(receipt.staged, receipt.bytes, sent.bytes)
-            return replace(receipt, staged=name)
+            return replace(receipt, staged=sink.path.rpartition("/")[2])
         except StoreUnavailable:
             if not left:
                 raise

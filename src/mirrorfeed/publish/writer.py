@@ -27,7 +27,7 @@ from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.publish import unique
 from mirrorfeed.publish.forms import Form, ParquetForm, TextForm
 from mirrorfeed.publish.parts import Parts
-from mirrorfeed.stores.anew import Sink, open_anew
+from mirrorfeed.stores.anew import NewFile, Sink
 from mirrorfeed.stores.process import retries
 
 _ROW_GROUP_BYTES = 32 * 2**20
@@ -104,7 +104,7 @@ class StagingJob:
         """The same without a place of its own, and so without a word of who may write there."""
         return replace(self, store=Parts())
 
-    def open(self, partition: int, place: int) -> tuple[str, BinaryIO]:
+    def open(self, partition: int, place: int) -> NewFile:
         """A file under a staged name that nobody has used: neither a task that is tried again nor a creation that takes
         effect late meets a file of another try."""
 
@@ -113,8 +113,7 @@ class StagingJob:
             name = staged_name(self.record_number, self.batch, part, self.output.suffix(self.compression))
             return f"{self.folder}/{name}"
 
-        path, sink = open_anew(self.store, new_path)
-        return path.rpartition("/")[2], sink
+        return NewFile(self.store, new_path)
 
 
 def stage(
@@ -223,6 +222,7 @@ class _Files:
         self._schema = arrow_schema(job.columns, with_marker=job.with_marker)
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
+        self._file: NewFile | None = None
         self._sink: Counting | None = None
         self._form: Form | None = None
         self._marked = job.with_marker
@@ -247,8 +247,8 @@ class _Files:
     def open(self) -> None:
         output, compression = self._job.output, self._job.compression
         self._retries_before = retries().value
-        self._name, sink = self._job.open(self._partition, len(self.receipts))
-        self._sink = Counting(sink)
+        self._file = self._job.open(self._partition, len(self.receipts))
+        self._sink = Counting(self._file)
         schema = arrow_schema(self._job.columns, with_marker=self._marked)
         if output.delimited is None:
             self._form = ParquetForm(self._sink, schema, compression)
@@ -263,8 +263,8 @@ class _Files:
 
     def abandon(self) -> None:
         """After a failure: what is open is closed without a receipt."""
-        if self._sink is not None:
-            self._sink.close()
+        if self._file is not None:
+            self._file.abandon()
 
     def _room(self) -> int:
         """How many bytes in memory the next group still takes, so that the file comes near its target size."""
@@ -315,16 +315,20 @@ class _Files:
         return BadRow(error.reason, f"{where}: {reprlib.repr(error.shown)}")
 
     def _close_file(self) -> None:
-        if self._form is None or self._sink is None:
+        if self._form is None or self._sink is None or self._file is None:
             return
         self._form.close()
         self._sink.close()
         place, digest = len(self.receipts), self._sink.hash.hexdigest()
         repeated = retries().value - self._retries_before
         self.receipts.append(
-            Receipt(self._partition, place, self._name, self._rows, self._sink.bytes, digest, repeated)
+            Receipt(self._partition, place, _last(self._file.path), self._rows, self._sink.bytes, digest, repeated)
         )
-        self._form = self._sink = None
+        self._form = self._sink = self._file = None
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 class Counting:
@@ -332,7 +336,7 @@ class Counting:
 
     closed = False
 
-    def __init__(self, sink: BinaryIO) -> None:
+    def __init__(self, sink: BinaryIO | NewFile) -> None:
         self._sink, self.bytes, self.hash = sink, 0, hashlib.sha256()
 
     def write(self, data: Any) -> int:

@@ -93,6 +93,19 @@ class OneLakeStore:
             file.create_file(match_condition=MatchConditions.IfMissing, retry_total=0)
         return cast(BinaryIO, _Writer(self, path, file))
 
+    @property
+    def whole_bytes(self) -> int:
+        """Of files that `create_once` takes; larger ones are written in parts."""
+        return self.part_bytes
+
+    def create_once(self, path: str, data: bytes) -> None:
+        """A file of a name that was never used, whole, in the one request that creates it, as `open_write` sends one:
+        whatever else than success it is answered, the name is spoiled."""
+        blob = self._clients.blobs.get_blob_client(self._change(path))
+        self._expect_landing_zone()
+        with self._faults("write", path, path):
+            blob.upload_blob(data, overwrite=False, length=len(data), retry_total=0)
+
     def rename(self, path: str, new_path: str) -> None:
         source, target = self._change(path), self._change(new_path)
         # The library takes the escapes out of the name of a source, and sets them again: one more layer keeps it.
