@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fixtures.faults import Crash, FaultyStore
+from fixtures.faults import Crash, Fault, FaultyStore, Mode
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from fixtures.tables import Table, TableFeed
@@ -413,6 +414,18 @@ def test_a_log_that_came_into_force_since_the_look_is_no_leftover() -> None:
     assert names(store, f"{T}/_mirrorfeed/def") == [f"{name(1)}.json"]
 
 
+def test_leftovers_of_other_logs_go_with_the_records_1_2_4_and_so_on() -> None:
+    store, table, there = MemoryStore(), orders(), []
+    for number in range(1, 9):
+        put(store, f"{T}/_mirrorfeed/0ld/{staged(1)}")
+        publish(TableFeed(table), store, PLAN)
+        there.append("0ld" in names(store, f"{T}/_mirrorfeed"))
+        store.remove_folder(f"{T}/_mirrorfeed/0ld")
+        table.insert({"id": number + 1})
+
+    assert there == [False, False, True, False, True, True, True, False]
+
+
 # metadata
 
 
@@ -426,6 +439,28 @@ def test_metadata_is_written_once() -> None:
 
     assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["a", "b"]}
     assert made == [("create", f"{T}/_metadata.json")]
+
+
+def test_at_first_metadata_is_made_without_a_look() -> None:
+    counting = FaultyStore(MemoryStore())
+    metadata.ensure(counting, T, spell(("id",), {}), first=True)
+    assert counting.verbs == ["create"]
+
+
+@pytest.mark.parametrize("mode", [Mode.LOST, Mode.REFUSED, Mode.REPEATED])
+def test_metadata_is_there_at_first_whatever_becomes_of_its_creation(mode: Mode) -> None:
+    store = MemoryStore()
+    with suppress(StoreUnavailable):
+        metadata.ensure(FaultyStore(store, [Fault(0, mode)]), T, spell(("id",), {}), first=True)
+    metadata.ensure(store, T, spell(("id",), {}), first=True)
+    assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
+
+
+def test_metadata_that_is_there_at_first_is_held_against_what_is_wanted() -> None:
+    store = MemoryStore()
+    store.create(f"{T}/_metadata.json", b'{"keyColumns": ["day"]}')
+    with pytest.raises(KeysChanged):
+        metadata.ensure(store, T, spell(("id",), {}), first=True)
 
 
 def test_keys_are_added_to_a_table_that_had_none() -> None:

@@ -69,6 +69,14 @@ def test_a_listing_has_the_direct_children_sorted_by_name(store: Store) -> None:
     ]
 
 
+def test_a_creation_tells_the_etag_that_listings_show(store: Store) -> None:
+    told = store.create("a/b", b"123")
+
+    assert [entry.etag for entry in store.list("a")] == [told]
+    store.remove("a/b")
+    assert store.create("a/b", b"123") != told
+
+
 def test_times_in_a_listing_have_their_zone(store: Store) -> None:
     store.create("a/b", b"")
 
