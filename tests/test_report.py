@@ -26,6 +26,7 @@ from mirrorfeed import report
 from mirrorfeed.cli import main
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
+from mirrorfeed.publish.freshness import Step
 from mirrorfeed.publish.ledger import (
     ARCHIVE,
     DIFFERENT,
@@ -35,6 +36,7 @@ from mirrorfeed.publish.ledger import (
     RESEEDED,
     UNVERIFIED,
     VERIFIED,
+    WATCHED,
     WELL,
     Row,
 )
@@ -43,6 +45,7 @@ from mirrorfeed.report.archive import held
 from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_ticks
 from mirrorfeed.report.page import MARKERS, by_day, days, failures, standings
 from mirrorfeed.report.pictures import change_chart, difference_chart
+from mirrorfeed.terminal import Listing
 from mirrorfeed.verify import Difference
 from tests.test_bundle import DASHBOARD
 
@@ -405,6 +408,34 @@ def test_a_report_without_a_ledger_says_where_it_would_come_from(tmp_path: Path)
     assert "names no ledger" in result.output
 
 
+FIVE = [f"{step}_at" for step in Step]
+WATCHES = [
+    Row(NOW - timedelta(hours=3), "sales.orders", WATCHED, seen_at=NOW - timedelta(hours=4), seen_behind=0.0),
+    Row(NOW - timedelta(minutes=5), "sales.orders", WATCHED, committed_at=NOW - timedelta(minutes=9),
+        visible_at=NOW - timedelta(minutes=30), consumed_at=NOW - timedelta(minutes=30),
+        mirrored_at=NOW - timedelta(minutes=70), visible_behind=240.0, consumed_behind=0.0, mirrored_behind=1500.0),
+]  # fmt: skip
+
+
+def test_the_newest_look_at_a_table_says_how_far_it_has_come_and_for_what_it_waits() -> None:
+    assert "How far has come" not in page(ROWS, NOW)
+    text = page([*ROWS, *WATCHES], NOW)
+    (line,) = re.findall(r"<tr>(<td>sales.orders</td><td>9.0 min ago.*?)</tr>", text)
+    assert re.findall(r"<td([^>]*)>(.*?)</td>", line) == [
+        ("", "sales.orders"),
+        ("", "9.0 min ago"),
+        (" class=bad", "had waited 4.0 min"),
+        ("", "30.0 min ago"),
+        (" class=bad", "had waited 25.0 min"),
+        ("", "not known"),
+        ("", "5.0 min ago"),
+    ]
+    assert tiles(text) == tiles(page(ROWS, NOW))
+    printed = [str(row) for part in report.text(WATCHES, NOW) if isinstance(part, Listing) for row in part.rows]
+    assert any("had waited 25.0 min" in row for row in printed)
+    assert [row["mirrored_behind"] for row in report.told(WATCHES, NOW)["fresh"]] == [1500.0]
+
+
 def ledger_of(spark: SparkSession, rows: list[Row]) -> None:
     """A view that the dashboard's queries read."""
     columns = ", ".join(f"`{name}` {type_}" for name, type_, _ in ledger.COLUMNS)
@@ -449,6 +480,24 @@ def test_the_dashboard_says_what_the_page_says(spark: SparkSession) -> None:
     assert sorted(row["archived_percent"] or 0 for row in found["archive"]) == [0, 25, 37.5]
     failed = {(row["table"], row["outcome"]) for row in found["failures"]}
     assert failed == {(row.table, row.outcome) for row in rows if row.outcome in ledger.WRONG}
+
+
+def test_the_dashboard_says_how_far_each_table_has_come(spark: SparkSession) -> None:
+    moved = datetime.now(UTC) - NOW
+    rows = [
+        replace(row, time=row.time + moved, **{
+            name: at + moved for name in FIVE if (at := getattr(row, name)) is not None
+        }) for row in WATCHES
+    ]  # fmt: skip
+    ledger_of(spark, rows)
+    (found,) = told(spark)["freshness"]
+    since = {name: found[f"{name.removesuffix('_at')}_minutes"] for name in FIVE}
+    assert {name: None if value is None else round(value) for name, value in since.items()} == {
+        "committed_at": 9, "visible_at": 30, "consumed_at": 30, "mirrored_at": 70, "seen_at": None,
+    }  # fmt: skip
+    assert {name: found[f"{name}_waits"] for name in ("visible", "consumed", "mirrored", "seen")} == {
+        "visible": 4.0, "consumed": 0.0, "mirrored": 25.0, "seen": None,
+    }  # fmt: skip
 
 
 def test_the_dashboard_lets_a_table_go_that_is_well_again(spark: SparkSession) -> None:

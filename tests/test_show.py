@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from mirrorfeed import amounts, show, terminal
 from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.fleet import Outcome, Status
+from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
 from mirrorfeed.publish.table import Progress
 
 
@@ -132,6 +135,13 @@ def test_until_there_is_a_step_it_is_told_how_many_tables_are_looked_at() -> Non
 
 
 _ESCAPES = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
+NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
+
+
+def ago(minutes: float) -> datetime:
+    return NOW - timedelta(minutes=minutes)
+
+
 LONG = "sales.the_orders_of_all_shops_in_the_north_and_of_some_in_the_south"
 
 
@@ -140,9 +150,11 @@ def test_nothing_is_cut_and_no_word_is_broken_at_80_columns(name: str) -> None:
     rows = {"upsert": 1_234_567, "delete": 2}
     progress = Progress("…", 1, 4, published=4, latest=4, publications=1, rows=rows, files=1)
     standing = Status(name, "…", 1234, 5678, 4444, 86400 * 3.5, 1, 12, service="Replicating, 5 minutes ago")
+    fresh = Freshness(NOW, NOW, NOW, NOW, NOW, {step: NOW - timedelta(days=99) for step in AHEAD})
     out = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
     out.print(show.summary([Outcome(name, progress, 0.1)]))
     out.print(show.status([standing]))
+    out.print(show.freshness([replace(standing, fresh=fresh)], NOW))
     with show.steps(out) as step:
         step(name, progress)
     assert isinstance(out.file, io.StringIO)
@@ -151,8 +163,24 @@ def test_nothing_is_cut_and_no_word_is_broken_at_80_columns(name: str) -> None:
     for word in ("2 to 4", "1,234,567", "upserts", "deletes", "3.5 d", "Replicating", "4444", "version 4:"):
         assert word in text
     assert "…" not in text
+    assert text.count("99.0 d") == len(AHEAD)
     if len(name) < 80:
         assert text.count(name) >= 3
+
+
+def test_each_step_is_told_by_the_time_since_or_by_what_waits_or_as_not_known() -> None:
+    fresh = Freshness(
+        ago(2), ago(3), ago(3), None, None, {Step.CONSUMED: ago(7)}, {Step.SEEN: "no", Step.MIRRORED: "no"}
+    )
+    whole = Freshness(ago(2), None, None, ago(1), ago(0), {}, {Step.VISIBLE: "no"})
+    rows = [Status("a", "s", fresh=fresh), Status("b", "s", error="No."), Status("c", "s", fresh=whole)]
+    told = show.freshness(rows, NOW)
+    assert told.header == ["table", "committed", "visible", "consumed", "in the mirror", "seen by SQL"]
+    assert told.rows == [
+        ("a", "2.0 min ago", "3.0 min ago", "waits 7.0 min", "?", "?"),
+        ("c", "2.0 min ago", "?", "-", "1.0 min ago", "0 s ago"),
+    ]
+    assert show.freshness(rows[:2], NOW).header == ["table", "committed", "visible", "consumed"]
 
 
 def test_what_is_piped_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -16,10 +17,12 @@ from rich.text import Text
 
 from mirrorfeed.amounts import counted, duration, size
 from mirrorfeed.errors import visible
+from mirrorfeed.publish.freshness import Step
 from mirrorfeed.terminal import Listing, folded
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.fleet import Status
+    from mirrorfeed.publish.freshness import Freshness
     from mirrorfeed.publish.outcome import Outcome, Progress
 
 MARKERS = ("insert", "update", "upsert", "delete")
@@ -164,6 +167,33 @@ def status(rows: Sequence[Status]) -> Listing:
         for row in rows
     ]
     return Listing(header, cells, right=3 if in_fabric else 2)
+
+
+STEPS = {
+    Step.COMMITTED: "committed",
+    Step.VISIBLE: "visible",
+    Step.CONSUMED: "consumed",
+    Step.MIRRORED: "in the mirror",
+    Step.SEEN: "seen by SQL",
+}
+
+
+def freshness(rows: Sequence[Status], now: datetime) -> Listing:
+    """The time since each step of a table, or for how long something has waited for it. Steps of which nothing is known
+    of any table are left out."""
+    fresh = [(row.table, row.fresh) for row in rows if row.fresh]
+    steps = [step for step in Step if step is Step.COMMITTED or any(step not in found.unknown for _, found in fresh)]
+    cells = [(table, *(_came(found, step, now) for step in steps)) for table, found in fresh]
+    return Listing(["table", *(STEPS[step] for step in steps)], cells, right=1 + len(steps))
+
+
+def _came(fresh: Freshness, step: Step, now: datetime) -> str:
+    if step in fresh.unknown:
+        return "?"
+    if waited := fresh.behind(step, now):
+        return f"waits {duration(waited)}"
+    at = fresh.at(step)
+    return "-" if at is None else f"{duration(max(0.0, (now - at).total_seconds()))} ago"
 
 
 def listed(rows: Sequence[Mapping[str, Any]]) -> Listing:

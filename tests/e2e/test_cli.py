@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +144,9 @@ def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
     listed = ["  - {source: ./orders, target: sales.orders, keys: [id]}", "  - {source: ./lines, target: sales.lines}"]
     project.configure(*listed)
     project.run("publish", "sales.orders")
-    asked = [asdict(each) for each in fleet.statuses(spark, config.load(project.config))]
+    found = fleet.statuses(spark, config.load(project.config))
+    fresh = [{**asdict(each), "fresh": each.fresh and each.fresh.told()} for each in found]
+    asked = json.loads(json.dumps(fresh, default=datetime.isoformat))
 
     def no_spark() -> None:
         raise SparkMissing()

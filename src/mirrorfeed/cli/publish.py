@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mirrorfeed.config import Config, Table
+    from mirrorfeed.fabric import TableState
     from mirrorfeed.publish.fleet import Status
+    from mirrorfeed.publish.freshness import Beyond
     from mirrorfeed.publish.idle import Idle
     from mirrorfeed.publish.outcome import Outcome
     from mirrorfeed.publish.ways import Way
@@ -265,28 +267,31 @@ def _say_outcomes(
 
 @main.command()
 @click.argument("tables", nargs=-1)
-@click.option("--fabric", "with_fabric", is_flag=True, help="Beside it, what Fabric says about each table.")
+@click.option("--fabric", "with_fabric", is_flag=True, help="Beside it, what Fabric and its SQL endpoint say.")
+@click.option("--mirror", help="The folder of the replicated tables, to tell how far they are.")
 @json_option
 @config_option
-def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str) -> None:
-    """Show how far each table is published, and what waits in the landing zone.
+def status(tables: tuple[str, ...], with_fabric: bool, mirror: str | None, as_json: bool, path: str) -> None:
+    """Show how far each table is published, what waits in the landing zone, and how far what was committed has come.
 
     Spark reads the sources, but for tables in folders of this machine of which nothing is new; --fabric also needs a
-    mirrored database, and who may ask Fabric about it.
+    mirrored database, and who may ask Fabric about it: the SQL endpoint takes up what is new, and tells when.
     """
     config = load(path)
     chosen = config.select(tables)
-    said = _service_words(config, chosen) if with_fabric else [None] * len(chosen)
+    states = _states(config) if with_fabric else None
+    said = _service_words(states, chosen)
+    beyond = _beyond(config, states, mirror)
 
     def ask_log(idle: Idle, table: Table) -> Status | None:
-        return idle.status(table)
+        return idle.status(table, beyond)
 
     def ask_spark(names: Sequence[str]) -> Sequence[Status]:
         spark = spark_session()
         from mirrorfeed.publish import fleet
 
         with waiting("Asking for the newest versions"):
-            return fleet.statuses(spark, config, names)
+            return fleet.statuses(spark, config, names, beyond=beyond)
 
     statuses = _told(config, chosen, ask_log, ask_spark)
     from mirrorfeed import show
@@ -296,9 +301,11 @@ def status(tables: tuple[str, ...], with_fabric: bool, as_json: bool, path: str)
     found = [replace(row, service=words) for row, words in zip(statuses, said, strict=True)]
     out = console()
     if as_json:
-        say_json([asdict(row) for row in found])
+        say_json([{**asdict(row), "fresh": row.fresh and row.fresh.told()} for row in found])
     else:
         out.print(show.status(found))
+        if any(row.fresh for row in found):
+            out.print(show.freshness(found, datetime.now(UTC)))
         for row in found:
             if row.error:
                 out.print(text(f"{row.table}: {row.error}", style="red"))
@@ -328,10 +335,28 @@ def drop(table: str, yes: bool, path: str) -> None:
     click.echo(f"{target} is gone from the landing zone.")
 
 
-def _service_words(config: Config, tables: Sequence[Table]) -> Sequence[str | None]:
+def _states(config: Config) -> Sequence[TableState]:
     from mirrorfeed import fabric
 
-    states = fabric.database_of(config).tables()
+    return fabric.database_of(config).tables()
+
+
+def _beyond(config: Config, states: Sequence[TableState] | None, mirror: str | None) -> Callable[[Table], Beyond]:
+    if states is None and mirror is None:
+        from mirrorfeed.publish.freshness import UNASKED
+
+        return lambda _: UNASKED
+    from mirrorfeed.watch.beyond import beyond_of, syncs_of
+
+    if states is None:
+        return beyond_of(config, mirror=mirror)
+    with waiting("Letting the SQL endpoint take up what is new"):
+        return beyond_of(config, states, syncs_of(config), mirror)
+
+
+def _service_words(states: Sequence[TableState] | None, tables: Sequence[Table]) -> Sequence[str | None]:
+    if states is None:
+        return [None] * len(tables)
     by_table = [next((state for state in states if state.is_of(table.target)), None) for table in tables]
     return ["no such table yet" if state is None else str(state) for state in by_table]
 

@@ -2,5 +2,17 @@
 
 from mirrorfeed.fabric.api import Api
 from mirrorfeed.fabric.database import MirroredDatabase, NotInFabric, TableState, api_of, create, database_of
+from mirrorfeed.fabric.endpoint import TableSync, refresh, sync_of
 
-__all__ = ["Api", "MirroredDatabase", "NotInFabric", "TableState", "api_of", "create", "database_of"]
+__all__ = [
+    "Api",
+    "MirroredDatabase",
+    "NotInFabric",
+    "TableState",
+    "TableSync",
+    "api_of",
+    "create",
+    "database_of",
+    "refresh",
+    "sync_of",
+]

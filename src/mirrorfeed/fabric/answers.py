@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
@@ -49,6 +50,15 @@ def answer_in(status: int, retry_after: str, body: Any) -> Answer:
         spelled.get("isRetriable") is True,
         retry_after,
     )
+
+
+def moment(text: Any) -> datetime | None:
+    """A time as the service spells it; None for anything else. Those without a zone are in UTC."""
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def meaning(action: str, place: Place, answer: Answer) -> MirrorfeedError:

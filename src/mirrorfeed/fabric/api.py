@@ -46,6 +46,14 @@ class Api:
             return {}
         return _content(response)
 
+    def outcome(self, action: str, place: Place, path: str, body: Any = None) -> dict[str, Any]:
+        """What a call of another item of the workspace comes to, if it takes long once it has finished."""
+        address = f"{self.endpoint}/v1/workspaces/{place.workspace}/{path}"
+        response = self._send(action, place, "POST", address, body)
+        if response.status_code == 202 and (operation := self._finish(action, place, response)):
+            response = self._send(action, place, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
+        return _content(response)
+
     def pages(self, ask: Callable[..., dict[str, Any]], field_: str) -> Iterator[dict[str, Any]]:
         """All entries of a listing, page after page."""
         query: dict[str, str] = {}
@@ -60,20 +68,20 @@ class Api:
         parts = [self.endpoint, "v1", "workspaces", place.workspace, "mirroredDatabases", place.database, path]
         return "/".join(part for part in parts if part)
 
-    def _finish(self, action: str, place: Place, accepted: requests.Response) -> None:
-        """Waits for what was accepted. The address that comes with it may be on another host, to which no token goes:
-        the operation's id is enough."""
+    def _finish(self, action: str, place: Place, accepted: requests.Response) -> str:
+        """Waits for what was accepted, and gives the operation's id: the address that comes with it may be on another
+        host, to which no token goes."""
         location = accepted.headers.get("Location", "")
         operation = accepted.headers.get("x-ms-operation-id") or location.rstrip("/").rpartition("/")[2]
         if not operation:
-            return
+            return ""
         response, deadline = accepted, self.clock() + _OPERATION_SECONDS
         while self.clock() < deadline:
             self.sleep(retry_after(response.headers, datetime.now(UTC)) or _POLL_SECONDS)
             response = self._send(action, place, "GET", f"{self.endpoint}/v1/operations/{operation}")
             state = _content(response)
             if state.get("status") == "Succeeded":
-                return
+                return operation
             if state.get("status") == "Failed":
                 error = answer_in(response.status_code, "", state.get("error"))
                 raise OperationFailed(action, str(place), error.message or error.code)
@@ -120,6 +128,8 @@ def _content(response: requests.Response) -> dict[str, Any]:
         found = response.json()
     except ValueError:
         return {}
+    if isinstance(found, list):
+        return {"value": found}
     return found if isinstance(found, dict) else {}
 
 

@@ -6,12 +6,13 @@ import base64
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from mirrorfeed.config import Config
 from mirrorfeed.credentials import bearer
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.fabric.answers import NameTaken, Place
+from mirrorfeed.fabric.answers import NameTaken, Place, moment
 from mirrorfeed.fabric.api import AUDIENCE, ENDPOINT, Api
 from mirrorfeed.landing.names import Target, fold
 
@@ -31,13 +32,15 @@ _DEFINITION = {
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What the service says about a table. When it last synced is left out: it is no figure of freshness."""
+    """What the service says about a table."""
 
     schema: str
     table: str
     status: str
     rows: int | None = None
     error: str | None = None
+    synced: datetime | None = None
+    """When it last synced, at the least: this may lag minutes behind the data."""
 
     def is_of(self, target: Target) -> bool:
         return (fold(self.schema), fold(self.table)) == (fold(target.schema or _DEFAULT_SCHEMA), fold(target.table))
@@ -151,9 +154,11 @@ def _table_state(entry: dict[str, Any]) -> TableState:
     error = entry.get("error")
     if isinstance(error, dict):
         error = ": ".join(str(error[name]) for name in ("errorCode", "message") if error.get(name))
-    rows = (entry.get("metrics") or {}).get("processedRows")
+    metrics = entry.get("metrics") or {}
     schema = entry.get("sourceSchemaName") or _DEFAULT_SCHEMA
-    return TableState(schema, entry.get("sourceTableName", ""), entry.get("status", ""), rows, error or None)
+    synced = moment(metrics.get("lastSyncDateTime"))
+    name, status, rows = entry.get("sourceTableName", ""), entry.get("status", ""), metrics.get("processedRows")
+    return TableState(schema, name, status, rows, error or None, synced)
 
 
 def api_of(config: Config) -> Api:

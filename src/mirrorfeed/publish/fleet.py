@@ -33,6 +33,7 @@ from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.batches import small_batches
 from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.partner import trouble_in_introducing
 from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
@@ -71,6 +72,8 @@ class Status:
     """Which change data feed the source has; None if it could not be asked."""
     service: str | None = None
     """What Fabric says about the table; None if it was not asked."""
+    fresh: Freshness | None = None
+    """How far what was committed has come; None if the source or the landing zone could not be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +255,21 @@ def decisions(
     return _each(one, config.select(names))
 
 
-def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> list[Status]:
+def statuses(
+    spark: SparkSession,
+    config: Config,
+    names: Sequence[str] = (),
+    *,
+    beyond: Callable[[Table], Beyond] = lambda _: UNASKED,
+) -> list[Status]:
+    """How far each table is; `beyond` tells what is known of its mirror."""
     store = zone_of(config)
 
     def one(table: Table) -> Status:
         name, source = str(table.target), str(table.source)
         try:
-            view = TableLog(store, table.target.folder).look()
+            log = TableLog(store, table.target.folder)
+            view = log.look()
             newest = view.newest if view else None
             published = newest.to_version_inclusive if newest else None
             found = history.commits(spark, table.source, published)
@@ -269,14 +280,29 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
                     raise finding
             new = [each for each in found if published is not None and each.version > published]
             feed = history.feed_of(spark, table.source, detail)
-            return status_of(table, view, found[-1].version, feed, _seconds_since(new[0].timestamp) if new else 0.0)
+            unpublished = new[0].timestamp if new else None
+            fresh = fresh_of(log, view, found[-1].timestamp, unpublished, beyond(table))
+            return status_of(table, view, found[-1].version, feed, fresh, _seconds_since(unpublished))
         except Exception as error:
             return Status(name, source, error=str(named(f"Asking for the status of {name}", error)))
 
     return _each(one, config.select(names))
 
 
-def status_of(table: Table, view: View | None, newest: int, feed: history.Feed, seconds: float = 0.0) -> Status:
+def fresh_of(
+    log: TableLog, view: View | None, committed: datetime | None, unpublished: datetime | None, beyond: Beyond
+) -> Freshness:
+    """By what its log says, and when its newest version and the oldest that is not published were committed."""
+    if view is None:
+        return freshness((), (), committed, unpublished, beyond=beyond)
+    left = [number for name in view.data if (number := data_number(name, view.extension))]
+    unfinished = bool(view.unfinished)
+    return freshness(log.records(view), left, committed, unpublished, unfinished=unfinished, beyond=beyond)
+
+
+def status_of(
+    table: Table, view: View | None, newest: int, feed: history.Feed, fresh: Freshness, seconds: float = 0.0
+) -> Status:
     """By what its log and its newest version say, and the seconds since what is not published was committed."""
     published = view.newest.to_version_inclusive if view and view.newest else None
     return Status(
@@ -289,6 +315,7 @@ def status_of(table: Table, view: View | None, newest: int, feed: history.Feed, 
         not_renamed=len(view.unfinished) if view else 0,
         not_consumed=max(0, len(view.data) - 1) if view else 0,
         feed=feed.value,
+        fresh=fresh,
     )
 
 
@@ -340,8 +367,8 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
     )
 
 
-def _seconds_since(moment: datetime) -> float:
-    return max(timedelta(0), datetime.now(UTC) - moment).total_seconds()
+def _seconds_since(moment: datetime | None) -> float:
+    return 0.0 if moment is None else max(timedelta(0), datetime.now(UTC) - moment).total_seconds()
 
 
 def _each(one: Callable[[Table], Result], tables: Sequence[Table]) -> list[Result]:

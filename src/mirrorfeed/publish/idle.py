@@ -6,18 +6,23 @@ whatever only the engine or a catalog knows, and whatever is new, is left to Spa
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.feed.features import commits_elsewhere, unknown
 from mirrorfeed.feed.history import Detail, Feed
+from mirrorfeed.feed.log import commit_name
 from mirrorfeed.feed.ranges import NothingNew
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import metadata
 from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.fleet import Status, plan_of, status_of
+from mirrorfeed.publish.fleet import Status, fresh_of, plan_of, status_of
+from mirrorfeed.publish.freshness import UNASKED, Beyond
 from mirrorfeed.publish.view import View
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.session import Kind, kind
@@ -53,20 +58,25 @@ class Idle:
     def _store(self) -> Store:
         return zone_of(self.config)
 
-    def status(self, table: Table) -> Status | None:
-        """The status of a table of which nothing is new or nothing published."""
+    def status(self, table: Table, beyond: Callable[[Table], Beyond] = lambda _: UNASKED) -> Status | None:
+        """The status of a table of which nothing is new or nothing published; `beyond` tells of its mirror."""
         try:
             if (found := newest(table.source)) is None:
                 return None
             detail, version = found
-            view = TableLog(self._store, table.target.folder).look()
+            log = TableLog(self._store, table.target.folder)
+            view = log.look()
         except Exception:  # of any finding Spark's way tells
             return None
         if view and view.newest and not _is_all(view, detail, version):
             return None
         if detail.tracks_rows and not detail.records_changes:
             return None  # whether changes are computed is for the engine to say
-        return status_of(table, view, version, Feed.RECORDED if detail.records_changes else Feed.OFF)
+        try:
+            fresh = fresh_of(log, view, _committed(detail.location, version), None, beyond(table))
+        except Exception:  # as above
+            return None
+        return status_of(table, view, version, Feed.RECORDED if detail.records_changes else Feed.OFF, fresh)
 
     def decision(self, table: Table) -> NothingNew | None:
         """That nothing is new in a table, where nothing is left to do for what is published either."""
@@ -83,6 +93,15 @@ class Idle:
         except Exception:  # of any finding Spark's way tells
             return None
         return NothingNew(found[1])
+
+
+def _committed(folder: str, version: int) -> datetime | None:
+    """When a version was committed, by its file in the log, to the millisecond as Delta tells it; None where that is
+    gone already."""
+    with suppress(OSError):
+        file = Path(folder) / "_delta_log" / commit_name(version)
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=file.stat().st_mtime_ns // 1_000_000)
+    return None
 
 
 def _is_all(view: View, detail: Detail, version: int) -> bool:

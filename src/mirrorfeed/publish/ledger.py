@@ -13,12 +13,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.functions import col, max_by
+from pyspark.sql.functions import col, expr, max_by
 
 from mirrorfeed.build import this_build
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
 from mirrorfeed.feed.ranges import Finding
 from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
 from mirrorfeed.publish.outcome import Outcome, Publication
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 PUBLISHED, WELL, FINDING, FAILED, RESEEDED = "published", "well", "finding", "failed", "reseeded"
 VERIFIED, DIFFERENT, UNVERIFIED = "verified", "different", "unverified"
-ARCHIVE = "archive"
+ARCHIVE, WATCHED = "archive", "watched"
 
 STOPPED = (FINDING, FAILED)
 STANDS = (PUBLISHED, WELL, *STOPPED)
@@ -45,7 +46,7 @@ COLUMNS = (
         "string",
         "published, well (nothing stands in its way any more, and nothing is new), finding (the history forbids to go"
         " on), failed, reseeded (started again from a snapshot), verified (the mirror is equal), different (it is not),"
-        " unverified (it cannot be compared) or archive",
+        " unverified (it cannot be compared), archive or watched (how far what was committed has come)",
     ),
     (
         "from_version",
@@ -75,6 +76,15 @@ COLUMNS = (
     ("month_cost", "double", "For a month of storing them, by the prices in the configuration"),
     ("month_saving", "double", "Of what a month would cost if all were hot"),
     ("currency", "string", "Of these prices"),
+    ("committed_at", "timestamp", "When the newest version of the source was committed"),
+    ("visible_at", "timestamp", "When the newest files became visible to Fabric"),
+    ("consumed_at", "timestamp", "When the newest files that it has taken had become visible"),
+    ("mirrored_at", "timestamp", "When the mirror was last brought up to date"),
+    ("seen_at", "timestamp", "When the SQL endpoint last took up what is new"),
+    ("visible_behind", "double", "Seconds for which something had waited for this step; 0: nothing; NULL: not known"),
+    ("consumed_behind", "double", "As before"),
+    ("mirrored_behind", "double", "As before"),
+    ("seen_behind", "double", "As before"),
     ("error", "string", "The kind of the failure"),
     ("message", "string", "What happened, and what to do next"),
     ("build", "string", "The mirrorfeed that wrote the row"),
@@ -118,6 +128,15 @@ class Row:
     month_cost: float | None = None
     month_saving: float | None = None
     currency: str | None = None
+    committed_at: datetime | None = None
+    visible_at: datetime | None = None
+    consumed_at: datetime | None = None
+    mirrored_at: datetime | None = None
+    seen_at: datetime | None = None
+    visible_behind: float | None = None
+    consumed_behind: float | None = None
+    mirrored_behind: float | None = None
+    seen_behind: float | None = None
     error: str | None = None
     message: str | None = None
     build: str | None = None
@@ -175,6 +194,13 @@ def archived(table: str, found: Share, now: datetime, rates: Rates | None = None
         currency=rates.currency if rates and month else None,
         message=f"{found}.",
     )
+
+
+def watched(table: str, fresh: Freshness, now: datetime) -> Row:
+    """How far a table is; what is not known is NULL."""
+    times = {f"{step}_at": fresh.at(step) for step in Step}
+    behind = {f"{step}_behind": fresh.behind(step, now) for step in AHEAD}
+    return replace(Row(now, table, WATCHED), **times, **behind)  # type: ignore[arg-type]
 
 
 def _trouble(outcome: Outcome, kind: str, error: MirrorfeedError, now: datetime) -> Row:
@@ -257,11 +283,13 @@ def _check(columns: Sequence[str]) -> None:
 
 
 def read(spark: SparkSession, ledger: Source) -> list[Row]:
-    """All rows by time, or `LedgerUnreadable`. What an older release did not write has its default."""
+    """All rows by time, or `LedgerUnreadable`; of those that watching adds, which are many, the last day's. What an
+    older release did not write has its default."""
     try:
         table = spark.read.table(ledger.sql)
         names = [quote(name) for name, _, _ in COLUMNS if name in table.columns]
-        found = table.select(*names).orderBy("time").toArrow().to_pylist()
+        recent = expr(f"outcome != '{WATCHED}' OR time >= current_timestamp() - INTERVAL 1 DAY")
+        found = table.where(recent).select(*names).orderBy("time").toArrow().to_pylist()
         return [Row(**{name: _plain(value) for name, value in each.items() if value is not None}) for each in found]
     except Exception as error:
         raise LedgerUnreadable(str(ledger), error) from error

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any
 
 from mirrorfeed.publish.ledger import COMPARED, DIFFERENT, PUBLISHED, STANDS, STOPPED, WRONG, Row
-from mirrorfeed.report import archive
+from mirrorfeed.report import archive, freshness
 from mirrorfeed.report.chart import Point, bars, lines, number
 
 _LAG_DAYS, _DAYS, _ARCHIVE_DAYS = 14, 30, 90
@@ -35,6 +35,7 @@ def page(rows: Sequence[Row], now: datetime) -> str:
         *(_card(*each) for each in archive.charts(_since(rows, now - timedelta(days=_ARCHIVE_DAYS)))),
         "</div>",
         _card("How far is each table, and is its mirror equal?", _standings(rows, now)),
+        *_fresh(rows, now),
         *_fleet(rows),
         _card("What went wrong", _failures(rows)),
     ]
@@ -142,6 +143,12 @@ def _fleet(rows: Sequence[Row]) -> list[str]:
     numbers, held = range(1, len(archive.HELD)), archive.held(rows)
     listed = _table(_head(archive.HELD, numbers), [_line(cells, numbers) for cells in held])
     return [_card("What is hot, and what is in the archive?", listed)] if held else []
+
+
+def _fresh(rows: Sequence[Row], now: datetime) -> list[str]:
+    """Nothing where nobody watched in the last day."""
+    found = [_line(freshness.cells(row, now), (), freshness.waiting(row)) for row in freshness.newest(rows)]
+    return [_card("How far has come what was committed?", _table(_head(freshness.FRESH, ()), found))] if found else []
 
 
 @dataclass(frozen=True, slots=True)

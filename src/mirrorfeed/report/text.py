@@ -11,7 +11,7 @@ from rich.text import Text
 
 from mirrorfeed.amounts import duration, size
 from mirrorfeed.publish.ledger import Row
-from mirrorfeed.report import archive
+from mirrorfeed.report import archive, freshness
 from mirrorfeed.report.chart import number
 from mirrorfeed.report.page import MARKERS, PHASES, STANDING, days, failures, figures, moment, standings
 from mirrorfeed.show import by_marker
@@ -22,12 +22,14 @@ _DAY = ("Day (UTC)", "Rows", "Bytes", *(phase.capitalize() for phase in PHASES),
 
 
 def text(rows: Sequence[Row], now: datetime) -> Iterator[Text | Listing]:
-    """What all tables come to, where each stands, what was published each day, what is archived, and the newest of
-    what went wrong."""
+    """What all tables come to, where each stands and how fresh it is, what was published each day, what is
+    archived, and the newest of what went wrong."""
     yield Text(f"As of {moment(now)} UTC, from {len(rows):,} rows of the ledger")
     yield Text(", ".join(f"{number(value)} {name}" for name, value in figures(rows, now).items()))
     if stand := standings(rows):
         yield Listing(STANDING, [standing.cells(now) for standing in stand], right=len(STANDING))
+    if fresh := freshness.newest(rows):
+        yield Listing(freshness.FRESH, [freshness.cells(row, now) for row in fresh], right=len(freshness.FRESH))
     if published := days(rows, now):
         yield Listing(_DAY, [_day(day) for day in published], right=2)
     if held := archive.held(rows):
@@ -60,6 +62,7 @@ def told(rows: Sequence[Row], now: datetime) -> dict[str, Any]:
     return {
         "figures": figures(rows, now),
         "tables": where,
+        "fresh": [asdict(row) for row in freshness.newest(rows)],
         "days": days(rows, now),
         "archives": [asdict(row) for row in archive.newest(rows)],
         "wrong": [asdict(row) for row in failures(rows)],

@@ -44,6 +44,8 @@ class OneLakeStore:
     patience: Patience = field(default_factory=Patience)
     part_bytes: int = 8 * 2**20
     """How much of a file that is being written is held before it is sent."""
+    below: str = "Files/LandingZone"
+    """The folder of the item that is the root."""
 
     def list(self, folder: str) -> list[Entry]:
         path = self._at(folder)
@@ -139,7 +141,7 @@ class OneLakeStore:
 
     @property
     def _root(self) -> str:
-        return f"{self.item}/Files/LandingZone"
+        return f"{self.item}/{self.below}"
 
     @property
     def _clients(self) -> _Clients:
