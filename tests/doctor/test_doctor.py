@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
 from mirrorfeed.config import load
 from mirrorfeed.doctor import Code, judge_table, judge_zone, look_at_table, look_at_zone
+from mirrorfeed.doctor.texts import longest_text
 from mirrorfeed.fabric import TableState
 from mirrorfeed.publish.zone import zone_of
 from tests.delta import DeltaTable, Zone
@@ -83,6 +85,24 @@ def test_a_run_that_was_killed_and_what_lies_about_are_mended(patient: Patient) 
     assert "sales.orders: finished and tidied." in said
     assert "Nothing is wrong." in said
     assert patient.zone.mirrors_the_table()
+
+
+def test_a_text_that_is_longer_than_its_column_is_measured_in_a_small_table(patient: Patient) -> None:
+    patient.table.sql("INSERT INTO {} VALUES (1, repeat('ä', 4500)), (2, NULL)")
+    patient.zone.publish()
+    early = datetime(2025, 1, 2, tzinfo=UTC)
+    os.utime(patient.zone.folder / "_mirrorfeed/log.json", (early.timestamp(), early.timestamp()))
+    facts = look_at_table(patient.spark, patient.zone.store, patient.config.tables[0])
+    assert (facts.begun, facts.longest_text) == (early, ("v", 9000))
+    assert [each.code for each in judge_table(facts)] == [Code.TEXT_TOO_LONG]
+
+
+def test_nested_values_are_as_long_as_their_json(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "`a.b` int, n struct<x: string>, m map<string, int>")
+    assert longest_text(spark, table.source) is None
+    table.sql("INSERT INTO {} VALUES (1, named_struct('x', 'yy'), map('k', 7))")
+    assert longest_text(spark, table.source) == ("n", len('{"x":"yy"}'))
+    assert longest_text(spark, DeltaTable(spark, tmp_path / "numbers", "id int").source) is None
 
 
 def _keys(patient: Patient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -108,6 +109,12 @@ def test_what_publication_would_be_refused_with(error: MirrorfeedError, code: Co
         ({"lag_seconds": DAY, "lag_before": (DAY, DAY)}, []),  # behind, and no more than it was
         ({"lag_seconds": DAY, "lag_before": (10 * DAY, 0.9 * DAY)}, []),  # more, and months away
         ({"lag_seconds": 2 * DAY, "lag_before": (2 * DAY, HOUR)}, [Code.FALLS_BEHIND]),
+        # What a text column takes, now and in tables of before.
+        ({"longest_text": ("v", 17 * 2**20)}, [Code.TEXT_TOO_LONG]),
+        ({"longest_text": ("v", 16 * 2**20), "begun": datetime(2025, 11, 18, tzinfo=UTC)}, []),
+        ({"longest_text": ("v", 8_001), "begun": datetime(2025, 11, 17, tzinfo=UTC)}, [Code.TEXT_TOO_LONG]),
+        ({"longest_text": ("v", 8_000), "begun": datetime(2025, 11, 17, tzinfo=UTC)}, []),
+        ({"longest_text": ("v", 9_000), "begun": None}, []),
         # What Fabric says.
         ({"service": "Snapshotting"}, []),
         ({"service": "Snapshotting", "newest_file_age": 2 * HOUR}, [Code.STUCK_SNAPSHOTTING]),
@@ -124,6 +131,20 @@ def test_what_publication_would_be_refused_with(error: MirrorfeedError, code: Co
 )
 def test_facts_of_a_table(facts: dict[str, Any], codes: list[Code]) -> None:
     assert judged(**facts) == codes
+
+
+def test_a_text_is_told_with_its_column_and_what_that_holds() -> None:
+    early = datetime(2025, 1, 2, tzinfo=UTC)
+    old = TableFacts("s.t", "a.b.c", **{**WELL, "longest_text": ("v", 9_000), "begun": early})  # type: ignore[arg-type]
+    long = TableFacts("s.t", "a.b.c", **{**WELL, "longest_text": ("v", 2**25)})  # type: ignore[arg-type]
+    assert [(each.what, each.weight) for facts in (old, long) for each in judge_table(facts)] == [
+        (
+            "The column 'v' has a text of 9,000 bytes, and the table is published since 2025-01-02: in tables that"
+            " Fabric made before 2025-11-18 a column of text holds 8,000.",
+            Weight.SOON,
+        ),
+        ("The column 'v' has a text of 33,554,432 bytes; a column of text in Fabric holds 16,777,216.", Weight.WRONG),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from mirrorfeed import credentials
 from mirrorfeed.amounts import a_few, counted, duration
@@ -47,6 +48,9 @@ _WORDS: tuple[tuple[str, Code], ...] = (
 _LOOKED_LONG = 3600.0
 """Seconds after which a table that waits for the service is one that hangs."""
 _SOON = 7 * 86_400.0
+_TEXT, _OLD_TEXT = 16 * 2**20, 8_000
+"""Bytes that a column of text holds, and that it held in tables which Fabric made earlier."""
+_LONGER_SINCE = datetime(2025, 11, 18, tzinfo=UTC)
 _NOT_YET = 0.05
 """Of the retention: a lag below this is no lag."""
 
@@ -78,6 +82,10 @@ class TableFacts:
     """Seconds since the newest of them was written."""
     folder: bool = True
     """Whether the table has a folder in the landing zone."""
+    begun: datetime | None = None
+    """When its log was made, and so no later than its table in Fabric."""
+    longest_text: tuple[str, int] | None = None
+    """The column with the longest text, and its bytes; None where that is not cheap to know."""
     cloned_from: str | None = None
     service: str | None = None
     """The table's status in Fabric's words; None where it was not asked, empty where Fabric has no such table."""
@@ -124,6 +132,8 @@ def judge_table(facts: TableFacts, zone: str = "the landing zone") -> list[Findi
             " publication is a snapshot, whatever is published of the original."
         )
         found.append(finding(Code.CLONED, what, Weight.NOTE))
+    if long := _too_long(facts):
+        found.append(finding(Code.TEXT_TOO_LONG, *long))
     found += [finding(*each) for each in _of_time(facts)]
     found += [finding(*each) for each in _of_service(facts)]
     return found
@@ -166,6 +176,20 @@ def seconds_left(retention: float, lag: float, before: tuple[float, float] | Non
     if lag <= 0 or ago <= 0 or (rate := (lag - lag_then) / ago) <= 0:
         return None
     return max(0.0, retention - lag) / rate
+
+
+def _too_long(facts: TableFacts) -> tuple[str, Weight] | None:
+    name, length = facts.longest_text or ("", 0)
+    said = f"The column {name!r} has a text of {length:,} bytes"
+    if length > _TEXT:
+        return f"{said}; a column of text in Fabric holds {_TEXT:,}.", Weight.WRONG
+    if length > _OLD_TEXT and facts.begun and facts.begun < _LONGER_SINCE:
+        what = (
+            f"{said}, and the table is published since {facts.begun:%Y-%m-%d}: in tables that Fabric made before"
+            f" {_LONGER_SINCE:%Y-%m-%d} a column of text holds {_OLD_TEXT:,}."
+        )
+        return what, Weight.SOON
+    return None
 
 
 def _of_time(facts: TableFacts) -> Iterator[tuple[Code, str, Weight]]:

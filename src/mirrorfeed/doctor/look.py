@@ -4,12 +4,14 @@ is safe."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.doctor.judge import TableFacts, ZoneFacts
+from mirrorfeed.doctor.texts import CHEAP, longest_text
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.fabric import TableState, database_of
 from mirrorfeed.feed import history
@@ -19,7 +21,7 @@ from mirrorfeed.feed.retention import FILES, LOG, seconds_of
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import LOG as LOGS
-from mirrorfeed.landing.names import data_number, is_log_id
+from mirrorfeed.landing.names import LOG_ID, data_number, is_log_id
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.fleet import default_workspace, plan_of
 from mirrorfeed.publish.source import DeltaFeed
@@ -58,6 +60,8 @@ def look_at_table(
             preflight(feed, store, plan, view, ahead, decision)
     except Exception as error:
         trouble = trouble or named(f"Looking at {table.target}", error)
+    with suppress(Exception):  # what cannot be read was found above
+        facts["longest_text"] = _longest_text(spark, table.source)
     facts |= _of_service(table, states)
     return TableFacts(**facts, trouble=trouble)  # type: ignore[arg-type]
 
@@ -102,8 +106,10 @@ def _of_folder(store: Store, folder: str, now: datetime) -> dict[str, object]:
 def _of_log(view: View | None, store: Store, folder: str) -> dict[str, object]:
     if view is None:
         return {}
-    logs = [entry.name for entry in store.list(f"{folder}/{LOGS}") if entry.is_folder and is_log_id(entry.name)]
+    entries = store.list(f"{folder}/{LOGS}")
+    logs = [entry.name for entry in entries if entry.is_folder and is_log_id(entry.name)]
     return {
+        "begun": next((entry.modified for entry in entries if f"{LOGS}/{entry.name}" == LOG_ID), None),
         "published": view.newest.to_version_inclusive if view.newest else None,
         "unfinished": len(view.unfinished),
         "orphans": (*view.leftovers(), *(name for name in logs if name != view.log_id)),
@@ -128,6 +134,10 @@ def _of_time(
     if ahead.commits and len(newest_first) > 1 and (committed := known.get(oldest.to_version_inclusive)):
         told["lag_before"] = (now - oldest.at).total_seconds(), max(0.0, (oldest.at - committed).total_seconds())
     return told
+
+
+def _longest_text(spark: SparkSession, source: Source) -> tuple[str, int] | None:
+    return longest_text(spark, source) if history.detail(spark, source).bytes <= CHEAP else None
 
 
 def _of_service(table: Table, states: Sequence[TableState] | None) -> dict[str, object]:
