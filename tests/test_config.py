@@ -791,3 +791,65 @@ def test_a_policy_may_leave_the_time_out(load: Load) -> None:
     written = "landing_zone: here\nat_most: {seconds: never, rows: 9}\ntables:\n  - {source: a.b.c, target: s.t}\n"
     policy = load(written).tables[0].at_most.policy
     assert (policy.seconds, policy.rows, policy.bytes) == (None, 9, None)
+
+
+def alerts(text: str) -> str:
+    return f"alerts: {{{text}}}\n{SMALLEST}"
+
+
+def test_alerts_have_limits_of_their_own_and_tell_nobody_unless_the_file_says_so(load: Load) -> None:
+    read = load(SMALLEST).alerts
+    assert (read.behind.visible, read.behind.consumed, read.behind.mirrored, read.behind.seen) == (120, 30, 30, 60)
+    assert (read.webhooks, read.mail, read.state, read.sql_endpoint) == ((), None, None, "leave")
+    read = load(
+        alerts(
+            "behind: {visible: 15, seen: never}, sql_endpoint: refresh, state: ./told,"
+            " webhooks: [{name: ops, kind: slack, url: {env: HOOK}}, {name: t, kind: teams, url: {scope: s, key: k}}],"
+            " mail: {server: smtp.example.com, sender: a@b.c, to: [d@e.f], user: u, password: {env: MAIL}}"
+        )
+    ).alerts
+    assert (read.behind.visible, read.behind.consumed, read.behind.seen) == (15, 30, None)
+    assert [(each.name, each.kind, each.url) for each in read.webhooks] == [
+        ("ops", "slack", Secret(env="HOOK")),
+        ("t", "teams", Secret(scope="s", key="k")),
+    ]
+    assert read.mail
+    assert (read.mail.port, read.mail.tls, read.mail.to, read.mail.password) == (
+        587, "starttls", ["d@e.f"], Secret(env="MAIL"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("behind: {seen: 0}", "1: seen: must be a number of minutes from 1 to 525600, or never, not 0"),
+        ("behind: {seen: soon}", "1: seen: must be a number of minutes from 1 to 525600, or never, not 'soon'"),
+        ("behind: {read: 5}", "1: read: is not a known field; known here: visible, consumed, mirrored, seen"),
+        ("webhooks: [{name: a, kind: irc, url: {env: H}}]", "1: kind: must be teams or slack, not 'irc'"),
+        (
+            "webhooks: [{name: a, kind: slack, url: 'https://hooks.slack.com/services/T0/B0/s3cret'}]",
+            "1: url: must say where the secret is, {scope: …, key: …} or {env: …} or both; a secret itself does not"
+            " belong in this file",
+        ),
+        (
+            "webhooks: [{name: a, kind: slack, url: {env: H}}, {name: a, kind: teams, url: {env: H}}]",
+            "1: alerts: webhooks: a is the name of more than one: each needs its own",
+        ),
+        (
+            "webhooks: [{name: mail, kind: slack, url: {env: H}}]",
+            "1: name: 'mail' is the name of another way to be told",
+        ),
+        ("mail: {server: s, sender: me, to: [d@e.f]}", "1: sender: 'me' is not an address, as in someone@example.com"),
+        ("mail: {server: s, sender: a@b.c, to: []}", "1: to: is empty"),
+        (
+            "mail: {server: s, sender: a@b.c, to: [d@e.f], user: u}",
+            "1: mail: user and password belong together: give both, or neither",
+        ),
+        (
+            "state: https://x/y",
+            "1: state: 'https://x/y' is not a folder that this process can write to: name a volume (/Volumes/…)",
+        ),
+    ],
+)
+def test_mistakes_in_alerts_are_told_and_repeat_no_secret(load: Load, text: str, mistake: str) -> None:
+    assert mistakes(load, alerts(text)) == [mistake]

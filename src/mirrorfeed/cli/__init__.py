@@ -13,6 +13,7 @@ from mirrorfeed.cli import (
     partner,
     publish,
     repair,
+    watch,
 )
 from mirrorfeed.cli.root import main
 
@@ -30,4 +31,5 @@ __all__ = [
     "partner",
     "publish",
     "repair",
+    "watch",
 ]

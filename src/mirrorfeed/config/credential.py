@@ -34,7 +34,7 @@ def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
     authority = facts.get("authority")
     if authority is not None and not str(authority).startswith("https://"):
         faults.append("service_principal: authority is not an https address, as in https://login.microsoftonline.us")
-    secret = _secret_place(facts["secret"]) if "secret" in facts else None
+    secret = secret_place(facts["secret"]) if "secret" in facts else None
     if "secret" in facts and secret is None:
         faults.append(
             "service_principal: secret must say where the secret is, {scope: …, key: …} or {env: …} or both; a secret"
@@ -45,7 +45,8 @@ def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
     return ServicePrincipal(str(facts["tenant_id"]), str(facts["client_id"]), secret, authority)
 
 
-def _secret_place(value: object) -> Secret | None:
+def secret_place(value: object) -> Secret | None:
+    """Where a secret is, as the file says it; None for anything else."""
     if not isinstance(value, dict) or not all(isinstance(each, str) and each.strip() for each in value.values()):
         return None
     if set(value) not in ({"env"}, {"scope", "key"}, {"env", "scope", "key"}):

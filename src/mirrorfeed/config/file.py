@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mirrorfeed import FILE
+from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.document import Document, Mistake, Place, read
 from mirrorfeed.config.fields import ONELAKE, absolute, located
 from mirrorfeed.config.model import Config, Options, Table, Top
@@ -74,7 +75,12 @@ def load(
         top.writers,
         between,
         top.archive,
+        _remembering(top.alerts, shown),
     )
+
+
+def _remembering(alerts: Alerts, file: str) -> Alerts:
+    return alerts if alerts.state is None else alerts.model_copy(update={"state": absolute(alerts.state, file)})
 
 
 def _in_landing_zone(top: Top, file: str) -> bool:

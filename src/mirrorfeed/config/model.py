@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 
 from mirrorfeed import FILE
 from mirrorfeed.config import fields
+from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.credential import credential_in
 from mirrorfeed.config.fields import ONELAKE, located
 from mirrorfeed.config.gather import GatherOptions
@@ -75,6 +76,8 @@ class Top(Options):
     """Who publishes, for `_partnerEvents.json`; None: no such file is written."""
     archive: ArchiveOptions | None = None
     """About tables whose old files are in an archive tier."""
+    alerts: Alerts = Alerts()
+    """Who is told of what, by `mirrorfeed watch`."""
     tables: Annotated[list[Any], Field(min_length=1)]
 
 
@@ -95,6 +98,7 @@ class Config:
     handover: str | None = None
     """A folder through which the driver gets files from executors; None: they come as the result of the query."""
     archive: ArchiveOptions | None = None
+    alerts: Alerts = field(default_factory=Alerts)
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:

@@ -51,7 +51,7 @@ def _words(model: type[BaseModel], fault: dict[str, Any]) -> str:
         case "list_type":
             return f"must be a list, not {value}"
         case "too_short":
-            return "is empty: name at least one table"
+            return "is empty: name at least one table" if fault["loc"] == ("tables",) else "is empty"
         case "string_too_short":
             return "is empty"
         case "model_type" if fault["loc"]:

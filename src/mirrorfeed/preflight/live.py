@@ -61,6 +61,16 @@ BY_HAND = (
         "a table with row tracking and without the property, on Runtime 18",
         "`computed from row tracking`",
     ),
+    (
+        "the five times",
+        "`mirrorfeed status --fabric`, after a commit was published",
+        "a time for every step within minutes, and nothing that waits",
+    ),
+    (
+        "a message",
+        "`mirrorfeed watch` with a webhook in `alerts`, once with mirroring stopped and once with it running",
+        "one message of MIRRORING_OFF, and one that it is over",
+    ),
     ("the dashboard", "open `mirrorfeed` under Dashboards as one of `readers`", "rows of the runs above"),
 )
 """What, how, and what must be seen; in order."""

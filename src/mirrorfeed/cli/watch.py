@@ -1,0 +1,79 @@
+"""The command that looks at all tables, and tells trouble to those who want to know."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from mirrorfeed.amounts import counted
+from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
+from mirrorfeed.terminal import console, text, waiting
+
+if TYPE_CHECKING:
+    from mirrorfeed.watch.telling import Message
+
+
+@main.command()
+@click.option("--mirror", help="The folder of the replicated tables, to tell how far they are.")
+@json_option
+@config_option
+def watch(mirror: str | None, as_json: bool, path: str) -> None:
+    """Look at all tables, from the commit to the SQL endpoint, and tell what is in trouble: each trouble once, and once
+    more when it is over.
+
+    Told are the webhooks and addresses in `alerts`, and whoever reads what this prints. It is for a schedule of its
+    own. Exits with 1 if it printed a trouble that is new, or somebody could not be told.
+    """
+    config = load(path)
+    spark = spark_session()
+    from mirrorfeed import show
+    from mirrorfeed.config.alerts import OUTPUT
+    from mirrorfeed.publish import ledger
+    from mirrorfeed.watch.book import tell
+    from mirrorfeed.watch.channels import channels_of
+    from mirrorfeed.watch.look import book_of, look_at_all
+    from mirrorfeed.watch import words
+
+    printed: list[Message] = []
+    with waiting(f"Looking at {counted(len(config.tables), 'table')}, and at what Fabric says"):
+        seen = look_at_all(spark, config, _now, mirror)
+    if lost := ledger.keep(spark, config.ledger, seen.rows(_now())):
+        click.echo(str(lost), err=True)
+    store, folder = book_of(config)
+    told = tell(store, seen.look, {OUTPUT: printed.append, **channels_of(config)}, uuid.uuid4().hex, _now, folder)
+    if as_json:
+        say_json(
+            {
+                "tables": [{"table": each.table, "fresh": each.fresh and each.fresh.told()} for each in seen.statuses],
+                "troubles": [{"table": each.table, "kind": each.kind, "what": each.what, "remedy": each.remedy,
+                              "since": each.since} for each in seen.look.troubles],
+                "told": [{"to": each.to, "table": each.entry.table, "kind": each.entry.kind, "over": each.over}
+                         for each in told.sent],
+                "not_told": [{"to": name, "message": str(error)} for name, error in told.failed],
+            }
+        )  # fmt: skip
+    else:
+        out = console()
+        if any(each.fresh for each in seen.statuses):
+            out.print(show.freshness(seen.statuses, _now()))
+        for message in printed:
+            out.print(text(words.text(message), style="" if message.over else "red"))
+        if not printed:
+            out.print(text(_nothing(len(seen.look.troubles), other=told.other)))
+    for _, error in told.failed:
+        click.echo(str(error), err=True)
+    sys.exit(bool(told.failed) or any(not message.over for message in printed))
+
+
+def _nothing(there: int, *, other: bool) -> str:
+    if other:
+        return "Another run is telling what is in trouble; this one told nothing."
+    return f"Nothing new is in trouble{f'; {there} that are were told before' if there else ''}."
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

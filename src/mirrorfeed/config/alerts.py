@@ -1,0 +1,131 @@
+"""The field `alerts` of the user's file: for how long something may wait, and who is told. Secrets are never in it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
+
+from mirrorfeed.config import fields
+from mirrorfeed.config.credential import secret_place
+from mirrorfeed.credentials import Secret
+
+_FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
+_ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
+_A_YEAR = 525_600
+OUTPUT, MAIL = OWN_NAMES = "output", "mail"
+"""Those who are told without a webhook: who reads what is printed, and the addresses."""
+
+
+def _minutes(value: object) -> float | None:
+    if value == "never":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= _A_YEAR:
+        raise ValueError(f"must be a number of minutes from 1 to {_A_YEAR}, or never, not {fields.short(value)}")
+    return float(value)
+
+
+def _secret(value: object) -> Secret:
+    """No value is repeated in a mistake: the secret itself may have been written here."""
+    if isinstance(value, Secret):
+        return value
+    if found := secret_place(value):
+        return found
+    raise ValueError(
+        "must say where the secret is, {scope: …, key: …} or {env: …} or both; a secret itself does not belong in this"
+        " file"
+    )
+
+
+def _address(value: object) -> str:
+    if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
+        raise ValueError(f"{fields.short(value)} is not an address, as in someone@example.com")
+    return value
+
+
+def _name(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty")
+    if value in OWN_NAMES:
+        raise ValueError(f"{value!r} is the name of another way to be told")
+    return value
+
+
+def _folder(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty: name a folder, or leave the field out")
+    if fields.URI.match(value) or value.startswith("~"):
+        raise ValueError(f"{value!r} is not a folder that this process can write to: name a volume (/Volumes/…)")
+    return value
+
+
+Minutes = Annotated[float | None, PlainValidator(_minutes)]
+Hidden = Annotated[Secret, PlainValidator(_secret)]
+Address = Annotated[str, PlainValidator(_address)]
+
+
+class Behind(BaseModel):
+    """Minutes for which something may wait for a step; None: for ever."""
+
+    model_config = _FORM
+
+    visible: Minutes = 120.0
+    consumed: Minutes = 30.0
+    mirrored: Minutes = 30.0
+    seen: Minutes = 60.0
+
+
+class Webhook(BaseModel):
+    model_config = _FORM
+
+    name: Annotated[str, AfterValidator(_name)]
+    kind: Literal["teams", "slack"]
+    url: Hidden
+
+
+class Mail(BaseModel):
+    """Through a server of the user's own."""
+
+    model_config = _FORM
+
+    server: Annotated[str, Field(min_length=1)]
+    port: Annotated[int, Field(ge=1, le=65_535)] = 587
+    tls: Literal["starttls", "implicit"] = "starttls"
+    sender: Address
+    to: Annotated[list[Address], Field(min_length=1)]
+    user: str | None = None
+    password: Hidden | None = None
+
+    @model_validator(mode="after")
+    def _both(self) -> Mail:
+        if (self.user is None) != (self.password is None):
+            raise ValueError("user and password belong together: give both, or neither")
+        return self
+
+
+class Alerts(BaseModel):
+    model_config = _FORM
+
+    behind: Behind = Behind()
+    webhooks: tuple[Webhook, ...] = ()
+    mail: Mail | None = None
+    state: Annotated[str, AfterValidator(_folder)] | None = None
+    """The folder that remembers who was told what; None: the landing zone."""
+    sql_endpoint: Literal["leave", "refresh"] = "leave"
+    """Whether each look lets the SQL endpoint take up what is new, which alone makes it tell when it last did."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists(cls, data: Any) -> Any:
+        """A list in the file is a tuple here."""
+        if isinstance(data, dict) and isinstance(data.get("webhooks"), list):
+            return {**data, "webhooks": tuple(data["webhooks"])}
+        return data
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Alerts:
+        names = [webhook.name for webhook in self.webhooks]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"webhooks: {', '.join(twice)} is the name of more than one: each needs its own")
+        return self

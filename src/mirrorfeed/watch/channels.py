@@ -1,0 +1,183 @@
+"""The ways to those who are told: webhooks, and mail. None of them names the secret that it uses."""
+
+from __future__ import annotations
+
+import re
+import smtplib
+import ssl
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from functools import partial
+from urllib.parse import urlsplit
+
+import requests
+
+from mirrorfeed.config import Config
+from mirrorfeed.config.alerts import MAIL, Mail, Webhook
+from mirrorfeed.credentials import Secret, SecretUnreachable, read_secret
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
+from mirrorfeed.stores.patience import WORTH_REPEATING, Patience, Tries, retry_after
+from mirrorfeed.watch.book import Send
+from mirrorfeed.watch.telling import Message
+from mirrorfeed.watch.words import FORMS, text, title
+
+PATIENCE = Patience(seconds=30.0, first_pause=1.0, longest_pause=10.0, answer_seconds=20.0)
+"""Little, for a later run tells what this one cannot."""
+_HERE = ("localhost", "127.0.0.1", "::1")
+_TELLING = 6
+"""Characters of an address that may be a secret."""
+
+
+def channels_of(config: Config) -> dict[str, Send]:
+    """Those of the configuration, by their names."""
+    found: dict[str, Send] = {each.name: partial(post, each) for each in config.alerts.webhooks}
+    if mail := config.alerts.mail:
+        found[MAIL] = partial(send_mail, mail)
+    return found
+
+
+def post(
+    webhook: Webhook,
+    message: Message,
+    *,
+    read: Callable[[Secret], str] = read_secret,
+    patience: Patience = PATIENCE,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Sends a message to a webhook, or `WebhookUnavailable`, `WebhookRefused`, or why its address is not known."""
+    try:
+        address = read(webhook.url).strip()
+    except SecretUnreachable as error:
+        raise WebhookRefused(webhook.name, _unread("its address", error)) from None
+    parts = urlsplit(address)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _HERE):
+        raise WebhookRefused(webhook.name, "its address is no https address")
+    body, tries = FORMS[webhook.kind](message), Tries(patience)
+    while True:
+        asked, reached = None, True
+        failure: MirrorfeedError
+        try:
+            answer = requests.post(
+                address,
+                json=body,
+                timeout=(patience.connect_seconds, patience.answer_seconds),
+                allow_redirects=False,
+            )
+        except requests.RequestException as error:  # not chained: it holds the address
+            reached = not isinstance(error, requests.ConnectionError)
+            failure = WebhookUnavailable(webhook.name, type(error).__name__)
+        else:
+            if answer.status_code < 300:
+                return
+            said = f"{answer.status_code} {_safe(first_line(answer.text), address)}"
+            asked = retry_after(answer.headers, datetime.now(UTC))
+            passing = answer.status_code in WORTH_REPEATING
+            failure = (WebhookUnavailable if passing else WebhookRefused)(webhook.name, said)
+        pause = tries.pause(asked, reached=reached) if isinstance(failure, Transient) else None
+        if pause is None:
+            raise failure
+        sleep(pause)
+
+
+def _safe(said: str, address: str) -> str:
+    """An answer may repeat what it was asked for."""
+    hidden = [part for part in re.split(r"[/?&=]", address) if len(part) >= _TELLING]
+    return "(not shown)" if any(part in said for part in hidden) else said[:200]
+
+
+def send_mail(
+    mail: Mail,
+    message: Message,
+    *,
+    read: Callable[[Secret], str] = read_secret,
+    context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+) -> None:
+    """Gives one mail to the server, which takes it on; or `MailUnavailable`, `MailRefused`."""
+    letter = EmailMessage()
+    letter["Subject"], letter["From"], letter["To"] = f"mirrorfeed: {title(message)}", mail.sender, ", ".join(mail.to)
+    letter.set_content(text(message))
+    place, seconds = f"{mail.server}:{mail.port}", PATIENCE.answer_seconds
+    try:
+        password = read(mail.password) if mail.password else None
+    except SecretUnreachable as error:
+        raise MailRefused(place, _unread("its password", error)) from None
+    try:
+        with (
+            smtplib.SMTP_SSL(mail.server, mail.port, timeout=seconds, context=context())
+            if mail.tls == "implicit"
+            else smtplib.SMTP(mail.server, mail.port, timeout=seconds) as server
+        ):
+            if mail.tls == "starttls":
+                server.starttls(context=context())
+            if mail.user and password:
+                server.login(mail.user, password)
+            refused = server.send_message(letter)
+    except smtplib.SMTPResponseException as error:  # not chained: a refused login may repeat what was sent
+        said = first_line(_decoded(error.smtp_error))
+        kind = MailRefused if error.smtp_code >= 500 else MailUnavailable
+        raise kind(place, f"{error.smtp_code} {'(not shown)' if password and password in said else said}") from None
+    except smtplib.SMTPRecipientsRefused as error:
+        raise MailRefused(place, f"it takes none of {', '.join(sorted(error.recipients))}") from None
+    except smtplib.SMTPNotSupportedError as error:
+        raise MailRefused(place, first_line(str(error))) from None
+    except (OSError, smtplib.SMTPException) as error:
+        raise MailUnavailable(place, f"{type(error).__name__}: {first_line(str(error))}") from None
+    if refused:
+        raise MailRefused(place, f"it does not take {', '.join(sorted(refused))}, and took the others")
+
+
+def _unread(what: str, error: SecretUnreachable) -> str:
+    return f"{what} cannot be read from {error.secret}: {error.reason}"
+
+
+def _decoded(said: bytes | str) -> str:
+    return said.decode(errors="replace") if isinstance(said, bytes) else said
+
+
+class WebhookUnavailable(Transient):
+    def __init__(self, name: str, said: str) -> None:
+        self.name, self.said = name, said
+
+    def what(self) -> str:
+        return f"The webhook {self.name} does not answer for now ({self.said})."
+
+    def next(self) -> str:
+        return "The next run of `mirrorfeed watch` tells it what it has missed."
+
+
+class WebhookRefused(Terminal):
+    def __init__(self, name: str, said: str) -> None:
+        self.name, self.said = name, said
+
+    def what(self) -> str:
+        return f"The webhook {self.name} does not take a message ({self.said})."
+
+    def next(self) -> str:
+        return (
+            "Make its address anew, in Teams as a workflow that posts when a webhook request is received, in Slack as"
+            " an incoming webhook, and put it where `url` says. The next run tells what was missed."
+        )
+
+
+class MailUnavailable(Transient):
+    def __init__(self, place: str, said: str) -> None:
+        self.place, self.said = place, said
+
+    def what(self) -> str:
+        return f"The mail server {self.place} takes no message for now ({self.said})."
+
+    def next(self) -> str:
+        return "The next run of `mirrorfeed watch` sends what was missed."
+
+
+class MailRefused(Terminal):
+    def __init__(self, place: str, said: str) -> None:
+        self.place, self.said = place, said
+
+    def what(self) -> str:
+        return f"The mail server {self.place} refuses the message ({self.said})."
+
+    def next(self) -> str:
+        return "Check `mail` below `alerts`: server, port, tls, sender, addresses, and user with password."

@@ -1,0 +1,69 @@
+"""One look at all tables: how far each is, and what the doctor finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import Config, Table
+from mirrorfeed.doctor import Finding, judge_table, judge_zone, look_at_table, look_at_zone
+from mirrorfeed.feed.keys import Workspace
+from mirrorfeed.publish import ledger
+from mirrorfeed.publish.fleet import Status, default_workspace, statuses
+from mirrorfeed.publish.freshness import AHEAD, Step
+from mirrorfeed.publish.zone import zone_of
+from mirrorfeed.stores import FolderStore, Store
+from mirrorfeed.watch.beyond import beyond_of, syncs_of
+from mirrorfeed.watch.book import FOLDER
+from mirrorfeed.watch.troubles import Look, judge
+
+_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class Seen:
+    statuses: tuple[Status, ...]
+    look: Look
+
+    def rows(self, now: datetime) -> list[ledger.Row]:
+        """For the ledger: a row for each table that could be asked."""
+        return [ledger.watched(each.table, each.fresh, now) for each in self.statuses if each.fresh]
+
+
+def look_at_all(
+    spark: SparkSession,
+    config: Config,
+    now: Callable[[], datetime],
+    mirror: str | None = None,
+    *,
+    workspace: Callable[[], Workspace] = default_workspace,
+) -> Seen:
+    """What stands in the way of looking is a finding too, never an error."""
+    store, zone = zone_of(config), config.landing_zone
+    facts, states = look_at_zone(config, store)
+    found = judge_zone(facts, zone)
+    asks = states is not None and config.alerts.sql_endpoint == "refresh"
+    syncs = syncs_of(config) if asks else "the SQL endpoint was not asked"
+    far = statuses(spark, config, beyond=beyond_of(config, states, syncs, mirror))
+
+    def findings(table: Table) -> list[Finding]:
+        return judge_table(look_at_table(spark, store, table, states, workspace=workspace), zone)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for of_table in pool.map(findings, config.tables):
+            found += of_table
+    behind = config.alerts.behind
+    minutes: dict[Step, float | None] = {step: getattr(behind, step.value) for step in AHEAD}
+    limits = {step: None if most is None else most * 60 for step, most in minutes.items()}
+    return Seen(tuple(far), judge({each.table: each.fresh for each in far}, found, limits, now()))
+
+
+def book_of(config: Config) -> tuple[Store, str]:
+    """Where it is kept who was told what."""
+    if config.alerts.state is not None:
+        return FolderStore(config.alerts.state), "alerts"
+    return zone_of(config), FOLDER

@@ -1,0 +1,78 @@
+"""What a message says, in plain text, as a card for Teams, and as blocks for Slack. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+from mirrorfeed.amounts import duration
+from mirrorfeed.watch.telling import Message
+
+_LONGEST = 2_000
+"""Characters of a text: Slack takes 3,000 in a block, Teams 28 KB in all."""
+_HEADER = 150
+"""Characters of a header in Slack."""
+
+
+def title(message: Message) -> str:
+    entry = message.entry
+    table = entry.table or "The mirrored database"
+    return f"{table}: {entry.kind}{' is over' if message.over else ''}"
+
+
+def lines(message: Message) -> list[str]:
+    """Below the title."""
+    entry = message.entry
+    if entry.over is not None:
+        lasted = duration(max(0.0, (entry.over - entry.since).total_seconds()))
+        return [f"It is well since {_moment(entry.over)}, after {lasted}.", f"It was: {_cut(entry.what)}"]
+    return [_cut(entry.what), f"Since {_moment(entry.since)}.", f"Next: {entry.remedy}"]
+
+
+def text(message: Message) -> str:
+    return "\n".join([title(message), *lines(message)])
+
+
+def teams(message: Message) -> dict[str, Any]:
+    """For a workflow that posts when a webhook request is received. Its texts are runs, in which nothing is markup."""
+    colour = "Good" if message.over else "Attention"
+    heading = {"type": "TextRun", "text": title(message), "weight": "Bolder", "size": "Medium", "color": colour}
+    body = [heading, *({"type": "TextRun", "text": line} for line in lines(message))]
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "fallbackText": text(message),
+        "body": [{"type": "RichTextBlock", "inlines": [run]} for run in body],
+    }
+    content = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
+    return {"type": "message", "attachments": [content]}
+
+
+def slack(message: Message) -> dict[str, Any]:
+    """For an incoming webhook. Blocks of plain text are shown as they are; in the text for notifications, what Slack
+    would take for markup is escaped."""
+    heading, rest = title(message), "\n".join(lines(message))
+    if len(heading) > _HEADER:
+        heading = f"{heading[: _HEADER - 1]}…"
+    escaped = text(message).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return {
+        "text": escaped,
+        "blocks": [
+            {"type": "header", "text": {"type": "plain_text", "text": heading, "emoji": False}},
+            {"type": "section", "text": {"type": "plain_text", "text": rest, "emoji": False}},
+        ],
+    }
+
+
+FORMS: Mapping[str, Callable[[Message], dict[str, Any]]] = MappingProxyType({"teams": teams, "slack": slack})
+
+
+def _cut(what: str) -> str:
+    return what if len(what) <= _LONGEST else f"{what[: _LONGEST - 1]}…"
+
+
+def _moment(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
