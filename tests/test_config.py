@@ -853,3 +853,58 @@ def test_alerts_have_limits_of_their_own_and_tell_nobody_unless_the_file_says_so
 )
 def test_mistakes_in_alerts_are_told_and_repeat_no_secret(load: Load, text: str, mistake: str) -> None:
     assert mistakes(load, alerts(text)) == [mistake]
+
+
+def test_histories_are_in_one_place_for_all_or_where_each_table_says(load: Load, tmp_path: Path) -> None:
+    tables = """\
+tables:
+  - {source: main.a, target: sales.orders}
+  - {source: main.b, target: items, history: false}
+  - {source: main.c, target: c, history: {into: main.audit.c, archive: 30 days}}
+"""
+    found = [table.history for table in load(f"landing_zone: /lz\nhistory: main.history\n{tables}").tables]
+    assert [(str(each.table), each.archive_days) if each else None for each in found] == [
+        ("main.history.sales_orders", None),
+        None,
+        ("main.audit.c", 30),
+    ]
+    below = load(f"landing_zone: /lz\nhistory: {{into: ./kept/, archive: 180 days}}\n{tables}").tables[0].history
+    assert (below.table.path, below.archive_days) == (f"{tmp_path}/kept/sales/orders", 180)
+    assert load(SMALLEST).tables[0].history is None
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("history: 5", "1: history: must name a schema or a folder, as in main.history, not 5"),
+        ("history: {}", "1: history: must name a schema or a folder, as in main.history, not None"),
+        ("history: a.b.c", "1: history: 'a.b.c' is a table: for all tables together name a schema, or a folder"),
+        ("history: {into: a, days: 3}", "1: history: 'days' is not a known field of it; known here: into, archive"),
+        ("history: {into: a, archive: 3 hours}", "1: history: archive: '3 hours' is not a whole number of days"),
+        ("history: /lz/kept", "1: history: is in the landing zone: name a folder elsewhere"),
+    ],
+)
+def test_a_history_that_cannot_be_is_refused(load: Load, text: str, mistake: str) -> None:
+    found = mistakes(load, f"{text}\n{SMALLEST}")
+    assert len(found) == 1
+    assert found[0].startswith(mistake)
+
+
+def test_a_history_is_no_source_no_ledger_and_of_one_table_alone(load: Load) -> None:
+    text = """\
+landing_zone: /lz
+ledger: main.ours.ledger
+history: main.history
+tables:
+  - {source: main.a, target: a, history: main.b}
+  - {source: main.b, target: x_y, history: MAIN.ours.ledger}
+  - {source: main.c, target: x.y}
+  - {source: main.d, target: z, history: main.history.x_y}
+  - {source: main.e, target: e, history: 7}
+"""
+    assert mistakes(load, text) == [
+        "5: history: 'main.b' is the source of a table: name another table for the history of a",
+        "6: history: 'MAIN.ours.ledger' is the ledger: name another table for the history of x_y",
+        "8: history: 'main.history.x_y' is the history of another table too: name another table for the history of z",
+        "9: history: must name a table, as in main.history.orders, or false, not 7",
+    ]

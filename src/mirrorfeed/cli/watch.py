@@ -33,10 +33,10 @@ def watch(mirror: str | None, as_json: bool, path: str) -> None:
     from mirrorfeed import show
     from mirrorfeed.config.alerts import OUTPUT
     from mirrorfeed.publish import ledger
+    from mirrorfeed.watch import words
     from mirrorfeed.watch.book import tell
     from mirrorfeed.watch.channels import channels_of
     from mirrorfeed.watch.look import book_of, look_at_all
-    from mirrorfeed.watch import words
 
     printed: list[Message] = []
     with waiting(f"Looking at {counted(len(config.tables), 'table')}, and at what Fabric says"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from mirrorfeed import FILE
 from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.document import Document, Mistake, Place, read
 from mirrorfeed.config.fields import ONELAKE, absolute, located
+from mirrorfeed.config.keeping import KeptIn, below
 from mirrorfeed.config.model import Config, Options, Table, Top
 from mirrorfeed.config.output import contradictions
 from mirrorfeed.config.words import check
@@ -55,6 +57,8 @@ def load(
         mistakes += [document.mistake((name,), words) for name in _ONELAKE_FIELDS if name in top.model_fields_set]
     if top is not None and _in_landing_zone(top, shown):
         mistakes.append(document.mistake(("handover",), "is in the landing zone: name a folder elsewhere"))
+    if top is not None:
+        mistakes += _misplaced_histories(document, top, tables, shown)
     if mistakes or top is None:
         raise ConfigInvalid(shown, tuple(sorted(set(mistakes))))
     resolved = tuple(_resolved(table, top, shown) for table in tables if table is not None)
@@ -91,7 +95,38 @@ def _in_landing_zone(top: Top, file: str) -> bool:
 
 def _resolved(table: Table, top: Top, file: str) -> Table:
     """The table with the options that it takes from the top level, and its path made absolute."""
-    return table.model_copy(update={**_inherited(table, top), "source": located(table.source, file)})
+    own = {"source": located(table.source, file), "history": _history(table, top, file)}
+    return table.model_copy(update={**_inherited(table, top), **own})
+
+
+def _history(table: Table, top: Top, file: str) -> KeptIn | None:
+    if table.history is None and top.history is not None:
+        found = below(top.history, table.target)
+    elif isinstance(table.history, KeptIn):
+        found = table.history
+    else:
+        return None
+    return replace(found, table=located(found.table, file))
+
+
+def _misplaced_histories(document: Document, top: Top, tables: Sequence[Table | None], file: str) -> Iterable[Mistake]:
+    """Those that would be written over something else, or into what the service reads."""
+    taken = {located(table.source, file).fold(): "is the source of a table" for table in tables if table}
+    if top.ledger is not None:
+        taken[located(top.ledger, file).fold()] = "is the ledger"
+    for i, table in enumerate(tables):
+        kept = _history(table, top, file) if table else None
+        if table is None or kept is None:
+            continue
+        place: Place = ("tables", i, "history") if table.history is not None else ("history",)
+        if words := taken.get(kept.table.fold()):
+            yield document.mistake(
+                place, f"'{kept.table}' {words}: name another table for the history of {table.target}"
+            )
+        taken[kept.table.fold()] = "is the history of another table too"
+        zone = None if top.landing_zone.startswith(ONELAKE) else absolute(top.landing_zone, file)
+        if zone is not None and kept.table.path is not None and Path(kept.table.path).is_relative_to(zone):
+            yield document.mistake(place, "is in the landing zone: name a folder elsewhere")
 
 
 def _inherited(table: Table, top: Top) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
 
 from mirrorfeed import FILE
-from mirrorfeed.config import fields
+from mirrorfeed.config import fields, keeping
 from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.credential import credential_in
 from mirrorfeed.config.fields import ONELAKE, located
 from mirrorfeed.config.gather import GatherOptions
+from mirrorfeed.config.keeping import KeptIn
 from mirrorfeed.config.output import OutputOptions, Partner
 from mirrorfeed.config.prices import Rates
 from mirrorfeed.credentials import Credential, Default
@@ -49,6 +50,8 @@ class Table(Options):
     target: Annotated[Target, PlainValidator(fields.target)]
     keys: Annotated[tuple[str, ...] | None, PlainValidator(fields.keys)] = None
     """None: the primary key constraint decides. Empty: the table has no key."""
+    history: Annotated[Any, PlainValidator(keeping.of_one)] = None
+    """A `KeptIn`, once it is resolved; None: no history is kept."""
 
 
 class ArchiveOptions(BaseModel):
@@ -74,6 +77,8 @@ class Top(Options):
     """The Delta table that tells of every publication; None: no one is told."""
     partner: Partner | None = None
     """Who publishes, for `_partnerEvents.json`; None: no such file is written."""
+    history: Annotated[KeptIn | None, PlainValidator(keeping.of_all)] = None
+    """Where the feeds of all tables are kept for good; None: only those are that say so themselves."""
     archive: ArchiveOptions | None = None
     """About tables whose old files are in an archive tier."""
     alerts: Alerts = Alerts()
