@@ -26,14 +26,19 @@ def copy(spark: SparkSession, rows: DataFrame, plan: Plan, into: Source) -> bool
 
 def is_there(spark: SparkSession, plan: Plan, into: Source) -> bool:
     """Whether this plan's rows were copied already; or `TargetThere`."""
+    return made_before(spark, into, _COPY_OF, _named(plan), "copy of the rows of this plan")
+
+
+def made_before(spark: SparkSession, into: Source, property_: str, told: str, expected: str) -> bool:
+    """Whether the table is there and has this value of a property, as who made it gave it; or `TargetThere`."""
     try:
         found = history.detail(spark, into)
     except (SourceMissing, NoTableAtPath):
         return False
     except NotDelta as error:
-        raise TargetThere(str(into)) from error
-    if found.properties.get(_COPY_OF) != _named(plan):
-        raise TargetThere(str(into))
+        raise TargetThere(str(into), expected) from error
+    if found.properties.get(property_) != told:
+        raise TargetThere(str(into), expected)
     return True
 
 
@@ -43,11 +48,11 @@ def _named(plan: Plan) -> str:
 
 
 class TargetThere(Terminal):
-    def __init__(self, table: str) -> None:
-        self.table = table
+    def __init__(self, table: str, expected: str) -> None:
+        self.table, self.expected = table, expected
 
     def what(self) -> str:
-        return f"{self.table} is there already, and is no copy of the rows of this plan: it is left as it is."
+        return f"{self.table} is there already, and is no {self.expected}: it is left as it is."
 
     def next(self) -> str:
         return "Name another table with --into, or drop that one."

@@ -244,6 +244,14 @@ def cloned_from(spark: SparkSession, source: Source) -> str | None:
     return (first["operationParameters"] or {}).get("source") or "another table" if first else None
 
 
+def parameters(spark: SparkSession, source: Source, version: int) -> Mapping[str, str]:
+    """What the history tells of how a version was made; nothing where it tells nothing of it."""
+    with _refusals(source):
+        told = spark.sql(f"DESCRIBE HISTORY {source.sql}").where(f"version = {int(version)}")
+        found = told.select("operationParameters").first()
+    return (found["operationParameters"] or {}) if found else {}
+
+
 def newest_version(spark: SparkSession, source: Source) -> int:
     return _newest(spark, source, 1)[-1].version
 

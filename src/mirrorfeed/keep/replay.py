@@ -1,0 +1,157 @@
+"""Any kept version of a table, rebuilt from its history into a table of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from mirrorfeed.archive.into import made_before
+from mirrorfeed.config.fields import URI
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.preview import parse_bound
+from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.keep.record import Record, chapter_of, chapters, first_and_last, record_of, version_at
+from mirrorfeed.keep.table import HistoryChanged, HistoryTable
+
+_REPLAY_OF = "mirrorfeed.history.replayOf"
+_GOES_WITHOUT_MAPPING = frozenset(" ,;{}()\n\t=")
+_ADDS = ("insert", "update_postimage")
+_COUNT, _ROW = "__count__", "__row__"
+_NOT_THERE = "its rows say that one was removed which was never added"
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    version: int
+    at: datetime
+    """When it was committed."""
+    there: bool
+    """Whether an earlier run made the table already."""
+
+
+def replay(spark: SparkSession, history: Source, into: Source, asked: str | int) -> Rebuilt:
+    """Makes the table as it was at a version, or at a time in the session's zone, in one commit; or `NotKept`,
+    `HistoryChanged`, `TargetThere`."""
+    table = HistoryTable(spark, history)
+    seen = table.look()
+    if seen is None or seen.newest is None:
+        raise NothingKept(str(history))
+    records = table.records(seen.version)
+    zone = ZoneInfo(spark.conf.get("spark.sql.session.timeZone") or "UTC")
+    version = resolve(str(history), records, parse_bound(asked, zone))
+    chapter = chapter_of(records, version)
+    assert chapter is not None
+    record = record_of(chapter, version)
+    told = f"{seen.newest.source_id} version {version}"
+    found = Rebuilt(version, next(each.timestamp for each in record.commits if each.version == version), False)
+    if made_before(spark, into, _REPLAY_OF, told, "replay of this version"):
+        return Rebuilt(found.version, found.at, True)
+    begin = chapter[0].to_version_inclusive - 1
+    rows = state(table.rows(seen.version, chapter, begin, version), record)
+    writer = rows.writeTo(into.sql).using("delta").tableProperty(_REPLAY_OF, told)
+    if any(_GOES_WITHOUT_MAPPING.intersection(each.name) for each in record.columns):
+        writer = writer.tableProperty("delta.columnMapping.mode", "name")
+    if record.partitions:
+        first, *others = (F.col(quote(name)) for name in record.partitions)
+        writer = writer.partitionedBy(first, *others)
+    try:
+        writer.create()
+    except Exception as error:
+        if _NOT_THERE in str(error):
+            raise HistoryChanged(str(history), _NOT_THERE) from error
+        raise
+    return found
+
+
+def place_of(text: str) -> Source:
+    """A table in the catalog, or a folder, from here where it is relative."""
+    source = Source.parse(text)
+    if source.path is None or URI.match(source.path):
+        return source
+    return Source(path=os.path.abspath(source.path))
+
+
+def resolve(history: str, records: Sequence[Record], asked: int | datetime) -> int:
+    """The version that is asked for; or `NotKept`."""
+    if isinstance(asked, datetime):
+        version = version_at(records, asked)
+    else:
+        version = asked if chapter_of(records, asked) else None
+    if version is None:
+        raise NotKept(history, asked, kept(records))
+    return version
+
+
+def kept(records: Sequence[Record]) -> list[str]:
+    """What can be rebuilt, in words."""
+    found = []
+    for chapter in chapters(records):
+        first, last = first_and_last(chapter)
+        found.append(
+            f"versions {first.version} to {last.version} ({_spell(first.timestamp)} to {_spell(last.timestamp)})"
+        )
+    return found
+
+
+def state(changes: DataFrame, record: Record) -> DataFrame:
+    """The rows that these changes leave, from a snapshot on. Rows without a key may be there more than once, and the
+    feed tells of each by its values alone: so each is counted, and as many are left as were added more than removed.
+    """
+    names = [column.name for column in record.columns]
+    step = F.when(F.col("_change_type").isin(*_ADDS), 1).otherwise(-1)
+    row = F.struct(*(F.col(quote(name)).alias(f"_{i}") for i, name in enumerate(names)))
+    alike = [
+        _alike(F.col(quote(column.name)), json.loads(column.type)).alias(f"__alike_{i}__")
+        for i, column in enumerate(record.columns)
+    ]
+    counted = (
+        changes.select(*alike, row.alias(_ROW), step.alias("__step__"))
+        .groupBy(*(f"__alike_{i}__" for i in range(len(alike))))
+        .agg(F.sum("__step__").alias(_COUNT), F.first(_ROW).alias(_ROW))
+        .where(F.col(_COUNT) != 0)
+    )
+    copies = F.array_repeat(F.col(_ROW), F.col(_COUNT).cast("int"))
+    copies = F.when(F.col(_COUNT) > 0, copies).otherwise(F.raise_error(F.lit(_NOT_THERE)))
+    each = counted.select(F.explode(copies).alias(_ROW))
+    return each.select(*(F.col(_ROW).getField(f"_{i}").alias(name) for i, name in enumerate(names)))
+
+
+def _alike(value: Column, type_: object) -> Column:
+    """Equal for values that are the same. Spark takes 0.0 and -0.0 for one when it groups, and groups by no variant."""
+    if type_ in ("float", "double"):
+        return value.cast("string")
+    return F.to_json(F.struct(value)) if '"variant"' in json.dumps(type_) else value
+
+
+def _spell(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+class NothingKept(Terminal):
+    def __init__(self, history: str) -> None:
+        self.history = history
+
+    def what(self) -> str:
+        return f"Nothing is kept in {self.history}."
+
+    def next(self) -> str:
+        return "Run `mirrorfeed history run` first; it keeps what the table has from then on."
+
+
+class NotKept(Terminal):
+    def __init__(self, history: str, asked: int | datetime, kept: Sequence[str]) -> None:
+        self.history, self.asked, self.kept = history, asked, tuple(kept)
+
+    def what(self) -> str:
+        asked = f"Version {self.asked}" if isinstance(self.asked, int) else f"The time {_spell(self.asked)}"
+        return f"{asked} is not kept in {self.history}."
+
+    def next(self) -> str:
+        return f"It holds {'; '.join(self.kept)}. Ask for one of these."

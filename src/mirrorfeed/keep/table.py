@@ -1,0 +1,279 @@
+"""A history as a Delta table: what it holds, and the one commit that appends to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from mirrorfeed.archive import policy
+from mirrorfeed.archive.guard import ArchiveAwareTable
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed import history as log
+from mirrorfeed.feed.history import NoTableAtPath, SourceMissing
+from mirrorfeed.feed.ranges import Commit
+from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.keep.columns import places
+from mirrorfeed.keep.hands import Change, by_hand
+from mirrorfeed.keep.record import Chapter, KeptColumn, Record, disorder, parse
+from mirrorfeed.landing.names import fold
+from mirrorfeed.stores.tiered import tiers_at
+
+_OWN = {
+    "_commit_date": "date",
+    "_change_type": "string",
+    "_commit_version": "bigint",
+    "_commit_timestamp": "timestamp",
+    "_record_number": "bigint",
+    "_record_time": "timestamp",
+    "_record": "string",
+}
+"""A history's columns beside those of its source. Rows have the first four, records the other three and no date: they
+stand in a partition of their own, which is read without any row."""
+_RECORDS = "_commit_date IS NULL"
+_RUN = "mirrorfeed.history"
+"""With a record's number Delta takes it once, whoever sends it how often."""
+_MAPPING = "delta.columnMapping.mode"
+_SECONDS_A_DAY = 86_400
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A history at one version of it."""
+
+    version: int
+    newest: Record | None
+    columns: Mapping[str, str]
+    """The names of its columns and their types, in JSON."""
+    archive_days: int | None
+    """From which age on its files count as archived; None where they never do."""
+    mapped: bool
+    """Whether its columns may have any names."""
+
+    @property
+    def number(self) -> int:
+        return self.newest.number if self.newest else 0
+
+    @property
+    def total(self) -> int:
+        return self.newest.total if self.newest else 0
+
+
+@dataclass(frozen=True)
+class HistoryTable:
+    spark: SparkSession
+    place: Source
+
+    def look(self) -> Seen | None:
+        """What it holds; None where there is none yet. Or `HistoryChanged`, where that is not what was kept."""
+        try:
+            found = log.detail(self.spark, self.place)
+        except (SourceMissing, NoTableAtPath):
+            return None
+        version = log.newest_version(self.spark, self.place)
+        rows = self._at(version)
+        columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in _fields(rows)}
+        if missing := [name for name in _OWN if name not in columns]:
+            raise NotAHistory(str(self.place), missing[0])
+        archived = policy.understood(str(self.place), found.properties)
+        newest = self._newest(version, archived.days if archived else None)
+        seen = Seen(version, newest, columns, archived.days if archived else None, maps_columns(found))
+        if (count := rows.count()) != seen.total:
+            raise HistoryChanged(str(self.place), f"it has {count:,} rows, and its records account for {seen.total:,}")
+        if newest and (change := by_hand(self._changes(newest.base, version), newest.batch)):
+            raise HistoryChanged(
+                str(self.place), f"its version {change.version} was made by someone else's {change.operation}"
+            )
+        return seen
+
+    def create(self, *, mapped: bool) -> None:
+        """An empty history, if there is none."""
+        listed = ", ".join(f"{name} {type_}" for name, type_ in _OWN.items())
+        properties = {"delta.appendOnly": "true", **({_MAPPING: "name"} if mapped else {})}
+        spelled = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        self.spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.place.sql} ({listed}) USING DELTA PARTITIONED BY (_commit_date)"
+            f" TBLPROPERTIES ({spelled})"
+        )
+
+    def map_columns(self) -> None:
+        """For names that Delta takes no other way."""
+        self.spark.sql(f"ALTER TABLE {self.place.sql} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
+
+    def records(self, version: int) -> list[Record]:
+        """All, in their order; or `HistoryChanged`."""
+        found = self._records(version, None)
+        if fault := disorder(found):
+            raise HistoryChanged(str(self.place), fault)
+        return found
+
+    def append(self, rows: DataFrame | None, record: Record) -> None:
+        """One commit: the rows, as `kept_rows` spells them, and the record. Delta leaves out what it took before."""
+        told = self.spark.range(1).select(
+            F.lit(record.number).cast("bigint").alias("_record_number"),
+            _moment(record.time).alias("_record_time"),
+            F.lit(record.to_json()).alias("_record"),
+            F.lit(None).cast("date").alias("_commit_date"),
+        )
+        whole = told if rows is None else rows.unionByName(told, allowMissingColumns=True)
+        writer = whole.writeTo(self.place.sql).option("mergeSchema", "true").option("userMetadata", record.batch)
+        writer.option("txnAppId", _RUN).option("txnVersion", str(record.number)).append()
+
+    def rows(self, seen_at: int, chapter: Chapter, after: int, to: int) -> DataFrame:
+        """The rows of the versions `after + 1` to `to` of a chapter, as the feed has them, in the columns of the last;
+        or `HistoryChanged` where they are not those that were kept."""
+        asked = [each for each in chapter if each.commits]
+        asked = [each for each in asked if each.commits[-1].version > after and each.commits[0].version <= to]
+        self._check(seen_at, asked)
+        found = self._kept(seen_at, asked).where(F.col("_commit_version").between(after + 1, to))
+        values = [_value(column, spans).alias(column.name) for column, spans in places(chapter, to)]
+        return found.select(*values, "_change_type", "_commit_version", "_commit_timestamp")
+
+    def _check(self, seen_at: int, records: Sequence[Record]) -> None:
+        """Whether each of these records still has all of its rows, and no more."""
+        counted = self._kept(seen_at, records).groupBy("_commit_version").count().collect()
+        for record in records:
+            versions = {commit.version for commit in record.commits}
+            count = sum(row["count"] for row in counted if row["_commit_version"] in versions)
+            if count != record.rows:
+                reason = f"record {record.number} was kept with {record.rows:,} rows, and {count:,} are there"
+                raise HistoryChanged(str(self.place), reason)
+
+    def _kept(self, seen_at: int, records: Sequence[Record]) -> DataFrame:
+        """The rows of records that follow each other, or `ArchivedFilesNeeded` before any is read."""
+        commits = [commit for record in records for commit in record.commits]
+        days = [day_of(commit.timestamp) for commit in commits] or [date.min]
+        versions = [commit.version for commit in commits] or [-1]
+        where = (
+            f"_commit_date BETWEEN DATE'{min(days)}' AND DATE'{max(days)}'"
+            f" AND _commit_version BETWEEN {min(versions)} AND {max(versions)}"
+        )
+        found = log.detail(self.spark, self.place)
+        if policy.PROPERTY not in found.properties:
+            return self._at(seen_at).where(where)
+        return ArchiveAwareTable(self.spark, self.place, tiers_at(found.location)).query(where, version=seen_at)
+
+    def _newest(self, version: int, archive_days: int | None) -> Record | None:
+        """From hot files alone, where the table has archived ones and a record is among the hot."""
+        found: list[Record] = []
+        if archive_days is not None:
+            found = self._records(version, datetime.now(UTC) - timedelta(days=archive_days))
+        found = found or self._records(version, None)
+        return found[-1] if found else None
+
+    def _records(self, version: int, since: datetime | None) -> list[Record]:
+        rows = self._at(version).where(_RECORDS)
+        if since is not None:
+            rows = rows.where(F.col("_record_time") > _moment(since))
+        found = rows.select("_record_number", "_record").collect()
+        return [parse(row["_record"], str(self.place)) for row in sorted(found)]
+
+    def _changes(self, after: int, to: int) -> list[Change]:
+        """The commits after a version, as far as the log still tells of them."""
+        if to <= after:
+            return []
+        rows = self.spark.sql(f"DESCRIBE HISTORY {self.place.sql} LIMIT {to - after + 16}")
+        told = rows.where(F.col("version").between(after + 1, to))
+        found = told.select("version", "operation", "userMetadata", "operationParameters").collect()
+        return [Change(row[0], row[1], row[2], row[3] or {}) for row in sorted(found, key=lambda row: int(row[0]))]
+
+    def _at(self, version: int) -> DataFrame:
+        return self.spark.read.option("versionAsOf", version).table(self.place.sql)
+
+
+def kept_rows(feed: DataFrame, columns: Sequence[KeptColumn]) -> DataFrame:
+    """Rows of the feed under the names that they have in the history."""
+    version, at = F.col("_commit_version").cast("bigint"), F.col("_commit_timestamp")
+    day = F.date_from_unix_date(F.floor(F.unix_seconds(at) / _SECONDS_A_DAY).cast("int"))
+    values = [F.col(quote(each.name)).alias(each.kept_as, metadata={}) for each in columns]
+    return feed.select(day.alias("_commit_date"), "_change_type", version.alias("_commit_version"), at, *values)
+
+
+def as_inserts(snapshot: DataFrame, commit: Commit) -> DataFrame:
+    """The rows of a snapshot as the feed would have them, had its commit made them all."""
+    return snapshot.select(
+        "*",
+        F.lit("insert").alias("_change_type"),
+        F.lit(commit.version).cast("bigint").alias("_commit_version"),
+        _moment(commit.timestamp).alias("_commit_timestamp"),
+    )
+
+
+def maps_columns(table: log.Detail) -> bool:
+    """Whether its columns may have names that Delta takes no other way."""
+    return table.properties.get(_MAPPING, "none") != "none"
+
+
+def refuse_names(table: str, schema: Mapping[str, Any]) -> None:
+    own = {fold(name) for name in _OWN}
+    if taken := [field["name"] for field in schema["fields"] if fold(field["name"]) in own]:
+        raise NamesTaken(table, taken)
+
+
+def day_of(moment: datetime) -> date:
+    """As partitions are named: in UTC, whatever the session's time zone is."""
+    return moment.astimezone(UTC).date()
+
+
+def _fields(rows: DataFrame) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(rows.schema.json())["fields"]
+    return found
+
+
+def _moment(at: datetime) -> Column:
+    micros = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return F.timestamp_micros(F.lit(micros).cast("bigint"))
+
+
+def _value(column: KeptColumn, spans: Sequence[tuple[int, str | None]]) -> Column:
+    """Where the values of a column are depends on the version of the row."""
+    *earlier, (_, last) = spans
+    found = F.lit(None) if last is None else F.col(quote(last))
+    for to, name in reversed(earlier):
+        value = F.lit(None) if name is None else F.col(quote(name))
+        found = F.when(F.col("_commit_version") <= to, value).otherwise(found)
+    return found
+
+
+class NotAHistory(Terminal):
+    def __init__(self, table: str, missing: str) -> None:
+        self.table, self.missing = table, missing
+
+    def what(self) -> str:
+        return f"{self.table} is there and is no history of a table: it has no column {self.missing}."
+
+    def next(self) -> str:
+        return "Name another table under `history`: mirrorfeed makes it."
+
+
+class HistoryChanged(Terminal):
+    """By other hands than ours."""
+
+    def __init__(self, history: str, reason: str) -> None:
+        self.history, self.reason = history, reason
+
+    def what(self) -> str:
+        return f"The history {self.history} is not as it was kept: {self.reason}."
+
+    def next(self) -> str:
+        return (
+            "Nothing is appended to it and nothing is read from it. `DESCRIBE HISTORY` of it shows who changed it: take"
+            " the change back (a RESTORE needs delta.appendOnly switched off meanwhile), or name another table for"
+            " the history and keep this one for its readers."
+        )
+
+
+class NamesTaken(Terminal):
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        self.table, self.columns = table, tuple(columns)
+
+    def what(self) -> str:
+        return f"{self.table} has columns with names that its history needs: {', '.join(map(repr, self.columns))}."
+
+    def next(self) -> str:
+        return "Rename them in the source, or keep no history of this table."

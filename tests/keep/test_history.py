@@ -1,0 +1,255 @@
+"""A history through Spark: what is kept is exact after any crash, and every kept version can be rebuilt from it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.faults import Crash
+from fixtures.mirror import canonical
+from mirrorfeed.archive.into import TargetThere
+from mirrorfeed.feed.source import Source
+from mirrorfeed.keep.replay import NotKept, replay
+from mirrorfeed.keep.run import AnotherSource, CannotGoOn, Keeping, Kept, NotTaken, keep
+from mirrorfeed.keep.table import HistoryChanged, HistoryTable, NamesTaken, NotAHistory
+from tests.delta import DeltaTable
+
+MAPPED = {"delta.columnMapping.mode": "name"}
+
+
+class History:
+    """A table with a history beside it."""
+
+    def __init__(self, spark: SparkSession, folder: Path, columns: str = "id int, v string", **options: Any) -> None:
+        self.spark, self.folder = spark, folder
+        self.source = DeltaTable(spark, folder / "orders", columns, **options)
+        self.how = Keeping(self.source.source, Source(path=str(folder / "history")))
+        self.table = HistoryTable(spark, self.how.history)
+
+    def keep(self, **options: Any) -> Kept:
+        return keep(self.spark, replace(self.how, **options))
+
+    def sql(self, statement: str) -> None:
+        self.spark.sql(statement.replace("{}", self.how.history.sql))
+
+    def rebuilt(self, version: int) -> list[dict[str, Any]]:
+        into = Source(path=str(self.folder / f"rebuilt{version}"))
+        replay(self.spark, self.how.history, into, version)
+        return [row.asDict(recursive=True) for row in self.spark.read.table(into.sql).collect()]
+
+    def numbers(self) -> list[tuple[int | None, int, int]]:
+        """For each record the versions that it is about, and its rows."""
+        seen = self.table.look()
+        assert seen
+        records = self.table.records(seen.version)
+        return [(each.from_version_exclusive, each.to_version_inclusive, each.rows) for each in records]
+
+    def equals_time_travel(self, *versions: int) -> bool:
+        return all(canonical(self.rebuilt(each)) == canonical(self.source.rows(each)) for each in versions)
+
+
+def test_every_kept_version_can_be_rebuilt_through_duplicates_columns_and_maintenance(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    history = History(spark, tmp_path, "a int, b string, m map<string, double>, n struct<x: double>", properties=MAPPED)
+    table = history.source
+    row = "(1, 'x', map('k', 1.5D), named_struct('x', -0.0D))"
+    table.sql(f"INSERT INTO {{}} VALUES {row}, {row}, {row}, (2, NULL, NULL, NULL)")
+    assert [each.to_version_inclusive for each in history.keep().made] == [1]
+    table.sql(f"INSERT INTO {{}} VALUES {row}")
+    table.sql("OPTIMIZE {}")
+    table.sql("ALTER TABLE {} ADD COLUMNS (c int)")
+    table.sql("UPDATE {} SET c = 7 WHERE a = 2")
+    table.sql("ALTER TABLE {} RENAME COLUMN b TO a_b")
+    table.sql("UPDATE {} SET a_b = 'new' WHERE a = 2")
+    table.sql("ALTER TABLE {} DROP COLUMN c")
+    table.sql("ALTER TABLE {} ADD COLUMNS (`c` int, `with space` string)")
+    table.sql("DELETE FROM {} WHERE a = 1 AND a_b = 'x'")
+    table.sql("INSERT INTO {} SELECT 1, 'x', map('k', 1.5D), named_struct('x', -0.0D), 3, 'y' FROM range(2)")
+    history.keep()
+    history.sql("OPTIMIZE {}")
+    history.sql("VACUUM {}")
+    last = table.latest
+    assert history.numbers()[0] == (None, 1, 4)
+    assert sum(rows for _, _, rows in history.numbers()) == 4 + 1 + 2 + 2 + 4 + 2
+    assert history.equals_time_travel(4, 6, last)
+    assert history.keep().made == []
+
+
+Call = Callable[[], None]
+
+
+def dying(history: History, patch: pytest.MonkeyPatch, verb: str, do: Callable[[Call], object]) -> None:
+    """A run that dies at its first change of this kind, with which something else is done instead."""
+    whole = getattr(HistoryTable, verb)
+
+    def dies(*arguments: Any, **named: Any) -> None:
+        do(lambda: whole(*arguments, **named))
+        raise Crash
+
+    with patch.context() as meanwhile:
+        meanwhile.setattr(HistoryTable, verb, dies)
+        with pytest.raises(Crash):
+            history.keep()
+
+
+def before(_: Call) -> None:
+    """It takes no effect."""
+
+
+def after(call: Call) -> None:
+    """It took effect."""
+    call()
+
+
+def test_a_run_that_dies_between_any_two_steps_is_finished_by_the_next_and_keeps_each_version_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = History(spark, tmp_path)
+    history.source.insert(1, 2)
+    dying(history, monkeypatch, "create", before)
+    assert history.table.look() is None
+    for verb, do in (("create", after), ("append", before)):
+        dying(history, monkeypatch, verb, do)
+        seen = history.table.look()
+        assert seen is not None
+        assert seen.newest is None
+    dying(history, monkeypatch, "append", after)
+    assert history.numbers() == [(None, 1, 2)]
+    history.source.sql("DELETE FROM {} WHERE id = 1")
+    history.source.sql("OPTIMIZE {}")
+    dying(history, monkeypatch, "append", after)
+    assert history.keep().made == []
+    assert history.numbers() == [(None, 1, 2), (1, history.source.latest, 1)]
+
+
+def test_two_runs_at_once_and_an_append_that_takes_effect_late_keep_each_version_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = History(spark, tmp_path)
+    history.source.insert(1)
+    with ThreadPoolExecutor(2) as pool:
+        for each in [pool.submit(history.keep) for _ in range(2)]:
+            each.result()
+    assert history.numbers() == [(None, 1, 1)]
+    history.source.insert(2)
+    late: list[Call] = []
+    dying(history, monkeypatch, "append", late.append)
+    history.source.insert(3)
+    assert [each.to_version_inclusive for each in history.keep().made] == [3]
+    late[0]()
+    assert history.numbers() == [(None, 1, 1), (1, 3, 2)]
+    assert history.equals_time_travel(2)
+
+
+def test_a_history_that_someone_changed_is_named_and_nothing_is_appended_or_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    history = History(spark, tmp_path)
+    history.source.insert(1, 2)
+    history.keep()
+    with pytest.raises(Exception, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
+        history.sql("DELETE FROM {} WHERE id = 1")
+    history.sql("INSERT INTO {} (id, v, _commit_date) VALUES (7, 'mine', DATE'2026-01-01')")
+    history.source.insert(3)
+    with pytest.raises(HistoryChanged, match="it has 4 rows, and its records account for 3") as caught:
+        history.keep()
+    assert f"The history {history.how.history} is not as it was kept: " in str(caught.value)
+    assert "Nothing is appended to it and nothing is read from it." in str(caught.value)
+    with pytest.raises(HistoryChanged):
+        history.rebuilt(1)
+    history.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.appendOnly = false)")
+    history.sql("RESTORE TABLE {} TO VERSION AS OF 1")  # with its properties
+    history.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.appendOnly = false)")
+    history.sql("UPDATE {} SET v = 'another' WHERE id = 1")
+    with pytest.raises(HistoryChanged, match="its version 6 was made by someone else's UPDATE"):
+        history.keep()
+    history.sql("RESTORE TABLE {} TO VERSION AS OF 4")
+    history.keep()
+    assert history.equals_time_travel(2)
+    history.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.appendOnly = false)")
+    history.sql("RESTORE TABLE {} TO VERSION AS OF 1")
+    with pytest.raises(NotTaken, match="does not take record 2, for it had one of that number"):
+        history.keep()
+
+
+def test_what_cannot_be_kept_is_named_and_a_snapshot_goes_on_where_it_is_told_to(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    history = History(spark, tmp_path)
+    table = history.source
+    table.insert(1, 2)
+    history.keep()
+    table.sql("UPDATE {} SET v = 'a' WHERE id = 1")
+    table.sql("UPDATE {} SET v = 'b' WHERE id = 1")
+    shutil.rmtree(table.path / "_change_data")  # as VACUUM would
+    with pytest.raises(CannotGoOn) as caught:
+        history.keep()
+    assert str(caught.value) == (
+        f"The history {history.how.history} ends at version 1. The changes of {table.source} after version 1 cannot be"
+        f" read: in versions 2 to 3 a file is gone. `mirrorfeed history run {table.source} --begin-again` goes on with"
+        " a snapshot, beside what is kept; the versions between are lost to it, and `mirrorfeed history status` says"
+        " which. `reseed` in the configuration does that by itself."
+    )
+    assert history.keep(on_gap="reseed").made[0].from_version_exclusive is None
+    table.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    table.insert(4)
+    history.keep()
+    table.sql("ALTER TABLE {} ALTER COLUMN id TYPE bigint")
+    table.insert(5)
+    with pytest.raises(CannotGoOn, match=r"changed at version 6 by more than .* 'id' was integer and is long"):
+        history.keep()
+    history.keep(on_schema_change="reseed")
+    assert history.numbers() == [(None, 1, 2), (None, 3, 2), (3, 5, 1), (None, 6, 3), (6, 7, 1)]
+    assert history.equals_time_travel(5, 7)
+    with pytest.raises(NotKept) as missing:
+        history.rebuilt(2)
+    assert f"Version 2 is not kept in {history.how.history}. It holds versions 1 to 1 (" in str(missing.value)
+    with pytest.raises(NotKept, match="The time 2001-01-01 00:00:00 UTC is not kept in "):
+        replay(spark, history.how.history, Source(path=str(tmp_path / "x")), "2001-01-01")
+
+    shutil.rmtree(table.path)
+    DeltaTable(spark, table.path)
+    with pytest.raises(AnotherSource, match=r"is the history of .* with the id .*, up to version 7"):
+        history.keep(on_gap="reseed", on_schema_change="reseed")
+
+
+def test_a_place_that_is_something_else_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    history = History(spark, tmp_path)
+    history.source.insert(1)
+    other = DeltaTable(spark, tmp_path / "history")
+    with pytest.raises(NotAHistory, match="is there and is no history of a table: it has no column _commit_date"):
+        history.keep()
+    assert other.latest == 0
+    named = History(spark, tmp_path / "named", "id int, _record string")
+    with pytest.raises(NamesTaken, match="has columns with names that its history needs: '_record'"):
+        named.keep()
+    assert named.table.look() is None
+
+
+def test_a_record_is_said_again_before_it_goes_to_the_archive_and_a_replay_leaves_other_tables_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    history = History(spark, tmp_path, "id int, v string, day date", by="day")
+    history.source.sql("INSERT INTO {} VALUES (1, 'a', DATE'2026-01-01')")
+    begun = datetime(2026, 3, 1, tzinfo=UTC)
+    history.how = replace(history.how, archive_days=36_000)
+    assert len(keep(spark, history.how, now=lambda: begun).made) == 1
+    assert keep(spark, history.how, now=lambda: begun + timedelta(days=17_999)).made == []
+    (again,) = keep(spark, history.how, now=lambda: begun + timedelta(days=18_000)).made
+    assert (again.from_version_exclusive, again.to_version_inclusive, again.rows) == (1, 1, 0)
+
+    into = Source(path=str(tmp_path / "rebuilt"))
+    assert not replay(spark, history.how.history, into, 1).there
+    assert replay(spark, history.how.history, into, "1").there
+    assert spark.sql(f"DESCRIBE DETAIL {into.sql}").select("partitionColumns").first() == (["day"],)
+    with pytest.raises(TargetThere, match="is there already, and is no replay of this version"):
+        replay(spark, history.how.history, history.source.source, 1)
