@@ -32,8 +32,10 @@ from mirrorfeed.landing.names import data_number
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.batches import small_batches
+from mirrorfeed.publish.carry import Carrier
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
+from mirrorfeed.publish.kept import FromHistory, KeptFeed, NotFromHistory, held
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.partner import trouble_in_introducing
 from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
@@ -154,10 +156,12 @@ def publish_tables(
         trouble: MirrorfeedError | None = None
         """For which the table is to be started again."""
         reseeded = False
+        gap: Gap | None = None
+        """For which changes are read from the table's history, where it has them."""
         while tries < most:
             tries += 1
             try:
-                feed = DeltaFeed(spark, table.source, lambda: way().carrier)
+                feed = _feed(spark, table, gap, lambda: way().carrier)
                 plan = plan_of(table, workspace)
                 if trouble and not reseeded:
                     with dropping(table):
@@ -172,9 +176,14 @@ def publish_tables(
                     sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (tries - 1)))
             except Exception as caught:
                 error = named(f"Publishing {name}", caught)
+                if gap is None and isinstance(error, Gap) and _is_kept(spark, table, error, on_trouble):
+                    gap, most = error, tries + most_tries
+                    continue
                 if trouble or not (starts_again and _reseeds(table, error)):
                     break
                 trouble, most = error, tries + most_tries
+        if gap and table.history and progress.made:
+            on_trouble(FromHistory(gap, str(table.history.table)))
         reason = trouble if reseeded else None
         return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error, reason)
 
@@ -195,6 +204,29 @@ def publish_tables(
     if alone and (lost := ledger.tell(spark, config.ledger, outcomes, datetime.now(UTC))):
         on_trouble(lost)
     return outcomes
+
+
+def _feed(
+    spark: SparkSession, table: Table, gap: Gap | None, carrier: Callable[[], Carrier | None] = lambda: None
+) -> DeltaFeed:
+    """The table's own feed; across a gap in it, its history."""
+    if gap is None or table.history is None:
+        return DeltaFeed(spark, table.source, carrier)
+    return KeptFeed(spark, table.source, carrier, history=table.history.table)
+
+
+def _is_kept(
+    spark: SparkSession, table: Table, gap: Gap, on_trouble: Callable[[MirrorfeedError], None] = lambda _: None
+) -> bool:
+    """Whether the table's history holds what goes on from the published version. Why it cannot be asked is told."""
+    if table.history is None:
+        return False
+    place = table.history.table
+    try:
+        return held(spark, place, gap.published, history.detail(spark, table.source).table_id) is not None
+    except Exception as error:
+        on_trouble(NotFromHistory(gap, str(place), named(f"Asking the history {place}", error)))
+        return False
 
 
 def _reseeds(table: Table, error: MirrorfeedError) -> bool:
@@ -243,12 +275,18 @@ def decisions(
         try:
             plan = plan_of(table, workspace)
             view = TableLog(store, plan.folder).look()
-            facts, decision = look_ahead(DeltaFeed(spark, table.source), plan, view)
+            feed = _feed(spark, table, None)
+            facts, decision = look_ahead(feed, plan, view)
+            gap = decision if isinstance(decision, Gap) and _is_kept(spark, table, decision) else None
+            if gap:
+                feed = _feed(spark, table, gap)
+                facts, decision = look_ahead(feed, plan, view)
             if isinstance(decision, MirrorfeedError):
                 return str(table.target), decision
-            preflight(DeltaFeed(spark, table.source), store, plan, view, facts, decision)
+            preflight(feed, store, plan, view, facts, decision)
             waiting = len(view.unfinished) if view else 0
-            return str(table.target), f"{decision}{f', after renaming {waiting} recorded files' if waiting else ''}"
+            notes = [", from its history"] * bool(gap) + [f", after renaming {waiting} recorded files"] * bool(waiting)
+            return str(table.target), f"{decision}{''.join(notes)}"
         except Exception as error:
             return str(table.target), named(f"Deciding about {table.target}", error)
 

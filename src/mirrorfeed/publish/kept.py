@@ -1,0 +1,108 @@
+"""A source whose own feed has lost changes: they are read from its history, as long as that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.feed.history import only_adds
+from mirrorfeed.feed.ranges import Facts, Gap, Range
+from mirrorfeed.feed.source import Source
+from mirrorfeed.keep.record import Chapter, chapter_of, record_of
+from mirrorfeed.keep.table import HistoryTable
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.source import DeltaFeed
+
+
+@dataclass(frozen=True)
+class KeptFeed(DeltaFeed):
+    """Ranges that the history holds are read from there, by the same rules; all else is the source's own."""
+
+    history: Source = field(kw_only=True)
+    _held: list[tuple[int, Chapter]] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The history's version and what goes on from the published version, as of the last facts; none where nothing."""
+
+    def facts(self, after: int | None, limit: int) -> Facts:
+        self._held.clear()
+        live = super().facts(after, limit)
+        found = held(self.spark, self.history, after, live.table_id)
+        if after is None or found is None:
+            return live
+        self._held.append(found)
+        chapter = found[1]
+        commits = [commit for record in chapter for commit in record.commits if commit.version > after]
+        kept = replace(live, commits=tuple(commits), breaks=breaks(chapter), partitions=chapter[-1].partitions)
+        return replace(kept, feed_off_at=None, damaged_at=None, expired_at=None)
+
+    def check(self, what: Range | int, facts: Facts) -> None:
+        if not self._holds(what):
+            return super().check(what, facts)
+        self.carrier()
+        return None
+
+    def _holds(self, what: Range | int) -> bool:
+        if isinstance(what, int) or not self._held:
+            return False
+        ((_, chapter),) = self._held
+        first, last = chapter[0].to_version_inclusive, chapter[-1].to_version_inclusive
+        return first <= what.from_version_exclusive and what.to_version_inclusive <= last
+
+    def _schema(self, version: int) -> dict[str, Any]:
+        if self._holds(Range(version - 1, version)):
+            return record_of(self._held[0][1], version).schema
+        return super()._schema(version)
+
+    def _feed(self, range_: Range, columns: Sequence[Column]) -> DataFrame:
+        if not self._holds(range_):
+            return super()._feed(range_, columns)
+        ((seen_at, chapter),) = self._held
+        table = HistoryTable(self.spark, self.history)
+        return table.rows(seen_at, chapter, range_.from_version_exclusive, range_.to_version_inclusive)
+
+
+def held(spark: SparkSession, history: Source, after: int | None, table_id: str) -> tuple[int, Chapter] | None:
+    """The history's version, and the chapter in it that goes on from a version of this table; None without one."""
+    table = HistoryTable(spark, history)
+    seen = table.look()
+    if after is None or seen is None or seen.newest is None or seen.newest.source_id != table_id:
+        return None
+    chapter = chapter_of(table.records(seen.version), after)
+    return (seen.version, chapter) if chapter and chapter[-1].to_version_inclusive > after else None
+
+
+def breaks(chapter: Chapter) -> tuple[int, ...]:
+    """The versions of a chapter at which columns changed by more than being added: each was kept by itself."""
+    return tuple(
+        record.commits[0].version
+        for before, record in pairwise(chapter)
+        if record.commits and not only_adds(before.schema, record.schema)
+    )
+
+
+class FromHistory(Transient):
+    """Told beside a publication: the changes came another way than usual."""
+
+    def __init__(self, gap: Gap, history: str) -> None:
+        self.gap, self.history = gap, history
+
+    def what(self) -> str:
+        return f"{self.gap.what()} They were read from its history {self.history}."
+
+    def next(self) -> str:
+        return "Nothing is lost. Publish oftener, or let the source keep its changes for longer."
+
+
+class NotFromHistory(Transient):
+    def __init__(self, gap: Gap, history: str, error: MirrorfeedError) -> None:
+        self.gap, self.history, self.error = gap, history, error
+
+    def what(self) -> str:
+        return f"The changes of {self.gap.table} cannot be read from its history {self.history} either."
+
+    def next(self) -> str:
+        return str(self.error)

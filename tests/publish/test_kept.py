@@ -1,0 +1,74 @@
+"""A publication whose feed has a gap, and a history that has what is missing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from mirrorfeed.cli import main
+from mirrorfeed.config import load
+from mirrorfeed.feed.ranges import Gap
+from mirrorfeed.publish.fleet import publish_tables
+from tests.delta import DeltaTable, Zone
+
+
+def run(folder: Path, *arguments: str, status: int = 0) -> str:
+    found = CliRunner().invoke(main, [*arguments, "--config", str(folder / "mirrorfeed.yml")], catch_exceptions=False)
+    assert found.exit_code == status, found.output
+    return found.output
+
+
+def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    zone = Zone(tmp_path / "landing", table)
+    text = "landing_zone: ./landing\nhistory: ./histories\ntables: [{source: ./t, target: sales.orders, keys: [id]}]\n"
+    (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+    config = load(str(tmp_path / "mirrorfeed.yml"))
+    table.insert(1, 2, 3)
+    zone.publish()
+    assert "sales.orders: kept version 1, 3 rows" in run(tmp_path, "history", "run")
+    table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
+    table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    table.sql("DELETE FROM {} WHERE id = 1")
+    assert "sales.orders: kept versions 2 to 4, 3 rows" in run(tmp_path, "history", "run")
+    table.sql("UPDATE {} SET w = 7 WHERE id = 3")
+    shutil.rmtree(table.path / "_change_data")  # as VACUUM would
+    (stopped,) = publish_tables(spark, config, sleep=lambda _: None, on_trouble=lambda _: None)
+    assert isinstance(stopped.error, Gap)  # version 5 is gone and was not kept
+    assert stopped.progress.published == 4
+    assert zone.record["to_version_inclusive"] == 4
+
+    assert "ends at version 4. The changes of" in run(tmp_path, "history", "run", "sales.orders", status=1)
+    told = run(tmp_path, "history", "run", "--begin-again")
+    assert "sales.orders: went on with a snapshot, for the versions before it cannot be kept. The changes of" in told
+    assert "1 to 4, 5 to 5" in run(tmp_path, "history", "status")
+
+
+def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", properties={"delta.checkpointInterval": "2"})
+    zone = Zone(tmp_path / "landing", table)
+    text = "landing_zone: ./landing\ntables: [{source: ./t, target: sales.orders, keys: [id], history: ./kept}]\n"
+    (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+    table.insert(1, 2, 3)
+    zone.publish()
+    run(tmp_path, "history", "run")
+    table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
+    table.sql("UPDATE {} SET v = 'newer' WHERE id = 2")
+    run(tmp_path, "history", "run")
+    table.insert(4)
+    for version in range(4):  # as log clean-up would
+        table.commit_file(version).unlink()
+    shutil.rmtree(table.path / "_change_data")
+    table.sql("INSERT INTO {} VALUES (5, 'v5')")
+    assert "sales.orders: versions 2 to 3, from its history" in run(tmp_path, "publish", "--dry-run")
+    told = run(tmp_path, "publish")
+    assert "They were read from its history" in told
+    assert zone.mirrors_the_table()
+    into = tmp_path / "then"
+    asked = ["history", "replay", "sales.orders", "--to-version", "2", "--into", str(into)]
+    assert f"{into} now holds version 2 of " in run(tmp_path, *asked)
+    assert f"{into} holds version 2 of " in run(tmp_path, *asked)
+    assert sorted(row["v"] for row in spark.read.format("delta").load(str(into)).collect()) == ["new", "v1", "v3"]
