@@ -14,7 +14,11 @@ from fixtures.connect import connect_server
 
 ROOT = Path(__file__).parent.parent.parent
 FEW = ("tests/publish/test_fleet.py::test_the_failure_of_one_table_never_stops_the_others",)
-ALL = ("tests/feed/test_changes.py", "tests/publish/test_fleet.py", "tests/publish/test_ledger.py")
+ALL = (
+    *("tests/feed/test_changes.py", "tests/publish/test_fleet.py", "tests/publish/test_ledger.py"),
+    "tests/keep/test_history.py::test_every_kept_version_can_be_rebuilt_through_duplicates_columns_and_maintenance",
+    "tests/keep/test_history.py::test_two_runs_at_once_and_an_append_that_takes_effect_late_keep_each_version_once",
+)
 
 
 @pytest.mark.parametrize("proven", [pytest.param(FEW, id="few"), pytest.param(ALL, id="all", marks=pytest.mark.slow)])

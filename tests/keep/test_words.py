@@ -6,13 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from mirrorfeed.cli import main
 from mirrorfeed.config import load
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.ranges import Gap, SourceRecreated
 from mirrorfeed.keep.columns import ColumnsBroken
 from mirrorfeed.keep.fleet import NoHistory, Outcome, Status, cells, chosen, words
-from mirrorfeed.keep.replay import NothingKept, NotKept, resolve
+from mirrorfeed.keep.replay import NothingKept, NotKept, place_of, resolve
 from mirrorfeed.keep.run import AnotherSource, Kept, OtherRun
 from mirrorfeed.publish.kept import FromHistory, NotFromHistory, breaks
 from tests.keep.test_record import BOTH, at
@@ -107,6 +109,19 @@ def test_tables_without_a_history_are_left_out_unless_they_are_named_or_all_ther
     file.write_text(f"landing_zone: /lz\n{tables}", encoding="utf-8")
     with pytest.raises(NoHistory, match="names no history for a, b"):
         chosen(load(file))
+
+
+@pytest.mark.parametrize("asked", [[], ["--to-version", "3", "--as-of", "2026-03-01"]], ids=["neither", "both"])
+def test_a_replay_is_of_a_version_or_of_a_time(asked: list[str]) -> None:
+    found = CliRunner().invoke(main, ["history", "replay", "orders", "--into", "./rebuilt", *asked])
+    assert found.exit_code == 2
+    assert "Say either --to-version or --as-of." in found.output
+
+
+def test_a_table_to_make_is_a_name_or_a_folder_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["main.audit.orders", "./then", "abfss://lake@account.dfs.core.windows.net/then"]
+    assert [str(place_of(each)) for each in asked] == [asked[0], f"{tmp_path}/then", asked[2]]
 
 
 def test_only_columns_that_were_not_merely_added_end_a_range_that_is_read_from_a_history() -> None:
