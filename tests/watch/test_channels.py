@@ -53,7 +53,7 @@ def test_a_message_says_what_is_wrong_since_when_and_what_to_do() -> None:
     ]
     assert text(OVER).splitlines() == [
         "The mirrored database: MIRRORING_PAUSED is over",
-        "It is well since 2026-03-14 11:30 UTC, after 2.0 h.",
+        "Over since 2026-03-14 11:30 UTC, after 2.0 h.",
         "It was: It is Paused.",
     ]
 

@@ -6,10 +6,9 @@ import sys
 from dataclasses import asdict
 
 import click
-from rich.text import Text
 
 from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
-from mirrorfeed.terminal import Listing, console, waiting
+from mirrorfeed.terminal import Listing, console, text, waiting
 
 
 @main.group()
@@ -64,7 +63,7 @@ def status(tables: tuple[str, ...], as_json: bool, path: str) -> None:
         out.print(Listing(header, rows, right=4))
         for row in found:
             if row.error:
-                out.print(Text(f"{row.table}: {row.error}", style="red"))
+                out.print(text(f"{row.table}: {row.error}", style="red"))
     sys.exit(any(row.error for row in found))
 
 

@@ -12,7 +12,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.archive import policy
-from mirrorfeed.archive.guard import ArchiveAwareTable
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history as log
 from mirrorfeed.feed.history import NoTableAtPath, SourceMissing
@@ -22,7 +21,6 @@ from mirrorfeed.keep.columns import places
 from mirrorfeed.keep.hands import Change, by_hand
 from mirrorfeed.keep.record import Chapter, KeptColumn, Record, disorder, parse
 from mirrorfeed.landing.names import fold
-from mirrorfeed.stores.tiered import tiers_at
 
 _OWN = {
     "_commit_date": "date",
@@ -156,6 +154,9 @@ class HistoryTable:
         found = log.detail(self.spark, self.place)
         if policy.PROPERTY not in found.properties:
             return self._at(seen_at).where(where)
+        from mirrorfeed.archive.guard import ArchiveAwareTable  # brings the clients of stores, and few runs need it
+        from mirrorfeed.stores.tiered import tiers_at
+
         return ArchiveAwareTable(self.spark, self.place, tiers_at(found.location)).query(where, version=seen_at)
 
     def _newest(self, version: int, archive_days: int | None) -> Record | None:

@@ -27,7 +27,7 @@ def lines(message: Message) -> list[str]:
     entry = message.entry
     if entry.over is not None:
         lasted = duration(max(0.0, (entry.over - entry.since).total_seconds()))
-        return [f"It is well since {_moment(entry.over)}, after {lasted}.", f"It was: {_cut(entry.what)}"]
+        return [f"Over since {_moment(entry.over)}, after {lasted}.", f"It was: {_cut(entry.what)}"]
     return [_cut(entry.what), f"Since {_moment(entry.since)}.", f"Next: {entry.remedy}"]
 
 
