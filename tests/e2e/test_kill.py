@@ -110,7 +110,7 @@ class Shop:
 
     def publish_and_kill(self, when: Callable[[], bool]) -> str:
         """How far it came."""
-        before = self._records()
+        before, staged_before = self._records(), self._staged()
         publisher = self.publisher()
         while not when():
             with suppress(subprocess.TimeoutExpired):  # from staging to the last rename all is a matter of milliseconds
@@ -122,9 +122,10 @@ class Shop:
             return ENDED
         view = TableLog(self.journey.zone, FOLDER).look()
         if view is None or self._records() == before:
-            if any(self._parts.rglob("*.parquet")):
-                return "killed with parts in the handover"
-            return "killed while staging" if view and view.staged else "killed before anything was staged"
+            some_staged = self._staged() - staged_before
+            if self._carried():
+                return f"killed {'while sending' if some_staged else 'with parts in the handover'}"
+            return f"killed {'while staging' if some_staged else 'before anything was staged'}"
         if not view.unfinished:
             return "killed after the last rename"
         assert view.newest is not None
@@ -138,16 +139,16 @@ class Shop:
             end = time.monotonic() + choose.uniform(0.2, 1) * seconds
             return lambda: time.monotonic() >= end
         count = {
-            "staged": self._staged,
+            "staged": lambda: len(self._staged()),
             "recorded": self._records,
             "renamed": self._renamed,
-            "parts": lambda: sum(1 for _ in self._parts.rglob("*.parquet")),
+            "parts": self._carried,
         }[kind]
         goal = count() + (1 if kind in ("recorded", "parts") else choose.randint(1, 10))
         return lambda: count() >= goal
 
-    def _staged(self) -> int:
-        return len(list(self._folder.glob("_mirrorfeed/*/*.parquet")))
+    def _staged(self) -> set[Path]:
+        return set(self._folder.glob("_mirrorfeed/*/*.parquet"))
 
     def _records(self) -> int:
         """The number of the newest."""
@@ -155,6 +156,10 @@ class Shop:
 
     def _renamed(self) -> int:
         return len(list(self._folder.glob("*.parquet")))
+
+    def _carried(self) -> int:
+        """Files with parts, without what a run writes to see whether it may."""
+        return len(list(self._parts.glob("*/0*/**/part-*.parquet")))
 
     @property
     def _parts(self) -> Path:
