@@ -70,24 +70,29 @@ class Handover:
         folder, _, _ = job.folder.rsplit("/", 2)  # of the table: what is above its log
         table = f"{self.root}/{_digest(job.store, folder)}"
         place = f"{table}/{job.record_number:020d}-{job.batch}"
-        seen, no_part = Observation(), F.col("part").isNull()
-        counts = F.count_if(no_part).alias("receipts"), F.sum(F.length("data")).alias("bytes")
+        seen = Observation()
+        counts = F.count_if(F.col("part").isNull()).alias("receipts"), F.sum(F.length("data")).alias("bytes")
         try:
             with _write_faults(place):
                 encoded.observe(seen, *counts).write.options(**_WRITING).parquet(place)
-            with _read_faults(place):
-                found = self.spark.read.schema(CARRIED_DDL).parquet(place)
-                few = (seen.get["bytes"] or 0) <= LOT_BYTES
-                at_hand = (found if few else found.drop("data").where(no_part)).toArrow()
-            rows = at_hand.filter(pc.field("part").is_null())
-            if len(rows) != seen.get["receipts"]:
-                raise HandoverLost(place, f"{len(rows)} of {seen.get['receipts']} receipts are there")
-            yield _Kept(rows.select(RECEIPT.names).to_pylist(), place, found, at_hand if few else None)
+            yield self._look(place, seen)
         except BaseException:
             self._remove(place)
             raise
         # All of it: others have left theirs when they died, or are about to lose the race for the same record.
         self._remove(table)
+
+    def _look(self, place: str, seen: Observation) -> _Kept:
+        """At what is there, which must be what was seen when it was written."""
+        no_part = F.col("part").isNull()
+        with _read_faults(place):
+            found = self.spark.read.schema(CARRIED_DDL).parquet(place)
+            few = (seen.get["bytes"] or 0) <= LOT_BYTES
+            at_hand = (found if few else found.drop("data").where(no_part)).toArrow()
+        rows = at_hand.filter(pc.field("part").is_null())
+        if len(rows) != seen.get["receipts"]:
+            raise HandoverLost(place, f"{len(rows)} of {seen.get['receipts']} receipts are there")
+        return _Kept(rows.select(RECEIPT.names).to_pylist(), place, found, at_hand if few else None)
 
     def _remove(self, place: str) -> None:
         """As far as that can be done: what is left harms nobody, and the next publication of the table tries again."""
