@@ -34,14 +34,16 @@ CASES = {
     "small_change": 2_000_000,
     "nothing_new": 40,
     "fleet_changes": 40,
+    "vectors": 40,
+    "commands": 5,
 }
-"""With their sizes: rows of the table, or tables."""
+"""With their sizes: rows of the table, tables, commits or times."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("cases", nargs="*", metavar="case", help=", ".join(CASES))
-    parser.add_argument("--rows", type=int, help="rows of the table, or tables, instead of the size of the case")
+    parser.add_argument("--rows", type=int, help="rows, tables, commits or times, instead of the size of the case")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--keep", action="store_true", help="let these figures be the baseline for later runs")
     parser.add_argument("--one", help=argparse.SUPPRESS)
