@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import policy
+from mirrorfeed.archive.restore import follow
 from mirrorfeed.cli import main
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source
@@ -195,7 +197,8 @@ def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     tiers = FolderTiers(tmp_path / "aside", clock)
     tiers.archive(file.uri for file in made.files() if {"1", "2"} & set((file.partition or {}).values()))
     monkeypatch.setattr("mirrorfeed.cli.archive._tiers", lambda spark, source: tiers)
-    monkeypatch.setattr("time.sleep", lambda seconds: clock.pass_(seconds / 3600))
+    passing = partial(follow, sleep=lambda seconds: clock.pass_(seconds / 3600))
+    monkeypatch.setattr("mirrorfeed.archive.restore.follow", passing)
     monkeypatch.chdir(tmp_path)
     price = {"gib": 2**30, "objects": 0}
     prices = {"currency": "EUR", "standard": price, "high": price}
