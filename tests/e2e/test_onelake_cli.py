@@ -45,7 +45,8 @@ def project(spark: SparkSession, tmp_path: Path, onelake: OneLake) -> Project:
 def test_from_publishing_to_a_rebuilt_table(spark: SparkSession, project: Project, onelake: OneLake) -> None:
     table = DeltaTable(spark, project.folder / "orders")
     table.insert(1)
-    onelake.server.faults.add(Fault("append", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0"))
+    throttled = Fault("put blob", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0", after=2)
+    onelake.server.faults.add(throttled)  # in an executor: the log and the metadata come before its file
     onelake.server.faults.add(Fault("rename", How.ANSWER, 1))
     published = project.run("publish")
     assert "snapshot to 1" in published
