@@ -53,7 +53,7 @@ def test_followed_for_half_an_hour_through_kills_the_mirror_ends_equal(
 class Soak:
     def __init__(self, spark: SparkSession, place: Path) -> None:
         self.random, self.counted = random.Random(SEED), Counter[str]()
-        kept = {"delta.deletedFileRetentionDuration": "interval 10 minutes"}
+        kept = {"delta.deletedFileRetentionDuration": "interval 25 minutes"}
         self.table = DeltaTable(spark, place / "source", properties=kept)
         self.journey = Journey(spark, place / "source", place, ("id",))
         (place / "zone").mkdir()
