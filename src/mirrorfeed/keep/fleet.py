@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.amounts import counted
+from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, named
 from mirrorfeed.feed import history as log
@@ -18,8 +17,6 @@ from mirrorfeed.keep.record import chapters, first_and_last
 from mirrorfeed.keep.run import Keeping, Kept, keep
 from mirrorfeed.keep.table import HistoryTable
 
-Result = TypeVar("Result")
-_TABLES_AT_ONCE = 4
 _TRIES = 4
 _FIRST_PAUSE = 2.0
 
@@ -96,7 +93,7 @@ def keep_tables(
                 break
         return Outcome(name, made, error)
 
-    return _each(one, chosen(config, names))
+    return each_of(one, chosen(config, names))
 
 
 def how(table: Table) -> Keeping:
@@ -132,7 +129,7 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
         except Exception as error:
             return Status(name, place, error=str(named(f"Asking for the history of {name}", error)))
 
-    return _each(one, chosen(config, names))
+    return each_of(one, chosen(config, names))
 
 
 def words(outcome: Outcome) -> list[str]:
@@ -164,8 +161,3 @@ def cells(status: Status) -> tuple[object, ...]:
         status.lag_versions,
         status.rows,
     )
-
-
-def _each(one: Callable[[Table], Result], tables: Sequence[Table]) -> list[Result]:
-    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
-        return list(pool.map(one, tables))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed import history
@@ -28,7 +27,6 @@ from mirrorfeed.feed.ranges import Gap, PartitionsChanged, Published, recreated
 from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.landing.consumed import may_stand_at
 from mirrorfeed.landing.log import Record
-from mirrorfeed.landing.names import data_number
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.batches import small_batches
@@ -46,10 +44,8 @@ from mirrorfeed.publish.ways import Choosing, Way, choose
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
 
-Result = TypeVar("Result")
 Work = Callable[[DeltaFeed, Store, Plan, Progress, Callable[[Progress], None]], object]
 """What is done for a table, which is told of as it goes on."""
-_TABLES_AT_ONCE = 4
 _TRIES = 4
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
 
@@ -190,7 +186,7 @@ def publish_tables(
     if alone:
         ledger.begin(spark, config.ledger)
     with small_batches(spark):
-        outcomes = _each(one, config.select(names))
+        outcomes = each_of(one, config.select(names))
     first = [outcome.table for outcome in outcomes if outcome.first_load]
     told = ledger.told_of(spark, config.ledger, first) if alone else set()
     outcomes = [replace(outcome, published_before=outcome.table in told) for outcome in outcomes]
@@ -290,7 +286,7 @@ def decisions(
         except Exception as error:
             return str(table.target), named(f"Deciding about {table.target}", error)
 
-    return _each(one, config.select(names))
+    return each_of(one, config.select(names))
 
 
 def statuses(
@@ -324,7 +320,7 @@ def statuses(
         except Exception as error:
             return Status(name, source, error=str(named(f"Asking for the status of {name}", error)))
 
-    return _each(one, config.select(names))
+    return each_of(one, config.select(names))
 
 
 def fresh_of(
@@ -333,9 +329,8 @@ def fresh_of(
     """By what its log says, and when its newest version and the oldest that is not published were committed."""
     if view is None:
         return freshness((), (), committed, unpublished, beyond=beyond)
-    left = [number for name in view.data if (number := data_number(name, view.extension))]
     unfinished = bool(view.unfinished)
-    return freshness(log.records(view), left, committed, unpublished, unfinished=unfinished, beyond=beyond)
+    return freshness(log.records(view), view.numbers, committed, unpublished, unfinished=unfinished, beyond=beyond)
 
 
 def status_of(
@@ -368,8 +363,7 @@ def _standing(store: Store, folder: str) -> Standing:
     view = log.look()
     if view is None:
         return Standing()
-    numbers = [number for name in view.data if (number := data_number(name, view.extension))]
-    records = log.records(view)
+    numbers, records = view.numbers, log.records(view)
     return Standing(view.newest, may_stand_at(records, min(numbers, default=None)), max(0, len(numbers) - 1))
 
 
@@ -407,8 +401,3 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
 
 def _seconds_since(moment: datetime | None) -> float:
     return 0.0 if moment is None else max(timedelta(0), datetime.now(UTC) - moment).total_seconds()
-
-
-def _each(one: Callable[[Table], Result], tables: Sequence[Table]) -> list[Result]:
-    with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
-        return list(pool.map(one, tables))

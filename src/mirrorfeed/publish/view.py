@@ -55,6 +55,11 @@ class View:
         """Of the table's data files; None before a first record."""
         return self.newest.extension if self.newest else None
 
+    @property
+    def numbers(self) -> list[int]:
+        """Of the data files that are left."""
+        return [number for name in self.data if (number := data_number(name, self.extension))]
+
     def leftovers(self) -> list[str]:
         """Staged files that can never be published, for a record has their number and does not name them."""
         named = {file.staged for file in self.newest.files} if self.newest else set()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
 from mirrorfeed.doctor import Finding, judge_table, judge_zone, look_at_table, look_at_zone
 from mirrorfeed.feed.keys import Workspace
@@ -20,8 +20,6 @@ from mirrorfeed.stores import FolderStore, Store
 from mirrorfeed.watch.beyond import beyond_of, syncs_of
 from mirrorfeed.watch.book import FOLDER
 from mirrorfeed.watch.troubles import Look, judge
-
-_AT_ONCE = 4
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,8 @@ def look_at_all(
     def findings(table: Table) -> list[Finding]:
         return judge_table(look_at_table(spark, store, table, states, workspace=workspace), zone)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for of_table in pool.map(findings, config.tables):
-            found += of_table
+    for of_table in each_of(findings, config.tables):
+        found += of_table
     behind = config.alerts.behind
     minutes: dict[Step, float | None] = {step: getattr(behind, step.value) for step in AHEAD}
     limits = {step: None if most is None else most * 60 for step, most in minutes.items()}
