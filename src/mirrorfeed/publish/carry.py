@@ -119,7 +119,7 @@ def _send(job: StagingJob, receipt: Receipt, parts: Callable[[], Iterator[bytes]
                     sent.write(some)
                 if (sent.bytes, sent.hash.hexdigest()) != (receipt.bytes, receipt.sha256):
                     raise PartsLost(receipt.staged, receipt.bytes, sent.bytes)
-            return replace(receipt, staged=sink.path.rpartition("/")[2])
+            return replace(receipt, staged=sink.name)
         except StoreUnavailable:
             if not left:
                 raise

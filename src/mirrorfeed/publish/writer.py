@@ -322,13 +322,9 @@ class _Files:
         place, digest = len(self.receipts), self._sink.hash.hexdigest()
         repeated = retries().value - self._retries_before
         self.receipts.append(
-            Receipt(self._partition, place, _last(self._file.path), self._rows, self._sink.bytes, digest, repeated)
+            Receipt(self._partition, place, self._file.name, self._rows, self._sink.bytes, digest, repeated)
         )
         self._form = self._sink = self._file = None
-
-
-def _last(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 class Counting:

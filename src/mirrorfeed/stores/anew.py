@@ -80,6 +80,11 @@ class NewFile:
         if not self._room:
             self._begin()
 
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition("/")[2]
+
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         if self._sink is None and len(self._held) + len(view) <= self._room:
