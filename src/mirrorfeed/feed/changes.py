@@ -9,7 +9,7 @@ from operator import and_, or_
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from mirrorfeed.feed.source import quote
@@ -26,8 +26,6 @@ more than once. Like the name above, it is one of the feed's."""
 
 KEY_HASH = "_commit_timestamp"
 """Equal for equal keys, and hardly ever for others: of these rows no two need to be compared whose hashes differ."""
-
-_GAIN = "__gain_in_range__"
 
 _JSON = {
     "ignoreNullFields": "false",
@@ -104,8 +102,11 @@ def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
 def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, skip_unchanged: bool = False) -> DataFrame:
     """One row a key for the whole range: what its last version left, as an upsert, or its key, as a delete. Without
     unchanged rows, a key that ends as it was before the range gives none."""
-    key = _key(keys)
-    rows = _last_events(_events(feed, columns, keys, with_old=skip_unchanged), key, columns, keys, skip_unchanged)
+    events, key = _events(feed, columns, keys, with_old=skip_unchanged), _key(keys)
+    rows = _judged(events, _in_range(key), "range")
+    if skip_unchanged:
+        rows = rows.withColumn("__changed__", _changed(_in_range(key), columns, keys))
+    rows = rows.where("__last_in_range__")
     if skip_unchanged:
         rows = rows.where(F.col("__changed__") | F.col("__shared_in_range__") | _null(key))
     # By key: rows that are alike stand together, and compress.
@@ -130,13 +131,13 @@ def full(
     Without unchanged rows, a key that a version left as it was gives none for it.
     """
     events, key = _events(feed, columns, keys, with_old=skip_unchanged), _key(keys)
-    in_version = [*key, F.col("_commit_version")]
-    judged = _judged(_judged(events, key, "range"), in_version, "version")
+    in_version = Window.partitionBy(*key, "_commit_version").orderBy("__live__")
+    judged = _judged(_judged(events, _in_range(key), "range"), in_version, "version")
     if skip_unchanged:
         judged = judged.withColumn("__changed__", _changed(in_version, columns, keys))
-    wrong = F.max(_null(key) | ((F.col("__last_in_version__") == 1) & F.col("__shared_in_version__")))
+    wrong = F.max(_null(key) | (F.col("__last_in_version__") & F.col("__shared_in_version__")))
     rows = judged.withColumn("__once_wrong__", wrong.over(Window.partitionBy(*key))).where(
-        "__last_in_range__ = 1 OR (__last_in_version__ = 1 AND NOT __once_wrong__)"
+        "__last_in_range__ OR (__last_in_version__ AND NOT __once_wrong__)"
     )
     if skip_unchanged:
         rows = rows.where(F.col("__changed__") | F.col("__once_wrong__") | F.col("__shared_in_range__"))
@@ -147,6 +148,10 @@ def full(
 
 def _key(keys: Sequence[str]) -> list[SparkColumn]:
     return [F.col(f"__key_{i}__") for i in range(len(keys))]
+
+
+def _in_range(key: Sequence[SparkColumn]) -> WindowSpec:
+    return Window.partitionBy(*key).orderBy("_commit_version", "__live__")
 
 
 def _null(key: Sequence[SparkColumn]) -> SparkColumn:
@@ -171,49 +176,24 @@ def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, 
     )
 
 
-def _last_events(
-    events: DataFrame, key: Sequence[SparkColumn], columns: Sequence[Column], keys: Sequence[str], compared: bool
-) -> DataFrame:
-    """Of each key the last event, with what `_judged` says of it, and where asked for whether it changed anything. One
-    aggregation: windows would sort and hold every event, where most of them can be dropped before the shuffle."""
-    values = [f"__value_{i}__" for i in range(len(_payload(columns, keys)))]
-    version, live, event = F.col("_commit_version"), F.col("__live__"), F.col("__event__")
-    last = F.max_by(F.struct(live, event, *values), F.struct(version, live, event))
-    # The last by the same order but for the numbers: another event only where several share the end.
-    other = F.max(F.struct(version, live, (-event).alias("__event__")))
-    found = [last.alias("__last__"), other.alias("__other__"), F.sum(F.when(live, 1).otherwise(-1)).alias(_GAIN)]
-    if compared:
-        row = _compared(columns, keys)
-        found.append(F.min_by(F.when(~live, row), F.struct(version, live)).alias("__before__"))
-    numbered = events.withColumn("__event__", F.monotonically_increasing_id())
-    rows = numbered.groupBy(*key).agg(*found)
-    twice = F.col("__last__.__live__") & (F.col("__last__.__event__") != -F.col("__other__.__event__"))
-    rows = rows.select(
-        *key,
-        "__last__.__live__",
-        *(f"__last__.{value}" for value in values),
-        _GAIN,
-        *(["__before__"] if compared else []),
-        (twice | _unbalanced(F.col("__last__.__live__"), F.col(_GAIN))).alias("__shared_in_range__"),
-        F.lit(1).alias("__last_in_range__"),
+def _judged(events: DataFrame, in_order: WindowSpec, name: str) -> DataFrame:
+    """Which event is the last of its group, and of that one in `__shared_in_…__` whether the group shows that more than
+    one row had the key, and in `__gain_in_…__` how many rows the key gained.
+
+    All that follows from the events so far and the next one, so Spark sorts them once and holds none."""
+    live, version, gain = F.col("__live__"), F.col("_commit_version"), f"__gain_in_{name}__"
+    found = events.select(
+        "*",
+        F.lead(live).over(in_order).isNull().alias(f"__last_in_{name}__"),
+        (F.lag(live).over(in_order) & (F.lag(version).over(in_order) == version)).alias("__another__"),
+        F.sum(F.when(live, 1).otherwise(-1)).over(_so_far(in_order)).alias(gain),
     )
-    if not compared:
-        return rows
-    return rows.withColumn("__changed__", ~F.when(live, _compared(columns, keys)).eqNullSafe(F.col("__before__")))
+    twice = live & F.coalesce(F.col("__another__"), F.lit(False))
+    return found.withColumn(f"__shared_in_{name}__", twice | _unbalanced(live, F.col(gain))).drop("__another__")
 
 
-def _judged(events: DataFrame, group: Sequence[SparkColumn], name: str) -> DataFrame:
-    """The events with the place of each in its group, the last being 1. Of that one, `__shared_in_…__` says whether
-    the group shows that more than one row had the key, and `__gain_in_…__` how many rows the key gained."""
-    newest_first = Window.partitionBy(*group).orderBy(F.desc("_commit_version"), F.desc("__live__"))
-    live, version, gain = F.col("__live__"), F.col("_commit_version"), F.col(f"__gain_in_{name}__")
-    twice = live & F.col("__next__.__live__") & (F.col("__next__._commit_version") == version)
-    return (
-        events.withColumn(f"__last_in_{name}__", F.row_number().over(newest_first))
-        .withColumn("__next__", F.lead(F.struct("_commit_version", "__live__")).over(newest_first))
-        .withColumn(f"__gain_in_{name}__", F.sum(F.when(live, 1).otherwise(-1)).over(Window.partitionBy(*group)))
-        .withColumn(f"__shared_in_{name}__", F.coalesce(twice, F.lit(False)) | _unbalanced(live, gain))
-    )
+def _so_far(in_order: WindowSpec) -> WindowSpec:
+    return in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
 def _unbalanced(live: SparkColumn, gain: SparkColumn) -> SparkColumn:
@@ -221,12 +201,11 @@ def _unbalanced(live: SparkColumn, gain: SparkColumn) -> SparkColumn:
     return F.when(live, ~gain.isin(0, 1)).otherwise(~gain.isin(-1, 0))
 
 
-def _changed(group: Sequence[SparkColumn], columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
+def _changed(in_order: WindowSpec, columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
     """Whether an event leaves its key otherwise than it was before the first of its group."""
     row = _compared(columns, keys)
-    oldest_first = Window.partitionBy(*group).orderBy("_commit_version", "__live__")
     left = F.when(F.col("__live__"), row)
-    before = F.first(F.when(~F.col("__live__"), row)).over(oldest_first)
+    before = F.first(F.when(~F.col("__live__"), row)).over(_so_far(in_order))
     return ~left.eqNullSafe(before)
 
 
@@ -244,7 +223,7 @@ def _landing_rows(
 ) -> DataFrame:
     key, live = _key(keys), F.col("__live__")
     came_and_went = _null(key) & ~live & (F.col("__gain_in_range__") == 0)
-    shared = (F.col("__last_in_range__") == 1) & F.col("__shared_in_range__")
+    shared = F.col("__last_in_range__") & F.col("__shared_in_range__")
     problem = F.when(_null(key), Problem.NULL_KEY.value).when(shared, Problem.DUPLICATE_KEY.value)
     if live_marker is None:
         live_marker = F.lit(Marker.UPSERT.value)
