@@ -23,6 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from mirrorfeed.publish.batches import small_batches
 from mirrorfeed.session import get_session
 from tests.bench import compare
 from tests.bench.race import race, ratios
@@ -76,7 +77,8 @@ def measured(name: str, size: int, rounds: int) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="mirrorfeed-bench-"))
     try:
         case = module.case(spark, folder, size)
-        times = race(case, rounds)
+        with small_batches(spark):  # as the product's commands have them
+            times = race(case, rounds)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)

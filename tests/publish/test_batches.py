@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,14 +14,14 @@ BYTES, ROWS = "spark.sql.execution.arrow.maxBytesPerBatch", "spark.sql.execution
 
 
 class Settings:
-    def __init__(self, known: Mapping[str, str], allowed: bool = True) -> None:
+    def __init__(self, known: Mapping[str, str], allowed: Collection[str] = (ROWS, BYTES)) -> None:
         self.values, self._allowed = dict(known), allowed
 
     def get(self, name: str) -> str:
         return self.values[name]
 
     def set(self, name: str, value: str) -> None:
-        if not self._allowed:
+        if name not in self._allowed:
             raise PermissionError("[CONFIG_NOT_AVAILABLE]")
         self.values[name] = value
 
@@ -33,23 +33,30 @@ def session(settings: Settings) -> Any:
 @pytest.mark.parametrize(
     ("known", "meanwhile"),
     [
-        ({ROWS: "10000"}, "1000"),
-        ({ROWS: "0"}, "1000"),  # for Spark that is any number
-        ({ROWS: "200"}, "200"),
-        ({ROWS: "10000", BYTES: "67108864b"}, "10000"),
+        ({ROWS: "10000"}, {ROWS: "500"}),
+        ({ROWS: "0"}, {ROWS: "500"}),  # for Spark that is any number
+        ({ROWS: "200"}, {ROWS: "200"}),
+        ({ROWS: "10000", BYTES: "67108864b"}, {ROWS: "500", BYTES: "2147483647b"}),
+        ({ROWS: "200", BYTES: "67108864b"}, {ROWS: "200", BYTES: "2147483647b"}),
     ],
 )
-def test_rows_are_few_where_bytes_are_not_bounded_and_afterwards_as_before(
-    known: dict[str, str], meanwhile: str
+def test_meanwhile_rows_are_few_and_not_measured_and_afterwards_all_is_as_before(
+    known: dict[str, str], meanwhile: dict[str, str]
 ) -> None:
     settings = Settings(known)
     with small_batches(session(settings)):
-        assert settings.values[ROWS] == meanwhile
+        assert settings.values == meanwhile
     assert settings.values == known
 
 
+def test_bytes_stay_bounded_where_rows_may_not_be_few() -> None:
+    settings = Settings({ROWS: "10000", BYTES: "67108864b"}, allowed=frozenset({BYTES}))
+    with small_batches(session(settings)):
+        assert settings.values == {ROWS: "10000", BYTES: "67108864b"}
+
+
 def test_what_may_not_be_set_stays() -> None:
-    settings = Settings({ROWS: "10000"}, allowed=False)
+    settings = Settings({ROWS: "10000"}, allowed=())
     with small_batches(session(settings)):
         assert settings.values == {ROWS: "10000"}
 

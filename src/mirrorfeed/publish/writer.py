@@ -31,6 +31,8 @@ from mirrorfeed.stores.anew import NewFile, Sink
 from mirrorfeed.stores.process import retries
 
 _ROW_GROUP_BYTES = 32 * 2**20
+_GATHERED, _GATHERED_BYTES = 20, 2**22
+"""Batches that are looked at together, at most; and in bytes of memory, from when on no more are added."""
 _LEAST_CUT = 2**10
 """In bytes of memory: batches are not cut into smaller pieces."""
 _NEARLY_FULL = 0.9
@@ -129,7 +131,7 @@ def stage(
     files, schema = _Files(job, partition), CARRIED if isinstance(job.store, Parts) else RECEIPT
     bad: list[BadRow] = []
     try:
-        for batch in batches:
+        for batch in _gathered(batches):
             if problem is not None:
                 bad += bad_rows(batch, problem, job.keys)[: _PROBLEMS_SHOWN - len(bad)]
                 batch = batch.drop_columns([problem])
@@ -156,6 +158,24 @@ def stage(
     rows = [asdict(receipt) | {"rows": json.dumps(receipt.rows)} for receipt in files.receipts]
     rows += [{"partition": partition, **asdict(row)} for row in bad]
     yield pa.RecordBatch.from_pylist(rows, schema)
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small ones together, for what is done with each takes as long for a few rows as for many."""
+    some: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        some.append(batch)
+        size += batch.nbytes
+        if size >= _GATHERED_BYTES or len(some) == _GATHERED:
+            yield from _one_of(some)
+            some, size = [], 0
+    if some:
+        yield from _one_of(some)
+
+
+def _one_of(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+    return batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
