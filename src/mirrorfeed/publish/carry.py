@@ -8,13 +8,12 @@ succeeded is there, and every file is held against its receipt before it counts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import BoundedSemaphore
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, Row
@@ -61,18 +60,13 @@ class Carrier(Protocol):
 
 def send(job: StagingJob, receipts: Sequence[Receipt], kept: Kept) -> list[Receipt]:
     """Brings the files into the landing zone, each under a staged name of its own, which its receipt then has."""
-    slots = keep("carrying", lambda: BoundedSemaphore(_AT_ONCE))
-
-    def send_lot(lot: Sequence[Receipt]) -> list[Receipt]:
-        with slots:
-            return list(_send_lot(job, lot, kept))
-
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        sent = [pool.submit(send_lot, lot) for lot in lots(receipts)]
-        try:
-            return [receipt for lot in sent for receipt in lot.result()]
-        finally:
-            pool.shutdown(cancel_futures=True)
+    # One pool for the process: what a thread once took of memory it keeps for its next lot.
+    pool = keep("carrying", lambda: ThreadPoolExecutor(_AT_ONCE))
+    sent = [pool.submit(_send_lot, job, lot, kept) for lot in lots(receipts)]
+    try:
+        return [receipt for lot in sent for receipt in lot.result()]
+    finally:
+        wait([lot for lot in sent if not lot.cancel()])
 
 
 def lots(receipts: Sequence[Receipt]) -> list[tuple[Receipt, ...]]:
@@ -89,15 +83,13 @@ def lots(receipts: Sequence[Receipt]) -> list[tuple[Receipt, ...]]:
     return found
 
 
-def _send_lot(job: StagingJob, lot: Sequence[Receipt], kept: Kept) -> Iterator[Receipt]:
+def _send_lot(job: StagingJob, lot: Sequence[Receipt], kept: Kept) -> list[Receipt]:
     if len(lot) == 1:
-        yield _send(job, lot[0], lambda: _in_slices(lot[0], kept))
-        return
+        return [_send(job, lot[0], lambda: _in_slices(lot[0], kept))]
     at_hand: dict[str, list[bytes]] = {receipt.staged: [] for receipt in lot}
     for name, part in kept.parts(list(at_hand), 0, _LOT_PARTS):
         at_hand[name].append(part)
-    for receipt in lot:
-        yield _send(job, receipt, lambda name=receipt.staged: iter(at_hand[name]))  # type: ignore[misc]
+    return [_send(job, receipt, lambda name=receipt.staged: iter(at_hand[name])) for receipt in lot]  # type: ignore[misc]
 
 
 def _in_slices(receipt: Receipt, kept: Kept) -> Iterator[bytes]:
