@@ -9,7 +9,7 @@ from operator import and_, or_
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from mirrorfeed.feed.source import quote
@@ -40,7 +40,7 @@ def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence
     """Every row, without a marker. With keys, before the problem stands a hash of the row's key."""
     key = [_col(name) for name in keys]
     hashed = [F.xxhash64(*key).alias(KEY_HASH)] if keys else []
-    problem = F.when(_null(key), Problem.NULL_KEY.value) if keys else F.lit(None)
+    problem = F.when(_any_null(key), Problem.NULL_KEY.value) if keys else F.lit(None)
     return snapshot.select(*_written(columns), *hashed, problem.cast("int").alias(PROBLEM))
 
 
@@ -50,13 +50,16 @@ def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFr
     counted = snapshot.groupBy(*(_col(name).alias(f"__key_{i}__") for i, name in enumerate(keys))).agg(
         F.count(F.lit(1)).alias("__count__")
     )
-    null_key = reduce(or_, (part.isNull() for part in key))
-    problem = F.when(null_key, Problem.NULL_KEY.value).when(F.col("__count__") > 1, Problem.DUPLICATE_KEY.value)
+    problem = F.when(_any_null(key), Problem.NULL_KEY.value).when(F.col("__count__") > 1, Problem.DUPLICATE_KEY.value)
     return (
         counted.where(problem.isNotNull())
         .select(*(part.alias(name) for part, name in zip(key, keys, strict=True)), problem.cast("int").alias(PROBLEM))
         .limit(limit)
     )
+
+
+def _any_null(key: Sequence[SparkColumn]) -> SparkColumn:
+    return reduce(or_, (part.isNull() for part in key))
 
 
 def again(snapshot: DataFrame, wanted: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
@@ -103,12 +106,12 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, skip
     """One row a key for the whole range: what its last version left, as an upsert, or its key, as a delete. Without
     unchanged rows, a key that ends as it was before the range gives none."""
     events, key = _events(feed, columns, keys, with_old=skip_unchanged), _key(keys)
-    rows = _judged(events, _in_range(key), "range")
+    rows = _judged(events, key, _ORDER, "range")
     if skip_unchanged:
-        rows = rows.withColumn("__changed__", _changed(_in_range(key), columns, keys))
+        rows = rows.withColumn("__changed__", _changed(key, _ORDER, columns, keys))
     rows = rows.where("__last_in_range__")
     if skip_unchanged:
-        rows = rows.where(F.col("__changed__") | F.col("__shared_in_range__") | _null(key))
+        rows = rows.where(f"__changed__ OR {_shared('range')} OR {_null(key)}")
     # By key: rows that are alike stand together, and compress.
     return _landing_rows(rows.sortWithinPartitions(*key), columns, keys)
 
@@ -131,31 +134,35 @@ def full(
     Without unchanged rows, a key that a version left as it was gives none for it.
     """
     events, key = _events(feed, columns, keys, with_old=skip_unchanged), _key(keys)
-    in_version = Window.partitionBy(*key, "_commit_version").orderBy("__live__")
-    judged = _judged(_judged(events, _in_range(key), "range"), in_version, "version")
+    in_version, order = [*key, "_commit_version"], ["__live__"]
+    judged = _judged(_judged(events, key, _ORDER, "range"), in_version, order, "version")
     if skip_unchanged:
-        judged = judged.withColumn("__changed__", _changed(in_version, columns, keys))
-    wrong = F.max(_null(key) | (F.col("__last_in_version__") & F.col("__shared_in_version__")))
-    rows = judged.withColumn("__once_wrong__", wrong.over(Window.partitionBy(*key))).where(
-        "__last_in_range__ OR (__last_in_version__ AND NOT __once_wrong__)"
-    )
+        judged = judged.withColumn("__changed__", _changed(in_version, order, columns, keys))
+    wrong = f"{_null(key)} OR (__last_in_version__ AND {_shared('version')})"
+    once = f"max({wrong}) OVER (PARTITION BY {', '.join(key)}) AS __once_wrong__"
+    rows = judged.selectExpr("*", once).where("__last_in_range__ OR (__last_in_version__ AND NOT __once_wrong__)")
     if skip_unchanged:
-        rows = rows.where(F.col("__changed__") | F.col("__once_wrong__") | F.col("__shared_in_range__"))
-    made = (F.col("__gain_in_version__") == 1) & ~F.col("__once_wrong__")
-    live = F.when(made, Marker.INSERT.value).otherwise(Marker.UPDATE.value) if exact else None
-    return _landing_rows(rows.orderBy("_commit_version", "__live__", *key), columns, keys, live)
+        rows = rows.where(f"__changed__ OR __once_wrong__ OR {_shared('range')}")
+    made = "__gain_in_version__ = 1 AND NOT __once_wrong__"
+    live = f"IF({made}, {Marker.INSERT.value}, {Marker.UPDATE.value})" if exact else str(Marker.UPSERT.value)
+    return _landing_rows(rows.orderBy(*_ORDER, *key), columns, keys, live)
 
 
-def _key(keys: Sequence[str]) -> list[SparkColumn]:
-    return [F.col(f"__key_{i}__") for i in range(len(keys))]
+_LIVE = "_change_type IN ('insert', 'update_postimage')"
+_ORDER = ("_commit_version", "__live__")
+"""Of the events of a key: within a version, what a row was comes before what it is."""
 
 
-def _in_range(key: Sequence[SparkColumn]) -> WindowSpec:
-    return Window.partitionBy(*key).orderBy("_commit_version", "__live__")
+# What follows is mostly SQL: a plan is made for every range, and to make it column by column takes longer than to read
+# some changes. All names in it are from here.
 
 
-def _null(key: Sequence[SparkColumn]) -> SparkColumn:
-    return reduce(or_, (part.isNull() for part in key))
+def _key(keys: Sequence[str]) -> list[str]:
+    return [f"__key_{i}__" for i in range(len(keys))]
+
+
+def _null(key: Sequence[str]) -> str:
+    return f"({' OR '.join(f'{part} IS NULL' for part in key)})"
 
 
 def _payload(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
@@ -166,47 +173,48 @@ def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, 
     # The table's columns go by their places, so that none of their names can be one of those used here.
     # Of a row that ends nothing is needed but its key, unless it is to be compared: its other columns are not carried
     # through the shuffle.
-    live = F.col("_change_type").isin("insert", "update_postimage")
-    values = [_col(column.name) for column in _payload(columns, keys)]
-    return feed.select(
-        *(_col(name).alias(f"__key_{i}__") for i, name in enumerate(keys)),
-        *((value if with_old else F.when(live, value)).alias(f"__value_{i}__") for i, value in enumerate(values)),
-        F.col("_commit_version"),
-        live.alias("__live__"),
+    payload, told = _payload(columns, keys), ("_commit_version", "_change_type")
+    values = [f"__value_{i}__" for i in range(len(payload))]
+    names = [quote(name) for name in (*keys, *(column.name for column in payload))]
+    return (
+        feed.select(*names, *told)
+        .toDF(*_key(keys), *values, *told)
+        .selectExpr(
+            *_key(keys),
+            *(value if with_old else f"IF({_LIVE}, {value}, NULL) AS {value}" for value in values),
+            "_commit_version",
+            f"{_LIVE} AS __live__",
+        )
     )
 
 
-def _judged(events: DataFrame, in_order: WindowSpec, name: str) -> DataFrame:
-    """Which event is the last of its group, and of that one in `__shared_in_…__` whether the group shows that more than
-    one row had the key, and in `__gain_in_…__` how many rows the key gained.
+def _judged(events: DataFrame, group: Sequence[str], order: Sequence[str], name: str) -> DataFrame:
+    """Which event is the last of its group; and of that one in `__gain_in_…__` how many rows the key gained there, and
+    what `_shared` needs.
 
     All that follows from the events so far and the next one, so Spark sorts them once and holds none."""
-    live, version, gain = F.col("__live__"), F.col("_commit_version"), f"__gain_in_{name}__"
-    found = events.select(
+    in_order = f"PARTITION BY {', '.join(group)} ORDER BY {', '.join(order)}"
+    before = f"lag(__live__) OVER ({in_order}) AND lag(_commit_version) OVER ({in_order}) = _commit_version"
+    return events.selectExpr(
         "*",
-        F.lead(live).over(in_order).isNull().alias(f"__last_in_{name}__"),
-        (F.lag(live).over(in_order) & (F.lag(version).over(in_order) == version)).alias("__another__"),
-        F.sum(F.when(live, 1).otherwise(-1)).over(_so_far(in_order)).alias(gain),
+        f"lead(__live__) OVER ({in_order}) IS NULL AS __last_in_{name}__",
+        f"coalesce(__live__ AND {before}, false) AS __twice_in_{name}__",
+        f"sum(IF(__live__, 1, -1)) OVER ({in_order} ROWS UNBOUNDED PRECEDING) AS __gain_in_{name}__",
     )
-    twice = live & F.coalesce(F.col("__another__"), F.lit(False))
-    return found.withColumn(f"__shared_in_{name}__", twice | _unbalanced(live, F.col(gain))).drop("__another__")
 
 
-def _so_far(in_order: WindowSpec) -> WindowSpec:
-    return in_order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+def _shared(name: str) -> str:
+    """Of a group's last event: whether more than one row had the key. A row that ends live was gained or there before;
+    one that ends dead was lost, or came and went."""
+    gain = f"__gain_in_{name}__"
+    return f"(__twice_in_{name}__ OR IF(__live__, {gain} NOT IN (0, 1), {gain} NOT IN (-1, 0)))"
 
 
-def _unbalanced(live: SparkColumn, gain: SparkColumn) -> SparkColumn:
-    """A row that ends live was gained or there before; one that ends dead was lost, or came and went."""
-    return F.when(live, ~gain.isin(0, 1)).otherwise(~gain.isin(-1, 0))
-
-
-def _changed(in_order: WindowSpec, columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
+def _changed(group: Sequence[str], order: Sequence[str], columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
     """Whether an event leaves its key otherwise than it was before the first of its group."""
-    row = _compared(columns, keys)
-    left = F.when(F.col("__live__"), row)
-    before = F.first(F.when(~F.col("__live__"), row)).over(_so_far(in_order))
-    return ~left.eqNullSafe(before)
+    row, live = _compared(columns, keys), F.col("__live__")
+    so_far = Window.partitionBy(*group).orderBy(*order).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return ~F.when(live, row).eqNullSafe(F.first(F.when(~live, row)).over(so_far))
 
 
 def _compared(columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
@@ -219,24 +227,22 @@ def _compared(columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
 
 
 def _landing_rows(
-    rows: DataFrame, columns: Sequence[Column], keys: Sequence[str], live_marker: SparkColumn | None = None
+    rows: DataFrame, columns: Sequence[Column], keys: Sequence[str], live_marker: str = str(Marker.UPSERT.value)
 ) -> DataFrame:
-    key, live = _key(keys), F.col("__live__")
-    came_and_went = _null(key) & ~live & (F.col("__gain_in_range__") == 0)
-    shared = F.col("__last_in_range__") & F.col("__shared_in_range__")
-    problem = F.when(_null(key), Problem.NULL_KEY.value).when(shared, Problem.DUPLICATE_KEY.value)
-    if live_marker is None:
-        live_marker = F.lit(Marker.UPSERT.value)
-    marker = F.when(live, live_marker).otherwise(Marker.DELETE.value).cast("int")
-    place = {name: f"__key_{i}__" for i, name in enumerate(keys)}
-    place |= {column.name: f"__value_{i}__" for i, column in enumerate(_payload(columns, keys))}
-
-    def value(name: str) -> SparkColumn:
-        found = F.col(place[name])
-        return found if name in keys else F.when(live, found)
-
-    written = [_form(column, value) for column in columns]
-    return rows.where(~came_and_went).select(*written, marker.alias(MARKER), problem.cast("int").alias(PROBLEM))
+    key = _key(keys)
+    came_and_went = f"{_null(key)} AND NOT __live__ AND __gain_in_range__ = 0"
+    marker = f"IF(__live__, {live_marker}, {Marker.DELETE.value})"
+    problem = (
+        f"CASE WHEN {_null(key)} THEN {Problem.NULL_KEY.value}"
+        f" WHEN __last_in_range__ AND {_shared('range')} THEN {Problem.DUPLICATE_KEY.value} END"
+    )
+    written = dict(zip(keys, key, strict=True))
+    written |= {c.name: f"IF(__live__, __value_{i}__, NULL)" for i, c in enumerate(_payload(columns, keys))}
+    return rows.where(f"NOT ({came_and_went})").select(
+        *(_form(column, lambda name: F.expr(written[name])) for column in columns),
+        F.expr(marker).alias(MARKER),
+        F.expr(problem).alias(PROBLEM),
+    )
 
 
 def _written(columns: Sequence[Column]) -> list[SparkColumn]:
