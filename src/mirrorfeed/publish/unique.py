@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 MOST = 2**23
 """Rows whose hashes are compared on the driver, 64 MiB of them. Of more, Spark compares the keys themselves."""
-_SHARES = 32
-"""Those with the same lowest bits are compared at a time: a key takes some 100 bytes of the table that does it."""
 
 
 def packed(hashes: pa.Array) -> bytes:
@@ -21,15 +19,8 @@ def packed(hashes: pa.Array) -> bytes:
 
 
 def repeat(lots: Iterable[bytes]) -> bool:
-    """Whether a hash is in these more than once: if not, no key is."""
-    hashes = [pa.Array.from_buffers(pa.int64(), len(lot) // 8, [None, pa.py_buffer(lot)]) for lot in lots]
-    return any(_repeats([_share(each, number) for each in hashes]) for number in range(_SHARES) if hashes)
-
-
-def _share(hashes: pa.Array, number: int) -> pa.Array:
-    return hashes.filter(pc.equal(pc.bit_wise_and(hashes, _SHARES - 1), number))
-
-
-def _repeats(hashes: list[pa.Array]) -> bool:
-    found = pa.concat_arrays(hashes)
-    return len(pc.unique(found)) < len(found)
+    """Whether a hash is in these more than once: if not, no key is. Sorted, for a table of those that were met takes
+    some 100 bytes for each."""
+    hashes = np.frombuffer(bytearray().join(lots), np.int64)
+    hashes.sort()
+    return bool((hashes[1:] == hashes[:-1]).any())
