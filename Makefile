@@ -6,6 +6,7 @@ DUCKDB_VERSION := 2.0.0
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := .venv/bin/python
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
+WITH_DUCKDB = "$(UV)" run --quiet --no-sync --python $(RUN) --with duckdb==$(DUCKDB_VERSION)
 SYNC = "$(UV)" sync --quiet --frozen --no-default-groups --group dev --extra replica --python "$$(.ci/prerequisites)"
 
 export UV_PYTHON_DOWNLOADS := never
@@ -51,8 +52,8 @@ fmt: setup ## format, apply what lint can mend, strip notebooks
 	@.venv/bin/nbstripout --keep-id notebooks/*.ipynb
 
 bench: setup $(UV) ## measure publication against Spark alone, and planning against another reader of the log
-	@PYTHONPATH=. $(RUN) -m tests.bench
-	@PYTHONPATH=. "$(UV)" run --quiet --no-sync --python $(RUN) --with duckdb==$(DUCKDB_VERSION) python -m tests.bench.planning
+	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench
+	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench.planning
 
 bench-report: setup ## draw what make bench found last, beside the baseline
 	@PYTHONPATH=. $(RUN) -m tests.bench.report

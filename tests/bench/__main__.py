@@ -94,12 +94,12 @@ def lines(name: str, found: dict[str, Any]) -> list[str]:
     """What a person reads: of each side the medians, and what the product takes of them."""
     facts = ", ".join(f"{size:,} {fact.replace('_', ' ')}" for fact, size in found["facts"].items())
     shown = [f"{name}: {found['title']}", f"  {facts}; {found['driver_mib']:.0f} MiB in the driver's Python"]
-    shown.append(f"  {'':<28}{'s':>8}{'CPU s':>8}   {'product / side':<22}{'in CPU':<22}")
+    shown.append(f"  {'':<28}{'s':>8}{'CPU s':>8}   {'product / side':<24}{'in CPU':<22}")
     product = next(iter(found["sides"].values()))
     for side, times in found["sides"].items():
         figures = [statistics.median(times[kind]) for kind in ("seconds", "cpu_seconds")]
         shares = [spread(*ratios(product[kind], times[kind])) for kind in ("seconds", "cpu_seconds")]
-        shown.append(f"  {side:<28}{figures[0]:>8.2f}{figures[1]:>8.2f}   {shares[0]:<22}{shares[1]:<22}".rstrip())
+        shown.append(f"  {side:<28}{figures[0]:>8.2f}{figures[1]:>8.2f}   {shares[0]:<24}{shares[1]:<22}".rstrip())
     return shown
 
 

@@ -1,4 +1,4 @@
-"""A range of five MERGEs, net, beside the plain answer written nowhere, and beside what a usual notebook does."""
+"""A range of five MERGEs, net, beside the plain answer written nowhere, a usual notebook, and delta-rs with DuckDB."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tests.bench import tables
 from tests.bench.race import Case
 
 MERGES = 5
+FILE = "00000000000000000002.parquet"
+FEED_ONLY = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
 def case(spark: SparkSession, folder: Path, rows: int) -> Case:
@@ -39,19 +41,39 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     def notebook() -> None:
         marker = F.when(F.col("_change_type") == "delete", 2).otherwise(4)
         rows = last_rows(read.changes(spark, source, range_)).withColumn("__rowMarker__", marker)
-        out = folder / "notebook" / "written"
-        rows.drop(*(name for name in rows.columns if name.startswith("_c"))).coalesce(1).write.parquet(str(out))
-        (written,) = out.glob("*.parquet")
-        shutil.copyfile(written, folder / "notebook" / "_00000000000000000002.parquet")
-        (folder / "notebook" / "_00000000000000000002.parquet").rename(
-            folder / "notebook" / "00000000000000000002.parquet"
-        )
+        out = folder / "notebook"
+        rows.drop(*FEED_ONLY).coalesce(1).write.parquet(str(out / "written"))
+        (written,) = (out / "written").glob("*.parquet")
+        shutil.copyfile(written, out / f"_{FILE}")
+        (out / f"_{FILE}").rename(out / FILE)
+
+    def without_spark() -> None:
+        import duckdb
+        import pyarrow as pa
+        from deltalake import DeltaTable
+
+        feed = DeltaTable(str(source.path)).load_cdf(starting_version=1, ending_version=MERGES)
+        out = folder / "notebook"
+        out.mkdir()
+        with duckdb.connect() as connection:
+            connection.register("feed", pa.RecordBatchReader.from_stream(feed))
+            connection.execute(f"""
+                COPY (
+                    SELECT * EXCLUDE (n, {", ".join(FEED_ONLY)}), if(_change_type = 'delete', 2, 4) AS __rowMarker__
+                    FROM (
+                        SELECT *, row_number() OVER (
+                            PARTITION BY id ORDER BY _commit_version DESC, _change_type DESC) AS n
+                        FROM feed WHERE _change_type <> 'update_preimage')
+                    WHERE n = 1
+                ) TO '{out / f"_{FILE}"}' (FORMAT parquet)""")
+        (out / f"_{FILE}").rename(out / FILE)
 
     return Case(
         {
             "publish": lambda: publish(feed, zone, plan),
             "the plain floor": lambda: to_noop(last_rows(read.changes(spark, source, range_))),
             "a usual notebook": notebook,
+            "delta-rs and DuckDB": without_spark,
             "the feed to noop": lambda: to_noop(read.changes(spark, source, range_)),
         },
         between,
