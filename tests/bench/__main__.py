@@ -37,6 +37,7 @@ CASES = {
     "fleet_changes": 40,
     "vectors": 40,
     "commands": 5,
+    "cold": 50,
 }
 """With their sizes: rows of the table, tables, commits or times."""
 
