@@ -178,16 +178,14 @@ def test_receipts_come_in_the_order_of_partitions_and_places() -> None:
     found = [
         row
         for partition in (2, 0, 1)
-        for result in stage(job(store, file_size=1), partition, [batch(list(range(200)))])
+        for result in stage(job(store, file_size=1), partition, [batch([1]), batch([2])])
         for row in result.to_pylist()
     ]
 
     receipts, _ = receipts_in(found)
 
-    places = len(receipts) // 3
-    assert places > 1
     assert [(receipt.partition, receipt.place) for receipt in receipts] == [
-        (partition, place) for partition in (0, 1, 2) for place in range(places)
+        (partition, place) for partition in (0, 1, 2) for place in (0, 1)
     ]
 
 

@@ -131,7 +131,7 @@ def stage(
     files, schema = _Files(job, partition), CARRIED if isinstance(job.store, Parts) else RECEIPT
     bad: list[BadRow] = []
     try:
-        for batch in _gathered(batches):
+        for batch in _gathered(batches, min(_GATHERED_BYTES, job.file_size)):
             if problem is not None:
                 bad += bad_rows(batch, problem, job.keys)[: _PROBLEMS_SHOWN - len(bad)]
                 batch = batch.drop_columns([problem])
@@ -160,14 +160,14 @@ def stage(
     yield pa.RecordBatch.from_pylist(rows, schema)
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Small ones together, for what is done with each takes as long for a few rows as for many."""
+def _gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+    """Small ones together, up to so many bytes: what is done with each takes as long for a few rows as for many."""
     some: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         some.append(batch)
         size += batch.nbytes
-        if size >= _GATHERED_BYTES or len(some) == _GATHERED:
+        if size >= most or len(some) == _GATHERED:
             yield from _one_of(some)
             some, size = [], 0
     if some:
