@@ -280,29 +280,37 @@ def test_a_full_handover_publishes_nothing_says_so_and_harms_no_later_run(
 def test_a_driver_and_its_executors_stay_small_whatever_passes_through_them(
     spark: SparkSession, onelake: OneLake, tmp_path: Path
 ) -> None:
-    """Rows of 50 KB, as many as MIRRORFEED_CARRIED_MIB says; the result of a query has a limit in Spark."""
+    """Rows of 50 KB, as many as MIRRORFEED_CARRIED_MIB says, in one table, or 200 MiB in four at once; the result of a
+    query has a limit in Spark."""
     mib = int(os.environ.get("MIRRORFEED_CARRIED_MIB", "1000"))
     options = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "2"}
-    for name, rows in (("few", 10), ("wide", mib * 20), ("less", min(mib, 500) * 20)):
+    four = tuple(f"part{number}" for number in range(4))
+    sizes = {"few": 10, "wide": mib * 20, "less": min(mib, 500) * 20} | dict.fromkeys(four, 50 * 20)
+    for name, rows in sizes.items():
         table = DeltaTable(spark, tmp_path / name)
         table.sql(f"INSERT INTO {{}} SELECT cast(id AS int), repeat(sha2('' || id, 256), 820) FROM range({rows})")
     with walled_server(options) as walled:
 
-        def peaks(table: str, handover: str) -> tuple[int, int]:
+        def peaks(handover: str, *tables: str) -> tuple[int, int]:
+            entries = [
+                f"  - {{source: ./{table}, target: s.{table}{len(handover)}, keys: [id], check_keys: false}}\n"
+                for table in tables
+            ]
             (tmp_path / "mirrorfeed.yml").write_text(
-                f"{onelake.configuration()}{handover}compression: none\n"
-                f"tables: [{{source: ./{table}, target: s.{table}{len(handover)}, keys: [id], check_keys: false}}]\n"
+                f"{onelake.configuration()}{handover}compression: none\ntables:\n{''.join(entries)}"
             )
             begun = time.monotonic()
             found = watched(start(walled, tmp_path, "publish"))
-            print(f"{table}, {handover.strip() or 'result'}: {found} MiB, {time.monotonic() - begun:.0f} s")
+            way = handover.strip() or "result"
+            print(f"{', '.join(tables)}, {way}: {found} MiB, {time.monotonic() - begun:.0f} s")
             return found
 
         for handover, table in (("handover: ./handover\n", "wide"), ("", "less")):
-            small, _ = peaks("few", handover)
-            large, worker = peaks(table, handover)
-            assert large - small <= 300
-            assert worker <= 600
+            small, _ = peaks(handover, "few")
+            for tables in ((table,), four):
+                large, worker = peaks(handover, *tables)
+                assert large - small <= 300
+                assert worker <= 600
 
 
 def watched(publisher: subprocess.Popen[str]) -> tuple[int, int]:
