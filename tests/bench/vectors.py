@@ -1,4 +1,4 @@
-"""A range of many commits that change one row each by a deletion vector, beside Spark's own read of that range."""
+"""A range of many commits that delete one row each by a deletion vector, beside Spark's own read of that range."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def case(spark: SparkSession, folder: Path, commits: int) -> Case:
     shutil.copytree(folder / "zone", folder / "after-snapshot")
     first = feed.facts(None, 1).latest.version
     for number in range(commits):
-        spark.sql(f"UPDATE {source.sql} SET amount = amount + 1 WHERE id = {number}")
+        spark.sql(f"DELETE FROM {source.sql} WHERE id = {number}")
 
     def between() -> None:
         shutil.rmtree(folder / "zone")
