@@ -88,11 +88,16 @@ class Handover:
         with _read_faults(place):
             found = self.spark.read.schema(CARRIED_DDL).parquet(place)
             few = (seen.get["bytes"] or 0) <= LOT_BYTES
-            at_hand = (found if few else found.drop("data").where(no_part)).toArrow()
-        rows = at_hand.filter(pc.field("part").is_null())
+            at_hand = found.toArrow() if few else None
+            rows = (
+                at_hand.filter(pc.field("part").is_null()).select(RECEIPT.names).to_pylist()
+                if at_hand is not None
+                # One after the other, for those with hashes of keys are large.
+                else [row.asDict() for row in found.where(no_part).select(*RECEIPT.names).toLocalIterator()]
+            )
         if len(rows) != seen.get["receipts"]:
             raise HandoverLost(place, f"{len(rows)} of {seen.get['receipts']} receipts are there")
-        return _Kept(rows.select(RECEIPT.names).to_pylist(), place, found, at_hand if few else None)
+        return _Kept(rows, place, found, at_hand)
 
     def _remove(self, place: str) -> None:
         """As far as that can be done: what is left harms nobody, and the next publication of the table tries again."""
