@@ -15,8 +15,9 @@ _MOST = 4.0
 """Bars of larger shares end here; the figure beside them says how large."""
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; color: #1f2933 }
-td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: middle }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; color: #1f2933 }
+td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: middle; white-space: nowrap }
+td:first-child { min-width: 14rem }
 .slower { color: #b42318 } .faster { color: #067647 } .small { color: #667085 }
 """
 
