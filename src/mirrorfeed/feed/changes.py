@@ -46,10 +46,10 @@ def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence
 
 def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFrame:
     """The first keys of a snapshot that are NULL or stand more than once: the key columns and the problem."""
-    key = [F.col(f"__key_{i}__") for i in range(len(keys))]
-    counted = snapshot.groupBy(*(_col(name).alias(f"__key_{i}__") for i, name in enumerate(keys))).agg(
-        F.count(F.lit(1)).alias("__count__")
-    )
+    places = _key(keys)
+    key = [F.col(place) for place in places]
+    given = (_col(name).alias(place) for name, place in zip(keys, places, strict=True))
+    counted = snapshot.groupBy(*given).agg(F.count(F.lit(1)).alias("__count__"))
     problem = F.when(_any_null(key), Problem.NULL_KEY.value).when(F.col("__count__") > 1, Problem.DUPLICATE_KEY.value)
     return (
         counted.where(problem.isNotNull())

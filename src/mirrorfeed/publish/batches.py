@@ -22,20 +22,15 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
     serverless compute, they are as they are."""
     before: dict[str, str] = {}
     with suppress(Exception):
-        rows = spark.conf.get(_ROWS)
-        if rows and not 0 < int(rows) <= _MOST_ROWS:
-            _set(spark, _ROWS, str(_MOST_ROWS), before)
-        _set(spark, _BYTES, _ANY, before)
+        rows = int(spark.conf.get(_ROWS) or 0)
+        few = rows if 0 < rows <= _MOST_ROWS else _MOST_ROWS
+        for name, value in ((_ROWS, str(few)), (_BYTES, _ANY)):
+            was = spark.conf.get(name) or ""
+            spark.conf.set(name, value)
+            before[name] = was
     try:
         yield
     finally:
         for name, value in before.items():
             with suppress(Exception):
                 spark.conf.set(name, value)
-
-
-def _set(spark: SparkSession, name: str, value: str, before: dict[str, str]) -> None:
-    was = spark.conf.get(name)
-    spark.conf.set(name, value)
-    if was is not None:
-        before[name] = was

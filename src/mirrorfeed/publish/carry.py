@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -89,7 +90,7 @@ def _send_lot(job: StagingJob, lot: Sequence[Receipt], kept: Kept) -> list[Recei
     at_hand: dict[str, list[bytes]] = {receipt.staged: [] for receipt in lot}
     for name, part in kept.parts(list(at_hand), 0, _LOT_PARTS):
         at_hand[name].append(part)
-    return [_send(job, receipt, lambda name=receipt.staged: iter(at_hand[name])) for receipt in lot]  # type: ignore[misc]
+    return [_send(job, receipt, partial(iter, at_hand[receipt.staged])) for receipt in lot]
 
 
 def _in_slices(receipt: Receipt, kept: Kept) -> Iterator[bytes]:

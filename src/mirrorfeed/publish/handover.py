@@ -88,13 +88,12 @@ class Handover:
         with _read_faults(place):
             found = self.spark.read.schema(CARRIED_DDL).parquet(place)
             few = (seen.get["bytes"] or 0) <= LOT_BYTES
-            at_hand = found.toArrow() if few else None
-            rows = (
-                at_hand.filter(pc.field("part").is_null()).select(RECEIPT.names).to_pylist()
-                if at_hand is not None
-                # One after the other, for those with hashes of keys are large.
-                else [row.asDict() for row in found.where(no_part).select(*RECEIPT.names).toLocalIterator()]
-            )
+            if few:
+                at_hand = found.toArrow()
+                rows = at_hand.filter(pc.field("part").is_null()).select(RECEIPT.names).to_pylist()
+            else:  # one after the other, for those with hashes of keys are large
+                at_hand = None
+                rows = [row.asDict() for row in found.where(no_part).select(*RECEIPT.names).toLocalIterator()]
         if len(rows) != seen.get["receipts"]:
             raise HandoverLost(place, f"{len(rows)} of {seen.get['receipts']} receipts are there")
         return _Kept(rows, place, found, at_hand)
