@@ -6,7 +6,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.publish.fleet import publish_tables
 from tests.bench import tables
 from tests.bench.race import Case
 
@@ -15,14 +14,11 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     """Of `rows` tables with ten rows each."""
     sources, config = tables.fleet(spark, folder, rows, 10)
 
-    def publish() -> None:
-        for outcome in publish_tables(spark, config):
-            if outcome.error:
-                raise outcome.error
-
     def ask() -> None:
         for source in sources:
             spark.sql(f"DESCRIBE HISTORY {source.sql} LIMIT 1").collect()
 
-    publish()
-    return Case({"publish": publish, "DESCRIBE HISTORY LIMIT 1": ask}, facts={"tables": rows})
+    tables.publish(spark, config)
+    return Case(
+        {"publish": lambda: tables.publish(spark, config), "DESCRIBE HISTORY LIMIT 1": ask}, facts={"tables": rows}
+    )

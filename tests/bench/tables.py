@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.feed.source import Source
+from mirrorfeed.publish.fleet import publish_tables
 
 
 def create(spark: SparkSession, source: Source, rows: int) -> None:
@@ -26,6 +28,13 @@ def fleet(spark: SparkSession, folder: Path, count: int, rows: int) -> tuple[lis
         for number, source in enumerate(sources)
     ]
     return sources, Config(str(folder / "zone"), tuple(entries))
+
+
+def publish(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> None:
+    """Of such a fleet these, or all; what fails, fails the benchmark."""
+    for outcome in publish_tables(spark, config, names):
+        if outcome.error:
+            raise outcome.error
 
 
 def merge(spark: SparkSession, source: Source, number: int, rows: int, table_rows: int) -> None:
