@@ -138,16 +138,39 @@ def test_the_first_version_without_the_feed_is_a_fact(
     found = facts(spark, table.source, after, limit=100)
     assert found.feed_off_at == off
     assert [commit.version for commit in found.commits] == list(range(after + 1, 9))
-    assert found.latest.version == 8
+    assert found.latest == 8
 
 
 def test_a_table_that_was_never_published_is_judged_by_its_newest_version(
     spark: SparkSession, table: DeltaTable, tmp_path: Path
 ) -> None:
     found = facts(spark, table.source, None, limit=100)
-    assert (found.latest.version, found.commits, found.feed_off_at) == (8, (), None)
+    assert (found.latest, [commit.version for commit in found.commits], found.feed_off_at) == (8, [8], None)
     off = DeltaTable(spark, tmp_path / "off", feed=False)
     assert facts(spark, off.source, None, limit=100).feed_off_at == 0
+
+
+def test_a_table_with_nothing_new_is_not_asked_for_its_history(
+    spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError("the history was asked")
+
+    monkeypatch.setattr(history, "_newest", asked)
+    found = facts(spark, table.source, 8, limit=100)
+    assert (found.latest, found.commits, found.breaks, found.feed_off_at) == (8, (), (), None)
+    with pytest.raises(AssertionError, match="the history was asked"):
+        facts(spark, table.source, 7, limit=100)
+    with pytest.raises(AssertionError, match="the history was asked"):  # it went back
+        facts(spark, table.source, 9, limit=100)
+
+
+def test_an_engine_that_does_not_say_which_version_is_the_newest_is_asked_for_the_history(
+    spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "parameter", lambda *_: None)
+    found = facts(spark, table.source, 8, limit=100)
+    assert (found.latest, found.commits) == (8, ())
 
 
 def test_added_columns_break_no_range(spark: SparkSession, table: DeltaTable) -> None:

@@ -38,7 +38,7 @@ def facts(
     damaged_at: int | None = None,
     expired_at: int | None = None,
 ) -> Facts:
-    newest = commit(max(versions) if latest is None else latest)
+    newest = max(versions) if latest is None else latest
     return Facts(table_id, newest, tuple(map(commit, versions)), feed_off_at, breaks, damaged_at, expired_at)
 
 

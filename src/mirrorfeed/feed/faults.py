@@ -6,6 +6,8 @@ import re
 
 from pyspark.errors import PySparkException
 
+NOT_THERE = "DELTA_VERSION_NOT_FOUND"
+"""What time travel says of a version that the table does not have any more, or not yet."""
 FILES_GONE = (
     "FAILED_READ_FILE.FILE_NOT_EXIST",
     "FAILED_READ_FILE.DBR_FILE_NOT_EXIST",
@@ -18,7 +20,7 @@ LOG_GONE = (
     "DELTA_LOG_FILE_NOT_FOUND",
     "DELTA_TRUNCATED_TRANSACTION_LOG",
     "DELTA_NO_RECREATABLE_HISTORY_FOUND",
-    "DELTA_VERSION_NOT_FOUND",
+    NOT_THERE,
 )
 EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 """Delta looks back no further, whether files are gone or not; the newest version it always gives."""

@@ -16,7 +16,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.faults import EXPIRED, FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, conditions, first_of
+from mirrorfeed.feed.faults import (
+    EXPIRED,
+    FEED_OFF,
+    FILES_GONE,
+    LOG_GONE,
+    NOT_THERE,
+    SCHEMA_DIFFERS,
+    conditions,
+    first_of,
+    parameter,
+)
 from mirrorfeed.feed.features import UnknownFeatures, unknown
 from mirrorfeed.feed.log import metadata_changes
 from mirrorfeed.feed.ranges import Commit, Facts, first_missing
@@ -256,6 +266,28 @@ def newest_version(spark: SparkSession, source: Source) -> int:
     return _newest(spark, source, 1)[-1].version
 
 
+def newest_or_next(spark: SparkSession, source: Source, after: int) -> int | None:
+    """The newest version, or the next after this one if that is there; None where the engine does not tell. For that a
+    plan is made, and no job of Spark runs, as for the history."""
+    try:
+        _ = spark.read.option("versionAsOf", after + 1).table(source.sql).schema
+    except Exception as error:
+        newest = parameter(error, "latest") if first_of(error, (NOT_THERE,)) else None
+        return int(newest) if newest and newest.isdigit() else None
+    return after + 1
+
+
+def _since(spark: SparkSession, source: Source, after: int | None) -> tuple[int, list[Commit]]:
+    """The newest version, and the commits after this one; the newest commit where there is none to go on from."""
+    if after is None:
+        found = _newest(spark, source, 1)
+    elif newest_or_next(spark, source, after) == after:
+        return after, []
+    else:
+        found = commits(spark, source, after)
+    return found[-1].version, [commit for commit in found if after is None or commit.version > after]
+
+
 def _newest(spark: SparkSession, source: Source, limit: int | None = None) -> list[Commit]:
     """The newest commits, ascending."""
     statement = f"DESCRIBE HISTORY {source.sql}" + ("" if limit is None else f" LIMIT {limit}")
@@ -292,20 +324,16 @@ def facts(
     """What `decide` needs; schemas and feed are looked at for no more than `limit` versions after the published one.
     Schemas are asked of `schema`, or else of `schema_at`."""
     with ThreadPoolExecutor(1) as meanwhile:
-        if after is None:
-            asked = meanwhile.submit(_newest, spark, source, 1)
-        else:
-            asked = meanwhile.submit(commits, spark, source, after)
+        asked = meanwhile.submit(_since, spark, source, after)
         table = detail(spark, source)
-    found = asked.result()
-    latest = found[-1]
+    latest, new = asked.result()
     if after is None:
         # Where the property is set, the engine need not be asked: what is committed later is judged by its own version.
-        off = None if table.records_changes else _feed_off_at(spark, source, found)
-        return Facts(table.table_id, latest, (), off, properties=table.properties, partitions=table.partition_columns)
-    new = [commit for commit in found if commit.version > after]
-    missing = first_missing(after, latest.version, [commit.version for commit in new])
-    end = min(after + limit, latest.version) if missing is None else min(after + limit, missing - 1)
+        off = None if table.records_changes else _feed_off_at(spark, source, new)
+        partitions = table.partition_columns
+        return Facts(table.table_id, latest, tuple(new), off, properties=table.properties, partitions=partitions)
+    missing = first_missing(after, latest, [commit.version for commit in new])
+    end = min(after + limit, latest) if missing is None else min(after + limit, missing - 1)
     near = [commit for commit in new if commit.version <= end]
     doubtful = [commit for commit in near if commit.operation not in _KEEPS_SCHEMA]
     if len(doubtful) > _FEW:

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.feed.faults import first_of, parameter
 from mirrorfeed.feed.gather import Waiting
+from mirrorfeed.feed.history import newest_or_next
 from mirrorfeed.feed.log import commit_name, commit_version
 from mirrorfeed.feed.source import Source
 
@@ -34,7 +34,7 @@ def waiting(spark: SparkSession, source: Source, after: int, *, measured: bool) 
     machine, or mounted, its log is listed and Spark is not asked at all."""
     if source.path is not None and not _URI.match(source.path) and os.path.isdir(_log_of(source.path)):
         return waiting_in_folder(source.path, after, measured=measured)
-    there = _newest(spark, source, after)
+    there = newest_or_next(spark, source, after)
     if there == after or (there is not None and not measured):
         return Waiting(abs(there - after))
     return _told(spark, source, after, measured=measured)
@@ -51,17 +51,6 @@ def waiting_in_folder(path: str, after: int, *, measured: bool) -> Waiting:
 
 def _log_of(path: str) -> str:
     return os.path.join(path, "_delta_log")
-
-
-def _newest(spark: SparkSession, source: Source, after: int) -> int | None:
-    """The newest version, or the next after this one if that is there; None where the engine does not tell. For that a
-    plan is made, and no job of Spark runs."""
-    try:
-        _ = spark.read.option("versionAsOf", after + 1).table(source.sql).schema
-    except Exception as error:
-        newest = parameter(error, "latest") if first_of(error, ("DELTA_VERSION_NOT_FOUND",)) else None
-        return int(newest) if newest and newest.isdigit() else None
-    return after + 1
 
 
 def _told(spark: SparkSession, source: Source, after: int, *, measured: bool) -> Waiting:

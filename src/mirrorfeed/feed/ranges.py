@@ -24,9 +24,10 @@ class Facts:
     """What the history of a table says about the versions after the one that was published last."""
 
     table_id: str
-    latest: Commit
+    latest: int
     commits: tuple[Commit, ...]
-    """Those after the published version, ascending; a version that is not among them is missing from the log."""
+    """Those after the published version, ascending; a version that is not among them is missing from the log. Before
+    a first publication the newest alone."""
     feed_off_at: int | None = None
     """The first of these versions at which the feed is off; before a first publication, the latest version if so."""
     breaks: tuple[int, ...] = ()
@@ -183,7 +184,7 @@ Decision = TakeSnapshot | PublishRanges | NothingNew | Finding
 
 def decide(table: str, published: Published | None, facts: Facts, versions_per_range: int) -> Decision:
     """What comes next for a table, given what was published last."""
-    latest = facts.latest.version
+    latest = facts.latest
     if published is None:
         return TakeSnapshot(latest) if facts.feed_off_at is None else FeedOff(table, latest)
     if found := recreated(table, published, facts.table_id, latest):

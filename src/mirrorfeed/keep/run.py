@@ -103,7 +103,7 @@ def keep(
         if goal is not None and kept.version is not None and kept.version >= goal:
             return kept
         step = run.next(seen)
-        goal = step.facts.latest.version if goal is None else goal
+        goal = step.facts.latest if goal is None else goal
         if seen is None:
             run.begin()
             continue
@@ -216,7 +216,7 @@ class _Run:
         return record, True
 
     def _record(self, seen: Seen, step: _Step, rows: int) -> Record:
-        begin, end = _bounds(step.what, step.facts.latest.version)
+        begin, end = _bounds(step.what, step.facts.latest)
         return Record(
             number=seen.number + 1,
             batch=uuid.uuid4().hex,
@@ -305,7 +305,7 @@ def _commits(step: _Step) -> tuple[Commit, ...]:
     what = step.what
     if isinstance(what, Range):
         return tuple(commit for commit in step.facts.commits if commit.version <= what.to_version_inclusive)
-    return tuple(each for each in {*step.facts.commits, step.facts.latest} if each.version == what)
+    return tuple(commit for commit in step.facts.commits if commit.version == what)
 
 
 def _bounds(what: Range | int | None, newest: int) -> tuple[int | None, int]:

@@ -51,9 +51,9 @@ def repair(
             return progress
         version = view.newest.to_version_inclusive
         facts = feed.facts(version, 0)
-        progress.latest = facts.latest.version
+        progress.latest = facts.latest
         published = Published(view.newest.source_id, version)
-        if finding := recreated(plan.source, published, facts.table_id, facts.latest.version):
+        if finding := recreated(plan.source, published, facts.table_id, facts.latest):
             raise finding
         run.check_keys(view)
         if (view := log.confirm(view)) is None:

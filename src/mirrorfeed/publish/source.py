@@ -64,7 +64,7 @@ class DeltaFeed:
         self.carrier()  # a way that is refused is refused before anything is written
         with read.read_faults(str(self.source), what):
             archive.check(self.spark, self.source, what, facts.properties)
-            if isinstance(what, Range) and what.to_version_inclusive < facts.latest.version:
+            if isinstance(what, Range) and what.to_version_inclusive < facts.latest:
                 self._feed(what, self.columns(what.to_version_inclusive))
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from mirrorfeed.build import this_build
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.ranges import (
-    Commit,
     Decision,
     Facts,
     Finding,
@@ -190,10 +189,10 @@ class Run:
                 return
             facts, decision = early if early and view.newest is None else look_ahead(self.feed, plan, view)
             early = None
-            goal = facts.latest.version if goal is None else goal
-            progress.latest = facts.latest.version
+            goal = facts.latest if goal is None else goal
+            progress.latest = facts.latest
             progress.decision = progress.decision or str(decision)
-            if facts.commits and not progress.made:
+            if view.newest and facts.commits and not progress.made:
                 waited = (self.now() - facts.commits[0].timestamp).total_seconds()
                 progress.short = too_short(plan.source, facts.properties, waited)
             if isinstance(decision, NothingNew):
@@ -308,9 +307,9 @@ class Run:
             follows=self.log.follows(view),
             build=this_build(),
         )
-        oldest = None if isinstance(what, Repair) else _oldest(what, facts).timestamp
+        oldest = None if isinstance(what, Repair) else facts.commits[0].timestamp
         seconds, retries = {"stage": self.clock() - begun}, sum(receipt.retries for receipt in receipts)
-        return Publication(record, oldest, facts.latest.version, seconds, retries)
+        return Publication(record, oldest, facts.latest, seconds, retries)
 
     def _receipts(self, what: Range | int | Repair, job: StagingJob) -> Sequence[Receipt]:
         if isinstance(what, Repair):
@@ -354,17 +353,13 @@ def _end(what: Range | int | Repair) -> int:
     return what.version if isinstance(what, Repair) else what
 
 
-def _oldest(what: Range | int, facts: Facts) -> Commit:
-    return facts.commits[0] if isinstance(what, Range) else facts.latest
-
-
 def check_snapshot(feed: Feed, plan: Plan) -> tuple[Facts, Decision, tuple[Column, ...]]:
     """The columns of a first publication; raises what in the source would stand in its way."""
     facts, decision = look_ahead(feed, plan, None)
     if isinstance(decision, Finding):
         raise decision
-    columns = _columns(feed, plan, None, facts, facts.latest.version)
-    feed.check(facts.latest.version, facts)
+    columns = _columns(feed, plan, None, facts, facts.latest)
+    feed.check(facts.latest, facts)
     return facts, decision, columns
 
 
