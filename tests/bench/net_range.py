@@ -8,8 +8,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from mirrorfeed.feed import read
-from mirrorfeed.feed.ranges import Range
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, publish
@@ -31,7 +29,6 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     shutil.copytree(folder / "zone", folder / "after-snapshot")
     for number in range(MERGES):
         tables.merge(spark, source, number, rows // MERGES // 2, rows)  # every update gives two rows of the feed
-    range_ = Range(0, MERGES)
 
     def between() -> None:
         for name in ("zone", "notebook"):
@@ -40,7 +37,7 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
 
     def notebook() -> None:
         marker = F.when(F.col("_change_type") == "delete", 2).otherwise(4)
-        rows = last_rows(read.changes(spark, source, range_)).withColumn("__rowMarker__", marker)
+        rows = last_rows(tables.feed(spark, source, 1, MERGES)).withColumn("__rowMarker__", marker)
         out = folder / "notebook"
         rows.drop(*FEED_ONLY).coalesce(1).write.parquet(str(out / "written"))
         (written,) = (out / "written").glob("*.parquet")
@@ -71,13 +68,13 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     return Case(
         {
             "publish": lambda: publish(feed, zone, plan),
-            "the plain floor": lambda: to_noop(last_rows(read.changes(spark, source, range_))),
+            "the plain floor": lambda: to_noop(last_rows(tables.feed(spark, source, 1, MERGES))),
             "a usual notebook": notebook,
             "delta-rs and DuckDB": without_spark,
-            "the feed to noop": lambda: to_noop(read.changes(spark, source, range_)),
+            "the feed to noop": lambda: to_noop(tables.feed(spark, source, 1, MERGES)),
         },
         between,
-        {"table_rows": rows, "feed_rows": read.changes(spark, source, range_).count()},
+        {"table_rows": rows, "feed_rows": tables.feed(spark, source, 1, MERGES).count()},
     )
 
 

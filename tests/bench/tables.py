@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.feed.source import Source
@@ -35,6 +35,11 @@ def publish(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> N
     for outcome in publish_tables(spark, config, names):
         if outcome.error:
             raise outcome.error
+
+
+def feed(spark: SparkSession, source: Source, first: int, last: int) -> DataFrame:
+    """What Spark reads when it is asked for these versions, by nobody's plan but its own."""
+    return spark.read.options(readChangeFeed="true", startingVersion=first, endingVersion=last).table(source.sql)
 
 
 def merge(spark: SparkSession, source: Source, number: int, rows: int, table_rows: int) -> None:

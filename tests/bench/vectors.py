@@ -8,8 +8,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.feed import read
-from mirrorfeed.feed.ranges import Range
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, publish
@@ -29,7 +27,7 @@ def case(spark: SparkSession, folder: Path, commits: int) -> Case:
     spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES (delta.enableDeletionVectors = true)")
     publish(feed, zone, plan)
     shutil.copytree(folder / "zone", folder / "after-snapshot")
-    first = feed.facts(None, 1).latest.version
+    first = feed.facts(None, 1).latest
     for number in range(commits):
         spark.sql(f"DELETE FROM {source.sql} WHERE id = {number}")
 
@@ -38,7 +36,7 @@ def case(spark: SparkSession, folder: Path, commits: int) -> Case:
         shutil.copytree(folder / "after-snapshot", folder / "zone")
 
     def read_one(version: int) -> None:
-        to_noop(read.changes(spark, source, Range(version - 1, version)))
+        to_noop(tables.feed(spark, source, version, version))
 
     def one_by_one() -> None:
         with ThreadPoolExecutor(4) as pool:
@@ -47,7 +45,7 @@ def case(spark: SparkSession, folder: Path, commits: int) -> Case:
     return Case(
         {
             "publish": lambda: publish(feed, zone, plan),
-            "Spark reads the range": lambda: to_noop(read.changes(spark, source, Range(first, first + commits))),
+            "Spark reads the range": lambda: to_noop(tables.feed(spark, source, first + 1, first + commits)),
             "single versions, four at once": one_by_one,
         },
         between,

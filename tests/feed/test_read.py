@@ -49,6 +49,18 @@ def test_a_snapshot_is_of_its_version_whatever_comes_later(table: DeltaTable) ->
     assert sorted(row["v"] for row in snapshot(table.spark, table.source, 2).collect()) == ["new", "v2"]
 
 
+def test_many_versions_of_deletion_vectors_are_read_by_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"})
+    table.sql("INSERT INTO {} SELECT id, 'v' FROM range(0, 100, 1, 1)")
+    most = 4 * spark.sparkContext.defaultParallelism
+    for i in range(most + 2):
+        table.sql(f"DELETE FROM {{}} WHERE id = {i}")
+    plain = spark.read.options(readChangeFeed="true", startingVersion="2").table(table.source.sql)
+    found = changes(spark, table.source, Range(1, most + 3))
+    assert plain.rdd.getNumPartitions() > found.rdd.getNumPartitions() == most
+    assert sorted(found.collect()) == sorted(plain.collect())
+
+
 def test_a_range_that_was_asked_for_once_never_grows(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
