@@ -38,6 +38,7 @@ def session(settings: Settings) -> Any:
         ({ROWS: "200"}, {ROWS: "200"}),
         ({ROWS: "10000", BYTES: "67108864b"}, {ROWS: "500", BYTES: "2147483647b"}),
         ({ROWS: "200", BYTES: "67108864b"}, {ROWS: "200", BYTES: "2147483647b"}),
+        ({ROWS: "10000", BYTES: "8m"}, {ROWS: "500", BYTES: "8m"}),  # somebody means it
     ],
 )
 def test_meanwhile_rows_are_few_and_not_measured_and_afterwards_all_is_as_before(

@@ -11,23 +11,26 @@ _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _MOST_ROWS = 500
 """Of 50 KB each they are 25 MB."""
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-"""Spark 4.1 and newer: 64 MiB where nobody says otherwise. To keep to it Spark measures what it gathered after every
-row, column by column, which takes longer than gathering it."""
+"""Spark 4.1 and newer. To keep to it Spark measures what it gathered after every row, column by column, which takes
+longer than gathering it."""
+_SPARKS_OWN = "67108864b"
+"""Where nobody says otherwise."""
 _ANY = f"{2**31 - 1}b"
 
 
 @contextmanager
 def small_batches(spark: SparkSession) -> Iterator[None]:
-    """Meanwhile batches are of few rows, and of any number of bytes. Where the engine lets nobody set that, as on
-    serverless compute, they are as they are."""
+    """Meanwhile batches are of few rows, and of any number of bytes where nobody set a bound. Where the engine lets
+    nobody set that, as on serverless compute, they are as they are."""
     before: dict[str, str] = {}
     with suppress(Exception):
         rows = int(spark.conf.get(_ROWS) or 0)
         few = rows if 0 < rows <= _MOST_ROWS else _MOST_ROWS
         for name, value in ((_ROWS, str(few)), (_BYTES, _ANY)):
             was = spark.conf.get(name) or ""
-            spark.conf.set(name, value)
-            before[name] = was
+            if name != _BYTES or was == _SPARKS_OWN:
+                spark.conf.set(name, value)
+                before[name] = was
     try:
         yield
     finally:
