@@ -26,6 +26,7 @@ from typing import Any
 from mirrorfeed.publish.batches import small_batches
 from mirrorfeed.session import get_session
 from tests.bench import compare
+from tests.bench.profile import profile
 from tests.bench.race import race, ratios
 
 CASES = {
@@ -36,6 +37,7 @@ CASES = {
     "nothing_new": 40,
     "fleet_changes": 40,
     "vectors": 40,
+    "growth": 2_000_000,
     "commands": 5,
     "cold": 50,
 }
@@ -80,6 +82,8 @@ def measured(name: str, size: int, rounds: int) -> dict[str, Any]:
         case = module.case(spark, folder, size)
         with small_batches(spark):  # as the product's commands have them
             times = race(case, rounds)
+            driver = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            profiled = profile(spark, case)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
@@ -87,7 +91,8 @@ def measured(name: str, size: int, rounds: int) -> dict[str, Any]:
         "title": (module.__doc__ or name).strip(),
         "facts": dict(case.facts),
         "sides": {side: asdict(each) for side, each in times.items()},
-        "driver_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "driver_mib": driver,
+        "profile": profiled,
     }
 
 

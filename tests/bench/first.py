@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import uuid
+from functools import cache
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.feed import read
+from mirrorfeed.feed import changes, read
 from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.publish.writer import StagingJob, stage
 from mirrorfeed.stores import FolderStore
 from tests.bench import tables
 from tests.bench.race import Case
@@ -28,17 +34,34 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
         for name in ("zone", "parquet"):
             shutil.rmtree(folder / name, ignore_errors=True)
 
-    def rows_of_it() -> object:
-        return read.snapshot(spark, source, 0).write
+    def rows_of_it() -> DataFrame:
+        return read.snapshot(spark, source, 0)
+
+    @cache
+    def as_arrow() -> list[pa.RecordBatch]:
+        wanted = columns_of("bench", json.loads(rows_of_it().schema.json()))
+        rows = changes.snapshot_rows(rows_of_it(), wanted).drop(changes.PROBLEM)
+        return rows.toArrow().to_batches(max_chunksize=500)
+
+    def encode(compression: str) -> None:
+        wanted = columns_of("bench", json.loads(rows_of_it().schema.json()))
+        (folder / "zone/encoded").mkdir(parents=True, exist_ok=True)
+        job = StagingJob(zone, "encoded", 1, uuid.uuid4().hex, wanted, ("id",), False, compression, 128 * 2**20)
+        list(stage(job, 0, as_arrow()))
 
     return Case(
         {
             "publish": lambda: to_zone(check_keys=True),
             "publish, keys not checked": lambda: to_zone(check_keys=False),
-            "Spark's Parquet writer": lambda: rows_of_it().parquet(str(folder / "parquet")),
-            "the same, zstd": lambda: rows_of_it().option("compression", "zstd").parquet(str(folder / "parquet")),
-            "Spark to noop": lambda: rows_of_it().format("noop").mode("overwrite").save(),
+            "Spark's Parquet writer": lambda: rows_of_it().write.parquet(str(folder / "parquet")),
+            "the same, zstd": lambda: rows_of_it().write.option("compression", "zstd").parquet(str(folder / "parquet")),
+            "Spark to noop": lambda: rows_of_it().write.format("noop").mode("overwrite").save(),
         },
         between,
         {"table_rows": rows},
+        {
+            "(rows to the driver, not done)": as_arrow,
+            "files, zstd": lambda: encode("zstd"),
+            "files, not compressed": lambda: encode("none"),
+        },
     )

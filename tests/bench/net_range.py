@@ -8,10 +8,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from mirrorfeed.feed.source import Source
-from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import Plan, publish
-from mirrorfeed.stores import FolderStore
 from tests.bench import tables
 from tests.bench.race import Case
 
@@ -21,19 +17,14 @@ FEED_ONLY = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
 def case(spark: SparkSession, folder: Path, rows: int) -> Case:
-    source, zone = Source(path=str(folder / "source")), FolderStore(str(folder / "zone"))
-    plan = Plan(str(source), "bench", "bench", ("id",), check_keys=False)
-    feed = DeltaFeed(spark, source)
-    tables.create(spark, source, rows)
-    publish(feed, zone, plan)
-    shutil.copytree(folder / "zone", folder / "after-snapshot")
+    table = tables.Followed(spark, folder, rows)
+    source = table.source
     for number in range(MERGES):
         tables.merge(spark, source, number, rows // MERGES // 2, rows)  # every update gives two rows of the feed
 
     def between() -> None:
-        for name in ("zone", "notebook"):
-            shutil.rmtree(folder / name, ignore_errors=True)
-        shutil.copytree(folder / "after-snapshot", folder / "zone")
+        shutil.rmtree(folder / "notebook", ignore_errors=True)
+        table.as_after_the_snapshot()
 
     def notebook() -> None:
         marker = F.when(F.col("_change_type") == "delete", 2).otherwise(4)
@@ -67,7 +58,7 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
 
     return Case(
         {
-            "publish": lambda: publish(feed, zone, plan),
+            "publish": table.publish,
             "the plain floor": lambda: to_noop(last_rows(tables.feed(spark, source, 1, MERGES))),
             "a usual notebook": notebook,
             "delta-rs and DuckDB": without_spark,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ _MOST = 4.0
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; color: #1f2933 }
 td, th { padding: .2rem .8rem .2rem 0; text-align: left; vertical-align: middle; white-space: nowrap }
+th:not(:first-child) { text-align: right } td.figure { text-align: right; font-variant-numeric: tabular-nums }
 td:first-child { min-width: 14rem }
 .slower { color: #b42318 } .faster { color: #067647 } .small { color: #667085 }
 """
@@ -43,8 +44,27 @@ def page(found: Mapping[str, Any], baseline: Mapping[str, Any] | None) -> str:
         parts.append(f"<h2>{escape(case)}</h2><p>{escape(measured['title'])}<br><span class=small>{facts}</span></p>")
         rows = "".join(_row(share) for share in drawn if share.case == case)
         parts.append(f"<table><tr><th>beside<th>CPU<th><th>wall<th>{rows}</table>")
+        parts += _profile(measured.get("profile"))
     parts.append(f"<p class=small>{escape(str(found['machine']))}<br>{escape(str(found['versions']))}</p>")
     return "\n".join(parts)
+
+
+def _profile(found: Mapping[str, Any] | None) -> Iterator[str]:
+    """Where the time of one more run went."""
+    if found is None:
+        return
+    counted = list(next(iter(found["sides"].values())))
+    rows = "".join(_cells(name, [counts[name_] for name_ in counted]) for name, counts in found["sides"].items())
+    yield f"<h3>What Spark counted</h3><table><tr><th>{''.join(f'<th>{name}' for name in counted)}{rows}</table>"
+    for title, times in (("The product's phases, s", "phases"), ("Its parts alone, CPU s", "parts")):
+        if found[times]:
+            rows = "".join(_cells(name, [seconds]) for name, seconds in found[times].items())
+            yield f"<h3>{title}</h3><table>{rows}</table>"
+
+
+def _cells(name: str, figures: Sequence[float]) -> str:
+    shown = (str(each) if isinstance(each, int) else f"{each:.2f}" for each in figures)
+    return f"<tr><td>{escape(name)}{''.join(f'<td class=figure>{figure}' for figure in shown)}"
 
 
 def _row(share: Share) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.config import Config, Table
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish.fleet import publish_tables
+from mirrorfeed.publish.source import DeltaFeed
+from mirrorfeed.publish.table import Plan
+from mirrorfeed.publish.table import publish as publish_table
+from mirrorfeed.stores import FolderStore
 
 
 def create(spark: SparkSession, source: Source, rows: int) -> None:
@@ -35,6 +40,26 @@ def publish(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> N
     for outcome in publish_tables(spark, config, names):
         if outcome.error:
             raise outcome.error
+
+
+class Followed:
+    """A table that was published once, whose changes since are published as often as one likes."""
+
+    def __init__(self, spark: SparkSession, folder: Path, rows: int) -> None:
+        self.source, self._folder = Source(path=str(folder / "source")), folder
+        self._zone = FolderStore(str(folder / "zone"))
+        self._plan = Plan(str(self.source), "bench", "bench", ("id",), check_keys=False)
+        self._feed = DeltaFeed(spark, self.source)
+        create(spark, self.source, rows)
+        self.publish()
+        shutil.copytree(folder / "zone", folder / "after-snapshot")
+
+    def publish(self) -> None:
+        publish_table(self._feed, self._zone, self._plan)
+
+    def as_after_the_snapshot(self) -> None:
+        shutil.rmtree(self._folder / "zone")
+        shutil.copytree(self._folder / "after-snapshot", self._folder / "zone")
 
 
 def feed(spark: SparkSession, source: Source, first: int, last: int) -> DataFrame:

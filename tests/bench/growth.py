@@ -1,0 +1,28 @@
+"""A range of five MERGEs, beside one of a tenth of it, of the same table and of one of a tenth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tests.bench import tables
+from tests.bench.net_range import MERGES
+from tests.bench.race import Case
+
+
+def case(spark: SparkSession, folder: Path, rows: int) -> Case:
+    """Of `rows` rows of the feed, of a table with as many."""
+    sizes = {"all": (rows, rows), "a tenth of the feed": (rows, rows // 10), "of the table as well": (rows // 10,) * 2}
+    made = {}
+    for name, (of_table, of_feed) in sizes.items():
+        (folder / name).mkdir()
+        made[name] = tables.Followed(spark, folder / name, of_table)
+        for number in range(MERGES):
+            tables.merge(spark, made[name].source, number, of_feed // MERGES // 2, of_table)
+
+    def between() -> None:
+        for table in made.values():
+            table.as_after_the_snapshot()
+
+    return Case({name: table.publish for name, table in made.items()}, between, {"feed_rows": rows, "table_rows": rows})

@@ -1,0 +1,114 @@
+"""Where time goes in one more run of each side: what Spark counts of its stages, and the product's own phases."""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.publish import metadata, unique
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.source import DeltaFeed
+from tests.bench.race import Case
+
+_PHASES: Mapping[str, Callable[..., object]] = {
+    "look at the landing zone": TableLog.glance,
+    "history and identity": DeltaFeed.facts,
+    "schema": DeltaFeed.columns,
+    "checks before": DeltaFeed.check,
+    "metadata": metadata.ensure,
+    "plan of a range": DeltaFeed._changed_rows,
+    "all of staging": DeltaFeed.stage,
+    "keys compared": unique.repeat,
+    "identity again": DeltaFeed.table_id,
+    "record": TableLog.record,
+    "look after it, rename": TableLog.settle,
+    "tidy": TableLog.tidy,
+}
+"""As they follow each other; what one calls counts for it too. Of many tables, each in a thread, none show."""
+_PER_UNIT = {"B": 2**-20, "KiB": 2**-10, "MiB": 1.0, "GiB": 2**10}
+
+
+def profile(spark: SparkSession, case: Case) -> dict[str, Any]:
+    found: dict[str, Any] = {"sides": {}, "phases": {}, "parts": {}}
+    for number, (name, side) in enumerate(case.sides.items()):
+        case.between()
+        before, asked = _last_stage(spark), _queries(spark)
+        if number == 0:
+            watched = cProfile.Profile()
+            watched.runcall(side)
+            found["phases"] = phases(pstats.Stats(watched))
+        else:
+            side()
+        found["sides"][name] = {**_stages(spark, before), **_python(spark, asked)}
+    for name, part in case.parts.items():
+        cpu = time.process_time()
+        part()
+        found["parts"][name] = time.process_time() - cpu
+    return found
+
+
+def phases(stats: pstats.Stats) -> dict[str, float]:
+    """Seconds in each phase that there was."""
+    told: Mapping[tuple[str, int, str], tuple[int, int, float, float, object]] = stats.stats  # type: ignore[attr-defined]
+    found = {}
+    for name, function in _PHASES.items():
+        code = function.__code__
+        if (at := told.get((code.co_filename, code.co_firstlineno, code.co_name))) is not None:
+            found[name] = at[3]
+    return found
+
+
+def _stages(spark: SparkSession, after: int) -> dict[str, float]:
+    new = [stage for stage in _all_stages(spark) if stage.stageId() > after and stage.numCompleteTasks()]
+    return {
+        "stages": len(new),
+        "tasks": sum(stage.numCompleteTasks() for stage in new),
+        "task CPU s": sum(stage.executorCpuTime() for stage in new) / 1e9,
+        "GC s": sum(stage.jvmGcTime() for stage in new) / 1e3,
+        "shuffled MiB": sum(stage.shuffleWriteBytes() for stage in new) / 2**20,
+        "spilled MiB": sum(stage.diskBytesSpilled() for stage in new) / 2**20,
+    }
+
+
+def _last_stage(spark: SparkSession) -> int:
+    return max((stage.stageId() for stage in _all_stages(spark)), default=-1)
+
+
+def _all_stages(spark: SparkSession) -> list[Any]:
+    jvm, context = spark._jvm, spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    none = jvm.java.util.ArrayList()
+    found = context.statusStore().stageList(None, False, False, spark._sc._gateway.new_array(jvm.double, 0), none)
+    return [found.apply(i) for i in range(found.size())]
+
+
+def _queries(spark: SparkSession) -> int:
+    return int(spark._jsparkSession.sharedState().statusStore().executionsCount())
+
+
+def _python(spark: SparkSession, before: int) -> dict[str, float]:
+    """Bytes that went to Python's workers and came back."""
+    store = spark._jsparkSession.sharedState().statusStore()
+    wanted = {"data sent to Python workers": "to Python MiB", "data returned from Python workers": "from Python MiB"}
+    found = dict.fromkeys(wanted.values(), 0.0)
+    queries = store.executionsList()
+    for i in range(before, queries.size()):
+        query = queries.apply(i)
+        values, metrics = store.executionMetrics(query.executionId()), query.metrics()
+        for j in range(metrics.size()):
+            metric = metrics.apply(j)
+            if metric.name() in wanted and values.contains(metric.accumulatorId()):
+                found[wanted[metric.name()]] += mib(values.apply(metric.accumulatorId()))
+    return found
+
+
+def mib(text: str) -> float:
+    """Of a size as Spark shows it, the sum of all tasks."""
+    number, unit = re.findall(r"([0-9.]+) ([KMG]?i?B)", text)[0]
+    return float(number) * _PER_UNIT[unit]

@@ -1,0 +1,77 @@
+"""`python -m tests.bench.spread`: a range of five MERGEs on one executor and on two, each a process with one core.
+
+What is shown is who did the work and what the driver held; where the cores of the machine are as many as executors,
+the time as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from mirrorfeed.publish.batches import small_batches
+from mirrorfeed.session import get_session
+from tests.bench import tables
+from tests.bench.net_range import MERGES
+from tests.bench.race import Case, race
+
+ROWS, ROUNDS = 1_000_000, 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.spread")
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--executors", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.executors:
+        print(json.dumps(measured(given.executors, given.rows)))
+        return
+    print(f"{MERGES} MERGEs, {given.rows:,} rows in the table and in the feed; {ROUNDS} rounds after two to warm up")
+    for executors in (1, 2):
+        command = [sys.executable, "-m", "tests.bench.spread", "--rows", str(given.rows), "--executors", str(executors)]
+        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        of_each = "; ".join(f"executor {name}: {told}" for name, told in sorted(found["executors"].items()))
+        print(f"{executors}: {found['seconds']:.1f} s, {found['mib']:.0f} MiB in the driver's Python; {of_each}")
+
+
+def measured(executors: int, rows: int) -> dict[str, Any]:
+    folder = Path(tempfile.mkdtemp(prefix="mirrorfeed-bench-"))
+    spark = get_session(memory="2g", options={"spark.master": f"local-cluster[{executors},1,2048]"})
+    try:
+        table = tables.Followed(spark, folder, rows)
+        for number in range(MERGES):
+            tables.merge(spark, table.source, number, rows // MERGES // 2, rows)
+        before = _done(spark)
+        with small_batches(spark):
+            times = race(Case({"publish": table.publish}, table.as_after_the_snapshot), ROUNDS)
+        after = _done(spark)
+    finally:
+        spark.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    told = {
+        name: f"{tasks - before[name][0]} tasks, {(shuffled - before[name][1]) / 2**20:.0f} MiB shuffled"
+        for name, (tasks, shuffled) in after.items()
+        if name != "driver"
+    }
+    mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": statistics.median(times["publish"].seconds), "executors": told, "mib": mib}
+
+
+def _done(spark: Any) -> dict[str, tuple[int, int]]:
+    """Tasks, and bytes written for others to read, of each executor so far."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    found = spark.sparkContext._jsc.sc().statusStore().executorList(True)
+    each = [found.apply(i) for i in range(found.size())]
+    return {one.id(): (one.totalTasks(), one.totalShuffleWrite()) for one in each}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import cProfile
+import pstats
+
+import pytest
+
+from mirrorfeed.publish import unique
+from tests.bench.profile import mib, phases
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ("512.0 B", 512 / 2**20),
+        (
+            "total (min, med, max (stageId: taskId))\n3.5 KiB (1.0 KiB, 2.5 KiB, 2.5 KiB)",
+            3.5 / 1024,
+        ),
+        ("total (min, med, max (stageId: taskId))\n52.9 MiB (0.0 B, 1.0 MiB, 9.0 MiB)", 52.9),
+        ("1.5 GiB", 1536),
+    ],
+)
+def test_what_spark_shows_of_a_size_is_the_sum_of_all_tasks(shown: str, expected: float) -> None:
+    assert mib(shown) == pytest.approx(expected)
+
+
+def test_only_phases_that_there_were_are_told() -> None:
+    watched = cProfile.Profile()
+    watched.runcall(unique.repeat, [])
+    (found,) = phases(pstats.Stats(watched)).items()
+    assert found[0] == "keys compared"
+    assert found[1] >= 0
