@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
+from subprocess import PIPE, Popen
 
 import pytest
 
 from tests.bench.__main__ import lines
-from tests.bench.race import Case, race, ratios, turns
+from tests.bench.race import Case, cpu_seconds, race, ratios, turns
 
 
 def test_every_side_runs_as_often_and_things_are_made_as_they_were_before_each() -> None:
@@ -20,6 +22,38 @@ def test_every_side_runs_as_often_and_things_are_made_as_they_were_before_each()
 def test_a_side_that_fails_stops_the_case() -> None:
     with pytest.raises(ZeroDivisionError):
         race(Case({"publish": lambda: 1 / 0}), rounds=1)
+
+
+_DAEMON = """
+import os, signal, time
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if worker := os.fork():
+    input()
+    os.kill(worker, signal.SIGKILL)
+    while os.path.exists(f"/proc/{worker}"):
+        time.sleep(0.01)
+    print("ended", flush=True)
+    input()
+else:
+    while time.process_time() < 0.3:
+        pass
+    print("worked", flush=True)
+    signal.pause()
+"""
+
+
+def test_what_a_worker_took_counts_also_after_its_end() -> None:
+    before = cpu_seconds()
+    command = [sys.executable, "-c", _DAEMON, "pyspark.daemon"]
+    with Popen(command, stdin=PIPE, stdout=PIPE, text=True, bufsize=1) as daemon:
+        assert daemon.stdin
+        assert daemon.stdout
+        assert daemon.stdout.readline() == "worked\n"
+        there = cpu_seconds()
+        daemon.stdin.write("\n")
+        assert daemon.stdout.readline() == "ended\n"
+        assert cpu_seconds() >= there >= before + 0.3
+        daemon.stdin.write("\n")
 
 
 def test_the_order_of_the_sides_changes_with_every_round() -> None:
