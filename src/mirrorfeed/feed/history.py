@@ -268,7 +268,7 @@ def newest_version(spark: SparkSession, source: Source) -> int:
 
 def newest_or_next(spark: SparkSession, source: Source, after: int) -> int | None:
     """The newest version, or the next after this one if that is there; None where the engine does not tell. For that a
-    plan is made, and no job of Spark runs, as for the history."""
+    plan is made, where the history takes a job of Spark."""
     try:
         _ = spark.read.option("versionAsOf", after + 1).table(source.sql).schema
     except Exception as error:
@@ -281,11 +281,11 @@ def _since(spark: SparkSession, source: Source, after: int | None) -> tuple[int,
     """The newest version, and the commits after this one; the newest commit where there is none to go on from."""
     if after is None:
         found = _newest(spark, source, 1)
-    elif newest_or_next(spark, source, after) == after:
+        return found[-1].version, found
+    if newest_or_next(spark, source, after) == after:
         return after, []
-    else:
-        found = commits(spark, source, after)
-    return found[-1].version, [commit for commit in found if after is None or commit.version > after]
+    found = commits(spark, source, after)
+    return found[-1].version, [commit for commit in found if commit.version > after]
 
 
 def _newest(spark: SparkSession, source: Source, limit: int | None = None) -> list[Commit]:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.errors import Terminal, first_line
-from mirrorfeed.feed.faults import first_of
+from mirrorfeed.feed.faults import NOT_THERE, first_of
 from mirrorfeed.feed.source import Source
 
 STARTS = ("startingVersion", "startingTimestamp")
 OPTIONS = (*STARTS, "maxFilesPerTrigger", "maxBytesPerTrigger", "excludeRegex")
-_NOT_THERE = ("DELTA_VERSION_NOT_FOUND", "DELTA_TIMESTAMP_GREATER_THAN_COMMIT", "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT")
+_GONE = (NOT_THERE, "DELTA_TIMESTAMP_GREATER_THAN_COMMIT", "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT")
 
 
 class StreamOptionUnknown(Terminal):
@@ -68,6 +68,6 @@ def fault(source: Source, checkpoint: str, options: Mapping[str, str], error: Ex
     reason = first_line(str(error)).partition("terminated with exception: ")
     told = (reason[2] or reason[0]).partition(" SQLSTATE")[0].rstrip(". ")
     start = next((f"{name} {options[name]}" for name in STARTS if name in options), None)
-    if start and first_of(error, _NOT_THERE):
+    if start and first_of(error, _GONE):
         return StreamStartGone(str(source), start, told)
     return StreamBroken(str(source), checkpoint, told)
