@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -90,12 +90,12 @@ def changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
 def _in_few_tasks(spark: SparkSession, feed: DataFrame, versions: int) -> DataFrame:
     """The same rows, read by no more tasks than keep all cores busy. With deletion vectors Spark makes two and more for
     each version, and every one of them is sent the plans of all versions: 40 versions of one row took 20 seconds of
-    CPU, and 7 so. Over Connect nobody says how many cores there are, and the rows are left as they are."""
-    with suppress(Exception):
-        cores = spark.sparkContext.defaultParallelism
-        if versions > cores * _TASKS_PER_CORE // 2:
-            return feed.coalesce(cores * _TASKS_PER_CORE)
-    return feed
+    CPU, and 7 so."""
+    try:
+        most = spark.sparkContext.defaultParallelism * _TASKS_PER_CORE
+    except Exception:  # over Connect, as on serverless compute, nobody says how many cores there are
+        return feed
+    return feed.coalesce(most) if versions > most // 2 else feed
 
 
 def as_written(rows: DataFrame) -> DataFrame:
