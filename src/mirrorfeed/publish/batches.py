@@ -24,13 +24,12 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
     nobody set that, as on serverless compute, they are as they are."""
     before: dict[str, str] = {}
     with suppress(Exception):
-        rows = int(spark.conf.get(_ROWS) or 0)
-        few = rows if 0 < rows <= _MOST_ROWS else _MOST_ROWS
-        for name, value in ((_ROWS, str(few)), (_BYTES, _ANY)):
-            was = spark.conf.get(name) or ""
-            if name != _BYTES or was == _SPARKS_OWN:
-                spark.conf.set(name, value)
-                before[name] = was
+        rows = spark.conf.get(_ROWS) or "0"
+        spark.conf.set(_ROWS, rows if 0 < int(rows) <= _MOST_ROWS else str(_MOST_ROWS))
+        before[_ROWS] = rows
+        if spark.conf.get(_BYTES) == _SPARKS_OWN:
+            spark.conf.set(_BYTES, _ANY)
+            before[_BYTES] = _SPARKS_OWN
     try:
         yield
     finally:
