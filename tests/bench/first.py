@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import uuid
 from functools import cache
@@ -13,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.feed import changes, read
 from mirrorfeed.feed.source import Source
-from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, publish
 from mirrorfeed.publish.writer import StagingJob, stage
@@ -39,14 +37,14 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
 
     @cache
     def as_arrow() -> list[pa.RecordBatch]:
-        wanted = columns_of("bench", json.loads(rows_of_it().schema.json()))
-        rows = changes.snapshot_rows(rows_of_it(), wanted).drop(changes.PROBLEM)
+        rows = changes.snapshot_rows(rows_of_it(), feed.columns(0)).drop(changes.PROBLEM)
         return rows.toArrow().to_batches(max_chunksize=500)
 
     def encode(compression: str) -> None:
-        wanted = columns_of("bench", json.loads(rows_of_it().schema.json()))
         (folder / "zone/encoded").mkdir(parents=True, exist_ok=True)
-        job = StagingJob(zone, "encoded", 1, uuid.uuid4().hex, wanted, ("id",), False, compression, 128 * 2**20)
+        job = StagingJob(
+            zone, "encoded", 1, uuid.uuid4().hex, feed.columns(0), ("id",), False, compression, 128 * 2**20
+        )
         list(stage(job, 0, as_arrow()))
 
     return Case(

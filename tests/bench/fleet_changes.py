@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -16,13 +15,9 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     sources, config = tables.fleet(spark, folder, rows, 100)
 
     tables.publish(spark, config)
-    shutil.copytree(folder / "zone", folder / "after-snapshots")
+    between = tables.keeping(folder / "zone")
     for source in sources:
         spark.sql(f"UPDATE {source.sql} SET amount = amount + 1 WHERE id < 10")
-
-    def between() -> None:
-        shutil.rmtree(folder / "zone")
-        shutil.copytree(folder / "after-snapshots", folder / "zone")
 
     def one_by_one() -> None:
         for table in config.tables:

@@ -7,7 +7,6 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.bench import tables
-from tests.bench.net_range import MERGES
 from tests.bench.race import Case
 
 
@@ -18,8 +17,7 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     for name, (of_table, of_feed) in sizes.items():
         (folder / name).mkdir()
         made[name] = tables.Followed(spark, folder / name, of_table)
-        for number in range(MERGES):
-            tables.merge(spark, made[name].source, number, of_feed // MERGES // 2, of_table)
+        tables.merges(spark, made[name].source, of_feed, of_table)
 
     def between() -> None:
         for table in made.values():

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from tests.bench import tables
 from tests.bench.race import Case
+from tests.bench.tables import MERGES
 
-MERGES = 5
 FILE = "00000000000000000002.parquet"
 FEED_ONLY = ("_change_type", "_commit_version", "_commit_timestamp")
 
@@ -19,8 +19,7 @@ FEED_ONLY = ("_change_type", "_commit_version", "_commit_timestamp")
 def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     table = tables.Followed(spark, folder, rows)
     source = table.source
-    for number in range(MERGES):
-        tables.merge(spark, source, number, rows // MERGES // 2, rows)  # every update gives two rows of the feed
+    tables.merges(spark, source, rows, rows)
 
     def between() -> None:
         shutil.rmtree(folder / "notebook", ignore_errors=True)

@@ -38,14 +38,14 @@ def profile(spark: SparkSession, case: Case) -> dict[str, Any]:
     found: dict[str, Any] = {"sides": {}, "phases": {}, "parts": {}}
     for number, (name, side) in enumerate(case.sides.items()):
         case.between()
-        before, asked = _last_stage(spark), _queries(spark)
+        stage, query = _last_stage(spark), _last_query(spark)
         if number == 0:
             watched = cProfile.Profile()
             watched.runcall(side)
             found["phases"] = phases(pstats.Stats(watched))
         else:
             side()
-        found["sides"][name] = {**_stages(spark, before), **_python(spark, asked)}
+        found["sides"][name] = {**_stages(spark, stage), **_python(spark, query)}
     for name, part in case.parts.items():
         cpu = time.process_time()
         part()
@@ -88,18 +88,22 @@ def _all_stages(spark: SparkSession) -> list[Any]:
     return [found.apply(i) for i in range(found.size())]
 
 
-def _queries(spark: SparkSession) -> int:
-    return int(spark._jsparkSession.sharedState().statusStore().executionsCount())
+def _last_query(spark: SparkSession) -> int:
+    return max((query.executionId() for query in _all_queries(spark)), default=-1)
 
 
-def _python(spark: SparkSession, before: int) -> dict[str, float]:
+def _all_queries(spark: SparkSession) -> list[Any]:
+    """As many as Spark remembers."""
+    found = spark._jsparkSession.sharedState().statusStore().executionsList()
+    return [found.apply(i) for i in range(found.size())]
+
+
+def _python(spark: SparkSession, after: int) -> dict[str, float]:
     """Bytes that went to Python's workers and came back."""
     store = spark._jsparkSession.sharedState().statusStore()
     wanted = {"data sent to Python workers": "to Python MiB", "data returned from Python workers": "from Python MiB"}
     found = dict.fromkeys(wanted.values(), 0.0)
-    queries = store.executionsList()
-    for i in range(before, queries.size()):
-        query = queries.apply(i)
+    for query in (each for each in _all_queries(spark) if each.executionId() > after):
         values, metrics = store.executionMetrics(query.executionId()), query.metrics()
         for j in range(metrics.size()):
             metric = metrics.apply(j)

@@ -53,8 +53,8 @@ def _profile(found: Mapping[str, Any] | None) -> Iterator[str]:
     """Where the time of one more run went."""
     if found is None:
         return
-    counted = list(next(iter(found["sides"].values())))
-    rows = "".join(_cells(name, [counts[name_] for name_ in counted]) for name, counts in found["sides"].items())
+    counted = next(iter(found["sides"].values()))
+    rows = "".join(_cells(name, list(counts.values())) for name, counts in found["sides"].items())
     yield f"<h3>What Spark counted</h3><table><tr><th>{''.join(f'<th>{name}' for name in counted)}{rows}</table>"
     for title, times in (("The product's phases, s", "phases"), ("Its parts alone, CPU s", "parts")):
         if found[times]:

@@ -20,8 +20,8 @@ from typing import Any
 from mirrorfeed.publish.batches import small_batches
 from mirrorfeed.session import get_session
 from tests.bench import tables
-from tests.bench.net_range import MERGES
 from tests.bench.race import Case, race
+from tests.bench.tables import MERGES
 
 ROWS, ROUNDS = 1_000_000, 3
 
@@ -47,8 +47,7 @@ def measured(executors: int, rows: int) -> dict[str, Any]:
     spark = get_session(memory="2g", options={"spark.master": f"local-cluster[{executors},1,2048]"})
     try:
         table = tables.Followed(spark, folder, rows)
-        for number in range(MERGES):
-            tables.merge(spark, table.source, number, rows // MERGES // 2, rows)
+        tables.merges(spark, table.source, rows, rows)
         before = _done(spark)
         with small_batches(spark):
             times = race(Case({"publish": table.publish}, table.as_after_the_snapshot), ROUNDS)

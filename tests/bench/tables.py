@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +15,8 @@ from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan
 from mirrorfeed.publish.table import publish as publish_table
 from mirrorfeed.stores import FolderStore
+
+MERGES = 5
 
 
 def create(spark: SparkSession, source: Source, rows: int) -> None:
@@ -46,20 +48,28 @@ class Followed:
     """A table that was published once, whose changes since are published as often as one likes."""
 
     def __init__(self, spark: SparkSession, folder: Path, rows: int) -> None:
-        self.source, self._folder = Source(path=str(folder / "source")), folder
+        self.source = Source(path=str(folder / "source"))
         self._zone = FolderStore(str(folder / "zone"))
         self._plan = Plan(str(self.source), "bench", "bench", ("id",), check_keys=False)
         self._feed = DeltaFeed(spark, self.source)
         create(spark, self.source, rows)
         self.publish()
-        shutil.copytree(folder / "zone", folder / "after-snapshot")
+        self.as_after_the_snapshot = keeping(folder / "zone")
 
     def publish(self) -> None:
         publish_table(self._feed, self._zone, self._plan)
 
-    def as_after_the_snapshot(self) -> None:
-        shutil.rmtree(self._folder / "zone")
-        shutil.copytree(self._folder / "after-snapshot", self._folder / "zone")
+
+def keeping(zone: Path) -> Callable[[], None]:
+    """Keeps a landing zone as it is; what is given makes it so again."""
+    kept = zone.with_name("kept")
+    shutil.copytree(zone, kept)
+
+    def again() -> None:
+        shutil.rmtree(zone)
+        shutil.copytree(kept, zone)
+
+    return again
 
 
 def feed(spark: SparkSession, source: Source, first: int, last: int) -> DataFrame:
@@ -74,6 +84,12 @@ def merge(spark: SparkSession, source: Source, number: int, rows: int, table_row
         MERGE INTO {source.sql} t
         USING (SELECT {columns(f"(id + {start}) % {table_rows}", seed=number + 1)} FROM range({rows})) s
         ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *""")
+
+
+def merges(spark: SparkSession, source: Source, feed_rows: int, table_rows: int) -> None:
+    """As many rows of the feed in `MERGES` commits; every update gives two."""
+    for number in range(MERGES):
+        merge(spark, source, number, feed_rows // MERGES // 2, table_rows)
 
 
 def columns(key: str, seed: int = 0) -> str:

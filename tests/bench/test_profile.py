@@ -13,10 +13,7 @@ from tests.bench.profile import mib, phases
     ("shown", "expected"),
     [
         ("512.0 B", 512 / 2**20),
-        (
-            "total (min, med, max (stageId: taskId))\n3.5 KiB (1.0 KiB, 2.5 KiB, 2.5 KiB)",
-            3.5 / 1024,
-        ),
+        ("total (min, med, max (stageId: taskId))\n3.5 KiB (1.0 KiB, 2.5 KiB, 2.5 KiB)", 3.5 / 1024),
         ("total (min, med, max (stageId: taskId))\n52.9 MiB (0.0 B, 1.0 MiB, 9.0 MiB)", 52.9),
         ("1.5 GiB", 1536),
     ],
