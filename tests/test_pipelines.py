@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 GITHUB = (ROOT / ".github/workflows/bundle.yml").read_text(encoding="utf-8")
+THOROUGH = (ROOT / ".github/workflows/thorough.yml").read_text(encoding="utf-8")
 AZURE = (ROOT / ".azure/pipelines.yml").read_text(encoding="utf-8")
 BOTH = pytest.mark.parametrize("text", [GITHUB, AZURE], ids=["GitHub", "Azure"])
 STEPS = {
@@ -55,16 +57,49 @@ def test_a_pipeline_writes_the_variables_where_complex_ones_are_read_too(text: s
     assert text.index(".databricks/bundle/") < text.index("databricks bundle validate")
 
 
-def test_actions_are_pinned_to_a_commit_with_its_release_beside_it() -> None:
-    used = re.findall(r"uses: (.*)", GITHUB)
+def test_what_is_tagged_is_deployed_after_the_tests_on_the_oldest_spark() -> None:
+    jobs = yaml.safe_load(GITHUB)["jobs"]
+    assert jobs["floor"]["if"] == "startsWith(github.ref, 'refs/tags/')"
+    assert (ROOT / jobs["floor"]["uses"]).read_text(encoding="utf-8") == THOROUGH
+    assert jobs["deploy"]["needs"] == ["check", "floor"]
+    assert "!failure() && !cancelled()" in jobs["deploy"]["if"]  # or it would be left out where floor is
+    check, deploy = yaml.safe_load(AZURE)["stages"]
+    ((when, (floor,)),) = check["jobs"][-1].items()
+    assert when == "${{ if startsWith(variables['Build.SourceBranch'], 'refs/tags/') }}"
+    assert [step["bash"] for step in floor["steps"] if "make" in step.get("bash", "")] == ["make test-floor"]
+    assert (deploy["dependsOn"], "succeeded()" in deploy["condition"]) == ("check", True)
+
+
+def test_each_week_the_oldest_spark_and_the_long_form_of_the_proof_are_run() -> None:
+    workflow = yaml.safe_load(THOROUGH)
+    on = workflow[True]  # as YAML 1.1 takes the word
+    assert [len(each["cron"].split()) for each in on["schedule"]] == [5]
+    assert on["schedule"][0]["cron"].split()[2:] == ["*", "*", "6"]
+    (job,) = workflow["jobs"].values()
+    of_a_push, of_the_schedule = re.findall(r"'(\[.*?\])'", job["strategy"]["matrix"]["verb"])
+    assert (json.loads(of_a_push), json.loads(of_the_schedule)) == (["test-floor"], ["test-floor", "soak"])
+    assert job["steps"][-1] == {"run": "make ${{ matrix.verb }}"}
+    verbs = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {"test-floor", "soak"} <= set(verbs)
+
+
+@pytest.mark.parametrize("text", [GITHUB, THOROUGH], ids=["bundle", "thorough"])
+def test_actions_are_pinned_to_a_commit_with_its_release_beside_it(text: str) -> None:
+    used = re.findall(r"uses: ([^.].*)", text)
     assert used
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) for each in used)
+
+
+def test_workflows_pin_the_same_releases() -> None:
+    used = dict.fromkeys(re.findall(r"uses: ([^.].*)", GITHUB + THOROUGH))
+    assert len({each.split("@")[0] for each in used}) == len(used)
 
 
 @BOTH
 def test_the_tools_are_those_that_the_project_is_tried_with(text: str) -> None:
     (version,) = re.findall(r"UV_VERSION := (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert version in text
+    assert set(re.findall(r"version: (0\.\d+\.\d+)", THOROUGH)) == {version}
     floor = tuple(map(int, re.findall(r"\d+", bundle["bundle"]["databricks_cli_version"])))
     (cli,) = set(re.findall(r"(?:setup-cli@\w+ # v|cli: )([\d.]+)", text))
     assert tuple(map(int, cli.split("."))) >= floor
