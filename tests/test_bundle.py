@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
@@ -20,6 +21,21 @@ from databricks.bundles.jobs import Job
 from databricks.bundles.schemas import Schema
 from databricks.bundles.secret_scopes import SecretScope
 from databricks.bundles.volumes import Volume
+
+from fixtures.bundle import (
+    SHARED,
+    TARGETS,
+    VARIABLES,
+    MissingVariable,
+    classic,
+    compute,
+    deployed,
+    granted,
+    of_the_readme,
+    rendered,
+)
+from fixtures.workspace import PRINCIPAL, Workspace
+from mirrorfeed.cli import main
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(ROOT.glob("resources/*.yml"))
@@ -102,15 +118,31 @@ def test_a_resource_is_in_a_file_named_after_it_and_its_kind_and_in_the_bundle(f
     assert any(file in ROOT.glob(pattern) for pattern in bundle["include"])
 
 
-@pytest.mark.parametrize(("kind", "name", "content"), RESOURCES, ids=[f"{kind}.{name}" for kind, name, _ in RESOURCES])
-def test_a_resource_is_one_that_databricks_own_classes_take(kind: str, name: str, content: dict[str, Any]) -> None:
-    CLASSES[kind].from_dict(content)  # type: ignore[attr-defined]
+ASKED = {target: rendered(target) for target in TARGETS}
+"""What the Databricks CLI would ask of a workspace; `test_bundle_cli.py` holds it against what it does ask."""
+IN_TARGETS = [
+    (target, kind, name)
+    for target, document in ASKED.items()
+    for kind, named in document["resources"].items()
+    for name in named
+]
 
 
-def test_these_classes_refuse_a_field_that_they_do_not_know() -> None:
+@pytest.mark.parametrize(("target", "kind", "name"), IN_TARGETS, ids=map(".".join, IN_TARGETS))
+def test_a_resource_is_one_that_databricks_own_classes_take(target: str, kind: str, name: str) -> None:
+    CLASSES[kind].from_dict(ASKED[target]["resources"][kind][name])  # type: ignore[attr-defined]
+
+
+def test_all_that_is_declared_is_in_some_target() -> None:
+    assert {(kind, name) for _, kind, name in IN_TARGETS} == {(kind, name) for kind, name, _ in RESOURCES}
+
+
+def test_these_classes_refuse_a_field_or_a_value_that_they_do_not_know() -> None:
     """The test above relies on it."""
     with pytest.raises(ValueError, match="no_such_field"):
         Job.from_dict({"name": "x", "no_such_field": 1})  # type: ignore[typeddict-unknown-key]
+    with pytest.raises(ValueError, match="OWN_IT"):
+        Volume.from_dict({**ASKED["dev"]["resources"]["volumes"]["landing"], "grants": [{"privileges": ["OWN_IT"]}]})
 
 
 def test_a_run_that_follows_ends_by_itself_before_it_would_be_ended() -> None:
@@ -261,6 +293,70 @@ def test_no_group_may_anything_in_dev_and_none_has_a_default_outside_it() -> Non
     for name in ("service_principal", "operators", "readers"):
         assert "default" not in bundle["variables"][name]
         assert bundle["targets"]["dev"]["variables"][name] == ""
+
+
+@pytest.mark.parametrize("target", ["staging", "prod"])
+@pytest.mark.parametrize("readers", ["analysts", "operators"], ids=["other readers", "the operators alone"])
+def test_everyone_is_given_what_is_expected_on_each_resource(target: str, readers: str) -> None:
+    variables = SHARED | {"readers": readers}
+    for kind, named in rendered(target, variables)["resources"].items():
+        for resource in named.values():
+            there = {each["principal"]: set(each["privileges"]) for each in resource.get("grants", [])}
+            assert there == granted(variables).get(kind, {})
+    (dashboard,) = rendered(target, variables)["resources"]["dashboards"].values()
+    assert {each["group_name"] for each in dashboard["permissions"]} == {"operators", readers}
+
+
+def test_the_build_tells_the_notebooks_what_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    variables, file = of_the_readme(), "notebooks/deployed/deployment.json"
+    _, line = rendered("prod", variables)["artifacts"]["wheel"]["build"].split("&&")
+    words = shlex.split(line)
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./landing\ntables: [{source: a, target: b}]\n")
+    (tmp_path / file).parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    main.main(words[words.index("mirrorfeed") + 1 :], standalone_mode=False)
+    assert json.loads((tmp_path / file).read_text(encoding="utf-8")) == deployed(variables)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_tasks_run_on_serverless_compute_or_with_the_variables_of_the_readme_on_a_classic_cluster(target: str) -> None:
+    assert compute(ASKED[target]["resources"]["jobs"].values()) == {"serverless"}
+    assert compute(rendered(target, VARIABLES[target] | classic())["resources"]["jobs"].values()) == {"classic"}
+
+
+@pytest.mark.parametrize("missing", sorted(SHARED))
+def test_a_missing_variable_is_named(missing: str) -> None:
+    with pytest.raises(MissingVariable, match=rf"required variable {missing}\."):
+        rendered("prod", {name: value for name, value in SHARED.items() if name != missing})
+
+
+UNITY, BOARDS, SCOPES = "/api/2.1/unity-catalog", "/api/2.0/lakeview/dashboards", "/api/2.0/secrets/scopes"
+BOARD, JOBS_API = f"{BOARDS}/{1:032x}", "/api/2.2/jobs"
+SCHEMA, VOLUME = f"{UNITY}/schemas/main.mirrorfeed", f"{UNITY}/volumes/main.mirrorfeed.handover"
+CALLS = {
+    "dashboards": [f"POST {BOARDS}", f"POST {BOARD}/published", f"GET {BOARD}", f"DELETE {BOARD}"],
+    "jobs": [f"POST {JOBS_API}/create", f"GET {JOBS_API}/get", f"POST {JOBS_API}/delete"],
+    "schemas": [f"POST {UNITY}/schemas", f"GET {SCHEMA}", f"DELETE {SCHEMA}"],
+    "secret_scopes": [f"POST {SCOPES}/create", f"GET {SCOPES}/list", f"POST {SCOPES}/delete"],
+    "volumes": [f"POST {UNITY}/volumes", f"GET {VOLUME}", f"DELETE {VOLUME}"],
+}
+"""To make a resource of each kind, to be told of it, and to delete it."""
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_the_stand_in_for_a_workspace_makes_tells_and_deletes_each_kind_of_resource(kind: str) -> None:
+    made, named = Workspace(PRINCIPAL), ASKED["prod"]["resources"][kind]
+    sent = json.dumps({**next(iter(named.values())), "parent_path": "/", "job_id": 1, "scope": "mirrorfeed"}).encode()
+
+    def call(line: str) -> Any:
+        verb, _, path = line.partition(" ")
+        return made.answer(verb, path, {"job_id": "1"}, sent)
+
+    *calls, delete = CALLS[kind]
+    assert [bool(call(each)) for each in calls][-1]
+    there = set(made.things)
+    call(delete)
+    assert set(made.things) < there
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.name)

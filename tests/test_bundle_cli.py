@@ -7,13 +7,26 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from fixtures.bundle import (
+    DEV,
+    SHARED,
+    TARGETS,
+    VARIABLES,
+    classic,
+    compute,
+    deployed,
+    granted,
+    of_the_readme,
+    rendered,
+)
 from fixtures.deployed import layout
 from fixtures.workspace import PERSON, PRINCIPAL, Workspace, workspace
 from tests.test_pipelines import STEPS
@@ -21,7 +34,6 @@ from tests.test_wheel import uv
 
 ROOT = Path(__file__).parent.parent
 CLI = shutil.which("databricks")
-ZONE = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
 
 pytestmark = pytest.mark.skipif(CLI is None, reason="there is no databricks command on PATH")
 
@@ -52,13 +64,7 @@ def bundle(project: Path, address: str, *arguments: str, **variables: str) -> su
     )
 
 
-DEV = {"catalog": "main", "warehouse_id": "5e7e0f"}
-SHARED = {**DEV, "service_principal": PRINCIPAL, "landing_zone": ZONE, "operators": "operators", "readers": "analysts"}
-VARIABLES = {"dev": DEV, "staging": SHARED, "prod": SHARED}
-TARGETS = [("dev", PERSON), ("staging", PRINCIPAL), ("prod", PRINCIPAL)]
-
-
-@pytest.mark.parametrize(("target", "me"), TARGETS)
+@pytest.mark.parametrize(("target", "me"), TARGETS.items())
 def test_a_target_is_valid_without_a_warning(project: Path, target: str, me: str) -> None:
     with workspace(me) as (_, address):
         answer = bundle(project, address, "validate", "--strict", "-t", target, **VARIABLES[target])
@@ -66,18 +72,48 @@ def test_a_target_is_valid_without_a_warning(project: Path, target: str, me: str
     assert "Validation OK!" in answer.stdout
 
 
-def classic(project: Path, target: str) -> None:
-    """Takes the README at its word: its variables for a classic cluster, in the target."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = (text for text in re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL) if "cluster_key: classic" in text)
+@pytest.mark.parametrize(("target", "me"), TARGETS.items())
+def test_it_renders_the_bundle_as_the_tests_without_it_do(project: Path, target: str, me: str) -> None:
+    with workspace(me) as (_, address):
+        answer = bundle(project, address, "validate", "-t", target, "-o", "json", **VARIABLES[target])
+    ours = rendered(target)
+    schema = ours["resources"]["schemas"]["mirrorfeed"]["name"]
+    theirs = json.loads(answer.stdout.replace("${resources.schemas.mirrorfeed.name}", schema))
+    assert list(differences(ours["resources"], theirs["resources"])) == []
+    assert theirs["artifacts"]["wheel"]["build"] == ours["artifacts"]["wheel"]["build"]
+    names = {(kind, name) for kind, named in theirs["resources"].items() for name in named}
+    assert names == {(kind, name) for kind, named in ours["resources"].items() for name in named}
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
+    """Where the second does not say what the first does. It leaves empty texts out, sorts tasks, writes numbers among
+    texts as text, puts something before names and paths, and adds permissions."""
+    if isinstance(ours, dict):
+        for name, value in ours.items():
+            if value != "":
+                there = theirs.get(name) if isinstance(theirs, dict) else None
+                yield from differences(value, there, f"{path}.{name}")
+    elif isinstance(ours, list) and isinstance(theirs, list):
+        if path.endswith(".tasks"):
+            ours, theirs = (sorted(tasks, key=lambda task: str(task["task_key"])) for tasks in (ours, theirs))
+        if path.endswith(".permissions"):
+            theirs = theirs[: len(ours)]  # after them come those of the whole bundle
+        for at, (value, there) in enumerate(zip_longest(ours, theirs)):
+            yield from differences(value, there, f"{path}[{at}]")
+    elif not (theirs == ours or (isinstance(theirs, str) and theirs.endswith(str(ours)))):
+        yield f"{path}: {ours} {theirs}"
+
+
+def make_classic(project: Path, target: str) -> None:
+    """Takes the README at its word, in the target."""
     document = yaml.safe_load((project / "databricks.yml").read_text(encoding="utf-8"))
-    document["targets"][target]["variables"] = yaml.safe_load(block)["variables"]
+    document["targets"][target]["variables"] = classic()
     (project / "databricks.yml").write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("target", "me", "prepare"),
-    [("dev", PERSON, None), ("prod", PRINCIPAL, classic)],
+    [("dev", PERSON, None), ("prod", PRINCIPAL, make_classic)],
     ids=["dev", "prod on a classic cluster"],
 )
 def test_a_second_deployment_changes_nothing(
@@ -96,7 +132,8 @@ def test_a_second_deployment_changes_nothing(
         assert made.not_known == []
         (wheel,) = wheels(made)
         assert synced(made) == layout(wheel)
-    assert compute(made) == ({"classic"} if prepare else {"serverless"})
+    jobs = (job["settings"] for job in made.of_kind("job").values())
+    assert compute(jobs) == ({"classic"} if prepare else {"serverless"})
 
 
 def synced(made: Workspace) -> set[str]:
@@ -160,16 +197,8 @@ def test_more_tables_with_an_archive_than_a_job_takes_are_refused_when_it_is_bui
     assert not made.of_kind("job")
 
 
-def readme_variables() -> dict[str, Any]:
-    """Those that the README writes into variable-overrides.json."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (block,) = (text for text in re.findall(r"```json\n(.*?)```", readme, re.DOTALL) if '"catalog"' in text)
-    found: dict[str, Any] = json.loads(block)
-    return found | {"service_principal": PRINCIPAL, "landing_zone": ZONE}
-
-
 def test_the_variables_of_the_readme_are_taken_and_reach_what_is_deployed(project: Path) -> None:
-    variables = readme_variables()
+    variables = of_the_readme()
     overrides(project, "prod", variables)
     with workspace(PRINCIPAL) as (made, address):
         assert bundle(project, address, "validate", "--strict", "-t", "prod").returncode == 0
@@ -179,16 +208,11 @@ def test_the_variables_of_the_readme_are_taken_and_reach_what_is_deployed(projec
     (publish,) = (job for job in made.of_kind("job").values() if job["settings"]["name"] == "mirrorfeed publish")
     assert publish["settings"]["email_notifications"]["on_failure"] == variables["notify"]
     (file,) = (text for path, text in made.files.items() if path.endswith("/deployed/deployment.json"))
-    assert json.loads(file) == {
-        "landing_zone": ZONE,
-        "ledger": f"{variables['catalog']}.mirrorfeed.ledger",
-        "mirror": "",
-        "archive_tables": json.loads(variables["archive_tables"]),
-    }
+    assert json.loads(file) == deployed(variables)
 
 
 def test_the_steps_of_both_pipelines_give_the_variables_so_that_they_are_taken(project: Path) -> None:
-    wanted = json.dumps(readme_variables())
+    wanted = json.dumps(of_the_readme())
     for name, step in STEPS.items():
         shutil.rmtree(project / ".databricks", ignore_errors=True)
         environment = os.environ | {"TARGET": "prod", "VARIABLES": wanted}
@@ -208,13 +232,9 @@ def test_operators_and_readers_may_open_the_dashboard_and_read_its_figures(proje
     (dashboard,) = made.of_kind("dashboard")
     opened = made.things["permissions", f"dashboards/{dashboard}"]["access_control_list"]
     assert {"operators", readers} <= {each.get("group_name") for each in opened}
-    (granted,) = made.of_kind("grants").values()
-    privileges = {each["principal"]: set(each["privileges"]) for each in granted["privilege_assignments"]}
-    assert privileges == {
-        PRINCIPAL: {"USE_SCHEMA", "CREATE_TABLE", "SELECT", "MODIFY"},
-        "operators": {"USE_SCHEMA", "SELECT"},
-        readers: {"USE_SCHEMA", "SELECT"},
-    }
+    for kind, there in granted(variables).items():
+        (held,) = (each for name, each in made.of_kind("grants").items() if name.startswith(f"{kind.rstrip('s')}/"))
+        assert {each["principal"]: set(each["privileges"]) for each in held["privilege_assignments"]} == there
 
 
 def test_what_was_uninstalled_is_installed_again_over_its_ledger(project: Path) -> None:
@@ -228,32 +248,13 @@ def test_what_was_uninstalled_is_installed_again_over_its_ledger(project: Path) 
         call("deployment", "unbind", "mirrorfeed")
         call("destroy", "--auto-approve")
         assert (made.of_kind("job"), set(made.of_kind("schemas"))) == ({}, {"main.mirrorfeed"})
+        assert not made.of_kind("volumes")  # with the handover, in which nothing is kept
         assert bundle(project, address, "deploy", "-t", "prod", **SHARED).returncode == 1  # it is there already
         call("deployment", "bind", "mirrorfeed", "main.mirrorfeed", "--auto-approve")
         call("deploy")
         assert made.of_kind("job")
+        assert set(made.of_kind("volumes")) == {"main.mirrorfeed.handover"}
         assert made.not_known == []
-
-
-def compute(made: Workspace) -> set[str]:
-    """On what the deployed tasks run; each has the wheel there."""
-    found: set[str] = set()
-    for job in made.of_kind("job").values():
-        settings = job["settings"]
-        for task in settings["tasks"]:
-            task = task.get("for_each_task", {}).get("task", task)
-            if "environment_key" in task:
-                (environment,) = settings["environments"]
-                assert environment["environment_key"] == task["environment_key"]
-                assert [path.endswith(".whl") for path in environment["spec"]["dependencies"]] == [True]
-                assert "libraries" not in task
-                found.add("serverless")
-            if "job_cluster_key" in task:
-                (cluster,) = settings["job_clusters"]
-                assert cluster["job_cluster_key"] == task["job_cluster_key"]
-                assert [library["whl"].endswith(".whl") for library in task["libraries"]] == [True]
-                found.add("classic")
-    return found
 
 
 @pytest.mark.parametrize("missing", sorted(SHARED))
