@@ -496,7 +496,7 @@ def test_a_missing_file_points_to_init(tmp_path: Path) -> None:
         (b"a: 1\nb: [1, 2\nc: 3\n", "mirrorfeed.yml:3: expected ',' or ']', but got ':'."),
         (b"a: 1\n\tb: 2\n", "mirrorfeed.yml:2: found character '\\t' that cannot start any token."),
         (b"a: 1\n---\nb: 2\n", "mirrorfeed.yml:2: but found another document."),
-        (b"a: 1\nb: *c\n", "mirrorfeed.yml:2: found undefined alias 'c'."),
+        (b"a: 1\nb: *c\n", "mirrorfeed.yml:2: found undefined alias: what begins with * or ! must be in quotes."),
         (b"a: 1\nb: &b [*b]\n", f"mirrorfeed.yml:2: {TOO_MUCH}"),
         (BOMB, f"mirrorfeed.yml:4: {TOO_MUCH}"),
         (CHAIN, f"mirrorfeed.yml:21: {TOO_MUCH}"),
@@ -700,7 +700,8 @@ SECRETS = (
         (
             "{service_principal: {tenant_id: a b, client_secret: hush}}",
             "service_principal: client_id is missing; service_principal: secret is missing; service_principal: "
-            "client_secret is not a known field; service_principal: tenant_id is not an id",
+            "a field is not known; known here: tenant_id, client_id, secret, authority; service_principal: tenant_id is"
+            " not an id",
         ),
         (
             "{service_principal: {tenant_id: t, client_id: c, secret: {env: X}, authority: login}}",
@@ -710,6 +711,77 @@ SECRETS = (
 )
 def test_a_credential_that_is_wrong_is_told_without_its_values(load: Load, written: str, mistake: str) -> None:
     assert mistakes(load, in_onelake(f"credential: {written}")) == [f"2: credential: {mistake}"]
+
+
+PASTED = "xY7~8Q~hush.hush-hush_0123"
+"""As Entra ID makes them."""
+HOOK = "https://hooks.slack.com/services/T0/B0/hush"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        f"{{env: {PASTED}}}",
+        f"{{env: {HOOK}}}",
+        "{env: hush hush}",
+        "{env: 5hush}",
+        f"{{scope: s, key: {PASTED}}}",
+        f"{{scope: {PASTED}, key: k}}",
+        f"{{env: X, scope: s, key: {HOOK}}}",
+        f"{{{PASTED}: env}}",
+        f"{{env: X, {PASTED}: k}}",
+    ],
+)
+def test_a_secret_in_the_place_of_its_name_is_refused_and_not_repeated(load: Load, place: str) -> None:
+    principal = f"credential: {{service_principal: {{tenant_id: t, client_id: c, secret: {place}}}}}"
+    webhook = f"webhooks: [{{name: a, kind: slack, url: {place}}}]"
+    mail = f"mail: {{server: s, sender: a@b.c, to: [d@e.f], user: u, password: {place}}}"
+    assert mistakes(load, in_onelake(principal)) == [f"2: credential: {SECRETS}"]
+    where = SECRETS.removeprefix("service_principal: secret ")
+    assert mistakes(load, alerts(webhook)) == [f"1: url: {where}"]
+    assert mistakes(load, alerts(mail)) == [f"1: password: {where}"]
+
+
+@pytest.mark.parametrize(
+    ("line", "mistake"),
+    [
+        (f"credential: {{{PASTED}}}", "(not shown): has no value: give it one, or leave the field out"),
+        (
+            f"credential: {{service_principal: {{tenant_id: t, client_id: c, secret: {{env: X}}, {PASTED}: x}}}}",
+            "credential: service_principal: a field is not known; known here: tenant_id, client_id, secret, authority",
+        ),
+        (
+            f"credential: {{service_principal: {{tenant_id: t, client_id: c, secret: {{{PASTED}}}}}}}",
+            "(not shown): has no value: give it one, or leave the field out",
+        ),
+        ("credential: !hush x", "credential: has a tag that is not known here"),
+        (f"alerts: {{{PASTED}: 5}}", "(not shown): is not a known field; known here: behind, webhooks, mail, state"),
+        (f"alerts: {{webhooks: [{{? '{HOOK}' : 1, name: a, kind: slack, url: {{env: X}}}}]}}", "(not shown): is not a"),
+        (f"alerts: {{webhooks: ['{HOOK}']}}", "webhooks: must hold fields and their values, not what is there"),
+        (f"alerts: {{webhooks: '{HOOK}'}}", "webhooks: must be a list, not what is there"),
+        (f"alerts: {{mail: '{PASTED}'}}", "mail: must hold fields and their values, not what is there"),
+        ("alerts: {state: 'https://x/y?sig=hush'}", "state: 'https://x/y?…' is not a folder that this process can"),
+        (f"alerts: {{state: ./s, a: {{? '{PASTED}' : 1, ? '{PASTED}' : 2}}}}", "(not shown): is there twice, first on"),
+    ],
+)
+def test_nothing_that_may_be_a_secret_is_repeated(load: Load, line: str, mistake: str) -> None:
+    told = mistakes(load, in_onelake(line))
+    assert any(each.startswith(f"2: {mistake}") for each in told), told
+    assert "hush" not in " ".join(told)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("credential: *hush", "found undefined alias: what begins with * or ! must be in quotes."),
+        ("alerts: !hush!hush x", "found undefined tag handle: what begins with * or ! must be in quotes."),
+    ],
+)
+def test_nor_is_it_where_yaml_ends_over_it(load: Load, line: str, what: str) -> None:
+    with pytest.raises(ConfigUnreadable) as refused:
+        load(f"{line}\n")
+    assert what in str(refused.value)
+    assert "hush" not in str(refused.value)
 
 
 def test_an_endpoint_and_its_certificates_may_be_others(load: Load, tmp_path: Path) -> None:
@@ -824,8 +896,8 @@ def test_alerts_have_limits_of_their_own_and_tell_nobody_unless_the_file_says_so
     [
         ("behind: {seen: 0}", "1: seen: must be a number of minutes from 1 to 525600, or never, not 0"),
         ("behind: {seen: soon}", "1: seen: must be a number of minutes from 1 to 525600, or never, not 'soon'"),
-        ("behind: {read: 5}", "1: read: is not a known field; known here: visible, consumed, mirrored, seen"),
-        ("webhooks: [{name: a, kind: irc, url: {env: H}}]", "1: kind: must be teams or slack, not 'irc'"),
+        ("behind: {read: 5}", "1: (not shown): is not a known field; known here: visible, consumed, mirrored, seen"),
+        ("webhooks: [{name: a, kind: irc, url: {env: H}}]", "1: kind: must be teams or slack, not what is there"),
         (
             "webhooks: [{name: a, kind: slack, url: 'https://hooks.slack.com/services/T0/B0/s3cret'}]",
             "1: url: must say where the secret is, {scope: …, key: …} or {env: …} or both; a secret itself does not"

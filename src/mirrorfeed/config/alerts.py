@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 from mirrorfeed.config import fields
 from mirrorfeed.config.credential import secret_place
 from mirrorfeed.credentials import Secret
+from mirrorfeed.feed.source import without_query
 
 _FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
 _ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
@@ -56,7 +57,9 @@ def _folder(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty: name a folder, or leave the field out")
     if fields.URI.match(value) or value.startswith("~"):
-        raise ValueError(f"{value!r} is not a folder that this process can write to: name a volume (/Volumes/…)")
+        raise ValueError(
+            f"{without_query(value)!r} is not a folder that this process can write to: name a volume (/Volumes/…)"
+        )
     return value
 
 

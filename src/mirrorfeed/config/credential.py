@@ -7,6 +7,15 @@ from typing import Any
 
 from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 
+PRINCIPAL = ("tenant_id", "client_id", "secret", "authority")
+PLACES = {
+    "env": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
+    # As Databricks lets them be named, and the slash that scopes of older workspaces have.
+    "scope": re.compile(r"[\w.@/-]{1,128}"),
+    "key": re.compile(r"[\w.@/-]{1,128}"),
+}
+"""What says where a secret is, and how that is named. Most secrets are no such names."""
+
 
 def credential_in(value: object) -> Credential:
     """No value is repeated in a mistake: a secret may have been written where it does not belong."""
@@ -25,9 +34,9 @@ def credential_in(value: object) -> Credential:
 
 
 def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
-    required, known = ("tenant_id", "client_id", "secret"), ("tenant_id", "client_id", "secret", "authority")
-    faults = [f"service_principal: {name} is missing" for name in required if name not in facts]
-    faults += [f"service_principal: {name} is not a known field" for name in facts if name not in known]
+    faults = [f"service_principal: {name} is missing" for name in PRINCIPAL[:3] if name not in facts]
+    if any(name not in PRINCIPAL for name in facts):
+        faults.append(f"service_principal: a field is not known; known here: {', '.join(PRINCIPAL)}")
     for name in ("tenant_id", "client_id"):
         if name in facts and not re.fullmatch(r"[0-9A-Za-z.-]+", str(facts[name])):
             faults.append(f"service_principal: {name} is not an id")
@@ -47,8 +56,8 @@ def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
 
 def secret_place(value: object) -> Secret | None:
     """Where a secret is, as the file says it; None for anything else."""
-    if not isinstance(value, dict) or not all(isinstance(each, str) and each.strip() for each in value.values()):
+    if not isinstance(value, dict) or set(value) not in ({"env"}, {"scope", "key"}, {"env", "scope", "key"}):
         return None
-    if set(value) not in ({"env"}, {"scope", "key"}, {"env", "scope", "key"}):
+    if not all(isinstance(each, str) and PLACES[name].fullmatch(each) for name, each in value.items()):
         return None
     return Secret(**value)

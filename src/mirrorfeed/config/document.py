@@ -10,6 +10,7 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from mirrorfeed.config.hidden import may_be_secret, shown
 from mirrorfeed.errors import Terminal
 
 Place = tuple[str | int, ...]
@@ -61,8 +62,7 @@ class Document:
         return self.lines[place]
 
     def mistake(self, place: Place, reason: str) -> Mistake:
-        name = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
-        return Mistake(self.line(place), name, reason)
+        return Mistake(self.line(place), shown(place), reason)
 
     def refuse(self, place: Place, reason: str) -> None:
         self.mistakes.append(self.mistake(place, reason))
@@ -90,7 +90,8 @@ class Document:
         try:
             return SafeConstructor().construct_object(node)
         except yaml.YAMLError:
-            self.refuse(place, f"has the tag {node.tag}, which is not known here")
+            tag = "a tag that" if may_be_secret(place) else f"the tag {node.tag}, which"
+            self.refuse(place, f"has {tag} is not known here")
             return None
         except ValueError:  # looks like a date or a number, and is none
             return node.value
@@ -104,7 +105,7 @@ class Document:
                 continue
             at = (*place, key.value)
             if at in self.lines:
-                self.mistakes.append(Mistake(line, key.value, f"is there twice, first on line {self.lines[at]}"))
+                self.mistakes.append(Mistake(line, shown(at), f"is there twice, first on line {self.lines[at]}"))
                 continue
             self.lines[at] = line
             data[key.value] = self.take(value, at)
@@ -125,7 +126,10 @@ def read(path: str) -> Document:
         raise ConfigUnreadable(path, error.object[: error.start].count(b"\n") + 1, "it is not UTF-8 text") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise ConfigUnreadable(path, line, error.problem or error.context or "it is not YAML") from error
+        said = error.problem or error.context or "it is not YAML"
+        if said.startswith("found undefined"):  # an alias or a tag: a secret may begin as they do
+            said = f"{said.split(chr(39))[0].strip()}: what begins with * or ! must be in quotes"
+        raise ConfigUnreadable(path, line, said) from error
     except yaml.reader.ReaderError as error:
         reason = f"the character {chr(error.character)!r} cannot stand in YAML"
         raise ConfigUnreadable(path, text[: error.position].count("\n") + 1, reason) from error

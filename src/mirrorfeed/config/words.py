@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from mirrorfeed.config.document import Place
 from mirrorfeed.config.fields import short
+from mirrorfeed.config.hidden import may_be_secret
 from mirrorfeed.config.model import Options, Table, Top
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -21,12 +22,13 @@ def check(model: type[_M], data: Any, place: Place, faults: dict[Place, str]) ->
         return model.model_validate(data)
     except ValidationError as error:
         for fault in error.errors(include_url=False):
-            faults[(*place, *fault["loc"])] = _words(model, dict(fault))
+            at = (*place, *fault["loc"])
+            faults[at] = _words(model, dict(fault), "what is there" if may_be_secret(at) else short(fault["input"]))
         return None
 
 
-def _words(model: type[BaseModel], fault: dict[str, Any]) -> str:
-    value, facts = short(fault["input"]), fault.get("ctx", {})
+def _words(model: type[BaseModel], fault: dict[str, Any], value: str) -> str:
+    facts = fault.get("ctx", {})
     match fault["type"]:
         case "missing":
             return "is missing"
@@ -48,7 +50,7 @@ def _words(model: type[BaseModel], fault: dict[str, Any]) -> str:
             return f"must be at least {facts['ge']:g}, not {value}"
         case "less_than_equal":
             return f"must be at most {facts['le']}, not {value}"
-        case "list_type":
+        case "list_type" | "tuple_type":
             return f"must be a list, not {value}"
         case "too_short":
             return "is empty: name at least one table" if fault["loc"] == ("tables",) else "is empty"
@@ -63,7 +65,7 @@ def _words(model: type[BaseModel], fault: dict[str, Any]) -> str:
 
 
 def _model_at(model: type[BaseModel], place: Sequence[Any]) -> type[BaseModel]:
-    for part in place:
+    for part in (each for each in place if isinstance(each, str)):
         kinds = (model.model_fields[part].annotation, *get_args(model.model_fields[part].annotation))
         model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
     return model
