@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socketserver
 import ssl
@@ -132,6 +133,20 @@ def test_a_webhook_that_stays_away_is_told_to_be_tried_by_the_next_run(hook: Hoo
     assert len(hook.asked) == 1
 
 
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("%2Ftriggers%2Bhush1%3D", "the workflow /triggers+hush1= is off"),
+        ("%2Ftriggers%2Bhush1%3D", "the workflow %2ftriggers%2bhush1%3d is off"),
+        ("hush1+hush2=", "the workflow hush1%2Bhush2%3D is off"),
+        ("a%2Bb%26c", f"{'x' * 290} a+b&c"),
+    ],
+)
+def test_an_address_is_also_found_with_its_percent_signs_decoded(hook: Hook, part: str, said: str) -> None:
+    hook.answers = [(404, {}, said.encode())]
+    assert "(404 (not shown))" in refusal(hook.url.replace("?sig=", f"?sig={part}&x="), WebhookRefused)
+
+
 def test_an_address_where_nobody_answers_is_told_without_it() -> None:
     said = refusal(f"http://127.0.0.1:1/{HIDDEN}", WebhookUnavailable)
     assert said.startswith("The webhook ops does not answer for now (ConnectionError).")
@@ -245,6 +260,10 @@ def office(tmp_path: Path) -> Iterator[Post]:
         yield told
 
 
+AS_SENT = base64.b64encode(f"\0feed\0{HIDDEN}".encode()).decode()
+"""By AUTH PLAIN."""
+
+
 def mail_to(office: Post, message: Message = NEW) -> None:
     facts = {
         "server": "localhost", "port": office.port, "tls": office.tls, "sender": "feed@example.com",
@@ -269,6 +288,7 @@ def test_one_mail_goes_to_all_addresses(office: Post, tls_: str) -> None:
     ("says", "kind", "words"),
     [
         ({"AUTH": f"535 {HIDDEN} is wrong"}, MailRefused, "refuses the message (535 (not shown)). Check `mail` below"),
+        ({"AUTH": f"535 {AS_SENT} is wrong"}, MailRefused, "refuses the message (535 (not shown)). Check `mail` below"),
         ({"MAIL": "451 later"}, MailUnavailable, "takes no message for now (451 later). The next run of"),
         ({"DATA": "554 no"}, MailRefused, "refuses the message (554 no)."),
         ({"RCPT": "550 unknown"}, MailRefused, "(it takes none of a@example.com, b@example.com)."),

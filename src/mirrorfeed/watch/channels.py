@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import base64
 import smtplib
 import ssl
 import time
@@ -19,6 +19,7 @@ from mirrorfeed.config.alerts import MAIL, Mail, Webhook
 from mirrorfeed.credentials import Secret, SecretUnreachable, read_secret
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
 from mirrorfeed.stores.patience import WORTH_REPEATING, Patience, Tries, retry_after
+from mirrorfeed.unsaid import unless_repeated
 from mirrorfeed.watch.book import Send
 from mirrorfeed.watch.telling import Message
 from mirrorfeed.watch.words import FORMS, text, title
@@ -26,8 +27,8 @@ from mirrorfeed.watch.words import FORMS, text, title
 PATIENCE = Patience(seconds=30.0, first_pause=1.0, longest_pause=10.0, answer_seconds=20.0)
 """Little, for a later run tells what this one cannot."""
 _HERE = ("localhost", "127.0.0.1", "::1")
-_TELLING = 6
-"""Characters of an address that may be a secret."""
+_SHOWN = 200
+"""Characters of what a webhook answered."""
 
 
 def channels_of(config: Config) -> dict[str, Send]:
@@ -71,7 +72,7 @@ def post(
         else:
             if answer.status_code < 300:
                 return
-            said = f"{answer.status_code} {_safe(first_line(answer.text), address)}"
+            said = f"{answer.status_code} {first_line(unless_repeated(answer.text, address))[:_SHOWN]}"
             asked = retry_after(answer.headers, datetime.now(UTC))
             passing = answer.status_code in WORTH_REPEATING
             failure = (WebhookUnavailable if passing else WebhookRefused)(webhook.name, said)
@@ -79,12 +80,6 @@ def post(
         if pause is None:
             raise failure
         sleep(pause)
-
-
-def _safe(said: str, address: str) -> str:
-    """An answer may repeat what it was asked for."""
-    hidden = [part for part in re.split(r"[/?&=]", address) if len(part) >= _TELLING]
-    return "(not shown)" if any(part in said for part in hidden) else said[:200]
 
 
 def send_mail(
@@ -115,9 +110,9 @@ def send_mail(
                 server.login(mail.user, password)
             refused = server.send_message(letter)
     except smtplib.SMTPResponseException as error:  # not chained: a refused login may repeat what was sent
-        said = first_line(_decoded(error.smtp_error))
+        said = first_line(unless_repeated(_decoded(error.smtp_error), *_as_sent(mail.user, password)))
         kind = MailRefused if error.smtp_code >= 500 else MailUnavailable
-        raise kind(place, f"{error.smtp_code} {'(not shown)' if password and password in said else said}") from None
+        raise kind(place, f"{error.smtp_code} {said}") from None
     except smtplib.SMTPRecipientsRefused as error:
         raise MailRefused(place, f"it takes none of {', '.join(sorted(error.recipients))}") from None
     except smtplib.SMTPNotSupportedError as error:
@@ -126,6 +121,13 @@ def send_mail(
         raise MailUnavailable(place, f"{type(error).__name__}: {first_line(str(error))}") from None
     if refused:
         raise MailRefused(place, f"it does not take {', '.join(sorted(refused))}, and took the others")
+
+
+def _as_sent(user: str | None, password: str | None) -> tuple[str, ...]:
+    """A password in the forms that a login gives it."""
+    if not password:
+        return ()
+    return password, *(base64.b64encode(form.encode()).decode() for form in (password, f"\0{user}\0{password}"))
 
 
 def _unread(what: str, error: SecretUnreachable) -> str:
