@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import base64
+import html
 import logging
 import pickle
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote_plus
 
 import pytest
+from azure.core.credentials import AccessToken
+from azure.core.exceptions import ClientAuthenticationError
+from azure.identity import ChainedTokenCredential, CredentialUnavailableError
 from databricks.sdk.errors import NotFound
 from pyspark import cloudpickle
 
@@ -26,6 +33,7 @@ from mirrorfeed.credentials import (
     ServicePrincipal,
     read_secret,
     service_credential,
+    token_credential,
 )
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing.schema import Column
@@ -93,6 +101,15 @@ def test_a_variable_that_is_not_set_is_told(monkeypatch: pytest.MonkeyPatch, val
         " it for the driver and for all executors: on Databricks in the cluster's `spark_env_vars`, as in {NAME:"
         ' "{{secrets/scope/key}}"}.'
     )
+
+
+def test_a_variable_that_is_not_named_as_they_usually_are_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password may be spelled like a name of a variable."""
+    place = Secret(env="abcdefghijklmnop")
+    with pytest.raises(SecretUnreachable, match="from the environment variable that `env` names: it is not set"):
+        read_secret(place)
+    monkeypatch.setenv("abcdefghijklmnop", VALUE)
+    assert read_secret(place) == VALUE
 
 
 def test_a_scope_that_cannot_be_read_is_told_without_what_others_say() -> None:
@@ -184,13 +201,89 @@ def test_an_application_that_the_tenant_does_not_know_is_told(onelake: OneLake) 
 
 
 def test_a_refusal_without_a_code_that_is_known_is_told_with_what_was_said() -> None:
-    refused = CredentialRefused(Default(), "DefaultAzureCredential failed to retrieve a token.\nAttempted: this, that")
+    refused = CredentialRefused(Default(), "DefaultAzureCredential failed to retrieve a token.\nThat is it.")
     assert str(refused) == (
         "There is no token for the default Azure credential chain: DefaultAzureCredential failed to retrieve a token."
         " Check `credential` in the configuration. Executors that write log in for themselves: what a person's login"
         " gives the driver is not there; a service principal with a secret in the cluster's environment, or a service"
         " credential, is."
     )
+
+
+ATTEMPTED = """DefaultAzureCredential failed to retrieve a token from the included credentials.
+Attempted credentials:
+\tEnvironmentCredential: EnvironmentCredential authentication unavailable. Environment variables are not configured.
+Visit https://aka.ms/azsdk/python/identity/environmentcredential/troubleshoot to troubleshoot this issue.
+\tManagedIdentityCredential: ManagedIdentityCredential authentication unavailable.
+\tAzureCliCredential: Azure CLI not found on path
+\tOtherCredential: Authentication failed: AADSTS7000215: Invalid client secret provided. Ensure it is. Trace 0
+To mitigate this issue, please refer to the troubleshooting guidelines here at https://aka.ms/x."""
+
+
+def test_the_default_chain_is_told_with_what_each_link_said() -> None:
+    refused = CredentialRefused(Default(), ATTEMPTED, "AADSTS7000215")
+    assert refused.what() == (
+        "There is no token for the default Azure credential chain: EnvironmentCredential: Environment variables are not"
+        " configured; ManagedIdentityCredential: authentication unavailable; AzureCliCredential: Azure CLI not found on"
+        " path; OtherCredential: Authentication failed: AADSTS7000215: Invalid client secret provided."
+    )
+    assert refused.next().startswith("Check `credential` in the configuration.")
+
+
+def test_the_chain_that_is_installed_tells_so_and_repeats_no_secret(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class FirstCredential:
+        def get_token(self, *_: str, **__: object) -> AccessToken:
+            raise CredentialUnavailableError("It is not configured. See there.")
+
+    class NextCredential:
+        def get_token(self, *_: str, **__: object) -> AccessToken:
+            raise ClientAuthenticationError(f"AADSTS50034: {said}. See there.")
+
+    def refusal() -> str:
+        with pytest.raises(CredentialRefused) as refused:
+            token_credential(Default()).get_token("https://storage.azure.com/.default")
+        return refused.value.what()
+
+    said = "No such account"
+    chain = ChainedTokenCredential(FirstCredential(), NextCredential())
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda: chain)
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", VALUE)
+    begin = "There is no token for the default Azure credential chain: "
+    assert refusal() == f"{begin}FirstCredential: It is not configured; NextCredential: AADSTS50034: {said}."
+    said = f"{VALUE} is not known"
+    assert refusal() == f"{begin}(not shown)."
+    assert tuple(capfd.readouterr()) == ("", "")
+
+
+def _as_sent(secret: str) -> str:
+    return secret
+
+
+def _in_a_form(secret: str) -> str:
+    return f"client_id=x&client_secret={quote_plus(secret)}&scope=y"
+
+
+def _in_html(secret: str) -> str:
+    return f"<pre>{html.escape(secret)}</pre>"
+
+
+@pytest.mark.parametrize("secret", ["q8Q~a+b/c&d=é", "xY7~8Q~.NeverShown_0123"])
+@pytest.mark.parametrize("repeated", [_as_sent, _in_a_form, _in_html])
+@pytest.mark.parametrize("error", ["invalid_client", "temporarily_unavailable"])
+def test_a_login_service_that_repeats_the_secret_is_told_without_its_words(
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], error: str,
+    repeated: Callable[[str], str], secret: str,
+) -> None:  # fmt: skip
+    said = f"{'There is an error. ' * 14}You sent {repeated(secret)}."  # where it is cut, a part is a secret too
+    monkeypatch.setenv(SECRET, secret)
+    monkeypatch.setattr(onelake.authority, "login", lambda form: (400, {"error": error, "error_description": said}))
+    shown = _errors(onelake.store(patience=IMPATIENT))
+    assert "(not shown)" in shown[0]
+    everything = f"{shown} {capfd.readouterr()}"
+    for hidden in (secret, quote_plus(secret), secret[:6], secret[-6:]):
+        assert hidden not in everything
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
@@ -210,6 +303,20 @@ def test_a_login_that_nobody_answers_is_not_a_refusal(onelake: OneLake) -> None:
     store = onelake.store(credential=onelake.principal(authority="https://localhost:1"))
     with pytest.raises(StoreUnavailable, match=rf"the service principal {CLIENT} of tenant {TENANT} cannot log in: "):
         store.list("")
+
+
+@pytest.mark.parametrize("content", ["no certificate", None])
+def test_certificates_that_cannot_be_read_are_told_before_anybody_is_asked(
+    onelake: OneLake, tmp_path: Path, content: str | None
+) -> None:
+    file = tmp_path / "ca.pem"
+    if content:
+        file.write_text(content)
+    with pytest.raises(Terminal) as refused:
+        onelake.store(ca_file=str(file)).list("")
+    assert str(refused.value).startswith(f"The certificates in {file} cannot be read: ")
+    assert str(refused.value).endswith("Let `ca_file` in the configuration name a file with certificates in PEM form.")
+    assert onelake.calls == []
 
 
 def test_tokens_are_renewed_in_the_middle_of_an_upload(onelake: OneLake) -> None:
@@ -279,7 +386,7 @@ def test_a_credential_is_a_value_that_names_itself(credential: Any, shown: str) 
 @pytest.mark.parametrize(
     "error",
     [
-        CredentialRefused(ServicePrincipal("t", "c", Secret(env="X")), "AADSTS7000222: over"),
+        CredentialRefused(ServicePrincipal("t", "c", Secret(env="X")), "AADSTS7000222: over", "AADSTS7000222"),
         SecretUnreachable(Secret(scope="s", key="k"), "why"),
         ServiceCredentialUnreachable("n", "why"),
     ],

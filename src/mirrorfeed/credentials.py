@@ -25,16 +25,23 @@ from __future__ import annotations
 
 import base64
 import importlib
+import logging
 import os
 import re
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.errors import Terminal, Transient, first_line
+from mirrorfeed.unsaid import unless_repeated
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
+
+
+_OF_DEFAULT = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PASSWORD", "AZURE_PASSWORD")
+"""Where the default chain finds its secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,9 @@ class Secret:
 
     def __str__(self) -> str:
         scope = f"the secret {self.scope}/{self.key} of the Databricks workspace" if self.scope else None
-        variable = f"the environment variable {self.env}" if self.env else None
+        # Names of variables are in capitals. Anything else may be the secret itself, in the place of its name.
+        name = self.env if self.env and self.env.isupper() else "that `env` names"
+        variable = f"the environment variable {name}" if self.env else None
         return " or ".join(filter(None, (variable, scope)))
 
 
@@ -86,7 +95,29 @@ Credential = Default | ServicePrincipal | ServiceCredential
 
 def token_credential(credential: Credential, ca_file: str | None = None) -> TokenCredential:
     """What makes tokens in this process. Refusals to make one come as errors of this module."""
-    return _Named(credential, _made(credential, ca_file))
+    check_certificates(ca_file)
+    log = logging.getLogger("azure.identity")
+    if log.level == logging.NOTSET:  # it tells each failure once more, in the words of whoever answered
+        log.setLevel(logging.CRITICAL)
+    if isinstance(credential, ServicePrincipal):
+        secret = read_secret(credential.secret)
+        return _Named(credential, _logging_in(credential, secret, ca_file), (secret,))
+    if isinstance(credential, ServiceCredential):
+        return _Named(credential, service_credential(credential.name), ())
+    from azure.identity import DefaultAzureCredential
+
+    return _Named(credential, DefaultAzureCredential(), tuple(os.environ.get(name, "") for name in _OF_DEFAULT))
+
+
+def check_certificates(ca_file: str | None) -> None:
+    """Or `CertificatesUnreadable`."""
+    if ca_file is None:
+        return
+    try:
+        folder = os.path.isdir(ca_file)
+        ssl.create_default_context(cafile=None if folder else ca_file, capath=ca_file if folder else None)
+    except OSError as error:
+        raise CertificatesUnreadable(ca_file, error.strerror or str(error)) from error
 
 
 def bearer(credential: Credential, audience: str, ca_file: str | None = None) -> Callable[[], str]:
@@ -94,41 +125,33 @@ def bearer(credential: Credential, audience: str, ca_file: str | None = None) ->
     made = token_credential(credential, ca_file)
 
     def token() -> str:
-        from azure.core.exceptions import AzureError
+        from azure.core.exceptions import AzureError, ServiceRequestError
 
         try:
             return made.get_token(f"{audience}/.default").token
         except AzureError as error:
-            said = first_line(str(error.message))
-        raise LoginUnavailable(said)
+            said, reached = first_line(str(error.message)), not isinstance(error, ServiceRequestError)
+        raise LoginUnavailable(said, reached)
 
     return token
 
 
-def _made(credential: Credential, ca_file: str | None) -> TokenCredential:
-    match credential:
-        case Default():
-            from azure.identity import DefaultAzureCredential
+def _logging_in(principal: ServicePrincipal, secret: str, ca_file: str | None) -> TokenCredential:
+    from azure.identity import AzureAuthorityHosts, ClientSecretCredential
 
-            return DefaultAzureCredential()
-        case ServiceCredential():
-            return service_credential(credential.name)
-        case ServicePrincipal():
-            from azure.identity import AzureAuthorityHosts, ClientSecretCredential
-
-            own = credential.authority
-            known = {f"https://{host}" for name, host in vars(AzureAuthorityHosts).items() if not name.startswith("_")}
-            options: dict[str, Any] = {"authority": own} if own else {}
-            return ClientSecretCredential(
-                credential.tenant_id,
-                credential.client_id,
-                read_secret(credential.secret),
-                # The library asks a public cloud whether a host logs in people; a private one it would not know.
-                disable_instance_discovery=own is not None and own.rstrip("/") not in known,
-                connection_verify=ca_file or True,
-                retry_total=1,  # beyond one at once, who asks for a token repeats its call, and counts that
-                **options,
-            )
+    own = principal.authority
+    known = {f"https://{host}" for name, host in vars(AzureAuthorityHosts).items() if not name.startswith("_")}
+    options: dict[str, Any] = {"authority": own} if own else {}
+    return ClientSecretCredential(
+        principal.tenant_id,
+        principal.client_id,
+        secret,
+        # The library asks a public cloud whether a host logs in people; a private one it would not know.
+        disable_instance_discovery=own is not None and own.rstrip("/") not in known,
+        connection_verify=ca_file or True,
+        retry_total=1,  # beyond one at once, who asks for a token repeats its call, and counts that
+        **options,
+    )
 
 
 def _workspace() -> Any:
@@ -177,8 +200,8 @@ def _provider() -> Callable[[str], Any]:
 class _Named:
     """A credential whose refusals say which one it is and what to do."""
 
-    def __init__(self, credential: Credential, inner: TokenCredential) -> None:
-        self._credential, self._inner = credential, inner
+    def __init__(self, credential: Credential, inner: TokenCredential, secrets: tuple[str, ...]) -> None:
+        self._credential, self._inner, self._secrets = credential, inner, secrets
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
         from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError, ServiceResponseError
@@ -188,13 +211,16 @@ class _Named:
             return self._inner.get_token(*scopes, **options)
         except ClientAuthenticationError as error:
             # Not chained to what is raised: the original holds the request, and the request holds the secret.
-            said, cause = first_line(str(error.message)), error.__cause__
+            whole, cause = str(error.message), error.__cause__
+        code = _CODE.search(whole)
+        whole = unless_repeated(whole, *self._secrets)
+        said = first_line(whole)
         # A login that nobody answers, or with 429 or 5xx, is no refusal: these kinds are repeated by whoever called.
         if isinstance(cause, ServiceRequestError):
             raise ServiceRequestError(f"{self._credential} cannot log in: {said}")
         if isinstance(cause, ServiceResponseError | MsalServiceError):
             raise ServiceResponseError(f"{self._credential} cannot log in: {said}")
-        raise CredentialRefused(self._credential, said)
+        raise CredentialRefused(self._credential, whole, code[0] if code else "")
 
 
 _CODE = re.compile(r"AADSTS\d+")
@@ -219,12 +245,17 @@ _OTHERWISE = (
 )
 
 
+_LINK = re.compile(r"^\t(\w+): (?:\1 )?(?:authentication unavailable\. )?(.*?)(?:\. .*|\.?)$", re.MULTILINE)
+"""Of what a chain of credentials says: who was asked, and the first sentence of it that tells why not."""
+_OF_A_LINK = 120
+
+
 class CredentialRefused(Terminal):
-    def __init__(self, credential: Credential, said: str) -> None:
+    def __init__(self, credential: Credential, said: str, code: str = "") -> None:
         self.credential = credential
-        found = _CODE.search(said)
-        self.code = found[0] if found else ""
-        self.said = "" if self.code in _WORDS else first_line(said)
+        links = [f"{name}: {why[:_OF_A_LINK]}" for name, why in _LINK.findall(said)]
+        self.code = "" if links else code
+        self.said = "" if self.code in _WORDS else "; ".join(links) or first_line(said)
 
     def what(self) -> str:
         reason = _WORDS[self.code][0] if self.code in _WORDS else self.said
@@ -239,14 +270,26 @@ class CredentialRefused(Terminal):
 
 
 class LoginUnavailable(Transient):
-    def __init__(self, said: str) -> None:
-        self.said = said
+    def __init__(self, said: str, reached: bool = True) -> None:
+        self.said, self.reached = said, reached
+        """The second: whether there was anybody to ask."""
 
     def what(self) -> str:
         return f"There is no token for now: {self.said}."
 
     def next(self) -> str:
         return "Check that the login service can be reached from here, then run the same command again."
+
+
+class CertificatesUnreadable(Terminal):
+    def __init__(self, file: str, reason: str) -> None:
+        self.file, self.reason = file, reason
+
+    def what(self) -> str:
+        return f"The certificates in {self.file} cannot be read: {self.reason}."
+
+    def next(self) -> str:
+        return "Let `ca_file` in the configuration name a file with certificates in PEM form."
 
 
 class SecretUnreachable(Terminal):

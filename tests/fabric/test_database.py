@@ -9,7 +9,7 @@ import pytest
 from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR, Database
 from fixtures.onelake.faults import Fault, How
-from mirrorfeed.credentials import CredentialRefused, LoginUnavailable, Secret, ServicePrincipal
+from mirrorfeed.credentials import CredentialRefused, LoginUnavailable, Secret, ServicePrincipal, bearer
 from mirrorfeed.fabric import Api, MirroredDatabase, TableState, create
 from mirrorfeed.fabric.answers import (
     DatabaseMissing,
@@ -20,7 +20,7 @@ from mirrorfeed.fabric.answers import (
     TokenRefused,
     WorkspaceMissing,
 )
-from mirrorfeed.fabric.api import OperationFailed
+from mirrorfeed.fabric.api import AUDIENCE, OperationFailed
 from mirrorfeed.fabric.database import NotDropped, NotListed, NotReached, OtherMirror
 from mirrorfeed.landing.names import Target
 from mirrorfeed.stores.answers import CapacityPaused
@@ -335,6 +335,20 @@ def test_an_expired_secret_is_told(onelake: OneLake, database: MirroredDatabase,
     with pytest.raises(CredentialRefused, match=r"its client secret has expired \(AADSTS7000222\)\. Make a new secret"):
         database.status()
     assert time.pauses == []
+
+
+@pytest.mark.parametrize("dead", ["authority", "proxy"])
+def test_a_login_that_nobody_answers_is_tried_as_often_as_any_server_that_never_did(
+    onelake: OneLake, time: Time, monkeypatch: pytest.MonkeyPatch, dead: str
+) -> None:
+    if dead == "proxy":
+        monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
+    principal = onelake.principal(authority="https://localhost:1") if dead == "authority" else onelake.principal()
+    token = bearer(principal, AUDIENCE, str(onelake.ca_file))
+    api = Api(token, f"https://{onelake.address}", str(onelake.ca_file), clock=time.clock, sleep=time.sleep)
+    with pytest.raises(LoginUnavailable, match=r"cannot log in: .*Failed to establish a new connection"):
+        api.get("list", Place(WORKSPACE))
+    assert len(time.pauses) == 3
 
 
 def test_a_login_service_that_is_not_well_is_asked_again_and_then_told(

@@ -107,7 +107,7 @@ class Api:
                     allow_redirects=False,
                 )
             except LoginUnavailable as error:
-                failure = error
+                failure, reached = error, error.reached
             except requests.RequestException as error:  # not chained: it holds the request, and that holds the token
                 reached = not isinstance(error, requests.ConnectionError)
                 failure = FabricUnavailable(action, str(place), _reason(error))
