@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from fixtures.faults import Crash, Fault, FaultyStore
+from fixtures.faults import PAGE, Crash, Fault, FaultyStore
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from fixtures.tables import Table, TableFeed
@@ -36,6 +36,8 @@ class Scenario:
     plan_before: Plan | None = None
     deleted: bool = False
     checks_renames: bool = True
+    leftovers: int = 0
+    """How many files publishers that were killed staged for records that come next."""
     spoiled: Mapping[int, Sequence[tuple[int, str]]] = field(default_factory=dict)
     """What a mirror has for some keys, for no reason that the landing zone knows: then the disturbed run is a repair of
     these, at the version that was published before the change."""
@@ -94,6 +96,9 @@ class Scene:
             publish(TableFeed(self._table, **self._options), self._zone, scenario.plan_before or scenario.plan)
         self._spoiled = scenario.spoiled
         self._audit.repairs = bool(scenario.spoiled)
+        for number in range(scenario.leftovers):
+            name = f"{2 + number % 3:020d}-{number:032x}-00001.parquet"
+            self._zone.create(f"{FOLDER}/_mirrorfeed/{self._audit.log_id}/{name}", b"half a file")
         if scenario.deleted:
             self._zone.remove_folder(FOLDER)
         scenario.change(self._table)
@@ -124,6 +129,7 @@ class Scene:
             faults,
             before=lambda verb: take.mirror.take() if service and verb in ("list", "create", "rename") else None,
             delete=lambda: take.zone.remove_folder(FOLDER),
+            page=PAGE,
         )
         starts = []
         for _ in range(runs + 1):

@@ -11,6 +11,8 @@ import pytest
 from fixtures.faults import Crash, Fault, FaultyStore, Mode
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
+from fixtures.onelake.faults import Fault as FaultOfService
+from fixtures.onelake.faults import How
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.landing.log import Follows, PublishedFile, Record, RecordTooNew, RecordUnreadable
@@ -30,6 +32,8 @@ from mirrorfeed.publish.view import (
     View,
 )
 from mirrorfeed.stores import FolderStore, PlaceUnusable, Store, StoreUnavailable
+from mirrorfeed.stores.onelake import OneLakeStore
+from mirrorfeed.stores.patience import Patience
 
 T = "shop.schema/orders"
 LOG = f"{T}/_mirrorfeed/abc"
@@ -87,7 +91,9 @@ def look(store: Store, folder: str) -> View:
 
 
 def settle(store: Store, folder: str) -> View:
-    return TableLog(store, folder).settle()
+    view = TableLog(store, folder).settle()
+    assert view is not None
+    return view
 
 
 def check(store: Store) -> None:
@@ -244,7 +250,7 @@ def test_a_log_that_cannot_be_made_is_not_tried_for_ever() -> None:
     store.locked = True
 
     with pytest.raises(StoreUnavailable, match=r"^Cannot create memory:/.*/log\.json: 403 Forbidden\."):
-        settle(store, T)
+        TableLog(store, T).begin()
 
 
 # settle
@@ -336,7 +342,7 @@ def test_a_lost_log_is_also_known_by_the_files_that_the_service_took(place: str)
     put(store, f"{T}/_metadata.json", f"{T}/{place}/{name(7)}.parquet", f"{T}/{place}/notes.txt")
 
     with pytest.raises(NumbersDisagree) as disagree:
-        settle(store, T)
+        TableLog(store, T).begin()
 
     assert disagree.value.what() == (
         f"memory:/{T}/{place}/{name(7)}.parquet is there, and the table has no log that says what it holds."
@@ -616,6 +622,32 @@ def test_rows_without_a_right_place_are_refused_and_nothing_of_their_range_is_pu
     assert (look(store, T).newest, look(store, T).data) == (before.newest, before.data)
 
 
+def test_a_first_load_that_is_refused_makes_nothing_that_the_service_takes_for_a_table() -> None:
+    store, table = MemoryStore(), orders()
+    table.insert({"id": 1})
+
+    with pytest.raises(RowsRefused):
+        publish(TableFeed(table), store, PLAN)
+
+    assert names(store, T) == ["_mirrorfeed"]
+    table.delete(1)
+    publish(TableFeed(table), store, PLAN)
+    assert names(store, T) == [f"{name(1)}.parquet", "_metadata.json", "_mirrorfeed"]
+
+
+def test_keys_are_not_given_to_a_table_whose_rows_are_refused_for_them() -> None:
+    """Once they are set they can never change."""
+    store, table = MemoryStore(), orders()
+    table.insert({"id": None})
+    publish(TableFeed(table), store, replace(PLAN, keys=()))
+    table.insert({"id": None})
+
+    with pytest.raises(RowsRefused):
+        publish(TableFeed(table), store, PLAN)
+
+    assert json.loads(store.read(f"{T}/_metadata.json")) == {}
+
+
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
@@ -820,6 +852,26 @@ def test_what_a_killed_run_recorded_is_told_by_the_run_that_finishes_it() -> Non
     assert publish(TableFeed(table), store, PLAN).publications == 0
 
 
+def test_a_first_record_that_comes_late_into_a_deleted_folder_is_not_told_as_published() -> None:
+    """All that a run reads of its log is there, and the log is not in force."""
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, PLAN)
+    log_id = look(store, T).log_id
+    record = f"{T}/_mirrorfeed/{log_id}/{name(1)}.json"
+    content = store.read(record)
+
+    def others(verb: str) -> None:
+        if verb == "list" and log_id in store.read(f"{T}/_mirrorfeed/log.json").decode():
+            store.remove_folder(T)
+            TableLog(store, T).begin()
+            metadata.ensure(store, T, spell(("id",), {}))
+            store.create(record, content)
+
+    progress = publish(TableFeed(table), FaultyStore(store, before=others), PLAN)
+
+    assert (progress.rows, look(store, T).data) == ({"insert": 1}, (f"{name(1)}.parquet",))
+
+
 def test_what_another_publisher_recorded_is_not_told_as_ours() -> None:
     store, table = MemoryStore(), orders()
 
@@ -888,10 +940,10 @@ def before_last(what: str, store: Store) -> Table:
 @pytest.mark.parametrize(
     ("what", "calls"),
     [
-        ("a first publication", 17),
-        ("the range after it", 16),
+        ("a first publication", 18),
+        ("the range after it", 17),
         ("a range", 14),
-        ("nothing new after it", 4),
+        ("nothing new after it", 5),
         ("nothing new", 3),
     ],
 )
@@ -904,7 +956,7 @@ def test_calls_to_the_store_are_few(what: str, calls: int) -> None:
     assert len([verb for verb in counting.verbs if verb not in ("open_write", "write", "close")]) == calls
 
 
-@pytest.mark.parametrize(("what", "calls"), [("a first publication", 20), ("a range", 16), ("nothing new", 3)])
+@pytest.mark.parametrize(("what", "calls"), [("a first publication", 21), ("a range", 16), ("nothing new", 3)])
 def test_calls_over_the_protocol_are_few(onelake: OneLake, what: str, calls: int) -> None:
     """With the one that a process asks whether the landing zone is there, and with the one that writes the file."""
     table = before_last(what, onelake.store())
@@ -912,3 +964,21 @@ def test_calls_over_the_protocol_are_few(onelake: OneLake, what: str, calls: int
     publish(TableFeed(table), onelake.store(), PLAN)
 
     assert len(onelake.verbs()) - before == calls
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE])
+def test_a_log_that_the_service_did_not_take_is_asked_for_under_another_id(
+    onelake: OneLake, how: How, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, asked = OneLakeStore.create_once, list[bytes]()
+
+    def spy(store: OneLakeStore, path: str, data: bytes) -> None:
+        asked.append(data)
+        create(store, path, data)
+
+    monkeypatch.setattr(OneLakeStore, "create_once", spy)
+    onelake.server.faults.add(FaultOfService("put blob", how))
+
+    TableLog(onelake.store(patience=Patience(5, first_pause=0.001)), T).begin()
+
+    assert onelake.verbs().count("put blob") == len(asked) == len(set(asked)) == 2

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fixtures.faults import PAGE
 from fixtures.mirror import Audit, Mirror
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
@@ -66,6 +67,7 @@ class Stage:
         self._onelake, self._scenario = onelake, scenario
         self._store = onelake.store(patience=BRIEF, part_bytes=part_bytes)
         onelake.files.checks_renames, onelake.files.keeps_etags = scenario.checks_renames, keeps_etags
+        onelake.server.page_size = PAGE
         self._inside = Inside(onelake.files)
         self._audit, self._table = Audit(self._inside, FOLDER), scenario.table()  # type: ignore[arg-type]
         if scenario.published_before:

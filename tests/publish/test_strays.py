@@ -44,8 +44,10 @@ def test_published_tables_that_the_configuration_does_not_name_are_found(publish
     store.create("refused/00000000000000000001.parquet", b"of another publisher, into whose folder we looked once")
     store.create("refused/_mirrorfeed/log.json", b'{"log_id": "abc"}')
     store.create("odd/_mirrorfeed/log.json", b"nothing that we wrote")
-    store.create("begun/_mirrorfeed/log.json", b'{"log_id": "abc"}')
-    assert [str(target) for target in strays(store, config)] == ["alone", "begun", "sales.old"]
+    for begun in ("begun", "described"):
+        store.create(f"{begun}/_mirrorfeed/log.json", b'{"log_id": "abc"}')
+    store.create("described/_metadata.json", b'{"keyColumns": ["id"]}')
+    assert [str(target) for target in strays(store, config)] == ["alone", "begun", "described", "sales.old"]
 
 
 def test_a_target_that_differs_only_in_case_is_the_same_table(published: Published) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from random import Random
 
 import pytest
 
-from fixtures.faults import MODES, Fault
+from fixtures.faults import MODES, Fault, Mode
 from fixtures.tables import Table
 from fixtures.turns import Process
 from mirrorfeed.publish.table import publish
@@ -85,6 +86,40 @@ def test_all_schedules_with_two_switches_end_equal(scenario: _Scenario, others: 
     counted["schedules of two publishers with two switches"] += played
 
 
+def test_what_one_records_while_the_other_lists_is_finished_before_anything_follows(counted: Counter[str]) -> None:
+    """A listing of many leftovers may show a record and none of its files, which were staged before it."""
+    scenario = _Scenario("ranges", two_orders, three_commits, plan(versions_per_range=1), leftovers=5)
+    scene = Scene(scenario)
+    alone = scene.open()
+    calls = _calls(alone, alone.publish)
+    for i, j in product(range(1, 9), range(1, calls)):
+        _play_two(scene, i, j, another_publisher)
+        counted["schedules of two publishers, one of which lists"] += 1
+
+
+def test_a_log_whose_creation_is_on_its_way_when_its_folder_is_deleted_loses_nothing(counted: Counter[str]) -> None:
+    """If one id could come into being twice, the second publisher would go on with the log of the first, whose record
+    counts although its files are gone."""
+    scene = Scene(_by_name("first snapshot"))
+    verbs = scene.play()[0]
+    creation = next(call for call, verb in enumerate(verbs) if verb.startswith("create"))
+    alone = scene.open()
+    calls = _calls(alone, alone.publish)
+    late = [mode for mode in MODES[verbs[creation]] if mode in (Mode.LATE, Mode.KILLED_LATE, Mode.AGAIN)]
+    for mode, i, j in product(late, range(creation + 1, calls), range(1, calls)):
+        take = scene.open()
+        first = Process(take.zone, take.publish, [Fault(creation, mode)])
+        with first as one, Process(take.zone, take.publish) as two:
+            one.step(i)
+            take.zone.remove_folder(FOLDER)
+            one.store.deliver()
+            two.step(j)
+            one.finish()
+            two.finish()
+        take.ends_equal()
+        counted["schedules of two publishers, a log and a folder deleted"] += 1
+
+
 def test_random_schedules_with_faults_end_equal(counted: Counter[str]) -> None:
     for seed in range(250):
         _play_random(seed)
@@ -108,18 +143,22 @@ def _play_two_switches(scene: Scene, others: Others, at_most: int | None) -> int
     pairs = [(i, j) for i in range(calls + 1) for j in range(1, calls_of_others + 1)]
     stride = 1 if at_most is None else max(1, len(pairs) // at_most)
     for i, j in pairs[::stride]:
-        take = scene.open()
-        try:
-            with Process(take.zone, take.publish) as one, Process(take.zone, lambda store: others(take, store)) as two:  # noqa: B023
-                one.step(i)
-                two.step(j)
-                one.finish()
-                two.finish()
-            take.ends_equal()
-        except BaseException as error:
-            error.add_note(f"switched after calls {i} and {j}")
-            raise
+        _play_two(scene, i, j, others)
     return len(pairs[::stride])
+
+
+def _play_two(scene: Scene, i: int, j: int, others: Others) -> None:
+    take = scene.open()
+    try:
+        with Process(take.zone, take.publish) as one, Process(take.zone, lambda store: others(take, store)) as two:
+            one.step(i)
+            two.step(j)
+            one.finish()
+            two.finish()
+        take.ends_equal()
+    except BaseException as error:
+        error.add_note(f"switched after calls {i} and {j}")
+        raise
 
 
 def _calls(take: Take, body: Callable[[Store], None]) -> int:

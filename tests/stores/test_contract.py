@@ -140,6 +140,14 @@ def test_what_is_not_there_cannot_be_read(store: Store, path: str) -> None:
         store.open_read(path)
 
 
+def test_a_file_that_is_created_once_is_whole_and_takes_nobodys_name(store: Store) -> None:
+    store.create_once("t/x", b"content")
+
+    with pytest.raises(AlreadyThere):
+        store.create_once("t/x", b"other")
+    assert store.read("t/x") == b"content"
+
+
 def test_a_renamed_file_is_at_its_new_name_alone(store: Store) -> None:
     write(store, "t/_log/x", b"content")
 

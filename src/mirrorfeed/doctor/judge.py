@@ -124,7 +124,10 @@ def judge_table(facts: TableFacts, zone: str = "the landing zone") -> list[Findi
         what = f"{a_few(facts.empty_files)}: of no bytes, so the service reads no file after it."
         found.append(finding(Code.EMPTY_FILE, what))
     if facts.folder and facts.published is None and not facts.data_files:
-        what = "Its folder holds no data file: Fabric fails such a table after days, and pauses the database."
+        what = (
+            "Its folder holds no data file: Fabric fails such a table after days, and pauses the database. If it cannot"
+            " be published soon, take it out of the configuration and run `mirrorfeed drop`."
+        )
         found.append(finding(Code.EMPTY_TABLE, what))
     if facts.cloned_from:
         what = (

@@ -84,9 +84,8 @@ def mend(store: Store, table: Table) -> None:
     """Renames what is left of the newest record, and removes what can never be published: with that every run begins.
     Or what stands in the way."""
     log = TableLog(store, table.target.folder)
-    if (view := log.glance()) is None:
-        return
-    if trouble := log.tidy(log.settle(view), table.keep_records, others=True):
+    view = log.settle()
+    if view and (trouble := log.tidy(view, table.keep_records, others=True)):
         raise trouble
 
 

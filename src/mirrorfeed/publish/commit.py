@@ -33,6 +33,7 @@ from mirrorfeed.landing.names import (
 )
 from mirrorfeed.publish.view import LogLost, View, check, data_in
 from mirrorfeed.stores import AlreadyThere, Entry, NotThere, Store, StoreUnavailable
+from mirrorfeed.stores.anew import patiently
 
 Arguments = ParamSpec("Arguments")
 _LOOKS = 20
@@ -113,19 +114,28 @@ class TableLog:
         raise KeepsChanging(self._address())
 
     def begin(self) -> View:
-        """Makes the log, where a glance showed none and the folder is nobody else's; as a glance would show it."""
+        """Makes the log, where a glance showed none and the folder is nobody else's; as a glance would show it.
+
+        One request asks for each id: one that was repeated might bring the id back after the folder was deleted, while
+        its publisher is about to send a record. A new try has a new id.
+        """
         for _ in range(_LOOKS):
-            self.check_unclaimed()
-            log_id = uuid.uuid4().hex
-            new = json.dumps({"log_id": log_id}).encode()
-            trouble = unbelieved(self.store.create, f"{self.folder}/{LOG_ID}", new)
-            if trouble is None:
-                return View(log_id)  # if it is not so, the view is not confirmed
-            if view := self.glance():
+            if view := patiently(self.store, self._make_log):
                 return view
-            if isinstance(trouble, StoreUnavailable):
-                raise trouble
         raise KeepsChanging(self._address())
+
+    def _make_log(self) -> View | None:
+        """None where another's log came first, and is gone again."""
+        self.check_unclaimed()
+        log_id = uuid.uuid4().hex
+        new = json.dumps({"log_id": log_id}).encode()
+        trouble = unbelieved(self.store.create_once, f"{self.folder}/{LOG_ID}", new)
+        if trouble is None:
+            return View(log_id)  # if it is not so, the view is not confirmed
+        view = self.glance()
+        if view is None and isinstance(trouble, StoreUnavailable):
+            raise trouble
+        return view
 
     def check_unclaimed(self) -> None:
         """Refuses a folder without a log that has data files: another publisher's, or those of a log that was lost."""
@@ -139,12 +149,11 @@ class TableLog:
         data = tuple(name for name in names if "/" not in name)
         check(View("", data=data, processed=tuple(name for name in names if "/" in name)), self._address())
 
-    def settle(self, view: View | None = None) -> View:
-        """Looks, and finishes the newest publication: until a look shows nothing of it staged."""
+    def settle(self, view: View | None = None) -> View | None:
+        """Looks, and finishes the newest publication: until a look shows nothing of it staged. None without a log."""
         before: tuple[str, ...] = ()
         trouble: Exception | None = None
-        while True:
-            view = view or self.glance() or self.begin()
+        while view := view or self.glance():
             if view.follows_on and not view.unfinished:
                 return view
             if not view.confirmed:
@@ -157,6 +166,7 @@ class TableLog:
             before = left
             trouble = self._rename_in_order(view)
             view = self.confirm(view, data=trouble is not None)
+        return None
 
     def check(self, view: View) -> None:
         """Refuses a folder that holds more or less than its log accounts for."""
@@ -250,7 +260,8 @@ class TableLog:
     def _is_linked(self, log_id: str, newest: Record, etags: dict[int, str]) -> bool:
         before = newest.follows
         if before is None:
-            return METADATA in (entry.name for entry in self.store.list(self.folder))
+            # Both: another log may have begun in a folder that was deleted before this record took effect.
+            return METADATA in (entry.name for entry in self.store.list(self.folder)) and self._log_id() == log_id
         etag = etags.get(before.number)
         if etag is None:
             return False

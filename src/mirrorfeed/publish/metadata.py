@@ -34,10 +34,10 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool 
     raise KeepsChanging(store.address(path))
 
 
-def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> None:
-    """Refuses one that sets something else than what is wanted."""
-    if (found := _read(store, folder)) is not None:
-        metadata.goes_on_from(found, wanted, store.address(f"{folder}/{METADATA}"))
+def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:
+    """Whether it says all that is wanted; refuses one that sets something else."""
+    found = _read(store, folder)
+    return found is not None and metadata.goes_on_from(found, wanted, store.address(f"{folder}/{METADATA}"))
 
 
 def _read(store: Store, folder: str) -> dict[str, Any] | None:

@@ -27,9 +27,7 @@ def clear(feed: Feed, store: Store, plan: Plan, sleep: Callable[[float], None] =
     """Finishes what is recorded, and deletes the table's folder; nothing of it if no snapshot could follow."""
     check_snapshot(feed, plan)
     with suppress(Terminal):  # what cannot be finished goes too: it is the reason for many a rebuild
-        log = TableLog(store, plan.folder)
-        if view := log.glance():
-            log.settle(view)
+        TableLog(store, plan.folder).settle()
     trouble: StoreUnavailable | None = None
     for tries in range(_TRIES):
         if not _is_there(store, plan.folder):

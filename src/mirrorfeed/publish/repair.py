@@ -43,8 +43,7 @@ def repair(
     log, progress = run.log, run.progress
     view: View | None = None
     while True:
-        view = view or log.look()
-        view = run.finish(view) if view else None
+        view = run.finish(view or log.look())
         if view is None or view.newest is None:
             raise NothingPublished(plan.target)
         if _repaired(progress):
@@ -56,17 +55,18 @@ def repair(
         if finding := recreated(plan.source, published, facts.table_id, facts.latest):
             raise finding
         run.check_keys(view)
-        if (view := log.confirm(view)) is None:
+        view = log.confirm(view)
+        if view is None or view.unfinished:
             continue
         log.check(view)
         what = Repair(version, keys)
         progress.decision = progress.decision or str(what)
         on_step(progress)
         with unknown_faults(plan.source, version, facts.commits):
-            publication = run.stage(view, facts, what)
-        if publication and not publication.record.files:
+            staged = run.stage(view, facts, what)
+        if staged and not staged[1].record.files:
             return progress
-        view = run.send(view, publication) if publication else None
+        view = run.send(*staged) if staged else None
 
 
 def _repaired(progress: Progress) -> bool:

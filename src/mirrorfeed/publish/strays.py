@@ -8,7 +8,7 @@ from mirrorfeed.amounts import counted
 from mirrorfeed.config import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.log import Record, RecordTooNew, RecordUnreadable
-from mirrorfeed.landing.names import LOG, BadTarget, Target
+from mirrorfeed.landing.names import LOG, METADATA, BadTarget, Target
 from mirrorfeed.publish.commit import LogUnreadable, TableLog
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
@@ -59,7 +59,7 @@ class Droppable:
 
     def __str__(self) -> str:
         if self.newest is None:
-            return f"{self.address} holds a log of ours and nothing else."
+            return f"{self.address} holds what a first load began, and no data."
         return (
             f"{self.address} holds {counted(self.files, 'data file')}. mirrorfeed published {self.newest.source} there,"
             f" up to version {self.newest.to_version_inclusive} on {self.newest.at:%Y-%m-%d %H:%M %Z}; the last"
@@ -81,10 +81,11 @@ def droppable(store: Store, config: Config, target: Target) -> Droppable:
 
 
 def _is_ours(store: Store, target: Target, view: View | None) -> bool:
-    """Whether there is a log with a record, or a log and nothing else: any other folder may be another's."""
+    """Whether there is a log with a record, or a log and at most `_metadata.json` beside it, as a first load leaves it
+    that was killed or refused: any other folder may be another's."""
     if view is None or view.newest:
         return view is not None
-    return [entry.name for entry in store.list(target.folder)] == [LOG]
+    return {entry.name for entry in store.list(target.folder)} <= {LOG, METADATA}
 
 
 def _published(store: Store) -> list[Target]:

@@ -177,37 +177,36 @@ class Run:
 
     def publish(self) -> None:
         log, plan, progress = self.log, self.plan, self.progress
-        view = log.glance()
-        early = None if view else _refuse_early(self.feed, log.store, plan)
-        view = view or log.begin()
+        view: View | None = None
         goal: int | None = None
         while True:
-            view = self.finish(view)
+            view = self.finish(view or log.glance())
             if goal is not None and progress.published is not None and progress.published >= goal:
                 return
             if self.stop():
                 return
-            facts, decision = early if early and view.newest is None else look_ahead(self.feed, plan, view)
-            early = None
+            facts, decision = look_ahead(self.feed, plan, view)
             goal = facts.latest if goal is None else goal
             progress.latest = facts.latest
             progress.decision = progress.decision or str(decision)
-            if view.newest and facts.commits and not progress.made:
+            if view and view.newest and facts.commits and not progress.made:
                 waited = (self.now() - facts.commits[0].timestamp).total_seconds()
                 progress.short = too_short(plan.source, facts.properties, waited)
             if isinstance(decision, NothingNew):
                 self.check_keys(view)
                 return
-            if (view := log.confirm(view)) is None:
-                continue
-            log.check(view)
+            if view:
+                view = log.confirm(view)
+                if view is None or view.unfinished:  # the first listing may show a record without its files
+                    continue
+                log.check(view)
             if isinstance(decision, Finding):
                 raise decision
             self.on_step(progress)
             what = _next(decision)
             with unknown_faults(plan.source, what, facts.commits):
-                publication = self.stage(view, facts, what)
-            view = self.send(view, publication) if publication else None
+                staged = self.stage(view, facts, what)
+            view = self.send(*staged) if staged else None
 
     def send(self, view: View, publication: Publication) -> View | None:
         """The commit; what a look after it shows, or None if the log is gone."""
@@ -217,12 +216,16 @@ class Run:
         publication.seconds["record"] = self.clock() - begun
         return after
 
-    def finish(self, view: View | None) -> View:
-        """Tells what was sent, once a look shows it; renames what is left of the newest publication, and tidies."""
+    def finish(self, view: View | None) -> View | None:
+        """Tells what was sent, once a look shows it; renames what is left of the newest publication, and tidies. None
+        if there is no log."""
         made, begun, found = len(self.progress.made), self.clock(), view
         if view:
             self._tell(view)
-        view = self.log.settle(view)
+            view = self.log.settle(view)
+        if view is None:
+            self.progress.published = None
+            return None
         self._tell(view)
         left = found.newest if found and found.unfinished else None
         if left and all(each.record != left for each in self.progress.made):
@@ -244,24 +247,34 @@ class Run:
                 self.progress.add(publication)
                 self.on_step(self.progress)
 
-    def check_keys(self, view: View) -> None:
+    def check_keys(self, view: View | None) -> None:
         """Keys that changed are refused also while nothing is new."""
-        if view.newest and view.newest.keys and view.newest.keys != self.plan.keys:
+        if view and view.newest and view.newest.keys and view.newest.keys != self.plan.keys:
             address = self.log.store.address(f"{self.plan.folder}/{METADATA}")
             raise KeysChanged(address, view.newest.keys, self.plan.keys)
 
-    def stage(self, view: View, facts: Facts, what: Range | int | Repair) -> Publication | None:
+    def stage(self, view: View | None, facts: Facts, what: Range | int | Repair) -> tuple[View, Publication] | None:
         """Writes the files, and the record that would publish them; None if another table took the source's name,
-        perhaps before its rows were read. What was staged is removed where no record is to be sent."""
+        perhaps before its rows were read, or another publisher was first. What was staged is removed where no record is
+        to be sent.
+
+        Without a view there is no log yet. To the service a table without data is a fault, so `_metadata.json` is made
+        once the rows are known to be good; nor are keys, which never change, set for rows that they do not fit.
+        """
         begun, plan, version = self.clock(), self.plan, _end(what)
+        before = view.newest if view else None
         if isinstance(what, Repair):
-            assert view.newest is not None
-            columns = view.newest.columns
+            assert before is not None
+            columns = before.columns
             self.feed.check(version, facts)
         else:
-            columns = _columns(self.feed, plan, view, facts, version)
+            columns = _columns(self.feed, plan, before, facts, version)
             self.feed.check(what, facts)
-        metadata.ensure(self.log.store, plan.folder, plan.metadata(columns), first=view.newest is None)
+        wanted = plan.metadata(columns)
+        described = metadata.check(self.log.store, plan.folder, wanted)
+        view = view or self.log.confirm(self.log.begin())
+        if view is None or view.newest != before:
+            return None
         job = StagingJob(
             store=self.log.store,
             folder=f"{plan.folder}/{log_folder(view.log_id)}",
@@ -278,6 +291,8 @@ class Run:
             receipts = self._receipts(what, job)
             if plan.output.by_time:
                 self.log.check_times(view, {receipt.staged for receipt in receipts})
+            if not described:
+                metadata.ensure(self.log.store, plan.folder, wanted, first=view.newest is None)
             same = self.feed.table_id() == facts.table_id
         except Exception:
             self.log.discard(view, job.batch)
@@ -309,7 +324,7 @@ class Run:
         )
         oldest = None if isinstance(what, Repair) else facts.commits[0].timestamp
         seconds, retries = {"stage": self.clock() - begun}, sum(receipt.retries for receipt in receipts)
-        return Publication(record, oldest, facts.latest, seconds, retries)
+        return view, Publication(record, oldest, facts.latest, seconds, retries)
 
     def _receipts(self, what: Range | int | Repair, job: StagingJob) -> Sequence[Receipt]:
         if isinstance(what, Repair):
@@ -353,21 +368,13 @@ def _end(what: Range | int | Repair) -> int:
     return what.version if isinstance(what, Repair) else what
 
 
-def check_snapshot(feed: Feed, plan: Plan) -> tuple[Facts, Decision, tuple[Column, ...]]:
-    """The columns of a first publication; raises what in the source would stand in its way."""
+def check_snapshot(feed: Feed, plan: Plan) -> None:
+    """Raises what in the source would stand in the way of a first publication."""
     facts, decision = look_ahead(feed, plan, None)
     if isinstance(decision, Finding):
         raise decision
-    columns = _columns(feed, plan, None, facts, facts.latest)
+    _columns(feed, plan, None, facts, facts.latest)
     feed.check(facts.latest, facts)
-    return facts, decision, columns
-
-
-def _refuse_early(feed: Feed, store: Store, plan: Plan) -> tuple[Facts, Decision]:
-    """Before a first publication: an empty table folder would be an error to the service in the end."""
-    facts, decision, columns = check_snapshot(feed, plan)
-    metadata.check(store, plan.folder, plan.metadata(columns))
-    return facts, decision
 
 
 def preflight(feed: Feed, store: Store, plan: Plan, view: View | None, facts: Facts, decision: Decision) -> None:
@@ -379,7 +386,7 @@ def preflight(feed: Feed, store: Store, plan: Plan, view: View | None, facts: Fa
         log.check_unclaimed()
     if isinstance(decision, PublishRanges | TakeSnapshot):
         what = _next(decision)
-        columns = _columns(feed, plan, view, facts, _end(what))
+        columns = _columns(feed, plan, view.newest if view else None, facts, _end(what))
         feed.check(what, facts)
     elif view is not None and view.newest is not None:
         columns = view.newest.columns
@@ -388,11 +395,11 @@ def preflight(feed: Feed, store: Store, plan: Plan, view: View | None, facts: Fa
     metadata.check(store, plan.folder, plan.metadata(columns))
 
 
-def _columns(feed: Feed, plan: Plan, view: View | None, facts: Facts, version: int) -> tuple[Column, ...]:
+def _columns(feed: Feed, plan: Plan, newest: Record | None, facts: Facts, version: int) -> tuple[Column, ...]:
     """The columns to write for what ends at a version; or why they cannot be written."""
     columns = feed.columns(version)
-    if view is not None and view.newest is not None:
-        before = view.newest.columns
+    if newest is not None:
+        before = newest.columns
         # A change that breaks the schema is a range of its own.
         drops = facts.commits[0].operation == _DROP
         if drops and not plan.keep_dropped:

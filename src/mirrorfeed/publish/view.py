@@ -26,7 +26,7 @@ class View:
     """The ETags of the records by their numbers, the oldest first."""
     follows_on: bool = True
     """Whether the record before the newest is there, and is the one that the newest says it follows; of a first record,
-    whether `_metadata.json` is there, which is made before it."""
+    whether `_metadata.json` is there, which is made before it, and the log is still the table's."""
     staged: Mapping[str, int] = field(default_factory=dict)
     """The sizes of files in the log's folder that have no final name yet, of any record."""
     confirmed: bool = False

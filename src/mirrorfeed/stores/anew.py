@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from mirrorfeed.stores.base import AlreadyThere, StoreUnavailable
-from mirrorfeed.stores.patience import NONE, Patience, Tries
+from mirrorfeed.stores.patience import NONE, Tries
 from mirrorfeed.stores.process import retries
 
 Begun = TypeVar("Begun")
@@ -35,6 +35,26 @@ def open_anew(
     return _anew(store, new_path, store.open_write, clock, sleep)
 
 
+def patiently(
+    store: object,
+    attempt: Callable[[], Begun],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Begun:
+    """What the first attempt that the store is available for gives; after its patience, `StoreUnavailable`. For calls
+    that are never to be repeated as they are: each attempt makes another."""
+    tries = Tries(getattr(store, "patience", NONE), clock)
+    while True:
+        try:
+            return attempt()
+        except StoreUnavailable as error:
+            pause = tries.pause(error.asked)
+            if pause is None:
+                raise
+        retries().add()
+        sleep(pause)
+
+
 def _anew(
     store: Sink,
     new_path: Callable[[], str],
@@ -42,21 +62,14 @@ def _anew(
     clock: Callable[[], float],
     sleep: Callable[[float], None],
 ) -> tuple[str, Begun]:
-    patience: Patience = getattr(store, "patience", NONE)
-    tries = Tries(patience, clock)
-    while True:
+    def attempt() -> tuple[str, Begun]:
         path = new_path()
         try:
             return path, begin(path)
-        except StoreUnavailable as error:
-            trouble, asked = error, error.asked
         except AlreadyThere as error:  # by this very creation, if something on the way has sent it twice
-            trouble, asked = StoreUnavailable("write", error.address, "the name was taken by somebody else"), 0.0
-        pause = tries.pause(asked)
-        if pause is None:
-            raise trouble
-        retries().add()
-        sleep(pause)
+            raise StoreUnavailable("write", error.address, "the name was taken by somebody else") from error
+
+    return patiently(store, attempt, clock, sleep)
 
 
 class NewFile:

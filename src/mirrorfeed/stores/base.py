@@ -32,7 +32,11 @@ class Store(Protocol):
     """
 
     def list(self, folder: str) -> list[Entry]:
-        """The direct children, sorted by name. A folder that is not there has none."""
+        """The direct children, sorted by name. A folder that is not there has none.
+
+        A listing is not of one moment: what comes, goes or changes its name meanwhile is in it or not, each for itself.
+        What was there before it began, and stays, is in it.
+        """
         ...
 
     def read(self, path: str) -> bytes:
@@ -46,6 +50,11 @@ class Store(Protocol):
     def create(self, path: str, data: bytes) -> str | None:
         """Makes the file with this content, whole or not at all, or `AlreadyThere`, then without any change. What comes
         back is its ETag as listings show it, where the answer tells."""
+        ...
+
+    def create_once(self, path: str, data: bytes) -> None:
+        """As `create`, by exactly one request, ever. Where the answer is `StoreUnavailable`, it may still take effect,
+        at any time; once it did, never again."""
         ...
 
     def replace(self, path: str, data: bytes) -> None:

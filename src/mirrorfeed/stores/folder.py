@@ -80,6 +80,9 @@ class FolderStore:
     def create(self, path: str, data: bytes) -> str | None:
         return self._finish("create", path, data, _take_name)
 
+    def create_once(self, path: str, data: bytes) -> None:
+        self.create(path, data)
+
     def replace(self, path: str, data: bytes) -> None:
         self._finish("replace", path, data, os.replace)
 

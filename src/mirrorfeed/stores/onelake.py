@@ -101,8 +101,6 @@ class OneLakeStore:
         return self.part_bytes
 
     def create_once(self, path: str, data: bytes) -> None:
-        """A file of a name that was never used, whole, in the one request that creates it, as `open_write` sends one:
-        whatever else than success it is answered, the name is spoiled."""
         blob = self._clients.blobs.get_blob_client(self._change(path))
         self._expect_landing_zone()
         with self._faults("write", path, path):
