@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.account import TooManyRules, Wanted, policy
+from mirrorfeed.archive.account import TooManyRules, Wanted, of_others, policy
 from mirrorfeed.archive.lifecycle import Finding, Place, check
 from tests.archive.scenes import named
 
@@ -90,10 +90,22 @@ def test_a_table_is_taken_out_whole() -> None:
     assert put(ORDERS, wanted=Wanted.GONE, into={"rules": [OTHER]}) == {"rules": [OTHER]}
 
 
-def test_a_rule_that_was_written_by_hand_for_the_table_alone_is_replaced() -> None:
+def test_a_rule_that_others_wrote_for_the_table_alone_is_kept_unless_it_is_to_be_taken_over() -> None:
     by_hand = put(ORDERS, 30)
-    by_hand["rules"][0]["name"] = "archiveorders1"
-    assert put(ORDERS, 60, into=by_hand) == put(ORDERS, 60)
+    by_hand["rules"][0]["name"] = "legalhold"
+    exported = {"rules": [OTHER, *by_hand["rules"]]}
+    assert of_others(ORDERS, exported) == ["legalhold"]
+    assert (
+        of_others(LINES, exported) == of_others(ORDERS, put(LINES, into=put(ORDERS))) == of_others(ORDERS, None) == []
+    )
+    for wanted in Wanted:
+        assert put(ORDERS, 60, wanted, exported)["rules"][:2] == exported["rules"]
+    assert [str(each) for each in check(put(ORDERS, into=exported), ORDERS, LISTED[ORDERS], 60)] == [
+        "legalhold: says 30 days, and the table's property 60: they must be equal"
+    ]
+    assert policy(ORDERS, LISTED[ORDERS], 60, exported=exported, take_over=True) == put(ORDERS, into={"rules": [OTHER]})
+    gone = policy(ORDERS, LISTED[ORDERS], 60, Wanted.GONE, exported, take_over=True)
+    assert gone == {"rules": [OTHER]}
 
 
 @pytest.mark.parametrize(

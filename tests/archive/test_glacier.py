@@ -60,6 +60,19 @@ def test_rules_of_other_tables_of_ours_keep_their_names() -> None:
     assert [each["ID"] for each in put(into=other)["Rules"]] == [f"mirrorfeed60days{n}" for n in (1, 2, 3, 4)]
 
 
+def test_a_rule_that_others_wrote_for_the_table_alone_is_kept_unless_it_is_to_be_taken_over() -> None:
+    held = rule(ID="legal-hold", Transitions=[{"Days": 30, "StorageClass": "DEEP_ARCHIVE"}])
+    exported = {"Rules": [OTHER, held, rule(ID=None)]}
+    assert glacier.of_others(FOLDER, exported) == ["legal-hold", "a rule without a name"]
+    assert glacier.of_others("sales/lines", exported) == glacier.of_others(FOLDER, put()) == []
+    for wanted in Wanted:
+        assert put(wanted=wanted, into=exported)["Rules"][:3] == exported["Rules"]
+    assert {each["Transitions"][0]["StorageClass"] for each in put(into=exported)["Rules"][3:]} == {"DEEP_ARCHIVE"}
+    assert "says 30 days" in str(check(put(into=exported), FOLDER, EXPECTED, 60)[0])
+    gone = glacier.policy(FOLDER, EXPECTED, 60, Wanted.GONE, exported, take_over=True)
+    assert gone == {"Rules": [OTHER]}
+
+
 def test_files_go_on_into_the_class_that_somebody_chose() -> None:
     deep = put()
     for each in deep["Rules"]:

@@ -1,8 +1,9 @@
 """The one policy of a storage account: a table's rules put into it, or taken out. Pure: JSON in, JSON out.
 
-An account has a single policy, which is replaced whole: what others wrote into it is kept word for word. Ours are made
-anew each time, tables of one interval together, so that they are as few as can be: a policy holds 100 rules, and a rule
-ten prefixes.
+An account has a single policy, which is replaced whole: what others wrote into it is kept word for word, also where it
+archives a table's files as ours do, unless that is to be taken over. Ours are known by their names and made anew each
+time, tables of one interval together, so that they are as few as can be: a policy holds 100 rules, and a rule ten
+prefixes.
 """
 
 from __future__ import annotations
@@ -28,14 +29,25 @@ class Wanted(Enum):
     GONE = "gone"
 
 
-def policy(place: Place, listed: Sequence[str], days: int, wanted: Wanted = Wanted.ON, exported: Any = None) -> Any:
+def policy(
+    place: Place,
+    listed: Sequence[str],
+    days: int,
+    wanted: Wanted = Wanted.ON,
+    exported: Any = None,
+    take_over: bool = False,
+) -> Any:
     """The account's policy with what a table needs; or `TooManyRules`. `listed` is what its files' names begin with,
-    from the container on. Without an exported policy, one for this table alone."""
+    from the container on. Without an exported policy, one for this table alone. To take over is to leave out what
+    `of_others` names."""
+    theirs = of_others(place, exported) if take_over else []
     kept: list[dict[str, Any]] = []
     ours: dict[tuple[int, bool], set[str]] = defaultdict(set)
     for rule in rules_in(exported or {"rules": []}):
         found = _archived_by(rule)
-        if found and (_NAME.fullmatch(str(rule.get("name"))) or all(each.startswith(place.prefix) for each in found)):
+        if str(rule.get("name")) in theirs:
+            continue
+        if found and _is_ours(rule):
             others = {prefix for prefix in found if not prefix.startswith(place.prefix)}
             ours[_days(rule), bool(rule.get("enabled", True))] |= others
         else:
@@ -47,6 +59,19 @@ def policy(place: Place, listed: Sequence[str], days: int, wanted: Wanted = Want
     if len(kept) + len(made) > MOST_RULES:
         raise TooManyRules(place, len(kept), len(made), len(listed))
     return {"rules": kept + made}
+
+
+def of_others(place: Place, exported: Any) -> list[str]:
+    """The rules that others wrote and that do what ours do, to files of this table alone."""
+    return [
+        str(rule.get("name"))
+        for rule in rules_in(exported or {"rules": []})
+        if not _is_ours(rule) and (found := _archived_by(rule)) and all(each.startswith(place.prefix) for each in found)
+    ]
+
+
+def _is_ours(rule: Mapping[str, Any]) -> bool:
+    return _NAME.fullmatch(str(rule.get("name"))) is not None
 
 
 def _rules(days: int, on: bool, listed: Sequence[str], taken: set[str]) -> list[dict[str, Any]]:

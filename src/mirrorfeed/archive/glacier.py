@@ -18,6 +18,7 @@ from mirrorfeed.errors import Terminal
 MOST_RULES = 1000
 CLASSES = ("GLACIER", "DEEP_ARCHIVE")
 """Flexible Retrieval and Deep Archive: those that must be restored before they are read."""
+_NAME = re.compile(r"mirrorfeed\d+days(paused)?\d+")
 _ADDRESS = re.compile(r"s3[an]?://([^/]+)/(.*)", re.DOTALL)
 
 
@@ -27,13 +28,15 @@ def place_of(location: str) -> tuple[str, str] | None:
     return (found[1], found[2].strip("/")) if found else None
 
 
-def policy(folder: str, listed: Sequence[str], days: int, wanted: Wanted, exported: Any = None) -> Any:
+def policy(
+    folder: str, listed: Sequence[str], days: int, wanted: Wanted, exported: Any = None, take_over: bool = False
+) -> Any:
     """The bucket's configuration with what a table needs, beside what others need; or `TooManyRules`. The table's files
-    go into the class into which its rules moved them so far."""
+    go into the class into which rules moved them so far. To take over is to leave out what `of_others` names."""
     there = rules_in(exported or {"Rules": []})
-    own = [rule for rule in there if _only_ours(rule, f"{folder}/")]
-    kept = [rule for rule in there if rule not in own]
-    storage_class = own[0]["Transitions"][0]["StorageClass"] if own else CLASSES[0]
+    alike = [rule for rule in there if _archives_only(rule, f"{folder}/")]
+    kept = [rule for rule in there if rule not in alike or not (take_over or _is_ours(rule))]
+    storage_class = alike[0]["Transitions"][0]["StorageClass"] if alike else CLASSES[0]
     taken = {rule.get("ID") for rule in kept}
     paused = "" if wanted is Wanted.ON else "paused"
     free = (name for n in range(1, MOST_RULES * 2) if (name := f"mirrorfeed{days}days{paused}{n}") not in taken)
@@ -49,6 +52,13 @@ def policy(folder: str, listed: Sequence[str], days: int, wanted: Wanted, export
     if len(kept) + len(made) > MOST_RULES:
         raise TooManyRules(folder, len(kept), len(made))
     return {"Rules": kept + made}
+
+
+def of_others(folder: str, exported: Any) -> list[str]:
+    """The rules that others wrote and that do what ours do, to files of this table alone."""
+    there = rules_in(exported or {"Rules": []})
+    alike = (rule for rule in there if _archives_only(rule, f"{folder}/") and not _is_ours(rule))
+    return [str(rule.get("ID") or "a rule without a name") for rule in alike]
 
 
 def check(exported: Any, folder: str, expected: Sequence[str], days: int) -> list[Finding]:
@@ -114,7 +124,11 @@ def _tags(rule: Mapping[str, Any]) -> bool:
     return bool(_filters(rule).get("Tag") or _filters(rule).get("Tags"))
 
 
-def _only_ours(rule: Mapping[str, Any], place: str) -> bool:
+def _is_ours(rule: Mapping[str, Any]) -> bool:
+    return _NAME.fullmatch(str(rule.get("ID"))) is not None
+
+
+def _archives_only(rule: Mapping[str, Any], place: str) -> bool:
     """Whether it archives files of this table by their age and does nothing else, as ours do."""
     match rule:
         case {

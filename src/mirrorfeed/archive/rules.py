@@ -31,8 +31,13 @@ class Rules(Protocol):
         """In which a policy can be written, the usual one first."""
         ...
 
-    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None) -> Any:
-        """What is to be applied: what was exported, with this table's rules in it."""
+    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
+        """What is to be applied: what was exported, with this table's rules in it; what others wrote is kept, or those
+        of it are taken over that `of_others` names."""
+        ...
+
+    def of_others(self, exported: Any) -> list[str]:
+        """The rules in it that others wrote and that archive this table's files alone, as ours do."""
         ...
 
     def check(self, policy: Any, days: int) -> list[Finding]:
@@ -53,8 +58,11 @@ class AzureRules:
         " with `az storage account management-policy create --policy @FILE`."
     )
 
-    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None) -> Any:
-        return account.policy(self.place, self.listed, days, wanted, exported)
+    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
+        return account.policy(self.place, self.listed, days, wanted, exported, take_over)
+
+    def of_others(self, exported: Any) -> list[str]:
+        return account.of_others(self.place, exported)
 
     def check(self, policy: Any, days: int) -> list[Finding]:
         return lifecycle.check(policy, self.place, self.listed, days)
@@ -74,8 +82,11 @@ class S3Rules:
         " one. Apply it with `aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration file://FILE`."
     )
 
-    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None) -> Any:
-        return glacier.policy(self.folder, self.listed, days, wanted, exported)
+    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
+        return glacier.policy(self.folder, self.listed, days, wanted, exported, take_over)
+
+    def of_others(self, exported: Any) -> list[str]:
+        return glacier.of_others(self.folder, exported)
 
     def check(self, policy: Any, days: int) -> list[Finding]:
         return glacier.check(policy, self.folder, self.listed, days)

@@ -21,9 +21,18 @@ _exported = click.Path(exists=True, dir_okay=False)
 @click.option("--merge", "exported", type=_exported, metavar="FILE", help="The policy that the account has, exported.")
 @click.option("--paused", is_flag=True, help="Let the table's rules do nothing, so that restored files stay.")
 @click.option("--remove", is_flag=True, help="Take the table's rules out.")
+@click.option("--take-over", is_flag=True, help="Put the table's rules in place of those that others wrote for it.")
 @click.option("--interval", metavar="INTERVAL", help="Such as '90 days', where the rule changes before the property.")
 @click.option("--form", type=click.Choice(["az", "bicep", "terraform", "aws"]), help="For the tool that applies it.")
-def rule(table: str, exported: str | None, paused: bool, remove: bool, interval: str | None, form: str | None) -> None:
+def rule(
+    table: str,
+    exported: str | None,
+    paused: bool,
+    remove: bool,
+    take_over: bool,
+    interval: str | None,
+    form: str | None,
+) -> None:
     """Write the lifecycle policy that TABLE needs, with all that others have in it, to standard output.
 
     Exits with 1 if something else in the policy does not fit the table.
@@ -43,9 +52,12 @@ def rule(table: str, exported: str | None, paused: bool, remove: bool, interval:
     rules = rules_of(spark, source)
     if (chosen := form or rules.forms[0]) not in rules.forms:
         raise click.UsageError(f"--form {chosen} is for another cloud; for {source} there is {', '.join(rules.forms)}.")
-    made = rules.policy(days, Wanted.PAUSED if paused else Wanted.GONE if remove else Wanted.ON, there)
+    made = rules.policy(days, Wanted.PAUSED if paused else Wanted.GONE if remove else Wanted.ON, there, take_over)
     click.echo(rules.written(made, chosen, there))
     click.echo(rules.apply, err=True)
+    if theirs := rules.of_others(there):
+        done = "Taken over" if take_over else "Kept, and taken over with --take-over"
+        click.echo(f"{done}: {', '.join(theirs)}, by which others archive files of {source} alone", err=True)
     problems = [each for each in rules.check(made, days) if each.rule or not (paused or remove)]
     for problem in problems:
         click.echo(str(problem), err=True)
