@@ -13,6 +13,7 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.amounts import size
 from mirrorfeed.archive import jobs, policy, restore
 from mirrorfeed.archive.classic import CannotBeJudged, CannotBePlanned, NoPlanToLookAt
+from mirrorfeed.archive.engine import setting
 from mirrorfeed.archive.moment import in_zone
 from mirrorfeed.archive.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.statement import Guarded, NoQuery, StatementNeedsArchivedFiles, TableByTable, guarded
@@ -296,6 +297,29 @@ def test_rows_without_a_plan_are_refused_unless_they_are_their_own(
         asking.frame(changes)
 
 
+@pytest.mark.parametrize("v1", [True, False], ids=["as files", "as files, in the newer form"])
+def test_files_of_a_delta_table_are_not_read_as_if_they_were_none_of_its(
+    asking: Guarded, spark: SparkSession, tables: dict[str, Orders], tmp_path: Path, v1: bool
+) -> None:
+    """Of such a folder those rows would come whose files are there."""
+    orders = tables["orders"].path
+    with setting(spark, "spark.sql.sources.useV1SourceList", "parquet" if v1 else ""):
+        for frame in (
+            lambda: asking.sql(f"SELECT id FROM parquet.`{orders}`"),
+            lambda: asking.sql(f"SELECT o.id FROM orders o JOIN parquet.`{orders}` USING (id) WHERE o.day = 3"),
+            lambda: asking.frame(spark.read.parquet(f"{orders}/day=3")),
+            lambda: asking.frame(spark.read.parquet(*map(str, orders.glob("day=3/*.parquet")))),
+        ):
+            with pytest.raises(CannotBeJudged) as caught:
+                frame()
+            assert f"reads files of the Delta table file:{orders} as if they were none of a table's" in str(
+                caught.value
+            )
+        asking.sql("SELECT id FROM orders WHERE day = 3").write.parquet(str(tmp_path / "plain"))
+        assert asking.sql(f"SELECT id FROM parquet.`{tmp_path}/plain`").count() == 10
+        assert asking.frame(spark.read.json(f"{orders}/_delta_log/*.json")).count() > 4
+
+
 def test_one_plan_brings_back_what_several_tables_hold(
     spark: SparkSession, asking: Guarded, tiers: FolderTiers, clock: Clock, tmp_path: Path
 ) -> None:
@@ -309,6 +333,9 @@ def test_one_plan_brings_back_what_several_tables_hold(
     assert restore.ask(made, both).pending == 2
     with pytest.raises(ArchivedFilesNeeded):
         jobs.look_again(spark, made, both, NOW)
+    with pytest.raises(StatementNeedsArchivedFiles) as caught:
+        asking.frame(spark.sql(query))
+    assert jobs.look_again(spark, caught.value.plan(), both, NOW) is None  # was made for files alone
     clock.pass_(1)
     assert restore.progress(made, both).done
     rows = jobs.look_again(spark, made, both, NOW)

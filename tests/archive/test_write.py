@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import policy
 from mirrorfeed.archive.classic import CannotBeJudged
+from mirrorfeed.archive.engine import setting
 from mirrorfeed.archive.files import NoSuchColumn
 from mirrorfeed.archive.guard import ArchiveAwareTable, ArchivedFilesNeeded
 from mirrorfeed.archive.predicate import BadPredicate
@@ -196,6 +197,49 @@ def test_a_column_is_kept_while_files_are_archived(writer: GuardedWriter, table:
         f"The column v of {table.path} is not dropped: 2 of its files are archived. Leave the column where it is, and"
         " select the others; or restore and rewrite these files first."
     )
+
+
+def test_rows_that_are_given_are_guarded_before_anything_is_written(
+    spark: SparkSession, table: Orders, tmp_path: Path
+) -> None:
+    other = DeltaTable(spark, tmp_path / "other", "id int, v string, day int")
+    writer = GuardedWriter(spark, ArchiveAwareTable(spark, other.source, now=lambda: NOW))
+    before = sorted(other.path.rglob("*"))
+    for write in (writer.overwrite, writer.replace):
+        with pytest.raises(StatementNeedsArchivedFiles) as caught:
+            write(spark.table(table.source.sql))
+        assert days(caught.value.files) == ["1", "2"]
+        with pytest.raises(CannotBeJudged, match="rows of an RDD"):
+            write(spark.createDataFrame(spark.table(table.source.sql).rdd, table.spark.table(table.source.sql).schema))
+    assert sorted(other.path.rglob("*")) == before
+    writer.overwrite(spark.table(table.source.sql).where("day = 4"))
+    assert {row["day"] for row in spark.table(other.source.sql).collect()} == {4}
+
+
+def test_all_rows_are_replaced_whatever_the_session_says_of_partitions(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "t")
+    policy.set_first(spark, table.source, 60, NOW)
+    spark.sql(f"CREATE TABLE overwritten USING DELTA LOCATION '{table.path}'")
+    try:
+        with setting(spark, "spark.sql.sources.partitionOverwriteMode", "dynamic"):
+            for id_, name in ((77, str(table.path)), (78, "overwritten")):
+                writer = GuardedWriter(spark, ArchiveAwareTable(spark, name, now=lambda: NOW))
+                writer.overwrite(rows(spark, id_))
+                assert [row["id"] for row in spark.table(table.source.sql).collect()] == [id_]
+                writer.replace(rows(spark, id_ + 10))
+                assert [row["id"] for row in spark.table(table.source.sql).collect()] == [id_ + 10]
+                assert policy.required(spark, table.source).days == 60
+    finally:
+        spark.sql("DROP TABLE overwritten")
+
+
+def test_keys_are_columns_however_they_are_spelled(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "Id int, v string")
+    table.insert(1, 2)
+    GuardedWriter(spark, ArchiveAwareTable(spark, table.source)).merge(
+        spark.sql("SELECT 2 AS iD, 'merged' AS v"), ["ID"], "WHEN MATCHED THEN UPDATE SET v = s.v"
+    )
+    assert {row["Id"]: row["v"] for row in table.rows()} == {1: "v1", 2: "merged"}
 
 
 def test_what_only_marks_files_as_removed_reads_none(spark: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
@@ -25,8 +25,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.engine import setting
-from mirrorfeed.archive.log import LogFile, column_names, file_of, plain
+from mirrorfeed.archive.log import ELSEWHERE, LogFile, column_names, file_of, plain
+from mirrorfeed.archive.owner import Tables
 from mirrorfeed.archive.predicate import unlogged
 from mirrorfeed.archive.skipping import Comparison, Doubt, Sign
 from mirrorfeed.errors import Terminal, first_line
@@ -46,6 +46,7 @@ _PREPARED = f"{_DELTA}stats.PreparedDeltaFileIndex"
 _CATALYST = "org.apache.spark.sql.catalyst."
 _COMMANDS = (f"{_CATALYST}plans.logical.Command", f"{_CATALYST}plans.logical.ParsedStatement")
 _FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
+_FILE_TABLE = "org.apache.spark.sql.execution.datasources.v2.FileTable"
 _SUBQUERY = f"{_CATALYST}expressions.SubqueryExpression"
 _VECTOR = tuple(f"deletionVector.{name}" for name in ("storageType", "pathOrInlineDv", "offset", "cardinality"))
 _ROWS_OF_THEIR_OWN = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCheckpointRDD", "EmptyRDD")
@@ -86,7 +87,8 @@ class Scan:
         return int(self._snapshot.numOfFiles() if self._files is None else self._files.size())
 
     def files(self, until: int | None = None) -> list[LogFile]:
-        """Those that were made by then, in milliseconds; all without a time. No other comes into Python."""
+        """Those that were made by then, in milliseconds, and those that may lie in another table's folder; all without
+        a time. No other comes into Python."""
         if self._files is None:
             rows = self._snapshot.allFiles().toDF()
         elif not self.count:
@@ -95,11 +97,11 @@ class Scan:
             encoder = self._snapshot.allFiles().encoder()
             rows = self._spark._jsparkSession.createDataset(self._files, encoder).toDF()
         found = DataFrame(rows, self._spark)
+        if until is not None:
+            found = found.where((F.col("modificationTime") <= until) | F.col("path").rlike(ELSEWHERE))
         if self._files is not None:  # a plan leaves out what the log says of a file's content
             every = DataFrame(self._snapshot.allFiles().toDF(), self._spark).select("path", "stats")
             found = found.drop("stats").join(every, "path", "left")
-        if until is not None:
-            found = found.where(F.col("modificationTime") <= until)
         columns = found.select(
             "path",
             F.col("partitionValues").alias("partition"),
@@ -177,23 +179,36 @@ def reads_no_rows(kind: str) -> bool:
     return _NO_ROWS.match(kind) is not None
 
 
-@dataclass(frozen=True)
-class Merge:
-    """What the text of a MERGE says of what it reads."""
-
-    every_row: bool
-    """It says what to do with rows that the source does not have."""
-    subqueries: bool
-
-
-def merge(spark: SparkSession, statement: str) -> Merge:
+def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
     """As the parser has it, whatever spaces and comments stand between the words."""
     root = _parsed(spark, statement)
-    asked = [each for actions in (root.matchedActions(), root.notMatchedActions()) for each in _each(actions)]
-    rest = list(_each(root.notMatchedBySourceActions()))
-    trees = [root.mergeCondition(), *asked, *rest]
-    subqueries = any(_is(node, _SUBQUERY) for tree in trees for node in _nodes(tree))
-    return Merge(bool(rest), subqueries)
+    kinds = (root.matchedActions(), root.notMatchedActions(), root.notMatchedBySourceActions())
+    trees = [root.mergeCondition(), *(each for actions in kinds for each in _each(actions))]
+    return any(_is(node, _SUBQUERY) for tree in trees for node in _nodes(tree))
+
+
+def candidates(spark: SparkSession, statement: str, table: Scan) -> Scan:
+    """The files of a table in which a DELETE, UPDATE or MERGE of it looks for rows, found as the command itself finds
+    them when it runs in this session: by the conditions that it is given, where a query goes by all that follows from
+    its conditions."""
+    session = spark._jsparkSession
+    not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]
+    with unlogged(), _active(spark, session):
+        command = session.sessionState().executePlan(_parsed(spark, statement), not_run).optimizedPlan()
+        if _class(command) == f"{_DELTA}commands.MergeIntoCommand":
+            if not command.notMatchedBySourceClauses().isEmpty():
+                return table
+            asked = command.getTargetOnlyPredicates(session)
+        elif _class(command) in (f"{_DELTA}commands.DeleteCommand", f"{_DELTA}commands.UpdateCommand"):
+            if command.condition().isEmpty():
+                return table
+            helper = spark._jvm.org.apache.spark.sql.delta.DeltaTableUtils  # type: ignore[union-attr]
+            partitions = table._snapshot.metadata().partitionColumns()
+            parts = helper.splitMetadataAndDataPredicates(command.condition().get(), partitions, session)
+            asked = parts._1().concat(parts._2())
+        else:
+            raise CannotBeJudged(f"by a statement of a kind that is not known here ({_kind(command)})")
+        return Scan(table.name, spark, table._snapshot, table._snapshot.filesForScan(asked, False).files())
 
 
 _SIGNS: Mapping[str, Sign] = {
@@ -297,24 +312,26 @@ def _optimized(spark: SparkSession, frame: DataFrame) -> Any:
 @contextmanager
 def _planning(spark: SparkSession) -> Iterator[Any]:
     """A session as the user's is now, with settings of our own, for as long as the planning takes."""
-    sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     session = spark._jsparkSession.cloneSession()
     for name, value in _PLANNED_WITH.items():
         session.conf().set(name, value)
+    with _active(spark, session):
+        yield session
+
+
+@contextmanager
+def _active(spark: SparkSession, session: Any) -> Iterator[None]:
+    """What asks for the session of its thread gets this one meanwhile."""
+    sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     before = sessions.getActiveSession()
     sessions.setActiveSession(session)
     try:
-        yield session
+        yield
     finally:
         if before.isDefined():
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
-
-
-def nothing_derived(spark: SparkSession) -> AbstractContextManager[None]:
-    """For a statement, which runs in the user's session: Delta derives no filters meanwhile."""
-    return setting(spark, _DERIVES, "false")
 
 
 def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
@@ -331,6 +348,8 @@ def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
                 table = (leaf.relation() if kind.endswith("ScanRelation") else leaf).table()
                 if _class(table).startswith(_DELTA):
                     raise CannotBeJudged(f"a Delta table in a form that is not known here ({_kind(leaf)})")
+                if _is(table, _FILE_TABLE):
+                    _refuse_tables(spark, table.fileIndex())
 
 
 def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
@@ -345,6 +364,16 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
         yield Scan(_name(leaf), spark, prepared.scannedSnapshot(), prepared.files())
     elif _class(index).startswith(_DELTA):
         raise CannotBeJudged(f"files of {_name(leaf)} that Delta does not plan ({_kind(index)})")
+    else:
+        _refuse_tables(spark, index)
+
+
+def _refuse_tables(spark: SparkSession, index: Any) -> None:
+    """Files that are read as such may be those of a table, of which a part is there and a part is archived."""
+    tables = Tables(spark)
+    for path in (plain(str(root.toString())) for root in _each(index.rootPaths())):
+        if "_delta_log" not in path.split("/") and (table := tables.holding(path)) is not None:
+            raise CannotBeJudged(f"files of the Delta table {table} as if they were none of a table's")
 
 
 def _refuse_files(rdd: Any) -> None:

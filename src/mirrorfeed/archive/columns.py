@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
-from mirrorfeed.archive.log import LogFile, Parts, column_names, file_of
+from mirrorfeed.archive.log import ELSEWHERE, LogFile, Parts, column_names, file_of
 from mirrorfeed.archive.skipping import Doubt, Rules, in_one, left
 from mirrorfeed.feed.features import commits_elsewhere
 
@@ -87,6 +87,8 @@ class Columns:
         for said, later in self._said(partitions):
             files = said.filter(left(rules, partial(_partition, said), said["stats"].chunk(0))).combine_chunks()
             files = _without(files, later)
+            if len(files) and pc.any(pc.match_substring_regex(files["path"], ELSEWHERE)).as_py():
+                raise Doubt("files that may lie in another table's folder")
             count += len(files)
             if until is not None and len(files):
                 wanted = files.filter(pc.less_equal(files["modificationTime"], until))

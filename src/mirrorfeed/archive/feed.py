@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.amounts import a_few
 from mirrorfeed.archive import policy
 from mirrorfeed.archive.engine import is_databricks
-from mirrorfeed.archive.files import archived_among
+from mirrorfeed.archive.files import archived_of
 from mirrorfeed.archive.log import LogFile, log_of
 from mirrorfeed.archive.needed import ArchivedFilesNeeded, blocked_among
 from mirrorfeed.feed import history
@@ -46,7 +46,7 @@ def check(
     tiers = tiers or tiers_at(found.location)
     files = needed(spark, source, found, what)
     last = what if isinstance(what, int) else what.to_version_inclusive
-    archived = archived_among(files, interval, now or datetime.now(UTC))
+    archived = archived_of(spark, str(source), found.location, files, interval, now or datetime.now(UTC))
     if gone := _missing([file for file in files if tiers or file not in archived], tiers):
         if isinstance(what, int):
             raise SnapshotGone(str(source), what, gone)

@@ -15,11 +15,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive import classic, place, skipping
-from mirrorfeed.archive.classic import Scan
+from mirrorfeed.archive.classic import CannotBeJudged, Scan
 from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.interval import counts_as_archived
 from mirrorfeed.archive.log import DeltaLog, LogFile, column_names, log_of, plain
-from mirrorfeed.archive.policy import Policy
+from mirrorfeed.archive.owner import Tables
+from mirrorfeed.archive.policy import Policy, understood
 from mirrorfeed.archive.predicate import BadPredicate, filtered
 from mirrorfeed.archive.skipping import Doubt
 from mirrorfeed.errors import Terminal
@@ -105,9 +106,9 @@ class LocalIndex:
         """As Delta plans it."""
         whole = self.whole(version)
         if predicate is None:
-            return answer_of([whole], policy, now, whole.version)
+            return answer_of(self.spark, [whole], policy, now)
         found = classic.planned(filtered(self.at(whole.version), str(self.source), predicate))
-        return answer_of(found.scans, policy, now, whole.version)
+        return answer_of(self.spark, found.scans, policy, now) if found.scans else Answer((), 0, whole.version)
 
     def whole(self, version: int | None = None) -> Scan:
         """All files of a version; without one, of the newest."""
@@ -142,19 +143,65 @@ class LocalIndex:
         raise NoSuchVersion(str(self.source), version, self.newest().version)
 
 
+_NEVER = -1
+"""No file was made by then."""
+
+
 def created_until(policy: Policy, now: datetime) -> int:
     """Files that were made later cannot count as archived. In milliseconds, which is as far as the log tells."""
     return int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
 
 
-def answer_of(scans: Sequence[Scan], policy: Policy | None, now: datetime, version: int) -> Answer:
-    """For scans of one table."""
-    count = scans[0].count if len(scans) == 1 else None  # several may share files
-    if policy is None:
-        return Answer((), count, version)
-    found = {file.uri: file for scan in scans for file in scan.files(created_until(policy, now))}
-    archived = archived_among((found[uri] for uri in sorted(found)), policy, now)
-    return Answer(tuple(archived), None if count is None else count - len(archived), version)
+def answer_of(spark: SparkSession, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> Answer:
+    """For scans of one table at one version, of which there are some."""
+    first, *others = scans
+    archived = sorted(
+        (file for files in archived_in(spark, scans, policy, now).values() for file in files), key=lambda file: file.uri
+    )
+    hot = None if others else first.count - len(archived)  # several may share files
+    return Answer(tuple(archived), hot, first.version)
+
+
+def archived_in(
+    spark: SparkSession, scans: Sequence[Scan], policy: Policy | None, now: datetime
+) -> dict[str, list[LogFile]]:
+    """What counts as archived of the files of one table with this policy, by the table in whose folder it lies."""
+    until = _NEVER if policy is None else created_until(policy, now)
+    files = {file.uri: file for scan in scans for file in scan.files(until)}
+    return archived_by_owner(spark, scans[0].name, scans[0].location, list(files.values()), policy, now)
+
+
+def archived_by_owner(
+    spark: SparkSession, name: str, location: str, files: Iterable[LogFile], policy: Policy | None, now: datetime
+) -> dict[str, list[LogFile]]:
+    """Which files of a table count as archived, each by the interval of the table in whose folder it lies: the cloud
+    goes by folders, and a clone has files in that of its original. `CannotBeJudged` where there is no table any more.
+    """
+    tables, found, policies = Tables(spark), dict[str, list[LogFile]](), {location: policy}
+    for file in files:
+        owner = location if file.uri.startswith(f"{location.rstrip('/')}/") else tables.holding(file.uri)
+        if owner is None:
+            raise CannotBeJudged(f"a file of {name} that lies in no table's folder, {file.uri}")
+        found.setdefault(owner, []).append(file)
+    for owner in found.keys() - policies.keys():
+        policies[owner] = policy_at(spark, owner)
+    archived = {owner: archived_among(listed, policies[owner], now) for owner, listed in found.items()}
+    return {owner: listed for owner, listed in archived.items() if listed}
+
+
+def archived_of(
+    spark: SparkSession, name: str, location: str, files: Iterable[LogFile], policy: Policy | None, now: datetime
+) -> list[LogFile]:
+    """The same in one list."""
+    found = archived_by_owner(spark, name, plain(location), files, policy, now)
+    return [file for listed in found.values() for file in listed]
+
+
+def policy_at(spark: SparkSession, location: str) -> Policy | None:
+    """What the newest version of the table in a folder says."""
+    source = Source(path=location)
+    newest = classic.whole(spark.table(source.sql))
+    return understood(str(source), newest.properties) if newest else None
 
 
 def files_of(frame: DataFrame) -> list[str]:
@@ -162,7 +209,10 @@ def files_of(frame: DataFrame) -> list[str]:
     return sorted({file.uri for scan in classic.planned(frame).scans for file in scan.files()})
 
 
-def archived_among(files: Iterable[LogFile], policy: Policy, now: datetime) -> list[LogFile]:
+def archived_among(files: Iterable[LogFile], policy: Policy | None, now: datetime) -> list[LogFile]:
+    """Without a policy, none."""
+    if policy is None:
+        return []
     return [file for file in files if file.created is None or counts_as_archived(file.created, policy.days, now)]
 
 
@@ -192,14 +242,15 @@ class NativeIndex:
 
 def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
     if names:
-        check_names(str(source), spark.table(source.sql).columns, names)
+        named(str(source), spark.table(source.sql).columns, names)
 
 
-def check_names(what: str, there: Sequence[str], names: Sequence[str]) -> None:
-    """Of columns, or `NoSuchColumn`."""
-    known = {name.lower() for name in there}
+def named(what: str, there: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Columns as they are spelled where they are, or `NoSuchColumn`."""
+    known = {name.lower(): name for name in there}
     if unknown := [name for name in names if name.lower() not in known]:
         raise NoSuchColumn(what, unknown[0], there)
+    return [known[name.lower()] for name in names]
 
 
 DESCRIBED = (

@@ -24,7 +24,7 @@ from mirrorfeed.archive.files import (
     Answer,
     LocalIndex,
     NativeIndex,
-    archived_among,
+    archived_of,
     check_columns,
     described,
     index_of,
@@ -154,7 +154,7 @@ class ArchiveAwareTable:
             found = policy.read(self._spark, self.source)
             log = self._index.log()
             changed = log.changed_files(starting_version, self._newest) if found else []
-            archived = archived_among(changed, found, self._now()) if found else []
+            archived = archived_of(self._spark, str(self.source), log.location, changed, found, self._now())
             what = f"A stream from version {starting_version}"
             self._refuse(what, None, Answer(tuple(archived), None, self._newest))
         return self._stream(reader.option("startingVersion", starting_version))
@@ -191,6 +191,14 @@ class ArchiveAwareTable:
         if blocked:
             raise StatementNeedsArchivedFiles(None, blocked)
         return planned.rows
+
+    def change(self, what: str, statement: str) -> None:
+        """Runs a DELETE, UPDATE or MERGE of this table, once it is known that it looks into no archived file."""
+        if isinstance(self._index, LocalIndex):
+            looks_into = classic.candidates(self._spark, statement, self._index.newest())
+            if blocked := missing(self._spark, [looks_into], self._now(), self._tiers_at):
+                raise StatementNeedsArchivedFiles(None, blocked, what)
+        self._spark.sql(statement)
 
     def of_any(self, frame: DataFrame) -> DataFrame:
         """The rows of any other query, guarded as all tables are."""

@@ -63,7 +63,10 @@ class OnlyRows(Terminal):
         self.table = table
 
     def what(self) -> str:
-        return f"The plan for {self.table} is for a range of its change feed, which is not copied: --into takes rows."
+        return (
+            f"The plan for {self.table} is for a range of its change feed, which is not copied, or for files alone:"
+            " --into takes rows."
+        )
 
     def next(self) -> str:
         return "Restore without --into and publish, or plan with --where."

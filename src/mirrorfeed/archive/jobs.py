@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.archive import feed, policy, restore
 from mirrorfeed.archive import plan as planning
 from mirrorfeed.archive.engine import is_databricks
-from mirrorfeed.archive.files import archived_among, index_of
+from mirrorfeed.archive.files import archived_of, index_of
 from mirrorfeed.archive.guard import ArchiveAwareTable
 from mirrorfeed.archive.moment import frozen, moment
 from mirrorfeed.archive.plan import Plan
@@ -60,7 +60,7 @@ def make_plan(
             if first_of(error, FILES_GONE) is None:
                 raise
             raise NoSuchRange(str(source), feed_from, feed_to, version) from error
-        archived = archived_among(changed, interval, now)
+        archived = archived_of(spark, str(source), table.location, changed, interval, now)
     return planning.make(
         str(source),
         facts.table_id,
@@ -105,10 +105,12 @@ def check_plan(spark: SparkSession, made: Plan) -> None:
 
 def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
     """The rows that were planned for, once it is known that all they need can be read: other files may have come to
-    count as archived meanwhile. None where a plan has no rows to show: that of a range of the feed."""
+    count as archived meanwhile. None where a plan has no rows to show: that of a range of the feed, or of files."""
     source = Source.parse(made.table)
     if made.sql is not None:
         return Guarded(spark, lambda _: tiers, lambda: now).sql(made.sql)
+    if made.files_alone:
+        return None
     if made.feed_from is None:
         return ArchiveAwareTable(spark, source, tiers, lambda: now).query(made.where, version=made.version)
     properties = history.detail(spark, source).properties

@@ -34,7 +34,9 @@ _SCHEMA = (
 )
 
 _NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(?:parquet|json))")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+ELSEWHERE = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
+"""How a path in the log begins that is not relative to the table: a clone's, in the folder of its original."""
+_SCHEME = re.compile(ELSEWHERE)
 _BASE85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 

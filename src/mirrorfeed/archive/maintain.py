@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import policy
-from mirrorfeed.archive.files import NativeIndex, archived_among, check_columns, index_of
+from mirrorfeed.archive.files import NativeIndex, archived_of, check_columns, index_of
 from mirrorfeed.archive.log import LogFile
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history
@@ -55,9 +55,9 @@ def maintain(spark: SparkSession, source: Source, what: Maintenance, now: dateti
         left_out: tuple[Partition, ...] = ()
     else:
         at = history.newest_version(spark, source)
-        found = index.log().files(at).values()
-        interval = policy.read(spark, source)
-        archived = archived_among(found, interval, now) if interval else []
+        log = index.log()
+        found = log.files(at).values()
+        archived = archived_of(spark, str(source), log.location, found, policy.read(spark, source), now)
         hot, left_out = split(list(found), archived)
         statements = _local(spark, source, what, hot, left_out)
         notes = [EARLY_DELETION] if what.vacuum and archived else []
@@ -130,10 +130,11 @@ def missing_files(spark: SparkSession, source: Source, now: datetime, tiers: Tie
     if isinstance(index, NativeIndex):
         return [str(row[0]) for row in spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()]
     at = history.newest_version(spark, source)
-    found = index.log().files(at).values()
-    interval = policy.read(spark, source)
-    archived = {file.uri for file in archived_among(found, interval, now)} if interval else set()
-    hot = [file for file in found if file.uri not in archived]
+    log = index.log()
+    found = log.files(at).values()
+    archived = archived_of(spark, str(source), log.location, found, policy.read(spark, source), now)
+    away = {file.uri for file in archived}
+    hot = [file for file in found if file.uri not in away]
     uris = sorted({uri for file in hot for uri in (file.uri, file.vector) if uri})
     if tiers is not None:
         return [uri for uri, tier in tiers.look(uris).items() if tier is Tier.MISSING]

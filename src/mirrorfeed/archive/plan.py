@@ -68,6 +68,12 @@ class Plan:
     """The statement that was planned for, if it was one."""
     others: tuple[PlannedTable, ...] = ()
     """Further tables that the statement needs files of."""
+    files_alone: bool = False
+    """Whether it was made for no question: files are brought back, and no rows are shown."""
+
+    @property
+    def asks_for_rows(self) -> bool:
+        return self.feed_from is None and not self.files_alone
 
     @property
     def tables(self) -> tuple[PlannedTable, ...]:
@@ -147,11 +153,11 @@ def make_for_statement(
     rates: Rates | None = None,
     zone: str | None = None,
 ) -> Plan:
-    """For the archived files that a statement needs of one table or several."""
+    """For the archived files that a statement needs of one table or several; without it, for the files alone."""
     (first, *others) = (table for table, _ in tables)
     files = _planned([file for _, listed in tables for file in listed])
     made = Plan(first.table, first.table_id, first.version, None, None, _name(priority), files)
-    return _priced(replace(made, zone=zone, sql=sql, others=tuple(others)), rates)
+    return _priced(replace(made, zone=zone, sql=sql, others=tuple(others), files_alone=sql is None), rates)
 
 
 def _name(priority: Priority) -> Literal["STANDARD", "HIGH"]:

@@ -18,11 +18,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.amounts import a_few
-from mirrorfeed.archive import classic, policy
+from mirrorfeed.archive import classic
 from mirrorfeed.archive import plan as planning
 from mirrorfeed.archive.classic import Scan
 from mirrorfeed.archive.engine import is_databricks
-from mirrorfeed.archive.files import answer_of
+from mirrorfeed.archive.files import archived_in, policy_at
 from mirrorfeed.archive.log import LogFile
 from mirrorfeed.archive.needed import ArchivedFilesNeeded, amount, blocked_among
 from mirrorfeed.archive.plan import Plan, PlannedTable
@@ -117,11 +117,11 @@ def missing(spark: SparkSession, scans: Iterable[Scan], now: datetime, tiers: Ti
         grouped.setdefault((scan.location, scan.version), []).append(scan)
     found = []
     for (location, version), same in sorted(grouped.items(), key=lambda each: each[0]):
-        newest = classic.whole(spark.table(Source(path=location).sql))
-        interval = policy.understood(same[0].name, (newest or same[0]).properties)
-        archived = answer_of(same, interval, now, version).archived
-        if blocked := blocked_among(archived, tiers(location)) if archived else []:
-            found.append(Missing(same[0].name, same[0].table_id, location, version, tuple(blocked)))
+        archived = archived_in(spark, same, policy_at(spark, location), now)
+        blocked = [file for owner, files in archived.items() for file in blocked_among(files, tiers(owner))]
+        if blocked:
+            listed = tuple(sorted(blocked, key=lambda file: file.uri))
+            found.append(Missing(same[0].name, same[0].table_id, location, version, listed))
     return found
 
 
@@ -139,20 +139,20 @@ def plan_of(
 class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
     """Of one table or several."""
 
-    def __init__(self, statement: str | None, tables: Sequence[Missing]) -> None:
+    def __init__(self, statement: str | None, tables: Sequence[Missing], asked: str = "The query") -> None:
         first, *_ = tables
         files = [file for each in tables for file in each.files]
-        super().__init__("The query", first.table, first.version, None, files)
+        super().__init__(asked, first.table, first.version, None, files)
         self.statement, self.tables = statement, tuple(tables)
 
     def plan(self, priority: Priority = Priority.STANDARD, rates: Rates | None = None) -> Plan:
-        """What brings all of it back. Of a query that was made with DataFrames, only the files are kept."""
+        """What brings all of it back. Of what is no statement that asks for rows, only the files are kept."""
         return plan_of(self.statement, self.tables, priority, rates)
 
     def what(self) -> str:
         is_ = "is" if len(self.files) == 1 else "are"
         named = "; ".join(map(str, self.tables))
-        return f"The query needs {amount(self.files)} that {is_} in the archive: {named}. Nothing was read."
+        return f"{self.asked} needs {amount(self.files)} that {is_} in the archive: {named}. Nothing was read."
 
     def next(self) -> str:
         made = "Make the one plan that brings all of it back with `error.plan().save('PLAN')`"

@@ -1,7 +1,8 @@
 """Changing a table of which a part is archived: what would read archived files fails before it starts.
 
-What a statement needs is found as for a query, so it may be too much and is never too little. What only marks files as
-removed in the log needs none. On Databricks the engine guards statements itself.
+What a statement needs is every file in which its command looks for rows, so it may be too much and is never too little.
+What only marks files as removed in the log needs none. Rows that are given are guarded as any query. On Databricks the
+engine guards statements itself.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from datetime import date
 from typing import Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, ShortType, StringType
 
 from mirrorfeed.archive import classic
 from mirrorfeed.archive.engine import is_databricks
-from mirrorfeed.archive.files import check_columns, check_names
+from mirrorfeed.archive.files import named
 from mirrorfeed.archive.guard import ArchiveAwareTable
 from mirrorfeed.archive.policy import any_property
 from mirrorfeed.archive.predicate import filtered, unlogged
@@ -35,20 +36,17 @@ class GuardedWriter:
         self._spark, self._table, self._source = spark, table, table.source
 
     def delete(self, where: str) -> None:
-        self._table.guard("A DELETE", lambda rows: self._filtered(rows, where))
-        self._run(f"DELETE FROM {self._source.sql} WHERE {_closed(where)}")
+        self._filtered(self._rows, where)
+        self._table.change("The DELETE", f"DELETE FROM {self._source.sql} WHERE {_closed(where)}")
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
         """Assignments are SQL expressions, by column."""
-
-        def read(rows: DataFrame) -> DataFrame:
-            found = self._filtered(rows, where)
-            return found.select(*(self._assigned(found, value) for value in assignments.values()))
-
-        self._table.guard("An UPDATE", read)
+        found = self._filtered(self._rows, where)
+        for value in assignments.values():
+            self._check_assigned(found, value)
         spelled = ", ".join(f"{quote(name)} = {value}" for name, value in assignments.items())
         condition = "" if where is None else f" WHERE {_closed(where)}"
-        self._run(f"UPDATE {self._source.sql} SET {spelled}{condition}")
+        self._table.change("The UPDATE", f"UPDATE {self._source.sql} SET {spelled}{condition}")
 
     def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
         """MERGE of these rows, called `s`, into the table, called `t`, where all keys are equal and the condition
@@ -57,54 +55,42 @@ class GuardedWriter:
         Files are found from that condition and from the smallest and largest keys of the rows. With WHEN NOT MATCHED BY
         SOURCE every file is needed. The rows are read once, before anything is changed.
         """
-        check_columns(self._spark, self._source, keys)
-        check_names("The source of the MERGE", rows.columns, keys)
+        keys = named(str(self._source), self._rows.columns, keys)
+        named("The source of the MERGE", rows.columns, keys)
         view = f"mirrorfeed_merge_{id(rows)}"
         equal = [f"t.{quote(key)} = s.{quote(key)}" for key in keys]
         own = [f"({target_condition}\n)"] if target_condition else []
-        self._filtered(self._spark.table(self._source.sql).alias("t"), target_condition)
+        self._filtered(self._rows.alias("t"), target_condition)
         if not is_databricks(self._spark):
-            said = classic.merge(self._spark, self._merge(view, [*equal, *own], clauses))
-            if said.subqueries:
+            if classic.merge_has_subqueries(self._spark, self._merge(view, [*equal, *own], clauses)):
                 raise SubqueryInStatement("MERGE", str(self._source), clauses)
             # What changed between two reads would be merged with files that nobody looked at.
             rows = self._table.of_any(rows).localCheckpoint()
             # What bounds the keys follows from their being equal, so it changes nothing but which files Delta reads.
-            bounds = self._bounds(rows, keys)
-            self._table.guard("A MERGE", lambda found: self._touched(found.alias("t"), own, bounds, said.every_row))
-            own += bounds
+            own += self._bounds(rows, keys)
         rows.createOrReplaceTempView(view)
         try:
-            self._run(self._merge(view, [*equal, *own], clauses))
+            self._table.change("The MERGE", self._merge(view, [*equal, *own], clauses))
         finally:
             self._spark.catalog.dropTempView(view)
 
     def _merge(self, view: str, on: Sequence[str], clauses: str) -> str:
         return f"MERGE INTO {self._source.sql} t USING {view} s ON {' AND '.join(on)} {clauses}"
 
-    def _touched(self, rows: DataFrame, own: Sequence[str], bounds: Sequence[str], every_row: bool) -> DataFrame:
-        found = self._filtered(rows, " AND ".join([*own, *bounds]) or None)
-        return rows if every_row else found
-
-    def _run(self, statement: str) -> None:
-        if is_databricks(self._spark):
-            self._spark.sql(statement)
-            return
-        with classic.nothing_derived(self._spark):
-            self._spark.sql(statement)
-
     def overwrite(self, rows: DataFrame) -> None:
-        """All rows of the table by these. Files are marked as removed, and none is read."""
-        writer = rows.write.format("delta").mode("overwrite")
+        """All rows of the table by these, whatever the session says of partitions. The table's own files are marked as
+        removed, and none is read."""
+        writer = self._table.of_any(rows).write.format("delta").mode("overwrite")
+        writer = writer.option("partitionOverwriteMode", "static")
         if self._source.path is None:
             writer.saveAsTable(self._source.sql)
         else:
             writer.save(self._source.path)
 
     def replace(self, rows: DataFrame) -> None:
-        """The table by a new one with these rows and columns, which keeps its properties. No file is read."""
+        """The table by a new one with these rows and columns, which keeps its properties. None of its files is read."""
         found = history.detail(self._spark, self._source)
-        writer = rows.writeTo(self._source.sql).using("delta")
+        writer = self._table.of_any(rows).writeTo(self._source.sql).using("delta")
         for name, value in found.properties.items():
             writer = writer.tableProperty(name, value)
         with any_property(self._spark):
@@ -126,16 +112,19 @@ class GuardedWriter:
     def _filtered(self, rows: DataFrame, where: str | None) -> DataFrame:
         return filtered(rows, str(self._source), where)
 
-    def _assigned(self, rows: DataFrame, value: str) -> Column:
-        """What a column is set to, which says of each row, by its own columns alone, what it becomes."""
+    @property
+    def _rows(self) -> DataFrame:
+        return self._spark.table(self._source.sql)
+
+    def _check_assigned(self, rows: DataFrame, value: str) -> None:
+        """What a column is set to says of each row, by its own columns alone, what it becomes."""
         if "SUBQUERY" in _refusal(rows, value):
             raise SubqueryInStatement("UPDATE", str(self._source), value)
-        return F.expr(value)
 
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
         """Conditions that follow from equal keys, for types whose order is the same on both sides of the join."""
-        ours = self._spark.table(self._source.sql).schema
-        same = [key for key in keys if rows.schema[key].dataType == ours[key].dataType]
+        ours, theirs = self._rows.schema, dict(zip(keys, named("The source", rows.columns, keys), strict=True))
+        same = [key for key in keys if rows.schema[theirs[key]].dataType == ours[key].dataType]
         plain = [key for key in same if isinstance(ours[key].dataType, _BOUNDED)]
         if not plain:
             return []

@@ -149,7 +149,7 @@ def restore(
 
     made, rates = Plan.load(file), given_rates(prices, path)
     copied = source_of(target) if target else None
-    if copied and made.feed_from is not None:
+    if copied and not made.asks_for_rows:
         raise into.OnlyRows(made.table)
     source, spark = source_of(made.table), spark_session()
     jobs.check_plan(spark, made)
@@ -170,7 +170,9 @@ def restore(
     if found.done:
         with in_zone(spark, made.zone):
             answer = jobs.look_again(spark, made, tiers, now())
-            if answer is None:
+            if made.files_alone:
+                click.echo(f"{source}: all files that were planned can be read")
+            elif answer is None:
                 click.echo(f"{source}: its changes from version {made.feed_from} to {made.version} can be read")
             elif copied:
                 into.copy(spark, answer, made, copied)
