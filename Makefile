@@ -6,6 +6,7 @@ DUCKDB_VERSION := 2.0.0
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := .venv/bin/python
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
+OF_ROOM = $(or $(wildcard tests/$(ROOM) tests/test_$(ROOM).py),$(error There is no room '$(ROOM)' in tests))
 WITH_DUCKDB = "$(UV)" run --quiet --no-sync --python $(RUN) --with duckdb==$(DUCKDB_VERSION)
 SYNC = "$(UV)" sync --quiet --frozen --no-default-groups --group dev --extra replica --python "$$(.ci/prerequisites)"
 
@@ -14,7 +15,7 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake demo-serverless test test-floor test-connect check fmt bench bench-report soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick slow test-floor test-connect check fmt bench bench-report soak lock clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-16s%s\n' "$$verb" "$$line"; done
@@ -31,10 +32,16 @@ demo-onelake: setup ## the same into OneLake and Fabric, both simulated
 demo-serverless: setup ## the same on Spark as serverless compute has it: executors without network, secret or folder
 	@PYTHONPATH=. $(RUN) -m fixtures.demo_serverless
 
-test: setup ## run all tests but the long ones, in two processes with a Spark each
-	@$(RUN) -m pytest $(SIDE_BY_SIDE)
+test: setup ## run all tests but the long ones, in two processes with a Spark each; of one room with ROOM=archive
+	@$(RUN) -m pytest --durations=10 $(if $(ROOM),$(OF_ROOM),$(SIDE_BY_SIDE))
 
-test-floor: .venv-floor/made ## the same on the oldest Spark that is supported
+quick: check ## check, and run the tests that need no Spark
+	@$(RUN) -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark'
+
+slow: setup ## run all tests, and print where seconds and processors went: by cause, by file, by test
+	@$(RUN) -m pytest $(if $(ROOM),$(OF_ROOM),$(SIDE_BY_SIDE)) -p tests.slow
+
+test-floor: .venv-floor/made ## all tests on the oldest Spark that is supported
 	@.venv-floor/bin/python -m pytest $(SIDE_BY_SIDE)
 
 test-connect: .venv-connect/made ## those marked for it over Databricks Connect, where a workspace is configured

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import uuid
 from collections import Counter
@@ -94,6 +95,20 @@ def dropping() -> Iterator[str]:
         yield f"https://localhost:{server.getsockname()[1]}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In one process notebooks begin, the longest file of all, in the other pure tests, which fail fast; then Spark."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffled", type=int, metavar="SEED", help="files, and tests within each, in another order")
+
+
+@pytest.hookimpl(tryfirst=True)  # before marks choose
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What asks for the session is marked so. In one process notebooks begin, the longest file of all, in the other
+    pure tests, which fail fast; then Spark."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+    if (seed := config.getoption("shuffled")) is not None:
+        drawn = random.Random(seed)
+        places = {path: drawn.random() for path in sorted({item.path for item in items})}
+        drawn.shuffle(items)
+        items.sort(key=lambda item: places[item.path])
     items.sort(key=lambda item: ("spark" in getattr(item, "fixturenames", ()), item.path.stem != "test_notebooks"))

@@ -116,7 +116,21 @@ def test_a_java_that_does_not_answer_is_refused(machine: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["setup", "demo", "demo-onelake", "demo-serverless", "test", "test-floor", "check", "fmt", "bench", "soak"]
+    "verb",
+    [
+        "setup",
+        "demo",
+        "demo-onelake",
+        "demo-serverless",
+        "test",
+        "quick",
+        "slow",
+        "test-floor",
+        "check",
+        "fmt",
+        "bench",
+        "soak",
+    ],
 )
 def test_nothing_runs_before_the_prerequisites_are_there(machine: Path, verb: str) -> None:
     (machine / "java").unlink()
@@ -144,6 +158,8 @@ def test_make_alone_lists_every_verb_with_a_line_of_help(machine: Path) -> None:
         "demo-onelake",
         "demo-serverless",
         "test",
+        "quick",
+        "slow",
         "test-floor",
         "check",
         "fmt",
@@ -151,6 +167,21 @@ def test_make_alone_lists_every_verb_with_a_line_of_help(machine: Path) -> None:
         "soak",
         "clean",
     } <= set(listed)
+
+
+@pytest.mark.parametrize(("room", "files"), [("landing", "tests/landing"), ("verify", "tests/test_verify.py")])
+def test_a_room_is_tested_alone(room: str, files: str) -> None:
+    command = ["make", "-C", ROOT, "-s", "-n", "test", f"ROOM={room}"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert answer.stdout.splitlines()[-1] == f".venv/bin/python -m pytest --durations=10 {files}"
+
+
+def test_a_room_that_is_not_there_is_named() -> None:
+    answer = subprocess.run(
+        ["make", "-C", ROOT, "-s", "test", "ROOM=attic"], capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 2
+    assert "There is no room 'attic' in tests" in answer.stderr
 
 
 def test_ci_runs_the_verbs_that_people_run() -> None:

@@ -16,6 +16,8 @@ from tests.test_wheel import uv
 
 ONCE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A Spark that lives for a minute: to compile its code twice costs more than it gains."""
+pytestmark = pytest.mark.spark
+
 PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
 
 

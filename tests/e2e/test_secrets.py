@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fixtures.onelake import SECRET, OneLake
 from fixtures.onelake.faults import Fault, How
 
@@ -36,6 +38,7 @@ spark.stop()
 """
 
 
+@pytest.mark.spark
 def test_the_secret_is_in_nothing_that_a_run_leaves(onelake: OneLake, tmp_path: Path) -> None:
     tables = "tables:\n  - {source: ./orders, target: orders, keys: [id]}\n"
     (tmp_path / "mirrorfeed.yml").write_text(onelake.configuration() + tables, encoding="utf-8")

@@ -1,0 +1,38 @@
+"""What `make slow` prints, of a run of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+BUSY = "import time\nwhile time.process_time() < 0.6: pass"
+TESTS = f"""
+import subprocess, sys
+
+def test_busy():
+    subprocess.run([sys.executable, "-c", {BUSY!r}])
+
+def test_quiet():
+    pass
+"""
+
+
+def test_what_a_process_below_a_test_used_is_told_by_test_by_file_and_by_cause(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TESTS, encoding="utf-8")
+    alone = ["-c", os.devnull, f"--rootdir={tmp_path}", "-p", "no:cacheprovider", "-p", "tests.slow"]
+    answer = subprocess.run(
+        [sys.executable, "-m", "pytest", *alone, tmp_path / "test_it.py"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "2 passed" in answer.stdout, answer.stdout + answer.stderr
+    told = {name: float(cpu) for cpu, name in re.findall(r"^ +[\d.]+ +([\d.]+) .* \d+  (.+)$", answer.stdout, re.M)}
+    for name in ("test_it.py::test_busy", "test_it.py", "commands and other processes"):
+        assert told[name] > 0.5
+    assert told["test_it.py::test_quiet"] < told["test_it.py::test_busy"] / 2
