@@ -9,18 +9,22 @@ import sys
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from fixtures.memory import MemoryStore
+from fixtures.tables import TableFeed
 from mirrorfeed import amounts, show, terminal
 from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.fleet import Outcome, Status
 from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
-from mirrorfeed.publish.table import Progress
+from mirrorfeed.publish.table import Progress, publish
+from tests.publish.scenes import orders, plan
 
 
 @pytest.mark.parametrize(
@@ -112,13 +116,34 @@ def test_without_a_terminal_each_step_is_a_line() -> None:
     out = Console(file=io.StringIO(), width=120)
     with show.steps(out) as step:
         step("sales.orders", Progress("versions 2 to 4"))
-        step("sales.orders", Progress("…", 1, 4, published=4, publications=1, rows={"delete": 1}, files=1))
-        step("sales.orders", Progress("…", 4, 5, published=5, publications=1))
+        step("sales.orders", Progress("", 1, 4, published=4, publications=1, rows={"delete": 1}, files=1))
+        step("sales.orders", Progress("", 4, 5, published=5, publications=1))
     assert isinstance(out.file, io.StringIO)
     assert out.file.getvalue().splitlines() == [
         "sales.orders: publishing versions 2 to 4",
         "sales.orders: published up to version 4: 1 delete, 1 file",
         "sales.orders: published up to version 5: no rows, 0 files",
+    ]
+
+
+def test_each_publication_of_a_run_is_told_once_also_where_the_table_is_started_again() -> None:
+    out, progress = Console(file=io.StringIO(), width=120), Progress()
+    table, store = orders((1, "new"), (2, "new")), MemoryStore()
+    with show.steps(out) as step:
+        for zone in (store, store, MemoryStore()):  # a first load, two ranges, and one after its folder was deleted
+            publish(TableFeed(table), zone, plan(versions_per_range=1), progress, partial(step, "sales.orders"))
+            table.delete(1)
+            table.delete(2)
+    assert isinstance(out.file, io.StringIO)
+    assert out.file.getvalue().splitlines() == [
+        "sales.orders: publishing snapshot at version 1",
+        "sales.orders: published up to version 1: 2 inserts, 1 file",
+        "sales.orders: publishing version 2, then version 3",
+        "sales.orders: published up to version 2: 2 inserts, 1 delete, 2 files",
+        "sales.orders: publishing version 3",
+        "sales.orders: published up to version 3: 2 inserts, 2 deletes, 3 files",
+        "sales.orders: publishing snapshot at version 5",
+        "sales.orders: published up to version 5: 2 inserts, 2 deletes, 4 files",
     ]
 
 
@@ -148,7 +173,7 @@ LONG = "sales.the_orders_of_all_shops_in_the_north_and_of_some_in_the_south"
 @pytest.mark.parametrize("name", ["sales.orders", LONG, f"{LONG}_{LONG}"])
 def test_nothing_is_cut_and_no_word_is_broken_at_80_columns(name: str) -> None:
     rows = {"upsert": 1_234_567, "delete": 2}
-    progress = Progress("…", 1, 4, published=4, latest=4, publications=1, rows=rows, files=1)
+    progress = Progress("", 1, 4, published=4, latest=4, publications=1, rows=rows, files=1)
     standing = Status(name, "…", 1234, 5678, 4444, 86400 * 3.5, 1, 12, service="Replicating, 5 minutes ago")
     fresh = Freshness(NOW, NOW, NOW, NOW, NOW, {step: NOW - timedelta(days=99) for step in AHEAD})
     out = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
@@ -291,7 +316,7 @@ with terminal.waiting("Starting Spark"):
 def test_on_a_terminal_each_table_has_a_bar() -> None:
     out = Console(file=io.StringIO(), width=120, force_terminal=True)
     with show.steps(out) as step:
-        step("sales.orders", Progress("…", 1, 4, published=4, publications=1, rows={"delete": 1}, files=1))
+        step("sales.orders", Progress("", 1, 4, published=4, publications=1, rows={"delete": 1}, files=1))
     assert isinstance(out.file, io.StringIO)
     assert "sales.orders: published up to version 4: 1 delete, 1 file" in out.file.getvalue()
 

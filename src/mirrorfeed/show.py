@@ -78,7 +78,7 @@ def steps(out: Console) -> Iterator[Steps]:
 
 
 def _so_far(progress: Progress) -> str:
-    if progress.publications == 0:
+    if progress.decision:
         return f"publishing {progress.decision}"
     rows = by_marker(progress.rows) or "no rows"
     return f"published up to version {progress.published}: {rows}, {counted(progress.files, 'file')}"

@@ -29,6 +29,7 @@ class Progress:
     """What one run did for one table, as far as it came."""
 
     decision: str = ""
+    """What comes next, until a look shows it as done."""
     from_version_exclusive: int | None = None
     to_version_inclusive: int | None = None
     published: int | None = None

@@ -60,7 +60,7 @@ def repair(
             continue
         log.check(view)
         what = Repair(version, keys)
-        progress.decision = progress.decision or str(what)
+        progress.decision = str(what)
         on_step(progress)
         with unknown_faults(plan.source, version, facts.commits):
             staged = run.stage(view, facts, what)

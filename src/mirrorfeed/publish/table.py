@@ -188,7 +188,7 @@ class Run:
             facts, decision = look_ahead(self.feed, plan, view)
             goal = facts.latest if goal is None else goal
             progress.latest = facts.latest
-            progress.decision = progress.decision or str(decision)
+            progress.decision = str(decision)
             if view and view.newest and facts.commits and not progress.made:
                 waited = (self.now() - facts.commits[0].timestamp).total_seconds()
                 progress.short = too_short(plan.source, facts.properties, waited)
@@ -245,6 +245,7 @@ class Run:
             del self.progress.sent[batch]
             if log_id == view.log_id and view.follows_on and self.log.holds(view, publication.record):
                 self.progress.add(publication)
+                self.progress.decision = ""
                 self.on_step(self.progress)
 
     def check_keys(self, view: View | None) -> None:
