@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -32,6 +32,7 @@ def at(hour: int) -> datetime:
     return datetime(2026, 3, 1, hour, tzinfo=UTC)
 
 
+MILLISECONDS = timedelta(milliseconds=7)
 HISTORY = [Commit(version, at(hour), "WRITE") for version, hour in ((3, 6), (4, 8), (5, 10), (6, 12))]
 
 
@@ -84,6 +85,7 @@ def test_both_ends_are_included(start: Bound, end: Bound | None, past_end: PastE
         (4, 7, "Version 7 is past the newest version of t."),
         (4, at(13), "The time 2026-03-01 13:00:00 is past the newest version of t."),
         (at(13), None, "The time 2026-03-01 13:00:00 is past the newest version of t."),
+        (at(12) + MILLISECONDS, None, "The time 2026-03-01 12:00:00.007 is past the newest version of t."),
     ],
 )
 def test_what_is_outside_the_history_is_an_error_that_says_what_there_is(
@@ -93,6 +95,18 @@ def test_what_is_outside_the_history_is_an_error_that_says_what_there_is(
         resolve("t", start, end, HISTORY, "error")
     assert str(caught.value).startswith(words)
     assert "version 3 (2026-03-01 06:00:00 UTC) to 6 (2026-03-01 12:00:00 UTC)" in str(caught.value)
+
+
+def test_of_the_times_that_are_compared_no_millisecond_is_left_out() -> None:
+    known = [Commit(each.version, each.timestamp + MILLISECONDS, each.operation) for each in HISTORY]
+    with pytest.raises(OutsideHistory) as caught:
+        resolve("t", at(6), None, known, "error")
+    assert str(caught.value).startswith(
+        "The time 2026-03-01 06:00:00 is before the kept history of t. Its history goes from version 3 (2026-03-01"
+        " 06:00:00.007 UTC) to 6 (2026-03-01 12:00:00.007 UTC);"
+    )
+    with pytest.raises(BoundsCrossed, match=r"The start 2026-03-01 06:00:00\.007 is after the end 2026-03-01 06:00:00"):
+        resolve("t", at(6) + MILLISECONDS, at(6), known, "error")
 
 
 def test_a_start_after_the_end_is_refused() -> None:

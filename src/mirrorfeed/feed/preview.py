@@ -45,8 +45,8 @@ class OutsideHistory(Terminal):
 
     def next(self) -> str:
         return (
-            f"Its history goes from version {self.first.version} ({self.first.timestamp:%Y-%m-%d %H:%M:%S %Z}) to"
-            f" {self.last.version} ({self.last.timestamp:%Y-%m-%d %H:%M:%S %Z}); past the end,"
+            f"Its history goes from version {self.first.version} ({_moment(self.first.timestamp)} UTC) to"
+            f" {self.last.version} ({_moment(self.last.timestamp)} UTC); past the end,"
             " `--past-end empty` cuts instead of failing."
         )
 
@@ -179,7 +179,7 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
     last one then or earlier."""
     first, last = known[0], known[-1]
     if end is not None and type(start) is type(end) and start > end:  # type: ignore[operator]
-        raise BoundsCrossed(str(start), str(end))
+        raise BoundsCrossed(*(str(each) if isinstance(each, int) else _moment(each) for each in (start, end)))
     if isinstance(start, datetime) and start < first.timestamp and first.version > 0:
         raise OutsideHistory(table, _spell(start), "before the kept history", first, last)
     if isinstance(start, datetime):
@@ -206,4 +206,9 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
 
 
 def _spell(bound: Bound) -> str:
-    return f"Version {bound}" if isinstance(bound, int) else f"The time {bound:%Y-%m-%d %H:%M:%S}"
+    return f"Version {bound}" if isinstance(bound, int) else f"The time {_moment(bound)}"
+
+
+def _moment(at: datetime) -> str:
+    """With its milliseconds, where it has any."""
+    return at.replace(tzinfo=None).isoformat(" ", "milliseconds" if at.microsecond else "seconds")
