@@ -119,6 +119,16 @@ def test_files_of_the_same_time_as_those_before_are_not_published() -> None:
     assert publish(TableFeed(table), store, chosen).publications == 1
 
 
+def test_a_column_with_nearly_the_name_of_the_marker_is_published_and_judged_as_a_column() -> None:
+    store, table = MemoryStore(), Table({"id": "long", "__rowmarker": "long", "RowMarker": "string"}, ("id",))
+    table.insert({"id": 1, "__rowmarker": 7, "RowMarker": "x"})
+    publish(TableFeed(table), store, plan())
+    assert lint(store).findings == ()
+    table.update(1, RowMarker="y")
+    publish(TableFeed(table), store, plan())
+    assert lint(store).findings == ()
+
+
 def test_where_upserts_are_the_default_files_of_upserts_alone_leave_the_marker_out() -> None:
     store, table = MemoryStore(), two_orders()
     chosen = plan(output=Output(Delimited(), upserts_by_default=True), compression="none")

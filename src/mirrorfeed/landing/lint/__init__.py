@@ -32,7 +32,7 @@ def judge_table(table: Table) -> list[Finding]:
     found += [
         *judge_files(table, settings),
         *judge_columns(table.folder, ordered, settings),
-        *judge_markers(table.folder, ordered, settings),
+        *judge_markers(table, ordered, settings),
         *judge_text(table.folder, ordered),
         *judge_leftovers(table, settings),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mirrorfeed.landing.lint.facts import TYPELESS, Contents, DataFile
+from mirrorfeed.landing.lint.facts import TYPELESS, Contents, DataFile, Table
 from mirrorfeed.landing.lint.files import number_of
 from mirrorfeed.landing.lint.finding import Finding, advice, counted, error, listed, warning
 from mirrorfeed.landing.lint.metadata import Settings
@@ -27,22 +27,24 @@ TYPE = error("MF508", "Write the marker as a number, of type int32.")
 FIRST_LOAD = advice("MF551", "Leave the marker out of the first load: files without it are taken in faster.")
 
 
-def judge_markers(folder: str, files: list[DataFile], settings: Settings) -> list[Finding]:
+def judge_markers(table: Table, files: list[DataFile], settings: Settings) -> list[Finding]:
     found: list[Finding] = []
+    known = {column.name for column in table.log.newest.columns} if table.log and table.log.newest else set()
     for file in files:
         if isinstance(file.inside, Contents):
-            path = f"{folder}/{file.name}"
-            found += _column(path, file.inside)
+            path = f"{table.folder}/{file.name}"
+            found += _column(path, file.inside, known)
             found += _values(path, file.inside, settings)
             if number_of(file.name) == 1 and set(file.inside.markers) == {"0"} and not settings.upserts:
                 found.append(FIRST_LOAD.broken(path, "The first file marks every row as an insert."))
     return found
 
 
-def _column(path: str, contents: Contents) -> Iterator[Finding]:
+def _column(path: str, contents: Contents, known: set[str]) -> Iterator[Finding]:
+    """Known are the columns of the table, by its log."""
     names = [column.name for column in contents.columns]
     for name in names:
-        if name != MARKER and name.strip("_").lower() == MARKER.strip("_").lower():
+        if name not in known and name != MARKER and name.strip("_").lower() == MARKER.strip("_").lower():
             yield MISSPELLED.broken(path, f"The file has a column {name!r}, which is not {MARKER!r}.")
     if MARKER not in names:
         return
