@@ -130,14 +130,15 @@ def _quoted(value: str, dialect: Dialect) -> str:
     ("text", "rows"),
     [
         ("a|b\nc|d", [["a", "b"], ["c", "d"]]),
-        ("a\\|b|c\n", [["a\\|b", "c"]]),
+        ("a\\|b|c\n", [["a|b", "c"]]),
+        ("\\\\|a\\\nb|\\N\n", [["\\", "a\nb", "\\N"]]),
         ('"a"|b"c"\n', [['"a"', 'b"c"']]),
         ("||\n", [["", "", ""]]),
         ("", []),
     ],
 )
 def test_without_quotes_an_escape_protects_the_separator(text: str, rows: list[list[str]]) -> None:
-    assert [[value.text for value in row] for row in split([text], Dialect("\n", "|", "", "\\"))] == rows
+    assert [[value.text for value in row] for row in split([text], Dialect("\n", "|", "", "\\", "\\N"))] == rows
 
 
 def test_without_quotes_and_escapes_every_value_is_what_stands_there() -> None:

@@ -1,7 +1,8 @@
 """Splits delimited text into rows, with any of the separators, quotes and escapes that the format allows.
 
 A quoted value begins with the quote; in it, the escape character protects itself and the quote (where the two are the
-same, a doubled quote is one). Outside of quotes the escape is a plain character, unless there are no quotes at all.
+same, a doubled quote is one). Outside of quotes the escape is a plain character, unless there are no quotes at all:
+then it protects whatever comes next.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class _Splitter:
         else:
             inside = rf"(?:[^{quote}{escape}]++|{escape}[\s\S])*+"
         self._quoted = re.compile(inside)
-        self._escaped = re.compile(rf"{escape}([{quote}{escape}])") if escape and quote else None
+        protected = rf"[{quote}{escape}]" if quote else r"[\s\S]"
+        self._escaped = re.compile(rf"{escape}({protected})") if escape else None
 
     def row(self, text: str, at: int, number: int, ended: bool) -> tuple[list[Value], int]:
         """The row that begins here, and where the next one does."""
@@ -105,7 +107,8 @@ class _Splitter:
         if not quote or not text.startswith(quote, at):
             match = self._plain.match(text, at)
             assert match  # it also matches nothing
-            return Value(match[0], False), match.end()
+            as_it_stands = quote or match[0] == self._dialect.null  # some write NULL as \N
+            return Value(match[0] if as_it_stands else self._unescaped(match[0]), False), match.end()
         match = self._quoted.match(text, at + 1)
         assert match
         end = match.end()
@@ -114,8 +117,10 @@ class _Splitter:
         if not text.startswith(quote, end):
             detail = f"the value that begins with {_shown(text[at : at + 20])} has no closing quote"
             raise Unsplittable(TextFault(Fault.UNCLOSED, number, detail))
-        plain = self._escaped.sub(r"\1", match[0]) if self._escaped else match[0]
-        return Value(plain, True), end + 1
+        return Value(self._unescaped(match[0]), True), end + 1
+
+    def _unescaped(self, text: str) -> str:
+        return self._escaped.sub(r"\1", text) if self._escaped else text
 
     def _odd(self, text: str, at: int, number: int, value: Value) -> TextFault:
         if value.quoted and text[at] not in "\r\n":
