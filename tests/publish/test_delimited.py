@@ -210,6 +210,31 @@ def test_a_text_that_has_no_form_is_told_with_the_key_and_the_column(form: Delim
     assert refused.value.args == (problem, f"id = 2, column 'text': {text!r}")
 
 
+@pytest.mark.parametrize("declared", [True, False], ids=["declared", "not declared"])
+@pytest.mark.parametrize(
+    ("type_", "value", "shown"),
+    [
+        ("date", -719163, "0000-12-31"),
+        ("date", 2932897, "10000-01-01"),
+        *[(type_, -62135596800_000001, "0000-12-31 23:59:59.999999") for type_ in ("timestamp", "timestamp_ntz")],
+        *[(type_, 253402300800_000000, "10000-01-01 00:00:00.000000") for type_ in ("timestamp", "timestamp_ntz")],
+    ],
+)
+def test_a_year_that_text_has_no_form_for_is_told_with_the_key_and_the_column(
+    type_: str, value: int, shown: str, declared: bool
+) -> None:
+    form, columns = Delimited(schema_definition=declared), (Column("id", "long"), Column("v", type_))
+    with pytest.raises(Refused) as refused:
+        written(form, columns, [(1, None), (2, value)])
+    assert refused.value.args == (7, f"id = 2, column 'v': {shown!r}")
+
+
+def test_a_key_of_a_year_that_python_does_not_know_is_told_all_the_same() -> None:
+    with pytest.raises(Refused) as refused:
+        written(Delimited(), (Column("id", "date"),), [(2932897,)])
+    assert refused.value.args == (7, "id = 10000-01-01, column 'id': '10000-01-01'")
+
+
 def test_a_whole_number_that_looks_like_null_without_quotes_is_told() -> None:
     with pytest.raises(Refused) as refused:
         written(Delimited(quote="", null="0"), COLUMNS[:1], [(0,)])
@@ -256,6 +281,27 @@ def test_a_table_published_as_text_is_mirrored_and_lints_clean(tmp_path: Path, o
     assert mirrored(tmp_path / "mirror" / "sales" / "orders") == sorted(
         (str(row["id"]), row["status"]) for row in table.at(table.latest)
     )
+
+
+def test_rows_of_other_years_are_refused_with_what_to_do() -> None:
+    table = Table({"id": "long", "due": "date"}, ("id",))
+    table.insert({"id": 1, "due": 2932897})
+    with pytest.raises(RowsRefused) as refused:
+        publish(TableFeed(table), MemoryStore(), plan(output=Output(Delimited())))
+    assert str(refused.value) == (
+        "main.sales.orders cannot be published: at version 1 a date or time is not of the years 1 to 9999, and for"
+        " others text has no form (id = 1, column 'due': '10000-01-01'). Correct the rows in the source, or rebuild the"
+        " table as Parquet (`format: parquet`)."
+    )
+
+
+@pytest.mark.parametrize("escape", ["\\", '"'])
+def test_names_that_are_escaped_in_the_header_lint_clean(tmp_path: Path, escape: str) -> None:
+    store, output = FolderStore(str(tmp_path)), Output(Delimited(quote="", escape=escape, null="N/A"))
+    table = Table({"id,no": "long", f"a {escape}b{escape},": "string"}, ("id,no",))
+    table.insert({"id,no": 1, f"a {escape}b{escape},": "x,y"})
+    publish(TableFeed(table), store, plan(output=output, keys=("id,no",)))
+    assert lint(store).findings == ()
 
 
 def mirrored(path: Path) -> list[tuple[str, Any]]:

@@ -30,6 +30,17 @@ def arrow_type(column: Column) -> pa.DataType:
     return _PLAIN[column.form]
 
 
+def told(rows: pa.RecordBatch | pa.Table, at: int) -> str:
+    """One row, for people. Python's dates and times end where years do that have four digits: Arrow tells them."""
+
+    def one(value: pa.Scalar) -> str:
+        if not value.is_valid:
+            return "NULL"
+        return str(value.cast(pa.string())) if pa.types.is_temporal(value.type) else repr(value.as_py())
+
+    return ", ".join(f"{name} = {one(rows.column(place)[at])}" for place, name in enumerate(rows.schema.names))
+
+
 def arrow_schema(columns: Sequence[Column], *, with_marker: bool) -> pa.Schema:
     """The schema of a data file: every column optional, for deletes leave all but the keys empty; the marker last."""
     fields = [pa.field(column.name, arrow_type(column)) for column in columns]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import binascii
 import re
+from datetime import date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +42,8 @@ class Texts:
         """Each row with its separator at the end."""
         if not rows.num_rows:
             return ""
+        for at, name in enumerate(rows.schema.names):
+            _refuse_years(rows.column(at), name)
         columns = [self._column(rows.column(at), name) for at, name in enumerate(rows.schema.names)]
         lines = pc.binary_join_element_wise(*columns, _text(self._form.column_separator))
         whole = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
@@ -94,6 +97,18 @@ class Texts:
         row = pc.index(where, True).as_py()
         if row >= 0:
             raise UnwritableValue(reason, name, row, texts[row].as_py())
+
+
+def _refuse_years(values: pa.Array, name: str) -> None:
+    """Of dates and times only those of the years 1 to 9999 have a text that readers understand."""
+    if not pa.types.is_temporal(values.type):
+        return
+    bounds = (date.min, date.max) if pa.types.is_date(values.type) else (datetime.min, datetime.max)
+    moments = values if pa.types.is_date(values.type) else values.cast(pa.timestamp("us"))
+    least, most = (pa.scalar(bound, moments.type) for bound in bounds)
+    row = pc.index(pc.or_(pc.less(moments, least), pc.greater(moments, most)), True).as_py()
+    if row >= 0:
+        raise UnwritableValue(Problem.YEAR, name, row, _plain_text(values.slice(row, 1))[0].as_py())
 
 
 def _text(value: str) -> pa.Scalar:

@@ -23,6 +23,7 @@ class Problem(IntEnum):
     NOT_IN_ENCODING = 4
     LIKE_NULL = 5
     NOT_ESCAPABLE = 6
+    YEAR = 7
 
     @property
     def of_text(self) -> bool:

@@ -120,6 +120,7 @@ class RowsRefused(Terminal):
         Problem.NOT_IN_ENCODING: "a value has a character that the encoding of the files lacks",
         Problem.LIKE_NULL: "a value could not be told from NULL without quotes",
         Problem.NOT_ESCAPABLE: "a value holds what the files have no way to escape",
+        Problem.YEAR: "a date or time is not of the years 1 to 9999, and for others text has no form",
     }
 
     def __init__(self, table: str, what: Range | int, rows: Sequence[BadRow]) -> None:
@@ -134,6 +135,8 @@ class RowsRefused(Terminal):
     def next(self) -> str:
         if self.rows[0].problem is Problem.CHANGE_WITHOUT_KEY:
             return "Give the table keys in the configuration, or a primary key in Unity Catalog."
+        if self.rows[0].problem is Problem.YEAR:
+            return "Correct the rows in the source, or rebuild the table as Parquet (`format: parquet`)."
         if self.rows[0].problem.of_text:
             return (
                 "Under `delimited`, set an `encoding`, `quote`, `escape` or `null` that has room for it, and rebuild"

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorfeed.landing.arrow import arrow_schema
+from mirrorfeed.landing.arrow import arrow_schema, told
 from mirrorfeed.landing.delimited import UnwritableValue
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output import AS_PARQUET, Output
@@ -220,12 +220,9 @@ def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str])
     found = rows.column(problem)
     if found.null_count == len(found):
         return []
-    shown = rows.filter(pc.is_valid(found)).slice(0, _PROBLEMS_SHOWN).select([*keys, problem]).to_pylist()
-    return [BadRow(Problem(row.pop(problem)), _spell(row)) for row in shown]
-
-
-def _spell(key: dict[str, Any]) -> str:
-    return ", ".join(f"{name} = {'NULL' if value is None else repr(value)}" for name, value in key.items())
+    bad = rows.filter(pc.is_valid(found)).slice(0, _PROBLEMS_SHOWN)
+    problems = bad.column(problem).to_pylist()
+    return [BadRow(Problem(each), told(bad.select(keys), at)) for at, each in enumerate(problems)]
 
 
 class _UnwritableRow(Exception):
@@ -330,7 +327,7 @@ class _Files:
         return {Marker(entry["values"]).name.lower(): entry["counts"] for entry in counted}
 
     def _bad_row(self, group: pa.Table, error: UnwritableValue) -> BadRow:
-        key = _spell(group.select(self._job.keys).slice(error.row, 1).to_pylist()[0]) if self._job.keys else ""
+        key = told(group.select(self._job.keys), error.row)
         where = f"{key}, column {error.column!r}" if key else f"column {error.column!r}"
         return BadRow(error.reason, f"{where}: {reprlib.repr(error.shown)}")
 
