@@ -346,7 +346,7 @@ def test_rows_without_a_form_are_refused_with_what_to_do_and_nothing_is_publishe
         " lacks (id = 1, column 'status': 'Ł'). Under `delimited`, set an `encoding`, `quote`, `escape` or `null` that"
         " has room for it, and rebuild the table if it was published before; or correct the rows in the source."
     )
-    assert [entry.name for entry in store.list(FOLDER)] == ["_metadata.json", "_mirrorfeed"]
+    assert [entry.name for entry in store.list(FOLDER)] == ["_mirrorfeed"]
 
 
 @pytest.mark.parametrize(
