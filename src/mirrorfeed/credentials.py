@@ -29,7 +29,7 @@ import logging
 import os
 import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -95,22 +95,29 @@ Credential = Default | ServicePrincipal | ServiceCredential
 
 def token_credential(credential: Credential, ca_file: str | None = None) -> TokenCredential:
     """What makes tokens in this process. Refusals to make one come as errors of this module."""
-    check_certificates(ca_file)
     log = logging.getLogger("azure.identity")
     if log.level == logging.NOTSET:  # it tells each failure once more, in the words of whoever answered
         log.setLevel(logging.CRITICAL)
-    if isinstance(credential, ServicePrincipal):
-        secret = read_secret(credential.secret)
-        return _Named(credential, _logging_in(credential, secret, ca_file), (secret,))
-    if isinstance(credential, ServiceCredential):
-        return _Named(credential, service_credential(credential.name), ())
-    from azure.identity import DefaultAzureCredential
-
-    return _Named(credential, DefaultAzureCredential(), tuple(os.environ.get(name, "") for name in _OF_DEFAULT))
+    inner, *secrets = _made(credential, ca_file)
+    _check_certificates(ca_file)
+    return _Named(credential, inner, secrets)
 
 
-def check_certificates(ca_file: str | None) -> None:
-    """Or `CertificatesUnreadable`."""
+def _made(credential: Credential, ca_file: str | None) -> tuple[Any, ...]:
+    """It, and the secrets that it sends."""
+    match credential:
+        case ServicePrincipal():
+            secret = read_secret(credential.secret)
+            return _logging_in(credential, secret, ca_file), secret
+        case ServiceCredential():
+            return (service_credential(credential.name),)
+        case Default():
+            from azure.identity import DefaultAzureCredential
+
+            return DefaultAzureCredential(), *(os.environ.get(name, "") for name in _OF_DEFAULT)
+
+
+def _check_certificates(ca_file: str | None) -> None:
     if ca_file is None:
         return
     try:
@@ -200,7 +207,7 @@ def _provider() -> Callable[[str], Any]:
 class _Named:
     """A credential whose refusals say which one it is and what to do."""
 
-    def __init__(self, credential: Credential, inner: TokenCredential, secrets: tuple[str, ...]) -> None:
+    def __init__(self, credential: Credential, inner: TokenCredential, secrets: Sequence[str]) -> None:
         self._credential, self._inner, self._secrets = credential, inner, secrets
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
