@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -299,6 +300,51 @@ def test_a_file_that_is_created_whole_is_sent_once_whatever_becomes_of_it(onelak
     assert failed.value.asked == (7.0 if how is How.ANSWER else 0.0)
 
 
+@pytest.mark.parametrize("verb", ["create", "put blob"])
+def test_a_creation_that_is_sent_elsewhere_is_not_sent_again(onelake: OneLake, verb: str) -> None:
+    store = onelake.store()
+    store.list("")
+    fail(onelake, verb, How.ANSWER, status=307, moved=True)
+    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: 307"):
+        begin(store, verb)
+    assert onelake.verbs().count(verb) == 1
+
+
+@pytest.mark.parametrize("verb", ["create", "put blob"])
+def test_a_creation_that_was_not_let_in_is_sent_again_with_a_login_of_now(onelake: OneLake, verb: str) -> None:
+    store = onelake.store()
+    store.list("")
+    fail(onelake, verb, How.ANSWER, status=401, code="InvalidAuthenticationInfo")
+    begin(store, verb)
+    assert onelake.verbs().count(verb) == 2
+    assert store.read("t/_x") == WHOLE
+
+
+def begin(store: Any, verb: str) -> None:
+    if verb == "put blob":
+        store.create_once("t/_x", WHOLE)
+        return
+    with store.open_write("t/_x") as sink:
+        sink.write(WHOLE)
+
+
+@pytest.mark.parametrize("verb", ["create", "put blob", "rename"])
+def test_a_name_that_is_refused_as_taken_and_is_not_there_is_told_so(onelake: OneLake, verb: str) -> None:
+    store = onelake.store()
+    store.create("t/a", WHOLE)
+    fail(onelake, verb, How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
+    with pytest.raises(StoreUnavailable) as told:
+        store.rename("t/a", "t/_x") if verb == "rename" else begin(store, verb)
+    code = "BlobAlreadyExists" if verb == "put blob" else "ConditionNotMet"  # the library puts the first in its place
+    said = f"412 {code}: The condition is not met. It answers as if the name were taken, and it is not"
+    assert f"{store.address('t/_x')}: {said}." in str(told.value)
+    fail(onelake, "put blob", How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
+    with pytest.raises(StoreUnavailable, match="as if the name were taken, and it is not"):
+        store.create("t/b", WHOLE)
+    with pytest.raises(AlreadyThere, match="t/a is there already"):
+        store.rename("t/a", "t/a") if verb == "rename" else store.create("t/a", WHOLE)
+
+
 def test_a_file_that_is_created_whole_takes_nobodys_name(onelake: OneLake) -> None:
     store = onelake.store()
     store.create("t/_x", b"first")
@@ -385,7 +431,7 @@ def test_a_look_that_is_refused_is_not_taken_for_a_name_that_is_taken(onelake: O
     store = onelake.store()
     write(store, "t/_x", WHOLE)
     fail(onelake, "properties", How.ANSWER, status=409, code="NotNow")
-    with pytest.raises(StoreUnavailable, match=r"^Cannot rename .*t/_x: 409 NotNow"):
+    with pytest.raises(StoreUnavailable, match=r"^Cannot look at .*t/1: 409 NotNow"):
         store.rename("t/_x", "t/1")
 
     assert names(store, "t") == ["_x"]

@@ -64,8 +64,9 @@ class Store(Protocol):
     def open_write(self, path: str) -> BinaryIO:
         """A writer in bounded memory for a name that was never used; the file is whole once it is closed.
 
-        Exactly one request that creates the name is sent, ever. Any answer to it but success raises `AlreadyThere` or
-        `StoreUnavailable`; it may still take effect then, at any time, so the name is spoiled: see `open_anew`.
+        Exactly one request that may create the name is sent, ever; one that is not let in, for want of a login, may
+        not, and is sent again. Any other answer to it but success raises `AlreadyThere` or `StoreUnavailable`; it may
+        still take effect then, at any time, so the name is spoiled: see `open_anew`.
         """
         ...
 

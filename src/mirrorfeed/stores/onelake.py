@@ -27,6 +27,8 @@ from mirrorfeed.stores.retries import API_VERSION, Retries, transport
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
 _CONNECTION = re.compile(r"^\(<[^>]*>, '(.*)'\)$", re.DOTALL)
 _READ_AHEAD = 2**20
+_ONCE: dict[str, Any] = {"retry_total": 0, "permit_redirects": False}
+"""Of a call that is sent once, whatever it is answered."""
 _NO_PARENT = "RenameDestinationParentPathNotFound"
 
 
@@ -90,9 +92,9 @@ class OneLakeStore:
     def open_write(self, path: str) -> BinaryIO:
         file = self._file(self._change(path))
         self._expect_landing_zone()
-        # One that is answered 401 was not let in. The library logs in again then, and sends the one that may create.
+        # One that is answered 401 was not let in. The library sends it again then, with a login of now.
         with self._faults("write", path, path):
-            file.create_file(match_condition=MatchConditions.IfMissing, retry_total=0)
+            file.create_file(match_condition=MatchConditions.IfMissing, **_ONCE)
         return cast(BinaryIO, _Writer(self, path, file))
 
     @property
@@ -104,7 +106,7 @@ class OneLakeStore:
         blob = self._clients.blobs.get_blob_client(self._change(path))
         self._expect_landing_zone()
         with self._faults("write", path, path):
-            blob.upload_blob(data, overwrite=False, length=len(data), retry_total=0)
+            blob.upload_blob(data, overwrite=False, length=len(data), **_ONCE)
 
     def rename(self, path: str, new_path: str) -> None:
         source, target = self._change(path), self._change(new_path)
@@ -112,8 +114,7 @@ class OneLakeStore:
         file = self._file(quote(source))
         # A server may ignore the condition and overwrite: so look first. The condition closes the gap after the look.
         # The library's own question whether a file exists takes every conflict for a yes.
-        with suppress(NotThere), self._faults("rename", path):
-            self._file(target).get_file_properties()
+        if self._is_there(new_path):
             raise AlreadyThere(self.address(new_path))
         with self._missing_place(), self._faults("rename", path, new_path):
             try:
@@ -159,6 +160,14 @@ class OneLakeStore:
             raise PathOutside(path, self.address(""))
         return self._at(path)
 
+    def _is_there(self, path: str) -> bool:
+        try:
+            with self._faults("look at", path):
+                self._file(self._at(path)).get_file_properties()
+        except NotThere:
+            return False
+        return True
+
     def _make_folder(self, path: str) -> None:
         """Only if absent: a folder that is made anew has a new ETag, and the service drops its table."""
         folder = self._clients.files.get_directory_client(path)
@@ -199,8 +208,12 @@ class OneLakeStore:
         try:
             yield
         except HttpResponseError as error:
-            new_address = None if taking is None else self.address(taking)
-            raise meaning(action, self.address(path), _answer(error), new_address) from error
+            new_address, answer = None if taking is None else self.address(taking), _answer(error)
+            found = meaning(action, self.address(path), answer, new_address)
+            if taking is not None and isinstance(found, AlreadyThere) and not self._is_there(taking):
+                said = f"{answer}. It answers as if the name were taken, and it is not"
+                found = StoreUnavailable(action, found.address, said, answer.asked)
+            raise found from error
         except AzureError as error:
             raise StoreUnavailable(action, self.address(path), _reason(error)) from error
 
