@@ -1,0 +1,58 @@
+"""All orders of steps of the protocol's model. It shares no code with the publisher, which other tests hold to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.publish.model import Loss, Rules, explore
+
+
+@pytest.mark.parametrize(
+    ("rules", "most"),
+    [
+        (Rules(faults=0, deletions=0), None),
+        (Rules(versions=1, faults=0), 15_000),
+        (Rules(versions=1), 15_000),
+        (Rules(versions=1, deletions=0, kills=1), 15_000),
+    ],
+    ids=str,
+)
+def test_no_order_of_steps_loses_a_file(rules: Rules, most: int | None, counted: Counter[str]) -> None:
+    counted["states of the model"] += explore(rules, most)
+
+
+@pytest.mark.parametrize(
+    ("rules", "what"),
+    [
+        (Rules(versions=1, one_request_for_an_id=False), "record 1 of log A0 counts, and its file is gone"),
+        (Rules(faults=0, deletions=0, begins_anew_when_unfinished=False), "record 1 of log A0 counts, and its"),
+        (Rules(faults=0, deletions=0, second_listing=False), "record 1 of log A0 counts, and its file is gone"),
+        (Rules(versions=1, deletions=0, looks_after_the_record=False), "number 1 of log A0 holds another file than"),
+    ],
+    ids=str,
+)
+def test_without_any_one_rule_a_few_steps_lose_a_file(rules: Rules, what: str) -> None:
+    with pytest.raises(Loss, match=what):
+        explore(rules)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Rules(versions=1, faults=0),
+        Rules(versions=1, deletions=0),
+        Rules(deletions=0),
+        Rules(versions=1, kills=1, faults=0),
+    ],
+    ids=str,
+)
+def test_no_order_of_steps_at_all_loses_a_file(rules: Rules, counted: Counter[str]) -> None:
+    counted["states of the model"] += explore(rules)
+
+
+@pytest.mark.soak
+def test_no_order_of_millions_of_steps_loses_a_file(counted: Counter[str]) -> None:
+    counted["states of the model"] += explore(Rules(), 3_000_000)
