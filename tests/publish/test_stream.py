@@ -106,6 +106,9 @@ def test_a_stream_of_ones_own_publishes_in_its_batches_and_a_failure_fails_the_b
     assert streamed.zone.mirrors_the_table()
 
 
+IN_DELTA_4_0 = "Cannot time travel Delta table to version 3. Available versions: [5, 8]"
+
+
 @pytest.mark.parametrize(
     ("options", "text", "kind", "reason"),
     [
@@ -114,6 +117,12 @@ def test_a_stream_of_ones_own_publishes_in_its_batches_and_a_failure_fails_the_b
             "Query [id] terminated with exception: [DELTA_VERSION_NOT_FOUND] Cannot. Available: [5, 8]. SQLSTATE: X",
             StreamStartGone,
             "[DELTA_VERSION_NOT_FOUND] Cannot. Available: [5, 8]",
+        ),
+        (
+            {"startingVersion": "3"},
+            f"[STREAM_FAILED] Query [id] terminated with exception: {IN_DELTA_4_0}.",
+            StreamStartGone,
+            IN_DELTA_4_0,
         ),
         ({}, "Query [id] terminated with exception: [DELTA_VERSION_NOT_FOUND] Cannot.", StreamBroken, "Cannot"),
         ({"startingVersion": "3"}, "[DELTA_STREAMING_INCOMPATIBLE_SCHEMA] Rename", StreamBroken, "Rename"),

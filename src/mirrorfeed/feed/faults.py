@@ -30,6 +30,12 @@ SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
 _STREAM = "STREAM_FAILED"
 """What a stream says of any failure; the reason is in its text."""
 
+_UNNAMED = re.compile(
+    r"Cannot time travel Delta table to version (?P<userVersion>\d+)\. "
+    r"Available versions: \[(?P<earliest>\d+), (?P<latest>\d+)\]"
+)
+"""What Delta 4.0 says for NOT_THERE, which has no name and no parameters there."""
+
 _NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
 
@@ -41,7 +47,9 @@ def conditions(error: Exception) -> tuple[str, ...]:
     """
     if isinstance(error, PySparkException) and (own := error.getCondition()) and own != _STREAM:
         return (own,)
-    return tuple(dict.fromkeys(_NAMED.findall(str(error))))
+    text = str(error)
+    unnamed = [NOT_THERE] if _UNNAMED.search(text) else []
+    return tuple(dict.fromkeys(_NAMED.findall(text) + unnamed))
 
 
 def first_of(error: Exception, known: tuple[str, ...]) -> str | None:
@@ -51,4 +59,7 @@ def first_of(error: Exception, known: tuple[str, ...]) -> str | None:
 
 def parameter(error: Exception, name: str) -> str | None:
     """What the error says about one thing by name, if it does."""
-    return (error.getMessageParameters() or {}).get(name) if isinstance(error, PySparkException) else None
+    told = error.getMessageParameters() if isinstance(error, PySparkException) else None
+    if not told and (unnamed := _UNNAMED.search(str(error))):
+        told = unnamed.groupdict()
+    return (told or {}).get(name)
