@@ -34,12 +34,11 @@ def zone(spark: SparkSession, name: str) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def moments(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """Half past midnight in Paris, which in UTC is the day before."""
-    made = DeltaTable(
-        spark,
-        tmp_path_factory.mktemp("zones") / "t",
-        "id int, ts timestamp, day date GENERATED ALWAYS AS (CAST(ts AS DATE))",
-        by="day",
-    )
+    from delta.tables import DeltaTable as Maker
+
+    columns = Maker.create(spark).addColumn("id", "int").addColumn("ts", "timestamp")
+    columns = columns.addColumn("day", "date", generatedAlwaysAs="CAST(ts AS DATE)").partitionedBy("day")
+    made = DeltaTable.built(spark, tmp_path_factory.mktemp("zones") / "t", columns)
     with zone(spark, "Europe/Paris"):
         made.sql("INSERT INTO {} (id, ts) VALUES (1, TIMESTAMP '2026-01-02 00:30:00')")
     policy.set_first(spark, made.source, 60, NOW)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from fixtures.mirror import canonical
 from mirrorfeed.feed import history
 from mirrorfeed.feed.preview import changes_between
-from tests.delta import DeltaTable, Zone
+from tests.delta import SPARK_4_0, DeltaTable, Zone
 
 STATEMENTS = (
     "UPDATE {} SET v = 'once' WHERE id = 1",
@@ -32,7 +32,7 @@ STATEMENTS = (
     """,
     "MERGE INTO {} t USING (SELECT 99 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",  # nothing matches
     "UPDATE {} SET p = 'y' WHERE id = 5",  # to another partition
-    "TRUNCATE TABLE {}",
+    "DELETE FROM {}" if SPARK_4_0 else "TRUNCATE TABLE {}",  # Delta 4.0 truncates no table
     "RESTORE TABLE {} TO VERSION AS OF 3",
 )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +28,17 @@ NESTED = "id int, s struct<a: int, b: string>"
 NESTED_ROWS = "(1, struct(1, 'x')), (2, NULL)"
 
 
+@contextmanager
+def merges_evolve(spark: SparkSession) -> Iterator[None]:
+    """As MERGE WITH SCHEMA EVOLUTION does, of which Delta before 4.3 takes no notice."""
+    setting = "spark.databricks.delta.schema.autoMerge.enabled"
+    spark.conf.set(setting, "true")
+    try:
+        yield
+    finally:
+        spark.conf.unset(setting)
+
+
 class Changing(Journey):
     """A table that is published with two rows and then changed."""
 
@@ -40,7 +52,8 @@ class Changing(Journey):
 
     def run(self, *statements: str) -> None:
         for statement in statements:
-            self.spark.sql(statement.replace("{}", self.sql))
+            with merges_evolve(self.spark):
+                self.spark.sql(statement.replace("{}", self.sql))
 
     def overwrite(self, *columns: str, by: tuple[str, ...] = ()) -> None:
         """With these columns, and partitions by some of them, as of now on."""
@@ -104,7 +117,7 @@ def test_changes_that_flow_on(table: Changing, columns: str, rows: str, statemen
         pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} ALTER COLUMN w TYPE bigint",
                      "INSERT INTO {} VALUES (3, 'c', 5000000000)", "RESTORE TABLE {} TO VERSION AS OF 1"],
                      "'w' was integer and is long", id="a type is widened and restored"),
-        pytest.param(PLAIN, PLAIN_ROWS, ["""MERGE WITH SCHEMA EVOLUTION INTO {} t USING (SELECT 3 AS id, 'c' AS v,
+        pytest.param(PLAIN, PLAIN_ROWS, ["""MERGE INTO {} t USING (SELECT 3 AS id, 'c' AS v,
                      5000000000 AS w) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"""],
                      "'w' was integer and is long", id="a type is widened by a merge"),
         pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} ALTER COLUMN s.a TYPE bigint"],
@@ -160,7 +173,7 @@ def test_column_mapping_that_is_switched_off_stops_the_table_for_delta_cannot_re
     assert table.published() == 1
 
 
-EVOLVE = """MERGE WITH SCHEMA EVOLUTION INTO {} t USING (SELECT 2 AS id, 'x' AS v, 2 AS w, 7 AS extra) s ON t.id = s.id
+EVOLVE = """MERGE INTO {} t USING (SELECT 2 AS id, 'x' AS v, 2 AS w, 7 AS extra) s ON t.id = s.id
             WHEN MATCHED THEN UPDATE SET *"""
 RESTORE = "RESTORE TABLE {} TO VERSION AS OF 1"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession, types
+from pyspark.sql import SparkSession
 
 from fixtures.journeys import Journey, newest_version
 from fixtures.values import ROWS, any_type, create, insert
@@ -16,8 +16,7 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.verify import Comparison, compare, compare_rows, mirror_of
-
-SPARK_4_0 = not hasattr(types, "GeometryType")
+from tests.delta import SPARK_4_0, DeltaTable
 
 
 def test_every_value_is_the_same_in_the_mirror(spark: SparkSession, tmp_path: Path) -> None:
@@ -38,14 +37,16 @@ def compared(journey: Journey) -> Comparison:
     return compare(journey.spark, Source(path=str(journey.source)), newest_version(journey.source), mirror, ("id",))
 
 
-@pytest.mark.skipif(SPARK_4_0, reason="Delta 4.0 makes no generated and no identity columns by SQL")
 def test_columns_that_delta_fills_are_columns_like_others(spark: SparkSession, tmp_path: Path) -> None:
+    from delta.tables import DeltaTable as Maker
+    from delta.tables import IdentityGenerator
+
     journey = Journey(spark, tmp_path / "source", tmp_path, ("id",))
-    filled = "twice int GENERATED ALWAYS AS (id * 2), counted bigint GENERATED ALWAYS AS IDENTITY, seven int DEFAULT 7"
-    spark.sql(
-        f"CREATE TABLE {journey.sql} (id int, {filled}) USING delta"
-        " TBLPROPERTIES (delta.enableChangeDataFeed = true, delta.feature.allowColumnDefaults = 'supported')"
-    )
+    columns = Maker.create(spark).addColumn("id", "int").addColumn("seven", "int")
+    columns = columns.addColumn("twice", "int", generatedAlwaysAs="id * 2")
+    columns = columns.addColumn("counted", "bigint", generatedAlwaysAs=IdentityGenerator())
+    columns = columns.property("delta.feature.allowColumnDefaults", "supported")
+    DeltaTable.built(spark, journey.source, columns).sql("ALTER TABLE {} ALTER COLUMN seven SET DEFAULT 7")
     for id_ in (1, 2):
         spark.sql(f"INSERT INTO {journey.sql} (id) VALUES ({id_})")
         journey.publish()
