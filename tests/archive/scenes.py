@@ -14,10 +14,12 @@ from typing import Any, ClassVar
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import make_old
-from mirrorfeed.archive.files import LocalIndex
-from mirrorfeed.archive.lifecycle import Place, starts
-from mirrorfeed.archive.log import DeltaLog, LogFile
-from mirrorfeed.archive.policy import Policy
+from mirrorfeed.archive.guard.here import LocalIndex
+from mirrorfeed.archive.interval.policy import Policy
+from mirrorfeed.archive.log.delta import DeltaLog
+from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.archive.rules.azure.check import Place
+from mirrorfeed.archive.rules.finding import starts
 from mirrorfeed.feed.source import Source
 from tests.delta import DeltaTable
 

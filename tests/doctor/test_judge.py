@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from mirrorfeed.archive.needed import ArchivedFilesNeeded
+from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.cli import main
 from mirrorfeed.credentials import CredentialRefused, Default
 from mirrorfeed.doctor import Code, TableFacts, ZoneFacts, judge_table, judge_zone

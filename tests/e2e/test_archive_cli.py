@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive import policy
-from mirrorfeed.archive.restore import follow
+from mirrorfeed.archive.bring_back.restore import follow
+from mirrorfeed.archive.interval import intervals
 from mirrorfeed.cli import main
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source
@@ -82,6 +82,15 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
     assert "mirrorfeed90days1" in run("rule", str(table), "--merge", str(exported), "--interval", "90 days")
     assert "exclude each other" in said(["archive", "rule", str(table), "--paused", "--remove"], 2)
     assert "for another cloud" in said(["archive", "rule", str(table), "--form", "aws"], 2)
+
+    exported.write_text(json.dumps(merged).replace("mirrorfeed60days1", "legalhold"))
+    told = said(["archive", "rule", str(table), "--merge", str(exported), "--remove"], 0)
+    assert f"Kept, and taken over with --take-over: legalhold, by which others archive files of {table} alone" in told
+    assert "legalhold" in run("rule", str(table), "--merge", str(exported), "--remove")
+    assert f"Taken over: legalhold, by which others archive files of {table} alone" in said(
+        ["archive", "rule", str(table), "--merge", str(exported), "--take-over"], 0
+    )
+    assert "legalhold" not in run("rule", str(table), "--merge", str(exported), "--take-over")
 
     logs["definition"] = {"actions": {"baseBlob": {"delete": {"daysAfterCreationGreaterThan": 9}}}}
     exported.write_text(json.dumps({"rules": [logs]}))
@@ -191,14 +200,14 @@ def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Orders(spark, tmp_path / "orders")
-    policy.set_first(spark, made.source, 60, datetime.now(UTC))
+    intervals.set_first(spark, made.source, 60, datetime.now(UTC))
     table, plan, copied = str(made.path), str(tmp_path / "plan.json"), Source(path=str(tmp_path / "copy"))
     clock = Clock(datetime.now(UTC))
     tiers = FolderTiers(tmp_path / "aside", clock)
     tiers.archive(file.uri for file in made.files() if {"1", "2"} & set((file.partition or {}).values()))
     monkeypatch.setattr("mirrorfeed.cli.archive._tiers", lambda spark, source: tiers)
     passing = partial(follow, sleep=lambda seconds: clock.pass_(seconds / 3600))
-    monkeypatch.setattr("mirrorfeed.archive.restore.follow", passing)
+    monkeypatch.setattr("mirrorfeed.archive.bring_back.restore.follow", passing)
     monkeypatch.chdir(tmp_path)
     price = {"gib": 2**30, "objects": 0}
     prices = {"currency": "EUR", "standard": price, "high": price}
@@ -251,7 +260,7 @@ def test_an_interval_is_tried_out_before_it_is_set_and_looked_at_afterwards(
     assert shown["shares"]["60"]["archived_files"] == 2
     assert "does not tell what" in said(["archive", "simulate", table, "60 days", "--history", "7"], 1)
 
-    policy.set_first(spark, made.source, 60, datetime.now(UTC))
+    intervals.set_first(spark, made.source, 60, datetime.now(UTC))
     tiers = FolderTiers(tmp_path / "aside", Clock(datetime.now(UTC)))
     monkeypatch.setattr("mirrorfeed.stores.tiered.tiers_at", lambda location: tiers)
     told_twice = ["--ledger", str(told), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]

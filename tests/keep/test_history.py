@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.faults import Crash
 from fixtures.mirror import canonical
-from mirrorfeed.archive.into import TargetThere
+from mirrorfeed.archive.bring_back.into import TargetThere
 from mirrorfeed.feed.source import Source
 from mirrorfeed.keep.replay import NotKept, replay
 from mirrorfeed.keep.run import AnotherSource, CannotGoOn, Keeping, Kept, NotTaken, keep

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.share import Share
+from mirrorfeed.archive.upkeep.share import Share
 from mirrorfeed.build import this_build
 from mirrorfeed.config import load
 from mirrorfeed.config.prices import Rates

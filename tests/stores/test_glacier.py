@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from mirrorfeed.archive.account import Wanted
-from mirrorfeed.archive.rules import rules_at
+from mirrorfeed.archive.rules.finding import Wanted
+from mirrorfeed.archive.rules.port import rules_at
 from mirrorfeed.stores.glacier import NoBoto, S3Tiers, facts_of
 from mirrorfeed.stores.tiered import tiers_at
 from mirrorfeed.stores.tiers import AzureTiers, Facts, OtherPlace, Priority, Tier, TiersUnavailable

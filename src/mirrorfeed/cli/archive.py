@@ -32,8 +32,8 @@ def archive() -> None:
 def files(table: str, where: str | None, with_tiers: bool, as_json: bool) -> None:
     """List the archived files of TABLE that must be read to know which rows match. Reads no data file."""
     from mirrorfeed.amounts import counted, size
-    from mirrorfeed.archive.files import described
-    from mirrorfeed.archive.guard import ArchiveAwareTable
+    from mirrorfeed.archive.guard.described import described
+    from mirrorfeed.archive.guard.table import ArchiveAwareTable
 
     source, spark = source_of(table), spark_session()
     answer = ArchiveAwareTable(spark, source).files(where)
@@ -59,7 +59,7 @@ def files(table: str, where: str | None, with_tiers: bool, as_json: bool) -> Non
 @click.option("--rows", default=20, show_default=True, help="How many rows to show.")
 def query(table: str, where: str | None, columns: str | None, rows: int) -> None:
     """Show rows of TABLE, or say at once which archived files that needs."""
-    from mirrorfeed.archive.guard import ArchiveAwareTable
+    from mirrorfeed.archive.guard.table import ArchiveAwareTable
 
     source, spark = source_of(table), spark_session()
     chosen = columns.split(",") if columns else None
@@ -89,8 +89,8 @@ def plan(
 ) -> None:
     """Write a plan of what to bring back so that a query on TABLE, its change feed, or any query can be read."""
     from mirrorfeed.amounts import counted, size
-    from mirrorfeed.archive import jobs
-    from mirrorfeed.archive.plan import check_place
+    from mirrorfeed.archive.bring_back import make
+    from mirrorfeed.archive.bring_back.plan import check_place
     from mirrorfeed.stores.tiers import Priority
 
     if where is not None and feed_from is not None:
@@ -104,9 +104,9 @@ def plan(
     check_place(target)
     spark, urgent, at = spark_session(), Priority[priority.upper()], now()
     if source is not None:
-        made = jobs.make_plan(spark, source, where, feed_from, feed_to, urgent, rates, at)
+        made = make.make_plan(spark, source, where, feed_from, feed_to, urgent, rates, at)
     else:
-        made = jobs.make_statement_plan(spark, statement or "", urgent, rates, at)
+        made = make.make_statement_plan(spark, statement or "", urgent, rates, at)
     made.save(target)
     cost = "" if made.cost is None else f", {made.cost:,.2f} {made.currency}"
     click.echo(
@@ -141,10 +141,11 @@ def restore(
     prices: str | None,
 ) -> None:
     """Bring back what PLAN names, wait until every file is there, then run its query. It can be stopped at any time."""
-    from mirrorfeed.archive import into, jobs
-    from mirrorfeed.archive import restore as restoring
-    from mirrorfeed.archive.moment import in_zone
-    from mirrorfeed.archive.plan import Plan
+    from mirrorfeed.archive.bring_back import into, make
+    from mirrorfeed.archive.bring_back import restore as restoring
+    from mirrorfeed.archive.bring_back.moment import in_zone
+    from mirrorfeed.archive.bring_back.plan import Plan
+    from mirrorfeed.archive.bring_back.tiers import TiersOfTables
     from mirrorfeed.stores.tiers import Tier
 
     made, rates = Plan.load(file), given_rates(prices, path)
@@ -152,12 +153,12 @@ def restore(
     if copied and not made.asks_for_rows:
         raise into.OnlyRows(made.table)
     source, spark = source_of(made.table), spark_session()
-    jobs.check_plan(spark, made)
+    make.check_plan(spark, made)
     if copied and into.is_there(spark, made, copied):
         click.echo(f"{copied} holds the rows of {file} already")
         return
     uris = tuple(file.uri for file in made.files)
-    tiers = jobs.TiersOfTables(uris) if made.others else _tiers(spark, source)
+    tiers = TiersOfTables(uris) if made.others else _tiers(spark, source)
     if tiers is None:
         raise NoTiers(str(source))
     terms = restoring.Terms(Tier[tier.upper()], keep)
@@ -169,7 +170,7 @@ def restore(
         _say_progress(found)
     if found.done:
         with in_zone(spark, made.zone):
-            answer = jobs.look_again(spark, made, tiers, now())
+            answer = make.look_again(spark, made, tiers, now())
             if made.files_alone:
                 click.echo(f"{source}: all files that were planned can be read")
             elif answer is None:
@@ -192,8 +193,8 @@ def restore(
 @click.option("--vacuum", is_flag=True, help="Delete files that no version within the retention needs.")
 def maintain(table: str, optimize: bool, zorder: str | None, purge: bool, analyze: bool, vacuum: bool) -> None:
     """Run maintenance on what is not archived."""
-    from mirrorfeed.archive.maintain import Maintenance
-    from mirrorfeed.archive.maintain import maintain as run
+    from mirrorfeed.archive.upkeep.maintain import Maintenance
+    from mirrorfeed.archive.upkeep.maintain import maintain as run
 
     wanted = Maintenance(optimize, tuple(zorder.split(",")) if zorder else (), purge, analyze, vacuum)
     done = run(spark_session(), source_of(table), wanted, now())
@@ -210,7 +211,7 @@ def maintain(table: str, optimize: bool, zorder: str | None, purge: bool, analyz
 @click.argument("table")
 def check(table: str) -> None:
     """Look whether the hot files of TABLE are there. Exits with 1 if some are missing."""
-    from mirrorfeed.archive.maintain import missing_files
+    from mirrorfeed.archive.upkeep.maintain import missing_files
 
     source, spark = source_of(table), spark_session()
     gone = missing_files(spark, source, now(), _tiers(spark, source))

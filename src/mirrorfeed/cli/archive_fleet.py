@@ -16,7 +16,7 @@ from mirrorfeed.cli.root import config_option, given_ledger, json_option, load, 
 from mirrorfeed.errors import MirrorfeedError, named
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.simulate import Simulation
+    from mirrorfeed.archive.upkeep.simulate import Simulation
     from mirrorfeed.config.prices import Rates
     from mirrorfeed.feed.source import Source
 
@@ -47,8 +47,8 @@ def simulate(
     as_json: bool,
 ) -> None:
     """Say what INTERVALS such as '60 days' would do to TABLE: how much would be cold, which questions would fail."""
-    from mirrorfeed.archive import simulate as simulating
-    from mirrorfeed.archive.interval import parse_days
+    from mirrorfeed.archive.upkeep import simulate as simulating
+    from mirrorfeed.days import parse_days
     from mirrorfeed.feed.source import Source
 
     days, source, rates = [parse_days(each) for each in intervals], Source.parse(table), given_rates(prices, path)
@@ -120,17 +120,17 @@ def report(path: str, tables: Sequence[str], prices: str | None) -> None:
 
 def _may_have_an_archive(spark: Any, source: Source) -> bool:
     """What cannot be read is told when it is looked at."""
-    from mirrorfeed.archive import policy
+    from mirrorfeed.archive.interval import intervals
 
     try:
-        return policy.read(spark, source) is not None
+        return intervals.read(spark, source) is not None
     except MirrorfeedError:
         return True
 
 
 def look(spark: Any, source: Source, rates: Rates | None, ledger: Source | None) -> bool:
     """Shows it and writes it into the ledger. After the fact: what fails here is told, and harms nothing."""
-    from mirrorfeed.archive.share import share
+    from mirrorfeed.archive.upkeep.share import share
     from mirrorfeed.feed.history import detail
     from mirrorfeed.publish.ledger import archived, keep
     from mirrorfeed.stores.tiered import tiers_at

@@ -11,7 +11,7 @@ from mirrorfeed.cli.root import config_option, given_ledger, spark_session
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.policy import Policy
+    from mirrorfeed.archive.interval.policy import Policy
     from mirrorfeed.feed.source import Source
 
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 @click.argument("interval")
 def set_(table: str, interval: str) -> None:
     """Let files of TABLE count as archived from INTERVAL on, such as '60 days'; prints the cloud's rule for it."""
-    from mirrorfeed.archive import policy
-    from mirrorfeed.archive.interval import parse_days
+    from mirrorfeed.archive.interval import intervals
+    from mirrorfeed.days import parse_days
 
     days, source = parse_days(interval), source_of(table)
     spark = spark_session()
-    found = policy.set_first(spark, source, days, now())
+    found = intervals.set_first(spark, source, days, now())
     click.echo(f"{source}: files count as archived from {found.days} days on")
     _say_rule(spark, source, found)
 
@@ -34,10 +34,10 @@ def set_(table: str, interval: str) -> None:
 @click.argument("table")
 def show(table: str) -> None:
     """Show from when on files of TABLE count as archived, what the cloud's rule must say, and the rule itself."""
-    from mirrorfeed.archive import policy
+    from mirrorfeed.archive.interval import intervals
 
     source, spark = source_of(table), spark_session()
-    found = policy.required(spark, source)
+    found = intervals.required(spark, source)
     click.echo(f"{source}: files count as archived from {found.days} days on")
     _say_change(found)
     _say_rule(spark, source, found)
@@ -48,12 +48,12 @@ def show(table: str) -> None:
 @click.option("--nothing-archived", is_flag=True, help="Say that the rule is gone and all files are back.")
 def unset(table: str, nothing_archived: bool) -> None:
     """Let all files of TABLE count as hot again."""
-    from mirrorfeed.archive import policy
+    from mirrorfeed.archive.interval import intervals
 
     source = source_of(table)
     if not nothing_archived:
         raise StillArchived(str(source))
-    policy.unset(spark_session(), source)
+    intervals.unset(spark_session(), source)
     click.echo(f"{source}: no file counts as archived")
 
 
@@ -64,15 +64,15 @@ def unset(table: str, nothing_archived: bool) -> None:
 @click.option("--rule-changed", is_flag=True, help="Say that the cloud's rule has this interval already.")
 def change_interval(table: str, interval: str, exact: bool, rule_changed: bool) -> None:
     """Change the interval of TABLE: a shorter one at once, a longer one as far as is safe each day."""
-    from mirrorfeed.archive import policy
-    from mirrorfeed.archive.interval import parse_days
+    from mirrorfeed.archive.interval import intervals
+    from mirrorfeed.days import parse_days
 
     days, source = parse_days(interval), source_of(table)
     spark = spark_session()
-    before = policy.required(spark, source)
+    before = intervals.required(spark, source)
     if days > before.rule and not rule_changed:
         raise RuleFirst(str(source), before.rule, days)
-    found = policy.change_interval(spark, source, days, exact, now())
+    found = intervals.change_interval(spark, source, days, exact, now())
     click.echo(f"{source}: files count as archived from {found.days} days on")
     _say_change(found)
     if days < before.rule:
@@ -89,19 +89,19 @@ def step(path: str, table: str) -> None:
     How much of TABLE is archived is shown, and written into the ledger that --ledger before the command names, with
     what that costs and saves, where the configuration has prices.
     """
-    from mirrorfeed.archive import policy
+    from mirrorfeed.archive.interval import intervals
     from mirrorfeed.cli.archive_fleet import look
 
     source, ledger, rates = source_of(table), given_ledger(), given_rates(None, path)
     spark = spark_session()
-    found = policy.step(spark, source, now())
+    found = intervals.step(spark, source, now())
     click.echo(f"{source}: files count as archived from {found.days} days on")
     _say_change(found)
     look(spark, source, rates, ledger)
 
 
 def _say_rule(spark: Any, source: Source, found: Policy) -> None:
-    from mirrorfeed.archive.rules import NoLifecycle, rules_of
+    from mirrorfeed.archive.rules.port import NoLifecycle, rules_of
 
     click.echo(
         f"This moves no file. The cloud's lifecycle rule must say the same: {found.rule} days, by creation time."

@@ -37,10 +37,10 @@ def rule(
 
     Exits with 1 if something else in the policy does not fit the table.
     """
-    from mirrorfeed.archive import policy
-    from mirrorfeed.archive.account import Wanted
-    from mirrorfeed.archive.interval import parse_days
-    from mirrorfeed.archive.rules import rules_of
+    from mirrorfeed.archive.interval import intervals
+    from mirrorfeed.archive.rules.finding import Wanted
+    from mirrorfeed.archive.rules.port import rules_of
+    from mirrorfeed.days import parse_days
     from mirrorfeed.feed.source import Source
 
     if paused and remove:
@@ -48,7 +48,7 @@ def rule(
     asked = parse_days(interval) if interval else None
     source, there = Source.parse(table), _json(exported) if exported else None
     spark = spark_session()
-    days = asked or policy.required(spark, source).rule
+    days = asked or intervals.required(spark, source).rule
     rules = rules_of(spark, source)
     if (chosen := form or rules.forms[0]) not in rules.forms:
         raise click.UsageError(f"--form {chosen} is for another cloud; for {source} there is {', '.join(rules.forms)}.")
@@ -69,13 +69,13 @@ def rule(
 @click.option("--table", required=True, help="The table that the rules are compared with.")
 def lifecycle_check(file: str, table: str) -> None:
     """Compare the rules in FILE, as exported from the cloud, with the table's interval. Exits with 1 if they differ."""
-    from mirrorfeed.archive import policy
-    from mirrorfeed.archive.rules import rules_of
+    from mirrorfeed.archive.interval import intervals
+    from mirrorfeed.archive.rules.port import rules_of
     from mirrorfeed.feed.source import Source
 
     source, exported = Source.parse(table), _json(file)
     spark = spark_session()
-    days = policy.required(spark, source).rule
+    days = intervals.required(spark, source).rule
     problems = rules_of(spark, source).check(exported, days)
     for problem in problems:
         click.echo(str(problem))

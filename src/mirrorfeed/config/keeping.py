@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mirrorfeed.archive.interval import BadInterval, parse_days
 from mirrorfeed.config import fields
+from mirrorfeed.days import BadInterval, parse_days
 from mirrorfeed.feed.source import MOST_PARTS, Source
 from mirrorfeed.landing.names import Target
 

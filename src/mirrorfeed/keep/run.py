@@ -16,8 +16,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import feed as archive
-from mirrorfeed.archive import policy
+from mirrorfeed.archive.guard import feed as archive
+from mirrorfeed.archive.interval import intervals
 from mirrorfeed.build import this_build
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed import history as log
@@ -188,8 +188,8 @@ class _Run:
         except Exception:
             if self.table.look() is None:  # or another run was first
                 raise
-        if self.how.archive_days is not None and policy.read(self.spark, self.how.history) is None:
-            policy.set_first(self.spark, self.how.history, self.how.archive_days, self.now())
+        if self.how.archive_days is not None and intervals.read(self.spark, self.how.history) is None:
+            intervals.set_first(self.spark, self.how.history, self.how.archive_days, self.now())
 
     def ages(self, seen: Seen) -> bool:
         """Whether the newest record is to be said again before its file goes to the archive."""

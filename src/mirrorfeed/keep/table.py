@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive import policy
+from mirrorfeed.archive.interval.policy import PROPERTY, understood
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history as log
 from mirrorfeed.feed.history import NoTableAtPath, SourceMissing
@@ -78,7 +78,7 @@ class HistoryTable:
         columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in _fields(rows)}
         if missing := [name for name in _OWN if name not in columns]:
             raise NotAHistory(str(self.place), missing[0])
-        archived = policy.understood(str(self.place), found.properties)
+        archived = understood(str(self.place), found.properties)
         newest = self._newest(version, archived.days if archived else None)
         seen = Seen(version, newest, columns, archived.days if archived else None, maps_columns(found))
         if (count := rows.count()) != seen.total:
@@ -152,9 +152,11 @@ class HistoryTable:
             f" AND _commit_version BETWEEN {min(versions)} AND {max(versions)}"
         )
         found = log.detail(self.spark, self.place)
-        if policy.PROPERTY not in found.properties:
+        if PROPERTY not in found.properties:
             return self._at(seen_at).where(where)
-        from mirrorfeed.archive.guard import ArchiveAwareTable  # brings the clients of stores, and few runs need it
+        from mirrorfeed.archive.guard.table import (
+            ArchiveAwareTable,  # brings the clients of stores, and few runs need it
+        )
         from mirrorfeed.stores.tiered import tiers_at
 
         return ArchiveAwareTable(self.spark, self.place, tiers_at(found.location)).query(where, version=seen_at)

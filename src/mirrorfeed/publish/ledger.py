@@ -23,7 +23,7 @@ from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
 from mirrorfeed.publish.outcome import Outcome, Publication
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.share import Share
+    from mirrorfeed.archive.upkeep.share import Share
     from mirrorfeed.config.prices import Rates
     from mirrorfeed.verify import Comparison
 

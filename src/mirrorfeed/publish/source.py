@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 import mirrorfeed
-from mirrorfeed.archive import feed as archive
+from mirrorfeed.archive.guard import feed as archive
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.feed import changes, history, read
 from mirrorfeed.feed.ranges import Facts, Range

@@ -1,0 +1,1 @@
+"""What a question needs of the archive: planned, priced, asked for and waited for."""

@@ -1,0 +1,72 @@
+"""The rows of a restored query as a table of their own, so that the files they came from may go back to the archive."""
+
+from __future__ import annotations
+
+import hashlib
+
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.archive.bring_back.plan import Plan
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed import history
+from mirrorfeed.feed.history import NoTableAtPath, NotDelta, SourceMissing
+from mirrorfeed.feed.source import Source
+
+_COPY_OF = "mirrorfeed.archive.copyOf"
+
+
+def copy(spark: SparkSession, rows: DataFrame, plan: Plan, into: Source) -> bool:
+    """Makes the table in one commit, which is all or nothing; False where an earlier run did. `TargetThere` where the
+    table is something else."""
+    if is_there(spark, plan, into):
+        return False
+    rows.writeTo(into.sql).using("delta").tableProperty(_COPY_OF, _named(plan)).create()
+    return True
+
+
+def is_there(spark: SparkSession, plan: Plan, into: Source) -> bool:
+    """Whether this plan's rows were copied already; or `TargetThere`."""
+    return made_before(spark, into, _COPY_OF, _named(plan), "copy of the rows of this plan")
+
+
+def made_before(spark: SparkSession, into: Source, property_: str, told: str, expected: str) -> bool:
+    """Whether the table is there and has this value of a property, as who made it gave it; or `TargetThere`."""
+    try:
+        found = history.detail(spark, into)
+    except (SourceMissing, NoTableAtPath):
+        return False
+    except NotDelta as error:
+        raise TargetThere(str(into), expected) from error
+    if found.properties.get(property_) != told:
+        raise TargetThere(str(into), expected)
+    return True
+
+
+def _named(plan: Plan) -> str:
+    """By what its rows depend on."""
+    return hashlib.sha256(repr((plan.tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]
+
+
+class TargetThere(Terminal):
+    def __init__(self, table: str, expected: str) -> None:
+        self.table, self.expected = table, expected
+
+    def what(self) -> str:
+        return f"{self.table} is there already, and is no {self.expected}: it is left as it is."
+
+    def next(self) -> str:
+        return "Name another table with --into, or drop that one."
+
+
+class OnlyRows(Terminal):
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return (
+            f"The plan for {self.table} is for a range of its change feed, which is not copied, or for files alone:"
+            " --into takes rows."
+        )
+
+    def next(self) -> str:
+        return "Restore without --into and publish, or plan with --where."

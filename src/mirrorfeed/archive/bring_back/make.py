@@ -1,0 +1,157 @@
+"""Plans for tables: what a question needs, and whether a plan still fits its table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.archive.bring_back import plan as planning
+from mirrorfeed.archive.bring_back import restore
+from mirrorfeed.archive.bring_back.moment import frozen, moment
+from mirrorfeed.archive.bring_back.plan import Plan
+from mirrorfeed.archive.engine import is_databricks
+from mirrorfeed.archive.guard import feed
+from mirrorfeed.archive.guard.missing import plan_of
+from mirrorfeed.archive.guard.statement import Guarded
+from mirrorfeed.archive.guard.table import ArchiveAwareTable
+from mirrorfeed.archive.guard.world import index_of
+from mirrorfeed.archive.interval import intervals
+from mirrorfeed.archive.interval.policy import understood
+from mirrorfeed.archive.log.archived import archived_of
+from mirrorfeed.config.prices import Rates
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed import history
+from mirrorfeed.feed.faults import FILES_GONE, first_of
+from mirrorfeed.feed.ranges import Range
+from mirrorfeed.feed.source import Source
+from mirrorfeed.stores.tiers import Priority, TierStore
+
+
+def make_plan(
+    spark: SparkSession,
+    source: Source,
+    where: str | None,
+    feed_from: int | None,
+    feed_to: int | None,
+    priority: Priority,
+    rates: Rates | None,
+    now: datetime,
+) -> Plan:
+    """For a query at the newest version, or for the change feed from one version to another."""
+    index = index_of(spark, source)
+    facts = index.facts()
+    interval = understood(str(source), facts.properties)
+    if interval is None:
+        raise intervals.NoPolicy(str(source))
+    at = moment(spark, now)
+    if feed_from is None:
+        asked = None if where is None else frozen(where, at, facts.columns)
+        answer = index.needed(asked, interval, now, None)
+        version, archived = answer.version, list(answer.archived)
+    else:
+        asked = None
+        if is_databricks(spark):
+            raise FeedOnDatabricks(str(source))
+        version = _last_of_range(spark, source, feed_from, feed_to)
+        try:
+            table = history.detail(spark, source)
+            changed = feed.needed(spark, source, table, Range(feed_from - 1, version))
+        except AnalysisException as error:
+            if first_of(error, FILES_GONE) is None:
+                raise
+            raise NoSuchRange(str(source), feed_from, feed_to, version) from error
+        archived = archived_of(spark, str(source), table.location, changed, interval, now)
+    return planning.make(
+        str(source),
+        facts.table_id,
+        version,
+        archived,
+        priority,
+        where=asked,
+        feed_from=feed_from,
+        rates=rates,
+        zone=at.zone,
+    )
+
+
+def _last_of_range(spark: SparkSession, source: Source, first: int, last: int | None) -> int:
+    newest = history.newest_version(spark, source)
+    end = newest if last is None else last
+    if not 0 <= first <= end <= newest:
+        raise NoSuchRange(str(source), first, last, newest)
+    return end
+
+
+def make_statement_plan(
+    spark: SparkSession, statement: str, priority: Priority, rates: Rates | None, now: datetime
+) -> Plan:
+    """For any query over tables that have an archive."""
+    at = moment(spark, now)
+    asked = frozen(statement, at)
+    tables = Guarded(spark, now=lambda: now).needed(asked)
+    if not tables:
+        raise NothingToBringBack(statement)
+    return plan_of(asked, tables, priority, rates, at.zone)
+
+
+def check_plan(spark: SparkSession, made: Plan) -> None:
+    """Refuses a plan of which a table is another now."""
+    for table in made.tables:
+        source = Source.parse(table.table)
+        newest = history.newest_version(spark, source)
+        one = replace(made, table=table.table, table_id=table.table_id, version=table.version)
+        restore.check_table(one, history.detail(spark, source).table_id, newest)
+
+
+def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
+    """The rows that were planned for, once it is known that all they need can be read: other files may have come to
+    count as archived meanwhile. None where a plan has no rows to show: that of a range of the feed, or of files."""
+    source = Source.parse(made.table)
+    if made.sql is not None:
+        return Guarded(spark, lambda _: tiers, lambda: now).sql(made.sql)
+    if made.files_alone:
+        return None
+    if made.feed_from is None:
+        return ArchiveAwareTable(spark, source, tiers, lambda: now).query(made.where, version=made.version)
+    properties = history.detail(spark, source).properties
+    feed.check(spark, source, Range(made.feed_from - 1, made.version), properties, tiers, now)
+    return None
+
+
+class FeedOnDatabricks(Terminal):
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"Databricks does not tell which archived files the change feed of {self.table} needs."
+
+    def next(self) -> str:
+        return "Plan with open source Spark on the table's path, or publish before files reach the archive."
+
+
+class NoSuchRange(Terminal):
+    def __init__(self, table: str, first: int, last: int | None, newest: int) -> None:
+        self.table, self.first, self.last, self.newest = table, first, last, newest
+
+    def what(self) -> str:
+        end = "the newest version" if self.last is None else f"version {self.last}"
+        return f"The log of {self.table} has no range from version {self.first} to {end}: its newest is {self.newest}."
+
+    def next(self) -> str:
+        return "Name versions that DESCRIBE HISTORY still shows, the first before the last."
+
+
+class NothingToBringBack(Terminal):
+    def __init__(self, statement: str) -> None:
+        self.statement = statement
+
+    def what(self) -> str:
+        return (
+            f"No file that {' '.join(self.statement.split())!r} needs counts as archived, so there is nothing to plan."
+        )
+
+    def next(self) -> str:
+        return "Run it as it is."

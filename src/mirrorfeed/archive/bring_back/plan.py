@@ -1,0 +1,215 @@
+"""A plan of what to bring back for a question: exact files, how long it takes, what it costs. A file that people read.
+
+A plan is a value: it says for which table, at which version and for which question it was made, so that it can be
+carried out in parts, by another process, and again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+
+from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.config.prices import Rates
+from mirrorfeed.errors import Terminal
+from mirrorfeed.stores.tiers import Priority
+
+FORMAT: Literal[2] = 2
+_STANDARD_HOURS = 15.0
+_HIGH_HOURS = 1.0
+_HIGH_BYTES_AN_HOUR = 10 * 2**30
+"""An account brings back about so much with high priority; below it, in less than an hour."""
+
+
+_FromZero = Annotated[int, Field(ge=0)]
+_AsWritten = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    __pydantic_config__: ClassVar = _AsWritten
+    uri: str
+    bytes: _FromZero | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTable:
+    """A table of which files are planned, as it was then."""
+
+    __pydantic_config__: ClassVar = _AsWritten
+    table: str
+    table_id: str
+    version: _FromZero
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    __pydantic_config__: ClassVar = _AsWritten
+    table: str
+    table_id: str
+    version: _FromZero
+    where: str | None
+    """What it says of times is fixed: relative words such as current_date() stand here as of the planning."""
+    feed_from: _FromZero | None
+    """First version of a range of the change feed that ends with `version`; None for a snapshot."""
+    priority: Literal["STANDARD", "HIGH"]
+    files: tuple[PlannedFile, ...]
+    cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    currency: str | None = None
+    format: Literal[2] = FORMAT
+    zone: str | None = None
+    """The time zone in which the question means its times."""
+    sql: str | None = None
+    """The statement that was planned for, if it was one."""
+    others: tuple[PlannedTable, ...] = ()
+    """Further tables that the statement needs files of."""
+    files_alone: bool = False
+    """Whether it was made for no question: files are brought back, and no rows are shown."""
+
+    @property
+    def asks_for_rows(self) -> bool:
+        return self.feed_from is None and not self.files_alone
+
+    @property
+    def tables(self) -> tuple[PlannedTable, ...]:
+        return (PlannedTable(self.table, self.table_id, self.version), *self.others)
+
+    @property
+    def bytes(self) -> int:
+        """As far as it is known: deletion vectors have no size in the log, and Databricks names files alone."""
+        return sum(file.bytes or 0 for file in self.files)
+
+    @property
+    def hours(self) -> float:
+        """At most, by what the service says; none where there is nothing to bring back."""
+        if not self.files:
+            return 0.0
+        if self.priority == Priority.STANDARD.name:
+            return _STANDARD_HOURS
+        return max(_HIGH_HOURS, self.bytes / _HIGH_BYTES_AN_HOUR)
+
+    def save(self, path: str) -> None:
+        """Never over another plan, which may be under way."""
+        try:
+            with Path(path).open("x", encoding="utf-8") as file:
+                json.dump(asdict(self), file, indent=1, ensure_ascii=False)
+        except FileExistsError as error:
+            raise PlanInTheWay(path) from error
+        except OSError as error:
+            raise NoPlaceForPlan(path, error.strerror or type(error).__name__) from error
+
+    @classmethod
+    def load(cls, path: str) -> Plan:
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+            found = json.loads(text)
+            format_ = found.get("format") if isinstance(found, dict) else None
+            if format_ != FORMAT or isinstance(format_, bool):
+                raise BadPlan(path, f"it has the format {format_!r}, and {FORMAT} is read here")
+            return TypeAdapter(cls).validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise BadPlan(path, f"{where}: {first['msg']}, and {first['input']!r} is there") from error
+        except (OSError, ValueError) as error:
+            raise BadPlan(path, f"{type(error).__name__}: {error}") from error
+
+
+def check_place(path: str) -> None:
+    """Whether a plan can be saved there, before the work of making it."""
+    place = Path(path)
+    if place.exists():
+        raise PlanInTheWay(path)
+    if not place.parent.is_dir():
+        raise NoPlaceForPlan(path, f"there is no folder {place.parent}")
+
+
+def make(
+    table: str,
+    table_id: str,
+    version: int,
+    files: Sequence[LogFile],
+    priority: Priority,
+    *,
+    where: str | None = None,
+    feed_from: int | None = None,
+    rates: Rates | None = None,
+    zone: str | None = None,
+) -> Plan:
+    """For the archived files of a question to one table."""
+    made = Plan(table, table_id, version, where, feed_from, _name(priority), _planned(files), zone=zone)
+    return _priced(made, rates)
+
+
+def make_for_statement(
+    sql: str | None,
+    tables: Sequence[tuple[PlannedTable, Sequence[LogFile]]],
+    priority: Priority,
+    rates: Rates | None = None,
+    zone: str | None = None,
+) -> Plan:
+    """For the archived files that a statement needs of one table or several; without it, for the files alone."""
+    (first, *others) = (table for table, _ in tables)
+    files = _planned([file for _, listed in tables for file in listed])
+    made = Plan(first.table, first.table_id, first.version, None, None, _name(priority), files)
+    return _priced(replace(made, zone=zone, sql=sql, others=tuple(others), files_alone=sql is None), rates)
+
+
+def _name(priority: Priority) -> Literal["STANDARD", "HIGH"]:
+    return "HIGH" if priority is Priority.HIGH else "STANDARD"
+
+
+def _planned(files: Sequence[LogFile]) -> tuple[PlannedFile, ...]:
+    """Each data file, and the file of its deletion vector, once."""
+    planned: dict[str, int | None] = {}
+    for file in files:
+        planned[file.uri] = file.size
+        if file.vector:
+            planned.setdefault(file.vector, None)
+    return tuple(PlannedFile(uri, planned[uri]) for uri in sorted(planned))
+
+
+def _priced(made: Plan, rates: Rates | None) -> Plan:
+    if rates is None:
+        return made
+    price = rates.of_restoring(made.priority)
+    by_bytes, by_objects = made.bytes / 2**30 * price.gib, len(made.files) / 10_000 * price.objects
+    return replace(made, cost=round(by_bytes + by_objects, 4), currency=rates.currency)
+
+
+class BadPlan(Terminal):
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+
+    def what(self) -> str:
+        return f"{self.path} is no plan that can be carried out: {self.reason}."
+
+    def next(self) -> str:
+        return "Make a new one with `mirrorfeed archive plan`."
+
+
+class PlanInTheWay(Terminal):
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def what(self) -> str:
+        return f"{self.path} is there already and is left as it is."
+
+    def next(self) -> str:
+        return "Carry it out with `mirrorfeed archive restore`, remove it, or name another file."
+
+
+class NoPlaceForPlan(Terminal):
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+
+    def what(self) -> str:
+        return f"The plan cannot be written to {self.path}: {self.reason}."
+
+    def next(self) -> str:
+        return "Make the folder, or name a file in one that is there."

@@ -1,0 +1,1 @@
+"""From a question to rows, or to an error before anything is read."""

@@ -1,0 +1,107 @@
+"""For Databricks, which knows its archived files itself: in a runtime, over Connect and on serverless compute."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.archive.guard.hot import OnlyOnOneMachine
+from mirrorfeed.archive.guard.port import Answer, Facts, Judged, Need
+from mirrorfeed.archive.guard.predicate import filtered
+from mirrorfeed.archive.interval.policy import Policy
+from mirrorfeed.archive.log.entry import LogFile, plain
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed import history, read
+from mirrorfeed.feed.source import Source
+
+
+@dataclass(frozen=True)
+class Databricks:
+    """The statement goes to the engine as it is."""
+
+    spark: SparkSession
+    guards_itself: ClassVar[bool] = True
+
+    def table(self, source: Source) -> NativeIndex:
+        return NativeIndex(self.spark, source)
+
+    def judges(self, statement: str) -> bool:
+        return False
+
+    def query(self, statement: str) -> DataFrame:
+        raise TableByTable()
+
+    def judged(self, frame: DataFrame, now: datetime) -> Judged:
+        return Judged(frame, ())
+
+    def looked_into(self, source: Source, statement: str, now: datetime) -> Sequence[Need]:
+        return ()
+
+
+@dataclass(frozen=True)
+class NativeIndex:
+    spark: SparkSession
+    source: Source
+    guards_itself: ClassVar[bool] = True
+
+    def facts(self) -> Facts:
+        found = history.detail(self.spark, self.source)
+        return Facts(found.table_id, tuple(self.spark.table(self.source.sql).columns), found.properties)
+
+    def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
+        at = history.newest_version(self.spark, self.source)
+        if version not in (None, at):
+            raise OnlyNewestVersion(str(self.source), version or 0, at)
+        filtered(self.spark.table(self.source.sql), str(self.source), predicate)
+        if policy is None:
+            return Answer((), None, at)
+        # The line break ends a comment that the predicate may end with.
+        where = "" if predicate is None else f" WHERE ({predicate}\n)"
+        rows = self.spark.sql(f"SHOW ARCHIVED FILES FOR {self.source.sql}{where}").collect()
+        return Answer(tuple(LogFile(plain(str(row[0]))) for row in rows), None, at)
+
+    def location(self) -> str:
+        return history.detail(self.spark, self.source).location
+
+    def newest_version(self) -> int:
+        return history.newest_version(self.spark, self.source)
+
+    def rows(self, version: int) -> DataFrame:
+        return read.snapshot(self.spark, self.source, version)
+
+    def partitions(self, version: int | None) -> list[dict[str, str | None]]:
+        return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {self.source.sql}").collect()]
+
+    def changed(self, first: int) -> Sequence[LogFile]:
+        return ()
+
+    def without(self, left_out: Collection[str], version: int, now: datetime) -> DataFrame:
+        raise OnlyOnOneMachine(str(self.source))
+
+
+class OnlyNewestVersion(Terminal):
+    def __init__(self, table: str, version: int, newest: int) -> None:
+        self.table, self.version, self.newest = table, version, newest
+
+    def what(self) -> str:
+        return (
+            f"Databricks names the archived files of the newest version of {self.table} only, which is {self.newest},"
+            f" and {self.version} was asked for."
+        )
+
+    def next(self) -> str:
+        return "Ask for the newest version, or read the older one with a plain query: Databricks guards it itself."
+
+
+class TableByTable(Terminal):
+    def what(self) -> str:
+        return "Databricks tells the archived files that a question needs of one table at a time."
+
+    def next(self) -> str:
+        return (
+            "Plan each table that the query reads with `mirrorfeed archive plan TABLE`, with --where for its condition."
+        )

@@ -1,0 +1,75 @@
+"""The change feed of a table with an archive: which files a range reads, before anything reads them.
+
+A range needs other files than a snapshot does: `_change_data`, and files that are no part of the table any more. On
+Databricks the log cannot be read here, and the engine guards the feed itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.amounts import a_few
+from mirrorfeed.archive.engine import is_databricks
+from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded, blocked_among
+from mirrorfeed.archive.interval.policy import understood
+from mirrorfeed.archive.log.archived import archived_of
+from mirrorfeed.archive.log.delta import log_of
+from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.feed import history
+from mirrorfeed.feed.ranges import Gap, Range
+from mirrorfeed.feed.read import SnapshotGone
+from mirrorfeed.feed.source import Source
+from mirrorfeed.stores.tiered import tiers_at
+
+if TYPE_CHECKING:
+    from mirrorfeed.stores.tiers import TierStore
+
+
+def check(
+    spark: SparkSession,
+    source: Source,
+    what: Range | int,
+    properties: Mapping[str, str],
+    tiers: TierStore | None = None,
+    now: datetime | None = None,
+) -> None:
+    """Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone` for what cannot be read whole: a range of the feed, or a
+    snapshot. A table without an interval has no archive, and is not looked at."""
+    interval = understood(str(source), properties)
+    if interval is None or is_databricks(spark):
+        return
+    found = history.detail(spark, source)
+    tiers = tiers or tiers_at(found.location)
+    files = needed(spark, source, found, what)
+    last = what if isinstance(what, int) else what.to_version_inclusive
+    archived = archived_of(spark, str(source), found.location, files, interval, now or datetime.now(UTC))
+    if gone := _missing([file for file in files if tiers or file not in archived], tiers):
+        if isinstance(what, int):
+            raise SnapshotGone(str(source), what, gone)
+        raise Gap(str(source), what.from_version_exclusive, what, f"files are gone, {a_few(gone)}")
+    if blocked := blocked_among(archived, tiers):
+        asked = "A snapshot" if isinstance(what, int) else f"The change feed ({what})"
+        first = None if isinstance(what, int) else what.from_version_exclusive + 1
+        raise ArchivedFilesNeeded(asked, str(source), last, None, blocked, feed_from=first)
+
+
+def needed(spark: SparkSession, source: Source, found: history.Detail, what: Range | int) -> Sequence[LogFile]:
+    log = log_of(spark, source, found)
+    if isinstance(what, int):
+        return list(log.files(what).values())
+    return log.changed_files(what.from_version_exclusive + 1, what.to_version_inclusive)
+
+
+def _missing(files: Sequence[LogFile], tiers: TierStore | None) -> list[str]:
+    uris = sorted({uri for file in files for uri in (file.uri, file.vector) if uri})
+    if tiers is not None:
+        from mirrorfeed.stores.tiers import Tier
+
+        return [uri for uri, tier in tiers.look(uris).items() if tier is Tier.MISSING]
+    local = [uri for uri in uris if uri.startswith("file:")]
+    return [uri for uri in local if not Path(uri.removeprefix("file:")).exists()]

@@ -1,0 +1,249 @@
+"""For open source Delta on classic Spark: Delta's own plans say what is needed, and the log how old it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.archive.classic import command, comparisons, scan
+from mirrorfeed.archive.classic.planned import planned
+from mirrorfeed.archive.classic.scan import Scan
+from mirrorfeed.archive.engine import unlogged
+from mirrorfeed.archive.guard import hot
+from mirrorfeed.archive.guard.port import Answer, Facts, Judged, Need
+from mirrorfeed.archive.guard.predicate import BadPredicate, filtered
+from mirrorfeed.archive.interval.policy import Policy, understood
+from mirrorfeed.archive.log import place, skipping
+from mirrorfeed.archive.log.archived import archived_among, archived_by_owner, created_until
+from mirrorfeed.archive.log.delta import DeltaLog, log_of
+from mirrorfeed.archive.log.entry import LogFile, column_names
+from mirrorfeed.archive.log.skipping import Doubt
+from mirrorfeed.errors import Terminal, first_line
+from mirrorfeed.feed import history, read
+from mirrorfeed.feed.faults import LOG_GONE, first_of
+from mirrorfeed.feed.source import Source
+
+
+@dataclass(frozen=True)
+class Here:
+    spark: SparkSession
+    guards_itself: ClassVar[bool] = False
+
+    def table(self, source: Source) -> LocalIndex:
+        return LocalIndex(self.spark, source)
+
+    def judges(self, statement: str) -> bool:
+        with unlogged():
+            kind = command.kind(self.spark, statement)
+        if kind is not None and not command.reads_no_rows(kind):
+            raise NoQuery(statement, kind)
+        return kind is None
+
+    def query(self, statement: str) -> DataFrame:
+        return query(self.spark, statement)
+
+    def judged(self, frame: DataFrame, now: datetime) -> Judged:
+        found = planned(frame)
+        return Judged(found.rows, self._needs(found.scans, now))
+
+    def looked_into(self, source: Source, statement: str, now: datetime) -> Sequence[Need]:
+        whole = LocalIndex(self.spark, source).newest()
+        return self._needs([command.candidates(self.spark, statement, whole)], now)
+
+    def _needs(self, scans: Sequence[Scan], now: datetime) -> Sequence[Need]:
+        """By table and version. The interval of the newest version holds for all."""
+        grouped: dict[tuple[str, int], list[Scan]] = {}
+        for each in scans:
+            grouped.setdefault((each.location, each.version), []).append(each)
+        found = []
+        for (location, version), same in sorted(grouped.items(), key=lambda each: each[0]):
+            newest = scan.whole(self.spark.table(Source(path=location).sql)) or same[0]
+            archived = archived_in(self.spark, same, understood(same[0].name, newest.properties), now)
+            if archived:
+                found.append(Need(same[0].name, same[0].table_id, location, version, archived))
+        return found
+
+
+def query(spark: SparkSession, statement: str) -> DataFrame:
+    """A query that is understood and not run; nothing else is carried out."""
+    try:
+        with unlogged():
+            kind = command.kind(spark, statement)
+            if kind is not None:
+                raise NoQuery(statement, kind)
+            return spark.sql(statement)
+    except AnalysisException as error:
+        raise BadStatement(statement, first_line(str(error))) from error
+
+
+@dataclass(frozen=True)
+class LocalIndex:
+    """For open source Delta on classic Spark."""
+
+    spark: SparkSession
+    source: Source
+    guards_itself: ClassVar[bool] = False
+
+    def facts(self) -> Facts:
+        try:
+            with place.columns(self.spark, self.source, None) as (_, log):
+                found = log.described()
+            return Facts(found.table_id, tuple(column_names(found.schema).values()), found.properties)
+        except Doubt:
+            newest = self.newest()
+            return Facts(newest.table_id, tuple(self.spark.table(self.source.sql).columns), newest.properties)
+
+    def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
+        try:
+            return self.compared(predicate, policy, now, version)
+        except Doubt:
+            return self.planned(predicate, policy, now, version)
+
+    def compared(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
+        """From the log's columns, where that is beyond doubt what Delta would plan: for comparisons alone."""
+        with place.columns(self.spark, self.source, version) as (at, log):
+            table = log.described()
+            asked = []
+            if predicate is not None:
+                try:
+                    rows = comparisons.like(self.spark, table.schema)
+                    asked = comparisons.of(filtered(rows, str(self.source), predicate))
+                except (BadPredicate, PySparkException) as error:
+                    raise Doubt("a condition that only Delta may take") from error
+            until = None if policy is None else created_until(policy, now)
+            found = log.files(table, skipping.rules(asked, table.schema, table.partitions, table.properties), until)
+        archived = archived_among(sorted(found.files, key=lambda file: file.uri), policy, now) if policy else []
+        return Answer(tuple(archived), found.count - len(archived), at)
+
+    def planned(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
+        """As Delta plans it."""
+        whole = self.whole(version)
+        if predicate is None:
+            return answer_of(self.spark, [whole], policy, now)
+        found = planned(filtered(self.rows(whole.version), str(self.source), predicate))
+        return answer_of(self.spark, found.scans, policy, now) if found.scans else Answer((), 0, whole.version)
+
+    def whole(self, version: int | None = None) -> Scan:
+        """All files of a version; without one, of the newest."""
+        newest = self.newest()
+        if version is None or version == newest.version:
+            return newest
+        found = scan.whole(self.rows(version))
+        assert found is not None, "the newest version was looked at in the same way"
+        return found
+
+    def newest(self) -> Scan:
+        """All files of the newest version."""
+        try:
+            found = scan.whole(self.spark.table(self.source.sql))
+        except AnalysisException:
+            found = None
+        if found is None:
+            what = history.detail(self.spark, self.source)  # which says what is there instead
+            raise history.NotDelta(str(self.source), f"a table at {what.location} whose log cannot be found")
+        return found
+
+    def location(self) -> str:
+        return self.newest().location
+
+    def newest_version(self) -> int:
+        return self.newest().version
+
+    def partitions(self, version: int | None) -> list[dict[str, str | None]]:
+        return sorted(self.whole(version).partitions(), key=str)
+
+    def changed(self, first: int) -> Sequence[LogFile]:
+        newest = history.newest_version(self.spark, self.source)
+        return self.log().changed_files(first, newest) if first <= newest else ()
+
+    def without(self, left_out: Collection[str], version: int, now: datetime) -> DataFrame:
+        if left_out:
+            rows = hot.without(self.spark, self.source, version, left_out, now)
+        else:
+            rows = read.snapshot(self.spark, self.source, version)
+        return planned(rows).rows
+
+    def log(self) -> DeltaLog:
+        return log_of(self.spark, self.source, history.detail(self.spark, self.source))
+
+    def rows(self, version: int) -> DataFrame:
+        try:
+            if version >= 0:
+                return read.snapshot(self.spark, self.source, version)
+        except Exception as error:
+            if first_of(error, LOG_GONE) is None:
+                raise
+        raise NoSuchVersion(str(self.source), version, self.newest().version)
+
+
+def answer_of(spark: SparkSession, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> Answer:
+    """For scans of one table at one version, of which there are some."""
+    first, *others = scans
+    archived = sorted(
+        (file for files in archived_in(spark, scans, policy, now).values() for file in files), key=lambda file: file.uri
+    )
+    hot = None if others else first.count - len(archived)  # several may share files
+    return Answer(tuple(archived), hot, first.version)
+
+
+_NEVER = -1
+"""No file was made by then."""
+
+
+def archived_in(
+    spark: SparkSession, scans: Sequence[Scan], policy: Policy | None, now: datetime
+) -> dict[str, list[LogFile]]:
+    """What counts as archived of the files of one table with this policy, by the table in whose folder it lies."""
+    until = _NEVER if policy is None else created_until(policy, now)
+    files = {file.uri: file for scan in scans for file in scan.files(until)}
+    return archived_by_owner(spark, scans[0].name, scans[0].location, list(files.values()), policy, now)
+
+
+def files_of(frame: DataFrame) -> list[str]:
+    """The data files that a query on Delta opens, after Delta's skipping by partition and statistics."""
+    return sorted({file.uri for scan in planned(frame).scans for file in scan.files()})
+
+
+class BadStatement(Terminal):
+    def __init__(self, statement: str, reason: str) -> None:
+        self.statement, self.reason = statement, reason
+
+    def what(self) -> str:
+        return f"{' '.join(self.statement.split())!r} cannot be asked: {self.reason}."
+
+    def next(self) -> str:
+        return "Write a query as for spark.sql, over tables and views that this session sees."
+
+
+class NoQuery(Terminal):
+    def __init__(self, statement: str, kind: str) -> None:
+        self.statement, self.kind = statement, kind
+
+    def what(self) -> str:
+        first = " ".join(self.statement.split())[:80]
+        return (
+            f"The statement is no query ({self.kind}), so what it reads is not guarded here: {first}. It did not run."
+        )
+
+    def next(self) -> str:
+        return (
+            "Change tables with archived files through mirrorfeed.archive.guard.write.GuardedWriter, and maintain them"
+            " with `mirrorfeed archive maintain`; INSERT the rows of a guarded query through its DataFrame; or let"
+            " spark.sql run a statement on tables without an archive."
+        )
+
+
+class NoSuchVersion(Terminal):
+    def __init__(self, table: str, version: int, newest: int) -> None:
+        self.table, self.version, self.newest = table, version, newest
+
+    def what(self) -> str:
+        return f"{self.table} cannot be read at version {self.version}: its newest is {self.newest}."
+
+    def next(self) -> str:
+        return "Name a version that DESCRIBE HISTORY still shows; very old ones lose their log."

@@ -1,0 +1,68 @@
+"""What a statement needs of several tables and cannot read, and the one plan that brings it back."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mirrorfeed.amounts import a_few
+from mirrorfeed.archive.bring_back import plan as planning
+from mirrorfeed.archive.bring_back.plan import Plan, PlannedTable
+from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded, amount
+from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.config.prices import Rates
+from mirrorfeed.stores.tiers import Priority
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What a statement needs of one table at one version, and cannot read."""
+
+    table: str
+    table_id: str
+    location: str
+    version: int
+    files: tuple[LogFile, ...]
+
+    def __str__(self) -> str:
+        return f"{amount(self.files)} of {self.table} at version {self.version}, {a_few([f.uri for f in self.files])}"
+
+
+def plan_of(
+    statement: str | None,
+    tables: Sequence[Missing],
+    priority: Priority,
+    rates: Rates | None = None,
+    zone: str | None = None,
+) -> Plan:
+    listed = [(PlannedTable(each.table, each.table_id, each.version), each.files) for each in tables]
+    return planning.make_for_statement(statement, listed, priority, rates, zone)
+
+
+class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
+    """Of one table or several."""
+
+    def __init__(self, statement: str | None, tables: Sequence[Missing], asked: str = "The query") -> None:
+        first, *_ = tables
+        files = [file for each in tables for file in each.files]
+        super().__init__(asked, first.table, first.version, None, files)
+        self.statement, self.tables = statement, tuple(tables)
+
+    def plan(self, priority: Priority = Priority.STANDARD, rates: Rates | None = None) -> Plan:
+        """What brings all of it back. Of what is no statement that asks for rows, only the files are kept."""
+        return plan_of(self.statement, self.tables, priority, rates)
+
+    def what(self) -> str:
+        is_ = "is" if len(self.files) == 1 else "are"
+        named = "; ".join(map(str, self.tables))
+        return f"{self.asked} needs {amount(self.files)} that {is_} in the archive: {named}. Nothing was read."
+
+    def next(self) -> str:
+        made = "Make the one plan that brings all of it back with `error.plan().save('PLAN')`"
+        if self.statement is not None:
+            asked = f"`mirrorfeed archive plan --sql {shlex.quote(self.statement)} --to PLAN`"
+            made = f"Make the one plan that brings all of it back with {asked}"
+        return (
+            f"{made}, and carry it out with `mirrorfeed archive restore PLAN`; or ask for what needs no archived file."
+        )

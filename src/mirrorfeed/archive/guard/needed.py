@@ -1,0 +1,62 @@
+"""Archived files that cannot be read now, and the error that says so before anything is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mirrorfeed.amounts import a_few, counted, size
+from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.errors import Terminal
+
+if TYPE_CHECKING:
+    from mirrorfeed.stores.tiers import TierStore
+
+
+def blocked_among(archived: Sequence[LogFile], tiers: TierStore | None) -> list[LogFile]:
+    """Those that cannot be read now. Every one is looked at, with its deletion vector: a sample tells nothing of the
+    others. Without a way to look, none can."""
+    if tiers is None or not archived:
+        return list(archived)
+    found = tiers.look(sorted({uri for file in archived for uri in (file.uri, file.vector) if uri}))
+    readable = {uri for uri, tier in found.items() if tier.is_readable}
+    return [file for file in archived if file.uri not in readable or (file.vector and file.vector not in readable)]
+
+
+def amount(files: Sequence[LogFile]) -> str:
+    """Their number and size, as far as it is known."""
+    known = [file.size for file in files if file.size is not None]
+    of = f" ({size(sum(known))})" if len(known) == len(files) else ""
+    return f"{counted(len(files), 'file')}{of}"
+
+
+class ArchivedFilesNeeded(Terminal):
+    """Files that are needed and cannot be read, before anything was read."""
+
+    def __init__(
+        self,
+        what: str,
+        table: str,
+        version: int,
+        where: str | None,
+        files: Sequence[LogFile],
+        feed_from: int | None = None,
+    ) -> None:
+        self.asked, self.table, self.version, self.where, self.files = what, table, version, where, tuple(files)
+        self.feed_from = feed_from
+
+    def what(self) -> str:
+        named = a_few([file.uri for file in self.files])
+        return (
+            f"{self.asked} of {self.table} at version {self.version} needs {amount(self.files)} that"
+            f" {'is' if len(self.files) == 1 else 'are'} in the archive: {named}. Nothing was read."
+        )
+
+    def next(self) -> str:
+        asked = f' --where "{self.where}"' if self.where else ""
+        if self.feed_from is not None:
+            asked = f" --feed-from {self.feed_from} --feed-to {self.version}"
+        return (
+            f"Bring them back with `mirrorfeed archive plan {self.table}{asked} --to PLAN` and `mirrorfeed archive"
+            " restore PLAN`, or ask for what needs no archived file."
+        )

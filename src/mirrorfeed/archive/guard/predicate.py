@@ -1,0 +1,54 @@
+"""Which predicates a plan can rest on: those that say of each row, by its own columns alone, whether it is wanted."""
+
+from __future__ import annotations
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from mirrorfeed.archive.engine import unlogged
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.faults import first_of, parameter
+
+
+def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
+    """The rows that a predicate takes, or `BadPredicate`. Nothing is read.
+
+    Spark judges: a lambda takes no subquery, and an aggregate nothing that gives another value each time.
+    """
+    if predicate is None:
+        return frame
+    try:
+        with unlogged():
+            found = frame.where(predicate)
+            frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate)))
+            frame.agg(F.bool_or(F.expr(predicate)))
+    except AnalysisException as error:
+        raise BadPredicate(table, predicate, _reason(error)) from error
+    return found
+
+
+def _reason(error: AnalysisException) -> str:
+    if first_of(error, ("UNRESOLVED_COLUMN",)):
+        return f"names {parameter(error, 'objectName')}, which is no column of the table"
+    if first_of(error, ("UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY",)):
+        return "holds a subquery"
+    if first_of(error, ("AGGREGATE_FUNCTION_WITH_NONDETERMINISTIC_EXPRESSION",)):
+        return "holds a function that gives another value each time"
+    if first_of(error, ("PARSE_", "UNCLOSED_BRACKETED_COMMENT")):
+        return "cannot be parsed"
+    return f"is no condition on a row ({first_of(error, ('',)) or 'Spark does not say why'})"
+
+
+class BadPredicate(Terminal):
+    def __init__(self, table: str, predicate: str, reason: str) -> None:
+        self.table, self.predicate, self.reason = table, predicate, reason
+
+    def what(self) -> str:
+        return f"The predicate {self.predicate!r} for {self.table} {self.reason}."
+
+    def next(self) -> str:
+        return (
+            "Write a condition as after WHERE, on the table's own columns, without subqueries and without functions"
+            " such as rand() or uuid()."
+        )

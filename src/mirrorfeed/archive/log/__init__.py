@@ -1,0 +1,1 @@
+"""Which files a table's log names, and which of them count as archived."""

@@ -1,0 +1,94 @@
+"""A file as an entry of a Delta log describes it: where it is, its size and age, and what of it is deleted. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import unquote
+
+ELSEWHERE = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
+"""How a path in the log begins that is not relative to the table: a clone's, in the folder of its original."""
+_SCHEME = re.compile(ELSEWHERE)
+_BASE85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file as the log describes it. `uri` is decoded, as Spark spells the files that it reads."""
+
+    uri: str
+    size: int | None = None
+    rows: int | None = None
+    created: datetime | None = None
+    partition: Mapping[str, str | None] | None = None
+    vector: str | None = None
+    """The file of its deletion vector, if it has one outside the log."""
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def file_of(location: str, row: Mapping[str, Any], names: Mapping[str, str] | None = None) -> LogFile:
+    """From what the log says of it, with the names of columns by those that the log has."""
+    return LogFile(
+        uri=uri_of(location, row["path"]),
+        size=row["size"],
+        rows=_live_rows(row),
+        created=_EPOCH + timedelta(milliseconds=row["created"]) if row["created"] is not None else None,
+        partition={(names or {}).get(name, name): value for name, value in row["partition"] or ()},
+        vector=vector_file(location, row["vector"]),
+    )
+
+
+def column_names(schema: str) -> dict[str, str]:
+    """Under column mapping, the log has names of its own for the columns: theirs to those of the table."""
+    fields = json.loads(schema)["fields"]
+    return {str(f["metadata"].get("delta.columnMapping.physicalName", f["name"])): str(f["name"]) for f in fields}
+
+
+def _live_rows(row: Mapping[str, Any]) -> int | None:
+    written: int | None = row["rows"]
+    gone: int | None = row["vector"]["cardinality"] if row["vector"] else 0
+    return None if written is None or gone is None else written - gone
+
+
+def uri_of(location: str, path: str) -> str:
+    """A path in the log is encoded, and relative to the table unless it has a scheme."""
+    return plain(unquote(path) if _SCHEME.match(path) else f"{location.rstrip('/')}/{unquote(path)}")
+
+
+def no_pattern(path: str) -> str:
+    """Spark takes paths as patterns; a folder may be called `{2026}` or `[old]` all the same."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", path)
+
+
+def plain(uri: str) -> str:
+    """One spelling: Java writes local files with one slash or three."""
+    return re.sub(r"^file:///*", "file:/", uri)
+
+
+def vector_file(location: str, vector: Mapping[str, Any] | None) -> str | None:
+    """Where a deletion vector is stored; those of kind `i` stand in the log itself."""
+    if vector is None or vector["storageType"] == "i":
+        return None
+    if vector["storageType"] == "p":
+        return plain(unquote(vector["pathOrInlineDv"]))
+    text = vector["pathOrInlineDv"]
+    prefix, name = text[:-20], uuid.UUID(bytes=_base85(text[-20:]))
+    return plain("/".join(filter(None, (location.rstrip("/"), prefix, f"deletion_vector_{name}.bin"))))
+
+
+def _base85(text: str) -> bytes:
+    """The alphabet is that of ZeroMQ, which Python's own module does not have."""
+    found = b""
+    for start in range(0, len(text), 5):
+        value = 0
+        for letter in text[start : start + 5]:
+            value = value * 85 + _BASE85.index(letter)
+        found += value.to_bytes(4, "big")
+    return found

@@ -1,0 +1,1 @@
+"""Those of an Azure storage account."""

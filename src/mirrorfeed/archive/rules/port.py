@@ -1,0 +1,134 @@
+"""The lifecycle rules of the place where a table is, in whichever cloud: one port, chosen by the table's address."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive.rules import s3 as glacier
+from mirrorfeed.archive.rules.azure import check as lifecycle
+from mirrorfeed.archive.rules.azure import policy as account
+from mirrorfeed.archive.rules.azure.check import Place
+from mirrorfeed.archive.rules.azure.forms import FORMS
+from mirrorfeed.archive.rules.finding import Finding, Wanted, starts
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed import history
+from mirrorfeed.feed.source import Source
+
+
+class Rules(Protocol):
+    """Those of one table, in a policy that it shares with all others of its account or bucket."""
+
+    @property
+    def apply(self) -> str:
+        """How what is printed is applied, for people."""
+        ...
+
+    @property
+    def forms(self) -> Sequence[str]:
+        """In which a policy can be written, the usual one first."""
+        ...
+
+    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
+        """What is to be applied: what was exported, with this table's rules in it; what others wrote is kept, or those
+        of it are taken over that `of_others` names."""
+        ...
+
+    def of_others(self, exported: Any) -> list[str]:
+        """The rules in it that others wrote and that archive this table's files alone, as ours do."""
+        ...
+
+    def check(self, policy: Any, days: int) -> list[Finding]:
+        """What in it does not fit this table; empty if it fits."""
+        ...
+
+    def written(self, policy: Any, form: str, exported: Any = None) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AzureRules:
+    place: Place
+    listed: Sequence[str]
+    """What the names of the table's files begin with, from the container on."""
+    forms = tuple(FORMS)
+    apply = (
+        "An account has one policy, and applying this replaces it: `--merge` puts it into the exported one. Apply it"
+        " with `az storage account management-policy create --policy @FILE`."
+    )
+
+    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
+        return account.policy(self.place, self.listed, days, wanted, exported, take_over)
+
+    def of_others(self, exported: Any) -> list[str]:
+        return account.of_others(self.place, exported)
+
+    def check(self, policy: Any, days: int) -> list[Finding]:
+        return lifecycle.check(policy, self.place, self.listed, days)
+
+    def written(self, policy: Any, form: str, exported: Any = None) -> str:
+        return FORMS[form](policy, exported)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Rules:
+    folder: str
+    listed: Sequence[str]
+    """What the keys of the table's files begin with."""
+    forms = ("aws",)
+    apply = (
+        "A bucket has one lifecycle configuration, and applying this replaces it: `--merge` puts it into the exported"
+        " one. Apply it with `aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration file://FILE`."
+    )
+
+    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
+        return glacier.policy(self.folder, self.listed, days, wanted, exported, take_over)
+
+    def of_others(self, exported: Any) -> list[str]:
+        return glacier.of_others(self.folder, exported)
+
+    def check(self, policy: Any, days: int) -> list[Finding]:
+        return glacier.check(policy, self.folder, self.listed, days)
+
+    def written(self, policy: Any, form: str, exported: Any = None) -> str:
+        return json.dumps(policy, indent=2, ensure_ascii=False)
+
+
+def rules_at(location: str, partition_columns: Sequence[str], random_names: bool) -> Rules | None:
+    """None for a place that has no such rules."""
+    begins = starts(partition_columns, random_names)
+    if place := lifecycle.place_of(location):
+        return AzureRules(place, [place.prefix + start for start in begins])
+    if bucket := glacier.place_of(location):
+        return S3Rules(bucket[1], [f"{bucket[1]}/{start}" for start in begins])
+    return None
+
+
+def rules_of(spark: SparkSession, source: Source) -> Rules:
+    """Those of a table, or `NoLifecycle`."""
+    found = history.detail(spark, source)
+    names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
+    random_names = any(found.properties.get(name, "none") not in ("none", "false") for name in names)
+    if rules := rules_at(found.location, found.partition_columns, random_names):
+        return rules
+    raise NoLifecycle(str(source), found.location)
+
+
+class NoLifecycle(Terminal):
+    def __init__(self, table: str, location: str) -> None:
+        self.table, self.location = table, location
+
+    def what(self) -> str:
+        return (
+            f"{self.table} is at {self.location}, which is neither in Azure storage nor in S3: there is no lifecycle"
+            " rule for it."
+        )
+
+    def next(self) -> str:
+        return (
+            "Name a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
+            " s3://bucket/folder."
+        )

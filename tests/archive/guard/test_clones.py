@@ -1,0 +1,75 @@
+"""A shallow clone has files in the folder of its original, whose rule archives them: that interval counts for them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive.guard.missing import StatementNeedsArchivedFiles
+from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
+from mirrorfeed.archive.guard.statement import Guarded
+from mirrorfeed.archive.guard.table import ArchiveAwareTable
+from mirrorfeed.archive.guard.write import GuardedWriter
+from mirrorfeed.archive.interval import intervals
+from mirrorfeed.archive.log.archived import FileOfNoTable
+from mirrorfeed.archive.upkeep.maintain import Maintenance, maintain
+from tests.archive.scenes import NOW, Orders, days
+from tests.delta import DeltaTable
+
+
+@pytest.fixture(scope="module")
+def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    return Orders(spark, tmp_path_factory.mktemp("clones") / "original")
+
+
+@pytest.fixture(scope="module")
+def clone(spark: SparkSession, original: Orders) -> DeltaTable:
+    """Made before its original had an interval, so that it has none, and given files of its own."""
+    made = DeltaTable.cloned(original, original.path.with_name("clone"), original.latest)
+    made.sql("INSERT INTO {} VALUES (15, 'own', 1)")
+    intervals.set_first(spark, original.source, 60, NOW)
+    tiers = FolderTiers(original.path.with_name("aside"), Clock(NOW))
+    tiers.archive(file.uri for file in original.files() if file.partition in ({"day": "1"}, {"day": "2"}))
+    return made
+
+
+def test_files_in_another_folder_are_judged_by_the_interval_there(spark: SparkSession, clone: DeltaTable) -> None:
+    asked = Guarded(spark, now=lambda: NOW)
+    with pytest.raises(StatementNeedsArchivedFiles) as caught:
+        asked.sql(f"SELECT * FROM {clone.source.sql} WHERE id = 15")
+    assert days(caught.value.files) == ["1"]
+    assert f" of {clone.path} at version" in str(caught.value)
+    assert asked.sql(f"SELECT * FROM {clone.source.sql} WHERE day = 3").count() == 10
+    table = ArchiveAwareTable(spark, clone.source, now=lambda: NOW)
+    assert days(table.files("id < 25").archived) == ["1", "2"]
+    with pytest.raises(ArchivedFilesNeeded):
+        table.query("id = 25")
+    with pytest.raises(ArchivedFilesNeeded):
+        GuardedWriter(spark, table).delete("id = 25")
+    assert maintain(spark, clone.source, Maintenance(), NOW).left_out == ((("day", "1"),), (("day", "2"),))
+
+
+def test_own_files_are_judged_by_the_own_interval(spark: SparkSession, clone: DeltaTable) -> None:
+    """Runs after the other: the clone gets an interval."""
+    intervals.set_first(spark, clone.source, 1000, NOW)
+    assert days(ArchiveAwareTable(spark, clone.source, now=lambda: NOW).files().archived) == ["1", "2"]
+    assert days(ArchiveAwareTable(spark, clone.source, now=lambda: NOW).files("id = 15").archived) == ["1"]
+
+
+def test_where_the_original_is_gone_nothing_is_believed(spark: SparkSession, tmp_path: Path) -> None:
+    original = DeltaTable(spark, tmp_path / "original")
+    original.insert(1)
+    clone = DeltaTable.cloned(original, tmp_path / "clone", original.latest)
+    shutil.rmtree(original.path / "_delta_log")
+    with pytest.raises(FileOfNoTable) as caught:
+        Guarded(spark).sql(f"SELECT * FROM {clone.source.sql}")
+    assert str(caught.value) == (
+        f"{clone.path} has a file that lies in no table's folder, {caught.value.uri}: whether it counts as archived"
+        " cannot be told. Nothing was read. Bring back the table of which this one is a shallow clone, or ask a table"
+        " that has files of its own."
+    )
+    assert caught.value.uri.startswith(f"file:{original.path}/part-")

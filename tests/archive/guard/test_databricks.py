@@ -1,0 +1,110 @@
+"""The statements that Databricks is given, from a recording stand-in; the table itself is a small one here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.databricks import RecordingDatabricks
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive.guard.databricks import NativeIndex, OnlyNewestVersion
+from mirrorfeed.archive.guard.here import LocalIndex
+from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
+from mirrorfeed.archive.guard.predicate import BadPredicate
+from mirrorfeed.archive.guard.table import ArchiveAwareTable
+from mirrorfeed.archive.guard.world import index_of
+from mirrorfeed.archive.interval import intervals
+from mirrorfeed.archive.upkeep.maintain import EARLY_DELETION, Maintenance, maintain, missing_files
+from mirrorfeed.stores.tiers import Priority
+from tests.archive.scenes import NOW, POLICY, Orders
+
+SHOW = "SHOW ARCHIVED FILES FOR "
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    made = Orders(spark, tmp_path_factory.mktemp("native") / "orders")
+    intervals.set_first(spark, made.source, 60, NOW)
+    return made
+
+
+def test_the_engine_itself_is_asked_what_it_is(spark: SparkSession, table: Orders) -> None:
+    assert isinstance(index_of(RecordingDatabricks(spark, {}), table.source), NativeIndex)  # type: ignore[arg-type]
+    assert isinstance(index_of(spark, table.source), LocalIndex)
+
+
+@pytest.mark.parametrize(
+    ("where", "statement"),
+    [
+        (None, SHOW + "{}"),
+        ("id = 15", SHOW + "{} WHERE (id = 15\n)"),
+        ("id = 15 -- note", SHOW + "{} WHERE (id = 15 -- note\n)"),
+    ],
+)
+def test_databricks_is_asked_for_its_archived_files(
+    spark: SparkSession, table: Orders, where: str | None, statement: str
+) -> None:
+    engine = RecordingDatabricks(spark, {SHOW: [("file:///t/part-0",)]})
+    answer = NativeIndex(engine, table.source).needed(where, POLICY, NOW, None)  # type: ignore[arg-type]
+    assert engine.statements == [statement.replace("{}", table.source.sql)]
+    assert ([file.uri for file in answer.archived], answer.hot) == (["file:/t/part-0"], None)
+
+
+def test_a_bad_predicate_never_reaches_a_statement(spark: SparkSession, table: Orders) -> None:
+    engine = RecordingDatabricks(spark, {})
+    with pytest.raises(BadPredicate):
+        NativeIndex(engine, table.source).needed("id = 1) OR (1 = 1", POLICY, NOW, None)  # type: ignore[arg-type]
+    assert engine.statements == []
+
+
+def test_an_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders) -> None:
+    with pytest.raises(OnlyNewestVersion) as caught:
+        NativeIndex(RecordingDatabricks(spark, {}), table.source).needed(None, POLICY, NOW, 1)  # type: ignore[arg-type]
+    assert str(caught.value) == (
+        f"Databricks names the archived files of the newest version of {table.path} only, which is 2, and 1 was asked"
+        " for. Ask for the newest version, or read the older one with a plain query: Databricks guards it itself."
+    )
+
+
+def test_every_file_that_databricks_names_is_looked_at(spark: SparkSession, table: Orders, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
+    clock = Clock(NOW)
+    tiers = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
+    old = [file.uri for file in table.files() if file.partition in ({"day": "1"}, {"day": "2"})]
+    engine = RecordingDatabricks(spark, {SHOW: [(uri,) for uri in old]})
+    guarded = ArchiveAwareTable(engine, table.source, tiers, lambda: NOW)  # type: ignore[arg-type]
+    tiers.archive(old)
+    tiers.bring_back(old[:1], Priority.HIGH)
+    clock.pass_(1)
+    with pytest.raises(ArchivedFilesNeeded, match="1 file that is"):
+        guarded.query()  # the engine, which samples, might take all as restored
+    tiers.bring_back(old, Priority.HIGH)
+    clock.pass_(1)
+    assert guarded.query().count() == 40
+
+
+def test_maintenance_is_the_engines_own(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "orders")
+    spark.sql(f"ALTER TABLE {table.source.sql} ADD COLUMN (`a``b` INT)")
+    engine = RecordingDatabricks(spark, {})
+    everything = Maintenance(zorder=("id", "a`b"), purge=True, analyze=True, vacuum=True)
+    done = maintain(engine, table.source, everything, NOW)  # type: ignore[arg-type]
+    name = table.source.sql
+    assert (
+        list(done.statements)
+        == engine.statements
+        == [
+            f"OPTIMIZE {name} ZORDER BY (`id`, `a``b`)",
+            f"REORG TABLE {name} APPLY (PURGE)",
+            f"ANALYZE TABLE {name} COMPUTE DELTA STATISTICS",
+            f"VACUUM {name}",
+        ]
+    )
+    assert done.notes == (EARLY_DELETION,)
+
+
+def test_fsck_looks_for_missing_files(spark: SparkSession, table: Orders) -> None:
+    engine = RecordingDatabricks(spark, {"FSCK REPAIR TABLE": [("file:/t/gone",)]})
+    assert missing_files(engine, table.source, NOW) == ["file:/t/gone"]  # type: ignore[arg-type]
+    assert engine.statements == [f"FSCK REPAIR TABLE {table.source.sql} DRY RUN"]

@@ -1,0 +1,132 @@
+"""The change feed of a table with an archive: what a range needs is known before it is read."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive.bring_back import make, restore
+from mirrorfeed.archive.bring_back.make import FeedOnDatabricks
+from mirrorfeed.archive.guard import feed
+from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
+from mirrorfeed.archive.interval import intervals
+from mirrorfeed.config import Config, Table
+from mirrorfeed.feed import history
+from mirrorfeed.feed.ranges import Gap, Range
+from mirrorfeed.feed.read import SnapshotGone
+from mirrorfeed.landing.names import Target
+from mirrorfeed.publish.fleet import decisions
+from mirrorfeed.publish.rebuild import clear
+from mirrorfeed.publish.source import DeltaFeed
+from mirrorfeed.stores.tiers import Priority
+from tests.archive.scenes import NOW, Orders, days
+from tests.delta import Zone
+
+LATER = NOW + timedelta(days=90)
+"""Everything counts as archived by then."""
+
+
+def check(table: Orders, what: Range | int, tiers: FolderTiers | None = None, now: datetime = NOW) -> None:
+    found = history.detail(table.spark, table.source)
+    feed.check(table.spark, table.source, what, found.properties, tiers, now)
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    """Versions: 1 the data, of which days 1 and 2 are old, 2 the interval, 3 a change on a hot day, 4 day 1 goes."""
+    made = Orders(spark, tmp_path_factory.mktemp("feed") / "orders")
+    intervals.set_first(spark, made.source, 60, NOW)
+    made.sql("UPDATE {} SET v = 'x' WHERE id = 35")
+    made.sql("DELETE FROM {} WHERE day = 1")
+    return made
+
+
+def test_a_range_with_archived_files_is_refused_and_names_them(spark: SparkSession, table: Orders) -> None:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        check(table, Range(0, 1), now=NOW)
+    assert days(caught.value.files) == ["1", "2"]
+    assert f"The change feed (version 1) of {table.path} at version 1 needs 2 files" in str(caught.value)
+    assert f"`mirrorfeed archive plan {table.path} --feed-from 1 --feed-to 1 --to PLAN`" in str(caught.value)
+
+
+def test_a_file_that_was_removed_counts_by_its_own_age(spark: SparkSession, table: Orders) -> None:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        check(table, Range(3, 4), now=NOW)
+    assert days(caught.value.files) == ["1"]  # it is no part of the table any more
+
+
+def test_recorded_changes_have_no_age_in_the_log_and_count_by_their_commit(spark: SparkSession, table: Orders) -> None:
+    check(table, Range(2, 3), now=NOW)
+    with pytest.raises(ArchivedFilesNeeded, match="/_change_data/"):
+        check(table, Range(2, 3), now=LATER)
+
+
+def test_a_plan_covers_a_range_and_the_range_is_read_once_all_is_back(
+    spark: SparkSession, table: Orders, tmp_path: Path
+) -> None:
+    clock = Clock(LATER)
+    tiers = FolderTiers(tmp_path / "aside", clock)
+    plan = make.make_plan(spark, table.source, None, 1, None, Priority.HIGH, None, LATER)
+    assert (plan.feed_from, plan.version) == (1, 4)
+    assert sum("/_change_data/" in file.uri for file in plan.files) == 1
+    assert sum("/day=1/" in file.uri for file in plan.files) == 1
+    tiers.archive(file.uri for file in plan.files)
+    with pytest.raises(ArchivedFilesNeeded):
+        check(table, Range(0, 4), tiers, LATER)
+    assert not restore.ask(plan, tiers).done
+    clock.pass_(1)
+    assert restore.progress(plan, tiers).done
+    check(table, Range(0, 4), tiers, LATER)
+
+
+def test_a_publication_finds_out_before_it_starts(spark: SparkSession, table: Orders, tmp_path: Path) -> None:
+    zone = Zone(tmp_path, table)
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        zone.publish()
+    assert days(caught.value.files) == ["2"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_dry_run_says_takes_the_archive_into_account(table: Orders, tmp_path: Path) -> None:
+    config = Config(str(tmp_path / "zone"), (Table(source=table.source, target=Target.parse("orders"), keys=("id",)),))
+    ((_, found),) = decisions(table.spark, config)
+    assert isinstance(found, ArchivedFilesNeeded)
+
+
+def test_a_table_is_not_cleared_for_a_snapshot_that_needs_the_archive(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "t")
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    intervals.set_first(spark, table.source, 60, NOW)
+    before = zone.everything()
+    with pytest.raises(ArchivedFilesNeeded):
+        clear(DeltaFeed(spark, table.source), zone.store, zone.plan)
+    assert zone.everything() == before
+
+
+def test_files_that_vacuum_took_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "t")
+    intervals.set_first(spark, table.source, 3650, NOW)
+    table.sql("DELETE FROM {} WHERE day = 1")
+    (gone,) = table.log().changed_files(3, 3)
+    Path(gone.uri.removeprefix("file:")).unlink()
+    with pytest.raises(Gap) as caught:
+        check(table, Range(2, 3), now=NOW)
+    assert str(caught.value) == (
+        f"The changes of {table.path} after version 2 cannot be read: in version 3 files are gone, {gone.uri}. Only a"
+        " new snapshot helps: start the table again with `mirrorfeed rebuild`. `on_gap: reseed` does that by itself."
+    )
+    with pytest.raises(SnapshotGone) as lost:
+        check(table, 2, now=NOW)
+    assert lost.value.what() == f"Files of {table.path} at version 2 are gone: {gone.uri}."
+
+
+def test_databricks_is_said_to_have_no_plan_for_the_feed() -> None:
+    assert str(FeedOnDatabricks("t")) == (
+        "Databricks does not tell which archived files the change feed of t needs. Plan with open source Spark on the"
+        " table's path, or publish before files reach the archive."
+    )

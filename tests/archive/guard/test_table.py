@@ -1,0 +1,235 @@
+"""Reading with and without archived files. The data of the archived days is moved away: to read it would fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive.guard.columns import NoSuchColumn
+from mirrorfeed.archive.guard.here import NoSuchVersion
+from mirrorfeed.archive.guard.hot import OnlyOnOneMachine
+from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
+from mirrorfeed.archive.guard.predicate import BadPredicate
+from mirrorfeed.archive.guard.table import ArchiveAwareTable, BadNumber, NotEnoughFiles
+from mirrorfeed.archive.interval import intervals
+from mirrorfeed.errors import Terminal
+from mirrorfeed.stores.tiers import Priority
+from tests.archive.scenes import NOW, Orders, data_moved_away, days
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
+    """Versions: 1 the data, of which days 1 and 2 are old, 2 the interval, 3 one row of day 3 is deleted."""
+    made = Orders(
+        spark, tmp_path_factory.mktemp("archive") / "orders", properties={"delta.enableDeletionVectors": "true"}
+    )
+    intervals.set_first(spark, made.source, 60, NOW)
+    made.sql("DELETE FROM {} WHERE id = 35")
+    return made
+
+
+@pytest.fixture(scope="module")
+def clock() -> Clock:
+    return Clock(NOW)
+
+
+@pytest.fixture(scope="module")
+def tiers(table: Orders, clock: Clock, tmp_path_factory: pytest.TempPathFactory) -> FolderTiers:
+    """Days 1 and 2 are in the archive."""
+    made = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
+    made.archive(file.uri for file in table.files() if file.partition in ({"day": "1"}, {"day": "2"}))
+    return made
+
+
+@pytest.fixture
+def guarded(spark: SparkSession, table: Orders, tiers: FolderTiers) -> ArchiveAwareTable:
+    return ArchiveAwareTable(spark, table.source, tiers, lambda: NOW)
+
+
+@pytest.mark.parametrize(
+    ("where", "version", "rows"),
+    [
+        ("day = 3", None, 9),
+        ("day >= 3 AND v < 'v35'", None, 5),
+        ("id > 29", None, 19),
+        ("id > 29", 1, 20),
+        ("id < 0", None, 0),
+    ],
+)
+def test_a_query_that_needs_no_archived_file_is_answered(
+    guarded: ArchiveAwareTable, where: str, version: int | None, rows: int
+) -> None:
+    found = guarded.query(where, ["id"], version)
+    assert (found.columns, found.count()) == (["id"], rows)
+
+
+@pytest.mark.parametrize(
+    ("where", "needed"),
+    [(None, ["1", "2"]), ("day = 2", ["2"]), ("id = 15 OR id = 35", ["1"]), ("length(v) = 3", ["1", "2"])],
+)
+def test_a_query_that_needs_archived_files_fails_before_it_reads(
+    guarded: ArchiveAwareTable, where: str | None, needed: list[str]
+) -> None:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        guarded.query(where)
+    assert days(caught.value.files) == needed
+
+
+def test_the_error_names_count_bytes_files_and_the_way_out(guarded: ArchiveAwareTable, table: Orders) -> None:
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        guarded.query("id = 15")
+    (file,) = caught.value.files
+    assert str(caught.value) == (
+        f"A query of {table.path} at version 3 needs 1 file ({file.size} B) that is in the archive: {file.uri}. Nothing"
+        f' was read. Bring them back with `mirrorfeed archive plan {table.path} --where "id = 15" --to PLAN` and'
+        " `mirrorfeed archive restore PLAN`, or ask for what needs no archived file."
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (lambda t: t.count(), 39),
+        (lambda t: t.count(version=1), 40),
+        (lambda t: t.bounds("id", version=1), (10, 49)),
+        (lambda t: t.partitions(), [{"day": "1"}, {"day": "2"}, {"day": "3"}, {"day": "4"}]),
+        (lambda t: t.schema().names, ["id", "v", "day"]),
+    ],
+    ids=["count", "count of an older version", "bounds", "partitions", "schema"],
+)
+def test_questions_that_the_log_answers_need_no_data(
+    guarded: ArchiveAwareTable, table: Orders, question: Callable[[ArchiveAwareTable], Any], answer: Any
+) -> None:
+    with data_moved_away(table.path):
+        assert question(guarded) == answer
+
+
+@pytest.mark.parametrize(
+    ("column", "version"),
+    [("v", 1), ("id", 3)],
+    ids=["texts are cut in the log", "a deletion vector leaves bounds that may not be exact"],
+)
+def test_bounds_that_the_log_does_not_know_exactly_are_guarded(
+    guarded: ArchiveAwareTable, column: str, version: int
+) -> None:
+    with pytest.raises(ArchivedFilesNeeded, match=r"A question for bounds of .* needs 2 files"):
+        guarded.bounds(column, version)
+
+
+def test_a_limit_takes_hot_rows_and_says_when_there_are_too_few(guarded: ArchiveAwareTable, table: Orders) -> None:
+    assert {row["day"] for row in guarded.limit(19).collect()} == {3, 4}
+    assert guarded.limit(10, "day > 3").count() == 10
+    with pytest.raises(NotEnoughFiles) as caught:
+        guarded.limit(20)
+    archived = sum(file.size or 0 for file in caught.value.files)
+    assert str(caught.value) == (
+        f"Not enough files to satisfy LIMIT: the files of {table.path} that are not in the archive hold 19 of 20 rows;"
+        f" 2 files ({archived / 1024:.1f} KiB) more would be needed. Reduce the LIMIT, or restore the files."
+    )
+    with pytest.raises(BadPredicate, match="names `id`, which is no column"):
+        guarded.limit(1, "id = 15")
+
+
+@pytest.mark.parametrize(
+    ("question", "error", "words"),
+    [
+        (lambda t: t.query(columns=["id", "nope"]), NoSuchColumn, "has no column 'nope'. Its columns are id, v, day."),
+        (lambda t: t.bounds("nope"), NoSuchColumn, "has no column 'nope'"),
+        (lambda t: t.query(version=-1), NoSuchVersion, "cannot be read at version -1: its newest is 3."),
+        (lambda t: t.files(version=-1), NoSuchVersion, "cannot be read at version -1"),
+        (lambda t: t.query("day = 3", version=4), NoSuchVersion, "cannot be read at version 4: its newest is 3."),
+        (lambda t: t.count(version=9), NoSuchVersion, "at version 9"),
+        (lambda t: t.partitions(version=-2), NoSuchVersion, "at version -2"),
+        (lambda t: t.limit(-1), BadNumber, "is -1, less than zero. Give a whole number from zero on."),
+        (lambda t: t.stream(-1), BadNumber, "The starting version for"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_a_sentence(
+    guarded: ArchiveAwareTable, question: Callable[[ArchiveAwareTable], Any], error: type[Terminal], words: str
+) -> None:
+    with pytest.raises(error) as caught:
+        question(guarded)
+    assert words in str(caught.value)
+
+
+def test_a_path_may_look_like_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    made = Orders(spark, tmp_path / "{2026,x} [old] a*b" / "t")
+    intervals.set_first(spark, made.source, 60, NOW)
+    guarded = ArchiveAwareTable(spark, made.source, now=lambda: NOW)
+    assert days(guarded.files("id < 15").archived) == ["1"]
+    assert days(made.files()) == ["1", "2", "3", "4"]
+    assert guarded.query("day = 3").count() == 10
+    assert len(made.log().changed_files(1, 1)) == 4
+
+
+def test_the_recent_part_says_what_it_leaves_out(guarded: ArchiveAwareTable) -> None:
+    found = guarded.recent(["id"])
+    assert sorted(row["id"] for row in found.rows.collect()) == [i for i in range(30, 50) if i != 35]
+    assert days(found.left_out) == ["1", "2"]
+    assert str(found).startswith("version 3 without 2 files (")
+    assert str(found).endswith(" in the archive, 20 rows")
+
+
+def test_the_recent_part_is_cut_out_on_one_machine_only() -> None:
+    assert str(OnlyOnOneMachine("t")) == (
+        "The hot part of t cannot be cut out here: that takes Databricks, or Spark on one machine. Write a predicate"
+        " that needs no archived file, for example on a partition column."
+    )
+
+
+@pytest.mark.parametrize(("start", "needed"), [(None, ["1", "2"]), (1, ["1", "2"]), (3, [])])
+def test_a_stream_is_guarded_for_what_it_begins_with(
+    guarded: ArchiveAwareTable, start: int | None, needed: list[str]
+) -> None:
+    if not needed:
+        assert guarded.stream(start).isStreaming
+        return
+    with pytest.raises(ArchivedFilesNeeded, match="A stream") as caught:
+        guarded.stream(start)
+    assert days(caught.value.files) == needed
+
+
+def test_without_tiers_a_file_that_counts_as_archived_is_never_read(spark: SparkSession, table: Orders) -> None:
+    with pytest.raises(ArchivedFilesNeeded):
+        ArchiveAwareTable(spark, table.source, now=lambda: NOW).query("day = 2")
+
+
+def test_the_files_are_rows_with_what_is_to_know_of_them(guarded: ArchiveAwareTable) -> None:
+    found = guarded.files_as_rows("id < 15")
+    assert found.columns == ["uri", "bytes", "rows", "age_days", "partition", "deletion_vector", "why", "tier"]
+    (row,) = found.collect()
+    assert (row["rows"], row["age_days"], row["partition"], row["tier"]) == (10, 100, {"day": "1"}, "archive")
+    assert row["why"] == "neither its partition nor its statistics rule out a match"
+
+
+def test_planning_reads_no_data_file(spark: SparkSession, table: Orders) -> None:
+    with data_moved_away(table.path):
+        found = ArchiveAwareTable(spark, table.source, now=lambda: NOW).files("id = 15 OR id = 35")
+    assert (days(found.archived), found.hot, found.version) == (["1"], 1, 3)
+
+
+def test_a_table_without_a_policy_is_read_as_ever(spark: SparkSession, tmp_path: Path) -> None:
+    made = Orders(spark, tmp_path / "t")
+    assert ArchiveAwareTable(spark, made.source, now=lambda: NOW).query().count() == 40
+
+
+def test_a_table_that_is_partly_restored_stays_guarded(
+    guarded: ArchiveAwareTable, tiers: FolderTiers, clock: Clock
+) -> None:
+    """Runs last: it brings everything back."""
+    first, second = guarded.files("day <= 2").archived
+    tiers.bring_back([first.uri], Priority.HIGH)
+    with pytest.raises(ArchivedFilesNeeded, match="2 files"):
+        guarded.query("day <= 2")  # on its way is not there
+    clock.pass_(1)
+    with pytest.raises(ArchivedFilesNeeded, match="1 file") as caught:
+        guarded.query("day <= 2")
+    assert caught.value.files == (second,)
+    tiers.bring_back([second.uri], Priority.STANDARD)
+    clock.pass_(15)
+    assert guarded.query("day <= 2").count() == 20

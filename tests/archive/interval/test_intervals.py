@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive.interval import intervals
+from mirrorfeed.archive.interval.age import Frontier
+from mirrorfeed.archive.interval.intervals import LongerInterval, NoPolicy
+from mirrorfeed.archive.interval.policy import (
+    PROPERTY,
+    Change,
+    NotUnderstood,
+    Policy,
+    to_properties,
+)
+from mirrorfeed.days import parse_days
+from mirrorfeed.feed import history
+from tests.delta import DeltaTable
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def test_the_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    with pytest.raises(NoPolicy) as missing:
+        intervals.step(spark, table.source, START)
+    assert str(missing.value) == (
+        f"{tmp_path}/t has no archive: delta.timeUntilArchived is not set. Run `mirrorfeed archive set {tmp_path}/t"
+        " 'X days'` with the days of the cloud's lifecycle rule."
+    )
+    assert intervals.read(spark, table.source) is None
+    intervals.set_first(spark, table.source, parse_days("60 days"), START)
+    assert history.detail(spark, table.source).properties[PROPERTY] == "60 days"
+    with pytest.raises(LongerInterval) as longer:
+        intervals.set_first(spark, table.source, 90, START)
+    assert str(longer.value) == (
+        f"{tmp_path}/t counts files as archived from 60 days. To say 90 days at once would make hot files of those that"
+        " the cloud has moved already, for it brings none back. Change the cloud's rule, then run `mirrorfeed archive"
+        f" change-interval {tmp_path}/t --to '90 days'`."
+    )
+    intervals.change_interval(spark, table.source, 90, exact=True, now=START)
+    assert intervals.step(spark, table.source, START + 7 * DAY).days == 67
+    before = table.latest
+    assert intervals.step(spark, table.source, START + 7 * DAY).days == 67
+    assert table.latest == before  # nothing to do writes nothing
+    assert intervals.set_first(spark, table.source, 30, START + 8 * DAY).days == 30
+    assert intervals.step(spark, table.source, START + 99 * DAY).days == 30
+    assert spark.conf.get("spark.databricks.delta.allowArbitraryProperties.enabled") == "false"
+    intervals.unset(spark, table.source)
+    assert [name for name in history.detail(spark, table.source).properties if "rchive" in name] == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {PROPERTY: "2 months"},
+        {PROPERTY: "60 days", "mirrorfeed.archive.movedFrom": "60 days"},
+        {
+            **to_properties(Policy(60, Change(Frontier(60, START, 90), True))),
+            "mirrorfeed.archive.movedFromSince": "yesterday",
+        },
+    ],
+)
+def test_what_is_not_understood_is_said_and_repaired_by_set_and_by_unset(
+    spark: SparkSession, tmp_path: Path, broken: dict[str, str]
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in broken.items())
+
+    def break_it() -> None:
+        with intervals.any_property(spark):
+            table.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({listed})")
+        with pytest.raises(NotUnderstood) as caught:
+            intervals.step(spark, table.source, START)
+        assert str(caught.value).startswith(
+            f"What the properties of {table.path} say of its archive is not understood: "
+        )
+        assert f"`mirrorfeed archive set {table.path} 'X days'`" in str(caught.value)
+
+    break_it()
+    assert intervals.set_first(spark, table.source, 90, START) == Policy(90)
+    assert intervals.read(spark, table.source) == Policy(90)
+    break_it()
+    intervals.unset(spark, table.source)
+    assert intervals.read(spark, table.source) is None
+    assert spark.conf.get("spark.databricks.delta.allowArbitraryProperties.enabled", None) is None
