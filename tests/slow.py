@@ -107,14 +107,14 @@ def cause(frame: FrameType | None) -> str:
 WATCH = Watch()
 
 
-def pytest_sessionstart() -> None:
-    threading.Thread(target=WATCH.follow, daemon=True).start()
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if session.config.getoption("dist", "no") == "no" or hasattr(session.config, "workerinput"):
+        threading.Thread(target=WATCH.follow, daemon=True).start()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    WATCH.look()
-    WATCH.test = item.nodeid
+    WATCH.test = item.nodeid  # what came before it is no more than what other tests leave to it
     try:
         return (yield)
     finally:

@@ -34,7 +34,7 @@ def test_the_run_after_any_single_fault_completes_the_mirror(scenario: Scenario,
 def test_the_run_after_a_fault_in_the_recovering_run_completes_the_mirror(
     scenario: Scenario, counted: Counter[str]
 ) -> None:
-    played = _play_every_pair(Scene(scenario), [Mode.KILLED_AFTER, Mode.AGAIN], (7, None), stride=6)
+    played = _play_pairs(Scene(scenario), [Mode.KILLED_AFTER, Mode.AGAIN], (7, None), at_most=6)
     assert played > 5
     counted["crash points, a second fault in the run that recovers"] += played
 
@@ -96,7 +96,7 @@ def test_the_id_of_a_log_that_comes_after_its_folder_was_deleted_loses_nothing(
 @every_scenario
 def test_the_run_after_any_two_faults_completes_the_mirror(scenario: Scenario, counted: Counter[str]) -> None:
     modes = [Mode.KILLED_AFTER, Mode.LOST, Mode.LATE, Mode.KILLED_LATE, Mode.AGAIN, Mode.DELETED]
-    played = _play_every_pair(Scene(scenario), modes, (1, 4, 9, 20, None), stride=1)
+    played = _play_pairs(Scene(scenario), modes, (1, 4, 9, 20, None), at_most=None)
     counted["crash points, a second fault in the run that recovers"] += played
 
 
@@ -109,14 +109,15 @@ def _play_every_fault(scene: Scene, late: tuple[int | None, ...], *, both: bool)
     return played
 
 
-def _play_every_pair(scene: Scene, modes: list[Mode], late: tuple[int | None, ...], *, stride: int) -> int:
+def _play_pairs(scene: Scene, modes: list[Mode], late: tuple[int | None, ...], *, at_most: int | None) -> int:
+    """With `at_most`, about so many second faults for each first one, spread evenly, others each time."""
     played = 0
     calm = scene.play()[0]
     changes = [call for call, verb in enumerate(calm) if verb in _CHANGES]
     for first in (Fault(call, mode, late=5) for call in changes for mode in modes):
         disturbed, recovering = scene.play(first)
         seconds = list(_faults(recovering, len(disturbed), late))
-        step = min(stride, len(seconds) // 6 or 1)
+        step = 1 if at_most is None else len(seconds) // at_most or 1
         for second in seconds[played % step :: step]:
             _play(scene, first, second, service=bool(played % 2), runs=2)
             played += 1
