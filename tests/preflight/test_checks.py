@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from databricks.sdk.service.catalog import ColumnInfo, ColumnMask, TableInfo
 from pyspark.sql import SparkSession
@@ -10,7 +12,7 @@ from pyspark.sql import SparkSession
 from fixtures.fakes import RecordingGrants, RecordingWorkspace
 from mirrorfeed.config import Config, load
 from mirrorfeed.preflight import State, preflight
-from mirrorfeed.preflight.checks import ExecutorsElsewhere, _policies, check_credential
+from mirrorfeed.preflight.checks import ExecutorsElsewhere, _policies, check_credential, check_days
 from mirrorfeed.publish.ways import FOLDER
 from tests.delta import DeltaTable
 
@@ -38,6 +40,7 @@ def test_all_is_told_in_one_list_and_nothing_is_left_behind(spark: SparkSession,
         ("change data feed of ./silent", State.MISSING),
         ("change data feed of ./gone", State.MISSING),
         ("change data feed of main.sales.orders", State.MISSING),
+        ("days from 1582-10-05 to 1582-10-14 in change feeds", State.OK),
     ]
     assert found[0].detail == (
         "no workspace is configured here: catalog main, schema main.sales, table main.sales.orders"
@@ -45,6 +48,17 @@ def test_all_is_told_in_one_list_and_nothing_is_left_behind(spark: SparkSession,
     assert found[5].detail == "it is off: run `mirrorfeed enable`"
     assert found[6].detail.startswith("There is no Delta table at")
     assert not (tmp_path / "zone" / FOLDER).exists()
+
+
+def test_a_session_that_does_not_let_all_days_be_read_is_told_with_what_to_do() -> None:
+    closed: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda _: "false"))
+    found = check_days(closed)
+    assert (found.what, found.state) == ("days from 1582-10-05 to 1582-10-14 in change feeds", State.NOT_CHECKED)
+    assert found.detail == (
+        "this session does not let spark.sql.datetime.java8API.enabled be set, without which Delta's feed gives"
+        " 1582-10-15 for each of them: where a table may have such dates or times, publish it by compute whose Spark"
+        " settings can be set"
+    )
 
 
 def test_a_landing_zone_that_cannot_be_written_is_told_for_the_driver_and_for_executors(

@@ -23,7 +23,7 @@ FOLDER = "sales.schema/orders"
 _KEYS: dict[str, st.SearchStrategy[Any]] = {
     "long": st.integers(0, 4),
     "string": st.sampled_from(["", "a", "A", "ä"]),
-    "date": st.sampled_from([date(1970, 1, 1), date(2026, 11, 21)]),
+    "date": st.sampled_from([date(1582, 10, 10), date(1970, 1, 1), date(2026, 11, 21)]),
 }
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "long": st.integers(-(2**63), 2**63 - 1),
@@ -32,7 +32,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": st.text(max_size=3).filter(lambda text: text.isprintable()),
     "binary": st.binary(max_size=3),
     "boolean": st.booleans(),
-    "timestamp": st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),
+    "timestamp": st.datetimes(datetime(1582, 10, 4), datetime(2100, 1, 1), timezones=st.just(UTC)),
     "json": st.sampled_from(["[]", '{"a":null}']),
 }
 

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.days import all_days
 from mirrorfeed.feed.history import commits, detail, schema_at
 from mirrorfeed.feed.ranges import Commit, Gap, Range, first_missing
 from mirrorfeed.feed.read import FeedUnreadable, changes, read_faults
@@ -98,7 +99,8 @@ Bound = int | datetime
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The rows of a range of the feed, pinned at both ends; no rows where the range is empty."""
+    """The rows of a range of the feed, pinned at both ends; no rows where the range is empty. What else is made of them
+    is to be asked for within `all_days`."""
 
     table: str
     range: Range
@@ -117,7 +119,7 @@ class Changes:
             for name, type_ in self.rows.dtypes
         ]
         spelled = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
-        with _refusals(self.table, self.range):
+        with _refusals(self.table, self.range), all_days(self.rows.sparkSession):
             found = self.rows.orderBy("_commit_version").limit(count).select(spelled).collect() if count else []
         return [json.loads(row[0]) for row in found]
 

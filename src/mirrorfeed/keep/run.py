@@ -22,6 +22,7 @@ from mirrorfeed.build import this_build
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed import history as log
 from mirrorfeed.feed import read
+from mirrorfeed.feed.days import all_days
 from mirrorfeed.feed.faults import first_of
 from mirrorfeed.feed.ranges import (
     Commit,
@@ -203,7 +204,8 @@ class _Run:
         if maps_columns(log.detail(self.spark, self.how.source)) and not seen.mapped:
             self.table.map_columns()
         rows = None if step.what is None else self._rows(step.what, step)
-        with read.read_faults(self.source, step.what) if step.what is not None else nullcontext():
+        faults = read.read_faults(self.source, step.what) if step.what is not None else nullcontext()
+        with faults, all_days(self.spark):
             record = self._record(seen, step, rows.count() if rows is not None else 0)
             if log.detail(self.spark, self.how.source).table_id != step.facts.table_id:
                 return None, False

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.feed import history
+from mirrorfeed.feed import days, history
 from mirrorfeed.feed.keys import check_policies, in_unity_catalog, table_of
 from mirrorfeed.feed.source import Source
 from mirrorfeed.preflight.check import Check, State
@@ -45,6 +45,7 @@ def preflight(
     yield from _policies(config, workspace)
     for table in config.tables:
         yield _feed(spark, table.source)
+    yield check_days(spark)
 
 
 def _policies(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Check]:
@@ -166,6 +167,18 @@ def _feed(spark: SparkSession, source: Source) -> Check:
     if feed is history.Feed.OFF:
         return Check(what, State.MISSING, "it is off: run `mirrorfeed enable`")
     return Check(what, State.OK, feed.value)
+
+
+def check_days(spark: SparkSession) -> Check:
+    """Of Delta's feed; a snapshot has all days anyway."""
+    what = "days from 1582-10-05 to 1582-10-14 in change feeds"
+    if days.are_read(spark):
+        return Check(what, State.OK)
+    detail = (
+        f"this session does not let {days.SETTING} be set, without which Delta's feed gives 1582-10-15 for each of"
+        " them: where a table may have such dates or times, publish it by compute whose Spark settings can be set"
+    )
+    return Check(what, State.NOT_CHECKED, detail)
 
 
 class ExecutorsElsewhere(MirrorfeedError):

@@ -18,6 +18,7 @@ import mirrorfeed
 from mirrorfeed.archive.guard import feed as archive
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.feed import changes, history, read
+from mirrorfeed.feed.days import all_days
 from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.schema import Column, columns_of, lost
@@ -69,9 +70,10 @@ class DeltaFeed:
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         with read.read_faults(str(self.source), what):
-            if isinstance(what, Range):
+            if isinstance(what, int):
+                return self._snapshot(what, plan, job)
+            with all_days(self.spark):
                 return self._write(self._changed_rows(what, plan, job), job)
-            return self._snapshot(what, plan, job)
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         with read.read_faults(str(self.source), what.version):
