@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from fixtures.journeys import Journey, newest_version
+from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.ranges import PartitionsChanged
 from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.feed.source import Source
@@ -268,9 +269,33 @@ def test_an_overwrite_that_changes_a_type_or_leaves_a_column_out_stops_the_table
         table.publish()
 
 
-def test_changes_before_the_one_that_stops_the_table_are_published(table: Changing) -> None:
-    table.begin(PLAIN, PLAIN_ROWS)
-    table.run("INSERT INTO {} VALUES (3, 'c', 3)", "ALTER TABLE {} RENAME COLUMN v TO x")
-    with pytest.raises(IncompatibleSchema):
+def by_rename(table: Changing) -> None:
+    table.run("ALTER TABLE {} RENAME COLUMN v TO x")
+
+
+def by_widening(table: Changing) -> None:
+    table.run("ALTER TABLE {} SET TBLPROPERTIES (delta.enableTypeWidening = true)")
+    table.run("ALTER TABLE {} ALTER COLUMN w TYPE bigint")
+
+
+def by_another_type(table: Changing) -> None:
+    table.overwrite("id", "v", "cast(w AS string) AS w")
+
+
+@pytest.mark.parametrize(
+    ("mapping", "change", "finding", "published"),
+    [
+        ("name", by_rename, IncompatibleSchema, 2),
+        ("none", by_widening, FeedUnreadable, 1),
+        ("none", by_another_type, FeedUnreadable, 1),
+    ],
+)
+def test_changes_before_the_one_that_stops_the_table_are_published_where_delta_can_still_read_them(
+    table: Changing, mapping: str, change: Callable[[Changing], None], finding: type[Terminal], published: int
+) -> None:
+    table.begin(PLAIN, PLAIN_ROWS, mapping=mapping)
+    table.run("INSERT INTO {} VALUES (3, 'c', 3)")
+    change(table)
+    with pytest.raises(finding):
         table.publish()
-    assert table.published() == 2
+    assert table.published() == published
