@@ -11,7 +11,7 @@ import pytest
 
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.cli import main
-from mirrorfeed.credentials import CredentialRefused, Default
+from mirrorfeed.credentials import CertificatesUnreadable, CredentialRefused, Default
 from mirrorfeed.doctor import Code, TableFacts, ZoneFacts, judge_table, judge_zone
 from mirrorfeed.doctor.findings import REMEDIES, SAFE, Weight
 from mirrorfeed.doctor.judge import seconds_left
@@ -74,6 +74,7 @@ def test_every_code_has_a_remedy_that_is_a_command_there_is() -> None:
         (FilesArchived("t", 3), Code.ARCHIVE_BLOCKS),
         (ArchivedFilesNeeded("The change feed", "t", 3, None, [], 2), Code.ARCHIVE_BLOCKS),
         (CredentialRefused(Default(), "expired"), Code.CREDENTIAL),
+        (CertificatesUnreadable("ca.pem", "no certificate found"), Code.CREDENTIAL),
         (stores.TokenRefused("zone", "401"), Code.CREDENTIAL),
         (stores.NoPermission("write", "zone", "403"), Code.PERMISSION),
         (RowsProtected("t", "a row filter", ()), Code.PERMISSION),

@@ -32,6 +32,7 @@ _BY_ERROR: tuple[tuple[tuple[type[MirrorfeedError], ...], Code], ...] = (
     ((history.SourceMissing, history.NoTableAtPath, history.NotDelta), Code.SOURCE_MISSING),
     ((read.FilesArchived, ArchivedFilesNeeded), Code.ARCHIVE_BLOCKS),
     ((credentials.CredentialRefused, credentials.SecretUnreachable), Code.CREDENTIAL),
+    ((credentials.CertificatesUnreadable,), Code.CREDENTIAL),
     ((credentials.ServiceCredentialUnreachable, stores.TokenRefused, fabric.TokenRefused), Code.CREDENTIAL),
     ((stores.NoPermission, fabric.NoPermission, keys.KeysNotReadable, keys.RowsProtected), Code.PERMISSION),
     ((stores.CapacityPaused,), Code.MIRRORING_PAUSED),
