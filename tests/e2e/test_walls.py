@@ -61,9 +61,10 @@ def probe(batches):
                 "writing": tried(lambda: open("FOLDER/new", "w")),
                 "memory": tried(lambda: len(bytearray(1200 * 2**20))),
                 "less": tried(lambda: len(bytearray(500 * 2**20))),
+                "child": tried(lambda: os.fork() or os._exit(0)),
             }])
 
-names = ("connection", "name", "secret", "reading", "writing", "memory", "less")
+names = ("connection", "name", "secret", "reading", "writing", "memory", "less", "child")
 frame = SparkSession.builder.getOrCreate().range(1).mapInArrow(probe, ", ".join(f"{name} string" for name in names))
 print(json.dumps(frame.first().asDict()))
 """
@@ -84,6 +85,7 @@ def test_the_walls_hold(walled: str, onelake: OneLake, tmp_path: Path) -> None:
         "writing": "PermissionError",
         "memory": "MemoryError",
         "less": f"came through: {500 * 2**20}",
+        "child": "PermissionError",
     }
 
 
