@@ -25,7 +25,7 @@ settings.load_profile(os.environ.get("MIRRORFEED_HYPOTHESIS", "ci"))
 
 INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 """What is asked of so few rows is asked once: to write and compile code for it takes most of the time. Commands in
-processes of their own, notebooks and what is behind walls run compiled."""
+processes of their own and what is behind walls run compiled."""
 LAZY = (
     "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=40000 -XX:Tier4MinInvocationThreshold=5000"
     " -XX:Tier4CompileThreshold=120000 -XX:Tier4BackEdgeThreshold=320000"
@@ -101,8 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before marks choose
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What asks for the session is marked so. In one process notebooks begin, the longest file of all, in the other
-    pure tests, which fail fast; then Spark."""
+    """What asks for the session is marked so, and comes after what does not, which fails fast."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
@@ -111,4 +110,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         places = {path: drawn.random() for path in sorted({item.path for item in items})}
         drawn.shuffle(items)
         items.sort(key=lambda item: places[item.path])
-    items.sort(key=lambda item: ("spark" in getattr(item, "fixturenames", ()), item.path.stem != "test_notebooks"))
+    items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))

@@ -10,13 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from fixtures.deployed import NOTEBOOKS, ROOT, build, deploy, layout
+from fixtures.shared import offered
 from tests.test_wheel import uv
-
-ONCE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""A Spark that lives for a minute: to compile its code twice costs more than it gains."""
-pytestmark = pytest.mark.spark
 
 PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
 
@@ -26,16 +24,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(uv(), tmp_path_factory.mktemp("built"))
 
 
-def run(notebook: Path, home: Path) -> list[dict[str, object]]:
-    """Its outputs, cell by cell."""
+def run(notebook: Path, home: Path, spark: SparkSession) -> list[dict[str, object]]:
+    """Its outputs, cell by cell. Its kernel shares the JVM of the tests, with a session of its own."""
     shutil.copytree(ROOT / "fixtures/ipython", home / "profile_default/startup")  # IPython writes beside its profile
     own = {"IPYTHONDIR": str(home), "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": str(notebook)}
-    own["SPARK_SUBMIT_OPTS"] = ONCE
+    own["MIRRORFEED_UV"] = str(uv())
     pytest_alone = ["-c", os.devnull, f"--rootdir={notebook.parent}", "-p", "no:cacheprovider"]
     nbmake = ["--nbmake", "--nbmake-timeout=300", "--overwrite"]
     answer = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *pytest_alone, *nbmake, notebook],
-        cwd=home, env=os.environ | own | {"MIRRORFEED_UV": str(uv())}, capture_output=True, text=True, check=False,
+        cwd=home, env=os.environ | own | offered(spark), capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stdout + answer.stderr
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
@@ -43,11 +41,13 @@ def run(notebook: Path, home: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("name", [file.stem for file in NOTEBOOKS])
-def test_a_notebook_runs_with_its_defaults_in_the_deployed_folder(name: str, wheel: Path, tmp_path: Path) -> None:
+def test_a_notebook_runs_with_its_defaults_in_the_deployed_folder(
+    spark: SparkSession, name: str, wheel: Path, tmp_path: Path
+) -> None:
     files = tmp_path / "root/files"
     deploy(files, wheel)
     assert {str(file.relative_to(files)) for file in files.rglob("*") if file.is_file()} == layout(wheel.name)
-    outputs = run(files / f"notebooks/{name}.ipynb", tmp_path / "home")
+    outputs = run(files / f"notebooks/{name}.ipynb", tmp_path / "home", spark)
     said = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")  # type: ignore[call-overload]
     first = f"mirrorfeed {wheel.name.split('-')[1]}, {files}/mirrorfeed.yml, landing zone {tmp_path}/root/landing"
     assert said.splitlines()[0] == first
