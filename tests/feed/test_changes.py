@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -30,10 +30,24 @@ def feed(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
     )
 
 
+def in_one_query(
+    spark: SparkSession, translate: Any, cases: Mapping[str, Sequence[Event]], **options: bool
+) -> dict[str, list[tuple[Any, ...]]]:
+    """What has landed of each case, whose name is a part of the key: so they have nothing to do with each other."""
+    kinds = {"+": "insert", "-": "delete", "<": "update_preimage", ">": "update_postimage"}
+    rows = [(case, key, v, kinds[kind], at) for case, events in cases.items() for at, kind, key, v in events]
+    events = spark.createDataFrame(rows, "case string, id int, v string, _change_type string, _commit_version long")
+    found: dict[str, list[tuple[Any, ...]]] = {case: [] for case in cases}
+    columns = (Column("case", "string"), *COLUMNS)
+    for case, *row in landed(translate(events, columns, ["case", "id"], **options)):
+        found[case].append(tuple(row))
+    return found
+
+
 def landed(rows: DataFrame) -> list[tuple[Any, ...]]:
     """Key, value and marker, and the problem where there is one."""
     assert rows.columns[-1] == PROBLEM
-    return [tuple(row)[: 3 if row[PROBLEM] is None else 4] for row in rows.collect()]
+    return [tuple(row)[: -1 if row[PROBLEM] is None else None] for row in rows.collect()]
 
 
 CASES: dict[str, tuple[list[Event], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
@@ -121,21 +135,30 @@ CASES: dict[str, tuple[list[Event], list[tuple[Any, ...]], list[tuple[Any, ...]]
 }
 
 
+@pytest.fixture(scope="module")
+def by_range(spark: SparkSession) -> dict[str, list[tuple[Any, ...]]]:
+    return in_one_query(spark, net, {case: events for case, (events, _, _) in CASES.items()})
+
+
+@pytest.fixture(scope="module")
+def by_commit(spark: SparkSession) -> dict[str, list[tuple[Any, ...]]]:
+    return in_one_query(spark, full, {case: events for case, (events, _, _) in CASES.items()})
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_a_range_gives_one_row_for_each_key(spark: SparkSession, case: str) -> None:
-    events, expected, _ = CASES[case]
+def test_a_range_gives_one_row_for_each_key(by_range: dict[str, list[tuple[Any, ...]]], case: str) -> None:
+    _, expected, _ = CASES[case]
     # Which of two rows of one key is shown with the problem does not matter.
-    found = {row if len(row) == 3 else (row[0], *row[2:]) for row in landed(net(feed(spark, events), COLUMNS, ["id"]))}
+    found = {row if len(row) == 3 else (row[0], *row[2:]) for row in by_range[case]}
     assert found == {row if len(row) == 3 else (row[0], *row[2:]) for row in expected}
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_change_is_given_in_the_order_of_commits_and_deletes_before_upserts(
-    spark: SparkSession, case: str
+    by_commit: dict[str, list[tuple[Any, ...]]], case: str
 ) -> None:
-    events, _, expected = CASES[case]
-    found = landed(full(feed(spark, events), COLUMNS, ["id"]))
-    assert [row if len(row) == 3 else (row[0], *row[2:]) for row in found] == [
+    _, _, expected = CASES[case]
+    assert [row if len(row) == 3 else (row[0], *row[2:]) for row in by_commit[case]] == [
         row if len(row) == 3 else (row[0], *row[2:]) for row in expected
     ]
 
@@ -146,42 +169,43 @@ def test_a_key_that_was_inserted_twice_in_different_versions_is_refused(spark: S
     assert landed(rows)[-1] == (1, "b", UPSERT, SHARED)
 
 
-@pytest.mark.parametrize("translate", [net, full])
-@pytest.mark.parametrize(
-    ("events", "expected"),
-    [
-        pytest.param(
-            [(1, "+", None, "a"), (2, "<", None, "a"), (2, ">", 5, "a")], [(5, "a", UPSERT)], id="NULL came and went"
-        ),
-        pytest.param(
-            [(1, "+", 1, "a"), (1, "+", 1, "b"), (2, "-", 1, "b"), (3, "<", 1, "a"), (3, ">", 1, "c")],
-            [(1, "c", UPSERT)],
-            id="a second row came and went",
-        ),
-        pytest.param(
-            [(1, "+", 1, "a"), (1, "+", 1, "b"), (2, "-", 1, "a"), (2, "-", 1, "b")],
-            [(1, None, DELETE)],
-            id="two rows came and went",
-        ),
-        pytest.param(
-            [(1, "+", None, "a"), (1, "+", None, "b"), (2, "-", None, "a")],
-            [(None, None, DELETE, NULL)],
-            id="one of two NULL keys stays",
-        ),
-        pytest.param(
-            [(1, "+", 1, "a"), (2, "<", 1, "a"), (2, ">", 1, "b"), (2, "+", 1, "c")],
-            [(1, "c", UPSERT, SHARED)],
-            id="the second row stays",
-        ),
-    ],
-)
+RIGHT_AT_THE_END: dict[str, tuple[list[Event], list[tuple[Any, ...]]]] = {
+    "NULL came and went": (
+        [(1, "+", None, "a"), (2, "<", None, "a"), (2, ">", 5, "a")],
+        [(5, "a", UPSERT)],
+    ),
+    "a second row came and went": (
+        [(1, "+", 1, "a"), (1, "+", 1, "b"), (2, "-", 1, "b"), (3, "<", 1, "a"), (3, ">", 1, "c")],
+        [(1, "c", UPSERT)],
+    ),
+    "two rows came and went": (
+        [(1, "+", 1, "a"), (1, "+", 1, "b"), (2, "-", 1, "a"), (2, "-", 1, "b")],
+        [(1, None, DELETE)],
+    ),
+    "one of two NULL keys stays": (
+        [(1, "+", None, "a"), (1, "+", None, "b"), (2, "-", None, "a")],
+        [(None, None, DELETE, NULL)],
+    ),
+    "the second row stays": (
+        [(1, "+", 1, "a"), (2, "<", 1, "a"), (2, ">", 1, "b"), (2, "+", 1, "c")],
+        [(1, "c", UPSERT, SHARED)],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def at_the_end(spark: SparkSession) -> dict[str, dict[str, list[tuple[Any, ...]]]]:
+    cases = {case: events for case, (events, _) in RIGHT_AT_THE_END.items()}
+    return {translate.__name__: in_one_query(spark, translate, cases) for translate in (net, full)}
+
+
+@pytest.mark.parametrize("translate", ["net", "full"])
+@pytest.mark.parametrize("case", RIGHT_AT_THE_END)
 def test_a_key_that_is_right_at_the_end_of_a_range_is_published_whatever_it_was_between(
-    spark: SparkSession, translate: Any, events: list[Event], expected: list[tuple[Any, ...]]
+    at_the_end: dict[str, dict[str, list[tuple[Any, ...]]]], translate: str, case: str
 ) -> None:
-    without_value = [
-        row if len(row) == 3 else (row[0], *row[2:]) for row in landed(translate(feed(spark, events), COLUMNS, ["id"]))
-    ]
-    assert without_value == [row if len(row) == 3 else (row[0], *row[2:]) for row in expected]
+    found = [row if len(row) == 3 else (row[0], *row[2:]) for row in at_the_end[translate][case]]
+    assert found == [row if len(row) == 3 else (row[0], *row[2:]) for row in RIGHT_AT_THE_END[case][1]]
 
 
 def test_exact_markers_never_insert_onto_a_key_that_is_there(spark: SparkSession) -> None:
@@ -366,12 +390,21 @@ UNCHANGED: dict[str, tuple[list[Event], list[tuple[Any, ...]], list[tuple[Any, .
 }
 
 
+@pytest.fixture(scope="module")
+def left_out(spark: SparkSession) -> list[dict[str, list[tuple[Any, ...]]]]:
+    """By range and by commit."""
+    cases = {case: events for case, (events, _, _) in UNCHANGED.items()}
+    return [in_one_query(spark, translate, cases, skip_unchanged=True) for translate in (net, full)]
+
+
 @pytest.mark.parametrize("case", UNCHANGED)
-def test_rows_that_are_as_they_were_can_be_left_out(spark: SparkSession, case: str) -> None:
-    events, in_range, in_commits = UNCHANGED[case]
-    found = landed(net(feed(spark, events), COLUMNS, ["id"], skip_unchanged=True))
-    assert sorted(found, key=repr) == sorted(in_range, key=repr)
-    assert landed(full(feed(spark, events), COLUMNS, ["id"], skip_unchanged=True)) == in_commits
+def test_rows_that_are_as_they_were_can_be_left_out(
+    left_out: list[dict[str, list[tuple[Any, ...]]]], case: str
+) -> None:
+    _, in_range, in_commits = UNCHANGED[case]
+    by_range, by_commit = left_out
+    assert sorted(by_range[case], key=repr) == sorted(in_range, key=repr)
+    assert by_commit[case] == in_commits
 
 
 @pytest.mark.parametrize(
