@@ -106,7 +106,7 @@ def test_the_tiles_count_the_last_day_and_the_tables_that_are_stopped() -> None:
         ("", "3", "tables"),
         ("bad", "2", "stopped"),
         ("", "0", "different"),
-        ("", "1", "publications in a day"),
+        ("", "1", "publication in a day"),
         ("", "9", "rows in a day"),
         ("", "1", "MiB in a day"),
         ("", "2", "calls repeated in a day"),
@@ -226,7 +226,7 @@ def test_a_table_that_is_well_again_is_not_stopped_and_nothing_of_it_counts_as_p
     assert cells(text, table="sales.old")[:5] == [
         "sales.old", "published", "3", "0", "2026-02-02 09:30 (40 d ago)",
     ]  # fmt: skip
-    assert [tile[:2] for tile in tiles(text) if tile[2] in ("stopped", "publications in a day")] == [
+    assert [tile[:2] for tile in tiles(text) if tile[2] in ("stopped", "publication in a day")] == [
         ("bad", "1"), ("", "1"),
     ]  # fmt: skip
 
@@ -267,16 +267,16 @@ def titles(drawn: str) -> list[str]:
 
 def test_changes_are_drawn_by_version_and_kind_and_an_update_counts_once() -> None:
     counts = [(3, "update_preimage", 2), (3, "update_postimage", 2), (1, "insert", 5), (3, "delete", 1)]
-    assert titles(change_chart(counts)) == ["1, inserts: 5 rows", "3, updates: 2 rows", "3, deletes: 1 rows"]
+    assert titles(change_chart(counts)) == ["1, inserts: 5 rows", "3, updates: 2 rows", "3, deletes: 1 row"]
     assert change_chart([]).endswith("Nothing yet.</p>")
     many = [(version, "insert", 1) for version in range(100)]
-    assert titles(change_chart(many))[0] == "40, inserts: 1 rows"  # the newest have room
+    assert titles(change_chart(many))[0] == "40, inserts: 1 row"  # the newest have room
 
 
 def test_differences_are_drawn_by_column_the_worst_first() -> None:
     found = [Difference(f"id = {n}", column, "1", "2") for n, column in enumerate(["status", "", "total", "status"])]
     assert titles(difference_chart(found)) == [
-        "status, differences: 2 rows", "(whole row), differences: 1 rows", "total, differences: 1 rows",
+        "status, differences: 2 rows", "(whole row), differences: 1 row", "total, differences: 1 row",
     ]  # fmt: skip
 
 

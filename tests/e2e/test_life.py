@@ -66,7 +66,7 @@ def test_a_table_is_added_moved_to_another_schema_and_dropped(project: Project, 
     assert "shop.orders: equal at version 1, 2 rows" in project.verified()
     assert (project.mirror / "sales/orders").is_dir()
     project.run("drop", "sales.orders", "--yes")
-    assert "sales.lines: equal at version 1, 1 rows" in project.verified()
+    assert "sales.lines: equal at version 1, 1 row" in project.verified()
     assert not (project.mirror / "sales/orders/_delta_log").exists()
 
 
@@ -82,7 +82,7 @@ def test_a_folder_that_was_deleted_is_loaded_anew_and_a_log_that_was_deleted_sto
     loaded = project.run(*told)
     assert "snapshot to 2" in loaded
     assert "published before, says the ledger: sales.orders. Their folders were deleted from the landing" in loaded
-    assert "equal at version 2, 1 rows" in project.verified()
+    assert "equal at version 2, 1 row" in project.verified()
 
     shutil.rmtree(project.landing / "sales.schema/orders/_mirrorfeed")
     before = project.content()
@@ -91,7 +91,7 @@ def test_a_folder_that_was_deleted_is_loaded_anew_and_a_log_that_was_deleted_sto
         assert "is there, and the table has no log that says what it holds. Another publisher writes here," in stopped
     assert {path: data for path, data in project.content().items() if path.name != "log.json"} == before
     project.run("rebuild", "sales.orders", "--yes")
-    assert "equal at version 2, 1 rows" in project.verified()
+    assert "equal at version 2, 1 row" in project.verified()
 
 
 def test_a_source_that_is_gone_or_is_a_clone_of_another_stops_the_table_until_it_is_rebuilt(
@@ -106,7 +106,7 @@ def test_a_source_that_is_gone_or_is_a_clone_of_another_stops_the_table_until_it
     orders.sql(f"CREATE TABLE {{}} SHALLOW CLONE {other.source.sql}")
     replaced = project.run("publish", code=1)
     assert "is another table than the one that was published up to version 1: it was replaced, or dropped" in replaced
-    assert "equal at version 0, 1 rows" not in project.run("status", code=1)
+    assert "equal at version 0, 1 row" not in project.run("status", code=1)
     project.run("rebuild", "sales.orders", "--yes")
     orders.insert(8)
     project.run("publish")

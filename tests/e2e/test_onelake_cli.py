@@ -67,10 +67,10 @@ def test_from_publishing_to_a_rebuilt_table(spark: SparkSession, project: Projec
     project.run("replicate", ADDRESS, project.mirror)
     project.run("publish")
     assert project.run("verify", "--mirror", project.mirror).endswith(
-        "sales.orders: equal at version 1, 1 rows; published up to version 2, files that wait: 1"
+        "sales.orders: equal at version 1, 1 row; published up to version 2, files that wait: 1"
     )
     project.run("replicate", ADDRESS, project.mirror)
-    assert project.run("verify", "--mirror", project.mirror).endswith("sales.orders: equal at version 2, 1 rows")
+    assert project.run("verify", "--mirror", project.mirror).endswith("sales.orders: equal at version 2, 1 row")
 
     assert "Aborted!" in project.run("rebuild", "sales.orders", answer="n\n", code=1)
     assert project.files() == [data_name(2)]
@@ -79,7 +79,7 @@ def test_from_publishing_to_a_rebuilt_table(spark: SparkSession, project: Projec
     assert "snapshot to 2" in rebuilt
     assert project.files() == [data_name(1)]
     project.run("replicate", ADDRESS, project.mirror)
-    assert project.run("verify", "--mirror", project.mirror).endswith("sales.orders: equal at version 2, 1 rows")
+    assert project.run("verify", "--mirror", project.mirror).endswith("sales.orders: equal at version 2, 1 row")
 
 
 def test_a_rebuild_waits_for_fabric_and_goes_on_where_it_was_left(

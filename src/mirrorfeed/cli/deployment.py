@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
 from mirrorfeed.errors import Terminal
 from mirrorfeed.terminal import console, text, waiting
@@ -98,7 +99,7 @@ def report(file: str | None, as_json: bool, path: str) -> None:
         rows, now = ledger.read(spark, config.ledger), datetime.now(UTC)
     if file is not None:
         Path(file).write_text(reports.page(rows, now), encoding="utf-8")
-        click.echo(f"Wrote {file}, from {len(rows):,} rows of the ledger.", err=as_json)
+        click.echo(f"Wrote {file}, from {counted(len(rows), 'row')} of the ledger.", err=as_json)
     if as_json:
         say_json(reports.told(rows, now))
     elif file is None:

@@ -79,15 +79,17 @@ def stream(table: str, checkpoint: str, pairs: tuple[str, ...], path: str) -> No
     What was published is known from the landing zone alone: a checkpoint that is lost or damaged changes nothing.
     """
     config = load(path)
-    config.select([table])
+    (chosen,) = config.select([table])
     options = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
-    spark = spark_session()
+    spark = spark_session(chosen.source)
     from mirrorfeed.publish.stream import drain
 
     said = Said()
     outcomes = drain(spark, config, table, checkpoint, options, said.trouble)
     for outcome in outcomes:
         said.outcome(outcome)
+        if outcome.is_idle:
+            click.echo(f"{outcome.table}: {outcome.progress.decision}")
     sys.exit(any(outcome.error for outcome in outcomes))
 
 

@@ -74,7 +74,7 @@ def enable(tables: tuple[str, ...], path: str) -> None:
     """Switch the change data feed on for the tables of the configuration."""
     config = load(path)
     chosen = config.select(tables)
-    spark = spark_session()
+    spark = spark_session(*(table.source for table in chosen))
     from mirrorfeed.feed.enable import DEFAULT_LINE
     from mirrorfeed.feed.enable import enable as switch_on
 
@@ -103,7 +103,7 @@ def enable(tables: tuple[str, ...], path: str) -> None:
 def changes(table: str, start: str, end: str | None, past_end: Any, preview: int, as_json: bool, path: str) -> None:
     """Show the change data feed of TABLE: a name, a path, or a table of the configuration."""
     source = _source(table, path)
-    spark = spark_session()
+    spark = spark_session(source)
     from mirrorfeed.feed.preview import changes_between
 
     with waiting(f"Reading the feed of {source}"):
@@ -134,15 +134,18 @@ def publish(
     tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float | None, as_json: bool, path: str
 ) -> None:
     """Publish what is new in the tables of the configuration, or in those named."""
+    if follow and as_json:
+        raise click.UsageError("--follow tells of each publication as it is made, and takes no --json.")
+    if minutes is not None and not follow:
+        raise click.UsageError("--for says how long --follow goes on, and is nothing without it.")
     config = load(path)
     chosen = config.select(tables)
     if dry_run:
         _say_decisions(config, chosen, as_json)
-    if follow and as_json:
-        raise click.UsageError("--follow tells of each publication as it is made, and takes no --json.")
     if follow:
         follow_tables(config, tables, minutes)
-    spark = spark_session()
+    # A ledger is told of tables that are missing, as of any other failure.
+    spark = spark_session(*([] if config.ledger or as_json else [table.source for table in chosen]))
     from mirrorfeed import show
     from mirrorfeed.publish import fleet
     from mirrorfeed.stores.process import retries
@@ -164,7 +167,7 @@ def _say_decisions(config: Config, chosen: Sequence[Table], as_json: bool) -> No
         return idle.decision(table)
 
     def ask_spark(names: Sequence[str]) -> Sequence[object]:
-        spark = spark_session()
+        spark = spark_session(*([] if as_json else [table.source for table in config.select(names)]))
         from mirrorfeed.publish import fleet
 
         with waiting("Deciding about what is new"):

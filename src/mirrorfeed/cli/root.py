@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from datetime import date
 from pathlib import Path
@@ -88,14 +89,28 @@ def load_if_there(path: str) -> Config | None:
     return load(path) if path != FILE or Path(path).exists() else None
 
 
-def spark_session() -> Any:
-    """Started only once the configuration is known to be good: it takes long, and says so."""
+def spark_session(*needed: Source) -> Any:
+    """Started only once the configuration is known to be good, and not where none of the tables that are needed is
+    there: it takes long, and says so."""
     from mirrorfeed.terminal import waiting
+
+    if needed and all(map(_is_missing, needed)):
+        from mirrorfeed.feed.history import NoTableAtPath
+
+        raise NoTableAtPath(", ".join(map(str, needed)))
 
     with waiting("Starting Spark"):
         from mirrorfeed.session import get_session
 
         return get_session()
+
+
+def _is_missing(source: Source) -> bool:
+    """Whether it would be in a folder of this machine, where it is not."""
+    from mirrorfeed.session import Kind, kind
+
+    is_folder = source.path is not None and not re.match(r"\w+:/", source.path)
+    return is_folder and not Path(source.path or "", "_delta_log").is_dir() and kind() is Kind.LOCAL
 
 
 def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.config import Config
 from mirrorfeed.credentials import bearer
 from mirrorfeed.errors import Terminal, Transient
@@ -46,7 +47,7 @@ class TableState:
         return (fold(self.schema), fold(self.table)) == (fold(target.schema or _DEFAULT_SCHEMA), fold(target.table))
 
     def __str__(self) -> str:
-        rows = "" if self.rows is None else f", {self.rows:,} rows"
+        rows = "" if self.rows is None else f", {counted(self.rows, 'row')}"
         return f"{self.status}{rows}{f': {self.error}' if self.error else ''}"
 
 

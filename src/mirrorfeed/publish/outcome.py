@@ -83,6 +83,11 @@ class Outcome:
         return self.progress.publications > 0 and self.progress.from_version_exclusive is None
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing was new."""
+        return not (self.error or self.progress.made)
+
+    @property
     def lag_versions(self) -> int | None:
         """Versions of the source that are not published yet."""
         latest, published = self.progress.latest, self.progress.published

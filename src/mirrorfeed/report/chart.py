@@ -6,6 +6,7 @@ Colours are classes (`c0` to `c7`, `rest`) that the page gives values to, in lig
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -50,7 +51,8 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
         drawn.append(f'<polyline class="line {shade}" points="{path}"/>')
         drawn += [
             f'<circle class="{dot}" cx="{x(point.time):.1f}" cy="{_y(point.value, top):.1f}" r="2.5">'
-            f"<title>{escape(name)}, {_moment(point.time)}: {number(point.value)} {escape(unit)}</title></circle>"
+            f"<title>{escape(name)}, {_moment(point.time)}: {number(point.value)}"
+            f" {escape(what(unit, point.value))}</title></circle>"
             for point in own
         ]
     return _figure(drawn, [name for name, _ in _told_apart(series)])
@@ -76,7 +78,7 @@ def bars(columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str
                 drawn.append(
                     f'<rect class="bar {_shade(colour)}" x="{middle - wide / 2:.1f}" y="{high:.1f}" width="{wide:.1f}"'
                     f' height="{max(low - high, 0.5):.1f}"><title>{escape(label)}, {escape(kind)}: {number(value)}'
-                    f" {escape(unit)}</title></rect>"
+                    f" {escape(what(unit, value))}</title></rect>"
                 )
                 below += value
     there = {kind for _, parts in columns for kind, value in parts.items() if value}
@@ -116,6 +118,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else f"{value:,.3g}"
 
 
+def what(name: str, value: float) -> str:
+    """What is counted, for beside its number: a plural comes first in it."""
+    return re.sub(r"^(\w+)s\b", r"\1", name) if value == 1 else name
+
+
 def _told_apart(series: Mapping[str, Sequence[Point]]) -> list[tuple[str, Sequence[Point]]]:
     """Those with the largest values first, so that the colours go to them."""
     return sorted(series.items(), key=lambda item: (-max(point.value for point in item[1]), item[0]))
@@ -135,7 +142,7 @@ def _value_axis(top: Sequence[float], unit: str) -> list[str]:
         y = _y(value, top)
         kind = "axis" if value == 0 else "grid"
         drawn.append(f'<line class="{kind}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        label = f"{number(value)} {unit}" if value == top[-1] else number(value)
+        label = f"{number(value)} {what(unit, value)}" if value == top[-1] else number(value)
         anchor = f'x="{_LEFT - 6}" text-anchor="end"' if value != top[-1] else 'x="0" text-anchor="start"'
         drawn.append(f'<text {anchor} y="{y + 4:.1f}">{escape(label)}</text>')
     return drawn

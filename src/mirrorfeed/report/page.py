@@ -9,9 +9,10 @@ from datetime import UTC, date, datetime, timedelta
 from html import escape
 from typing import Any
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.publish.ledger import COMPARED, DIFFERENT, PUBLISHED, STANDS, STOPPED, WRONG, Row
 from mirrorfeed.report import archive, freshness
-from mirrorfeed.report.chart import Point, bars, lines, number
+from mirrorfeed.report.chart import Point, bars, lines, number, what
 
 _LAG_DAYS, _DAYS, _ARCHIVE_DAYS = 14, 30, 90
 _FAILURES = 50
@@ -25,7 +26,7 @@ def page(rows: Sequence[Row], now: datetime) -> str:
     recent = _since(published, now - timedelta(days=_DAYS))
     body = [
         "<header><h1>mirrorfeed</h1>",
-        f"<p>Publications as of {moment(now)} UTC, from {len(rows):,} rows of the ledger</p></header>",
+        f"<p>Publications as of {moment(now)} UTC, from {counted(len(rows), 'row')} of the ledger</p></header>",
         _tiles(rows, now),
         '<div class="charts">',
         _card("Lag: from a commit to its publication", lag_chart(_since(published, now - timedelta(days=_LAG_DAYS)))),
@@ -132,7 +133,7 @@ def figures(rows: Sequence[Row], now: datetime) -> dict[str, float]:
 def _tiles(rows: Sequence[Row], now: datetime) -> str:
     shown = "".join(
         f'<div class="tile {"bad" if value and name in ("stopped", "different") else ""}">'
-        f"<b>{number(value)}</b>{name}</div>"
+        f"<b>{number(value)}</b>{what(name, value)}</div>"
         for name, value in figures(rows, now).items()
     )
     return f'<div class="tiles">{shown}</div>'

@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.text import Text
 
-from mirrorfeed.amounts import duration, size
+from mirrorfeed.amounts import counted, duration, size
 from mirrorfeed.publish.ledger import Row
 from mirrorfeed.report import archive, freshness
-from mirrorfeed.report.chart import number
+from mirrorfeed.report.chart import number, what
 from mirrorfeed.report.page import MARKERS, PHASES, STANDING, days, failures, figures, moment, standings
 from mirrorfeed.show import by_marker
 from mirrorfeed.terminal import Listing
@@ -24,8 +24,8 @@ _DAY = ("Day (UTC)", "Rows", "Bytes", *(phase.capitalize() for phase in PHASES),
 def text(rows: Sequence[Row], now: datetime) -> Iterator[Text | Listing]:
     """What all tables come to, where each stands and how fresh it is, what was published each day, what is
     archived, and the newest of what went wrong."""
-    yield Text(f"As of {moment(now)} UTC, from {len(rows):,} rows of the ledger")
-    yield Text(", ".join(f"{number(value)} {name}" for name, value in figures(rows, now).items()))
+    yield Text(f"As of {moment(now)} UTC, from {counted(len(rows), 'row')} of the ledger")
+    yield Text(", ".join(f"{number(value)} {what(name, value)}" for name, value in figures(rows, now).items()))
     if stand := standings(rows):
         yield Listing(STANDING, [standing.cells(now) for standing in stand], right=len(STANDING))
     if fresh := freshness.newest(rows):

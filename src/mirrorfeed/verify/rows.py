@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import quote
 from mirrorfeed.verify.forms import NESTED, both, fault_of, values_of
@@ -47,10 +48,10 @@ class Comparison:
 
     def __str__(self) -> str:
         if self.equal:
-            return f"equal at version {self.version}, {self.source_rows:,} rows"
+            return f"equal at version {self.version}, {counted(self.source_rows, 'row')}"
         return (
-            f"DIFFERENT at version {self.version}: {self.source_rows:,} rows in the source, {self.mirror_rows:,} in the"
-            f" mirror, {self.differing:,} of them differ"
+            f"DIFFERENT at version {self.version}: {counted(self.source_rows, 'row')} in the source,"
+            f" {self.mirror_rows:,} in the mirror, {self.differing:,} of them differ"
         )
 
     @property

@@ -1,0 +1,68 @@
+"""What commands say and refuse without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mirrorfeed import session
+from mirrorfeed.cli import main
+from mirrorfeed.publish import stream
+from mirrorfeed.publish.outcome import Outcome, Progress
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of one table that is not there, where Spark would start on this machine."""
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text("landing_zone: ./zone\ntables: [{source: ./orders, target: sales.orders, keys: [id]}]\n")
+    monkeypatch.setattr(session, "kind", lambda: session.Kind.LOCAL)
+    return file
+
+
+def said(config: Path, *arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, [*arguments, "--config", str(config)])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["publish"],
+        ["publish", "--dry-run"],
+        ["enable"],
+        ["changes", "sales.orders", "--from", "0"],
+        ["stream", "sales.orders", "--checkpoint", "checkpoint"],
+    ],
+    ids=" ".join,
+)
+def test_a_path_at_which_there_is_no_table_is_told_before_spark_starts(
+    config: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr(session, "get_session", lambda: pytest.fail("Spark was started"))
+    assert f"Error: There is no Delta table at {config.parent}/orders: " in said(config, *arguments, code=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--for", "3"], "--for says how long --follow goes on, and is nothing without it."),
+        (["--follow", "--json"], "--follow tells of each publication as it is made, and takes no --json."),
+    ],
+)
+def test_options_of_publish_that_mean_nothing_together_are_refused(
+    config: Path, options: list[str], words: str
+) -> None:
+    assert words in said(config, "publish", *options, code=2)
+
+
+def test_a_stream_that_finds_nothing_new_says_so(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (config.parent / "orders/_delta_log").mkdir(parents=True)
+    idle = Outcome("sales.orders", Progress("nothing new, version 3 is published", published=3, latest=3), 0.0)
+    monkeypatch.setattr(session, "get_session", lambda: None)
+    monkeypatch.setattr(stream, "drain", lambda *_: [idle])
+    found = said(config, "stream", "sales.orders", "--checkpoint", "checkpoint")
+    assert found.endswith("sales.orders: nothing new, version 3 is published")
