@@ -190,7 +190,7 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     assert "The plan is of another table than" in run("restore", str(other), code=1)
     spark.sql("SET spark.databricks.delta.allowArbitraryProperties.enabled = true")
     spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.timeUntilArchived' = '2 months')")
-    spark.sql("SET spark.databricks.delta.allowArbitraryProperties.enabled = false")
+    spark.sql("RESET spark.databricks.delta.allowArbitraryProperties.enabled")
     assert "is not understood: delta.timeUntilArchived = '2 months'" in run("files", table, code=1)
     assert "files count as archived from 30 days on" in run("set", table, "30 days")
     assert "no file counts as archived" in run("unset", table, "--nothing-archived")

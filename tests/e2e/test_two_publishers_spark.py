@@ -33,12 +33,14 @@ class Interrupted:
         self._inner, self._at, self._happen, self.calls = inner, at, happen, 0
 
     def __getattr__(self, verb: str) -> Any:
+        inner = getattr(self._inner, verb)
+
         def call(*arguments: Any) -> Any:
             if verb != "address":
                 self.calls += 1
                 if self.calls == self._at:
                     self._happen()
-            return getattr(self._inner, verb)(*arguments)
+            return inner(*arguments)
 
         return call
 
