@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.predicate import BadPredicate
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.world import index_of
+from mirrorfeed.archive.guard.write import GuardedWriter
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.upkeep.maintain import EARLY_DELETION, Maintenance, maintain, missing_files
 from mirrorfeed.stores.tiers import Priority
@@ -102,6 +104,12 @@ def test_maintenance_is_the_engines_own(spark: SparkSession, tmp_path: Path) -> 
         ]
     )
     assert done.notes == (EARLY_DELETION,)
+
+
+def test_all_rows_are_removed_by_the_statement_that_reads_no_file(spark: SparkSession, table: Orders) -> None:
+    engine: Any = RecordingDatabricks(spark, {})
+    GuardedWriter(engine, ArchiveAwareTable(engine, table.source)).truncate()
+    assert engine.statements == [f"TRUNCATE TABLE {table.source.sql}"]
 
 
 def test_fsck_looks_for_missing_files(spark: SparkSession, table: Orders) -> None:
