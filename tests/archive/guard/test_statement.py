@@ -25,6 +25,7 @@ from mirrorfeed.archive.guard.statement import Guarded, guarded
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days
+from tests.delta import SPARK_4_0
 
 CASES = """
 a join: orders 1 2, returns 2
@@ -226,6 +227,15 @@ def test_the_error_names_what_is_missing_table_by_table_and_the_way_out(
     assert [file.uri for file in of_frames.plan().files] == sorted([ours.uri, theirs.uri])
 
 
+@pytest.fixture
+def scripts(spark: SparkSession) -> Iterator[None]:
+    """Spark 4.0 takes none unless it is told to."""
+    spark.conf.set("spark.sql.scripting.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.scripting.enabled")
+
+
+@pytest.mark.usefixtures("scripts")
 @pytest.mark.parametrize(
     ("statement", "kind"),
     [
@@ -235,7 +245,10 @@ def test_the_error_names_what_is_missing_table_by_table_and_the_way_out(
         ("CACHE TABLE cached AS SELECT * FROM orders", "CacheTableAsSelect"),
         ("OPTIMIZE orders", "OptimizeTableCommand"),
         ("RESTORE TABLE orders TO VERSION AS OF 1", "RestoreTableStatement"),
-        ("EXECUTE IMMEDIATE 'DELETE FROM orders WHERE id = 15'", "UnresolvedExecuteImmediate"),
+        (
+            "EXECUTE IMMEDIATE 'DELETE FROM orders WHERE id = 15'",
+            "ExecuteImmediateQuery" if SPARK_4_0 else "UnresolvedExecuteImmediate",
+        ),
         ("SHOW PARTITIONS orders", "ShowPartitions"),  # open source Delta reads rows for it
         ("BEGIN SELECT max(v) FROM orders; END", "CompoundBody"),
     ],

@@ -16,6 +16,7 @@ from mirrorfeed.archive.log.entry import uri_of
 from mirrorfeed.feed.history import LogDamaged, detail
 from mirrorfeed.feed.source import Source
 from tests.archive.scenes import Orders, days
+from tests.delta import SPARK_4_0
 
 UUID = "3a0d65cd-4056-49b8-937b-95f9e3ee90e5"
 
@@ -115,7 +116,9 @@ def test_files_are_those_of_another_reader_whatever_the_checkpoints(
         uri_of(f"file:{table.path}", row["path"]): row["size_bytes"]
         for row in pa.table(OtherReader(str(table.path)).get_add_actions()).to_pylist()
     }
-    assert sum(file.rows or 0 for file in found) == 28  # without those that were deleted
+    # Delta 4.0 writes none as columns: what is known then is in the commits after the checkpoint.
+    lost = SPARK_4_0 and "delta.checkpoint.writeStatsAsStruct" in properties
+    assert sum(file.rows or 0 for file in found) == (10 if lost else 28)  # without those that were deleted
     with_vector = [file for file in found if file.vector]
     assert days(with_vector) == ["1", "3"]
     named = [file.uri for file in found] + [str(file.vector) for file in with_vector]
