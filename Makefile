@@ -12,7 +12,7 @@ SYNC = "$(UV)" sync --quiet --frozen --no-default-groups --group dev --extra rep
 
 export UV_PYTHON_DOWNLOADS := never
 export PYTHON
-unexport VIRTUAL_ENV PYTHONHOME
+unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # every process that tests start would compile what it imports
 
 .DEFAULT_GOAL := help
 .PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick slow test-floor test-connect check fmt bench bench-report soak lock clean
