@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +18,7 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, Progress, publish
 from mirrorfeed.stores import FolderStore
+from tests.commits import anew, commit
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTableBuilder  # Databricks Connect comes without it
@@ -41,8 +42,10 @@ class DeltaTable:
         by: str = "",
     ) -> None:
         self.spark, self.path, self.source = spark, path, Source(path=str(path))
-        listed = {FEED: str(feed).lower(), **(properties or {})}
-        spelled = ", ".join(f"'{name}' = '{value}'" for name, value in listed.items())
+        self._create(columns, {FEED: str(feed).lower(), **(properties or {})}, by)
+
+    def _create(self, columns: str, properties: Mapping[str, str], by: str) -> None:
+        spelled = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
         partitioned = f"PARTITIONED BY ({by})" if by else ""
         self.sql(f"CREATE TABLE {{}} ({columns}) USING DELTA {partitioned} TBLPROPERTIES ({spelled})")
 
@@ -82,6 +85,33 @@ class DeltaTable:
     def rows(self, version: int | None = None) -> list[dict[str, Any]]:
         reader = self.spark.read if version is None else self.spark.read.option("versionAsOf", version)
         return [row.asDict(recursive=True) for row in reader.table(self.source.sql).collect()]
+
+
+class PlainTable(DeltaTable):
+    """For tests of what is read, whoever wrote it: commits of plain rows are made without Spark, in milliseconds. Spark
+    creates the first table of each kind, others begin with a copy of its commit."""
+
+    _created: ClassVar[dict[tuple[Any, ...], str]] = {}
+    _known: ClassVar[set[Path]] = set()
+    """Where Spark remembers a table, even if it is gone."""
+    _rows_alone = False
+
+    def _create(self, columns: str, properties: Mapping[str, str], by: str) -> None:
+        kind = (columns, by, *properties.items())
+        self._rows_alone = not by and list(properties) == [FEED]
+        if self.path in self._known or self.path.exists():
+            super()._create(columns, properties, by)
+        elif kind in self._created:
+            self.commit_file(0).parent.mkdir(parents=True)
+            self.commit_file(0).write_text(anew(self._created[kind]), encoding="utf-8")
+        else:
+            super()._create(columns, properties, by)
+            self._created[kind] = self.commit_file(0).read_text(encoding="utf-8")
+        self._known.add(self.path)
+
+    def sql(self, statement: str) -> None:
+        if not (self._rows_alone and commit(self.path, statement)):
+            super().sql(statement)
 
 
 class Zone:
