@@ -71,13 +71,11 @@ def test_the_smallest_file_takes_every_default(load: Load) -> None:
     assert (table.on_gap, table.on_schema_change, table.on_dropped_column) == ("stop", "stop", "keep")
 
 
-def test_who_writes_is_found_out_and_files_come_as_a_result_unless_the_file_says_otherwise(
-    load: Load, tmp_path: Path
-) -> None:
+def test_the_driver_sends_and_there_is_no_handover_unless_the_file_says_otherwise(load: Load, tmp_path: Path) -> None:
     read = load(SMALLEST)
-    assert (read.writers, read.handover) == ("auto", None)
-    read = load(f"writers: driver\nhandover: /Volumes/main/ours/handover/\n{SMALLEST}")
-    assert (read.writers, read.handover) == ("driver", "/Volumes/main/ours/handover")
+    assert (read.send, read.handover) == ("driver", None)
+    read = load(f"send: executors\nhandover: /Volumes/main/ours/handover/\n{SMALLEST}")
+    assert (read.send, read.handover) == ("executors", "/Volumes/main/ours/handover")
     assert load(f"handover: ./between\n{SMALLEST}").handover == str(tmp_path / "between")
     assert config.load("mirrorfeed.yml", handover="/Volumes/a/b/c").handover == "/Volumes/a/b/c"
 
@@ -85,7 +83,13 @@ def test_who_writes_is_found_out_and_files_come_as_a_result_unless_the_file_says
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("writers: everybody", "1: writers: must be auto, executors or driver, not"),
+        ("send: everybody", "1: send: must be driver or executors, not"),
+        (
+            "writers: auto",
+            "1: writers: is no field any more: Spark makes all files, and the driver sends them. Take the line out; for"
+            " first loads that are too much for one driver, `send: executors` lets the tasks of a dedicated cluster"
+            " send them",
+        ),
         (
             "handover: ''",
             "1: handover: is empty: name a volume (/Volumes/catalog/schema/volume), or leave the field out",
@@ -95,7 +99,7 @@ def test_who_writes_is_found_out_and_files_come_as_a_result_unless_the_file_says
         ("handover: [a]", "1: handover: must be text"),
     ],
 )
-def test_a_handover_is_a_folder_beside_the_landing_zone(load: Load, line: str, words: str) -> None:
+def test_who_sends_and_where_files_are_made_is_said_as_it_can_be(load: Load, line: str, words: str) -> None:
     (mistake,) = mistakes(load, f"{line}\n{SMALLEST}")
     assert mistake.startswith(words)
 

@@ -36,8 +36,10 @@ from mirrorfeed.credentials import (
     token_credential,
 )
 from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.files.executors import sending
+from mirrorfeed.files.job import StagingJob
+from mirrorfeed.files.place import Place
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.writer import StagingJob, executor_task
 from mirrorfeed.stores import StoreUnavailable
 from mirrorfeed.stores.patience import Patience
 
@@ -118,7 +120,7 @@ def test_a_scope_that_cannot_be_read_is_told_without_what_others_say() -> None:
     assert str(refused.value) == (
         "The client secret cannot be read from the secret kv/mirror of the Databricks workspace: asking the workspace"
         " ended with ValueError. Check that the scope and the key exist and may be read. Executors of a cluster cannot"
-        " ask the workspace: let the driver write (`writers: auto`), or name an environment variable as well (`secret:"
+        " ask the workspace: leave out `send: executors`, or name an environment variable as well (`secret:"
         ' {scope, key, env}`), and set it in the cluster\'s `spark_env_vars` to "{{secrets/kv/mirror}}".'
     )
 
@@ -341,7 +343,7 @@ def test_no_secret_and_no_token_is_in_what_leaves_the_process(
     left: list[Any] = [repr(store), str(store), pickle.dumps(store)]
     store.create("t/a", b"content")
     job = StagingJob(store, "t", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
-    left += [pickle.dumps(store), cloudpickle.dumps(executor_task(job, "problem")), repr(job)]  # type: ignore[no-untyped-call]
+    left += [pickle.dumps(store), cloudpickle.dumps(sending(job, Place("/a"), ["/a/b"])), repr(job)]  # type: ignore[no-untyped-call]
     onelake.authority.audience = "https://elsewhere"
     left += _errors(onelake.store(part_bytes=1))
     onelake.authority.expired = True

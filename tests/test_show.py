@@ -55,10 +55,10 @@ def test_rows_are_told_by_what_they_do(rows: dict[str, int], shown: str) -> None
     assert show.by_marker(rows) == shown
 
 
-def printed(*outcomes: Outcome, driver_retries: int = 0) -> list[str]:
+def printed(*outcomes: Outcome, repeated: int = 0) -> list[str]:
     out = Console(file=io.StringIO(), width=120)
     out.print(show.summary(outcomes))
-    for note in show.notes(outcomes, driver_retries):
+    for note in show.notes(outcomes, repeated):
         out.print(note)
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue().splitlines()
@@ -106,10 +106,10 @@ def test_a_first_load_is_remarkable_only_where_the_ledger_tells_of_earlier_publi
 
 
 def test_calls_that_were_repeated_are_counted_in_one_line() -> None:
-    outcomes = [Outcome("a", Progress(retries=2), 0.1), Outcome("b", Progress(retries=1), 0.1)]
-    assert printed(*outcomes, driver_retries=4)[-1] == "7 calls to the landing zone had to be repeated."
-    assert printed(*outcomes[1:])[-1] == "1 call to the landing zone had to be repeated."
-    assert not any("repeated" in line for line in printed(Outcome("a", Progress(), 0.1)))
+    outcome = Outcome("a", Progress(retries=2), 0.1)
+    assert printed(outcome, repeated=7)[-1] == "7 calls to the landing zone had to be repeated."
+    assert printed(outcome, repeated=1)[-1] == "1 call to the landing zone had to be repeated."
+    assert not any("repeated" in line for line in printed(outcome))
 
 
 def test_without_a_terminal_each_step_is_a_line() -> None:

@@ -8,9 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.connect import connect_server
+from tests.delta import DeltaTable
 
 ROOT = Path(__file__).parent.parent
 RUNTIME = ("pyspark", "py4j", "pandas", "numpy", "pytz", "dateutil", "six.py", "tzdata")
@@ -80,3 +85,38 @@ def test_it_is_named_as_the_jobs_name_it(place: Path) -> None:
         "print(*sorted(entry.name for entry in distribution('mirrorfeed').entry_points))"
     )
     assert re.findall(r"[\w-]+", run(place / "python", "-c", code)) == ["mirrorfeed", "mirrorfeed-task"]
+
+
+@pytest.fixture(scope="module")
+def without_python(spark: SparkSession) -> Iterator[str]:
+    """Spark behind Connect, whose executors can run no Python at all."""
+    with connect_server({"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}, "/bin/false") as address:
+        yield address
+
+
+def test_it_publishes_over_connect_where_executors_have_no_python(
+    place: Path, spark: SparkSession, without_python: str, tmp_path: Path
+) -> None:
+    """Few rows, files that Spark makes, and text of both; what is around the package is this suite's own."""
+    brought = str(Path(importlib.util.find_spec("pyspark").origin or "").parent.parent)  # type: ignore[union-attr]
+    (tmp_path / "mirrorfeed.yml").write_text(
+        "landing_zone: ./landing\nhandover: ./handover\ntables:\n"
+        "  - {source: ./orders, target: orders, keys: [id]}\n"
+        "  - {source: ./orders, target: text, keys: [id], format: delimited, changes: full}\n"
+    )
+    table = DeltaTable(spark, tmp_path / "orders")
+
+    def command(*arguments: str) -> str:
+        config = ["--config", str(tmp_path / "mirrorfeed.yml")]
+        return run(place / "mirrorfeed", *arguments, *config, SPARK_REMOTE=without_python, PYTHONPATH=brought)
+
+    for statement in (
+        "INSERT INTO {} SELECT cast(id AS int), if(id = 7, repeat('large', 1000), 'v') FROM range(100)",
+        "UPDATE {} SET v = 'small' WHERE id < 5",
+    ):
+        table.sql(statement)
+        assert "failed" not in command("publish")
+    command("replicate", str(tmp_path / "landing"), str(tmp_path / "mirror"))
+    assert command("verify", "--mirror", str(tmp_path / "mirror")).count("equal at version 2, 100 rows") == 2
+    there = run(place / "python", "-c", "import mirrorfeed; print(mirrorfeed.__file__)", PYTHONPATH=brought)
+    assert Path(there).is_relative_to(place.parent)

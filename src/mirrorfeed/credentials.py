@@ -1,6 +1,6 @@
 """Who publishes: Azure credentials, for the driver and, where they write themselves, for executors.
 
-Where the driver sends what executors made (`publish.ways`), it alone logs in: whatever gives it a token will do, a
+Where the driver sends files, as it does by default, it alone logs in: whatever gives it a token will do, a
 secret scope alone as well, and nothing of this module reaches an executor.
 
 What travels to executors that write is a recipe, never a secret: the values below name where a secret is, and every
@@ -314,8 +314,8 @@ class SecretUnreachable(Terminal):
             )
         return (
             "Check that the scope and the key exist and may be read. Executors of a cluster cannot ask the workspace:"
-            " let the driver write (`writers: auto`), or name an environment variable as well (`secret: {scope, key,"
-            " env}`), and set it in the cluster's"
+            " leave out `send: executors`, or name an environment variable as well (`secret: {scope, key, env}`), and"
+            " set it in the cluster's"
             f' `spark_env_vars` to "{{{{secrets/{self.secret.scope}/{self.secret.key}}}}}".'
         )
 

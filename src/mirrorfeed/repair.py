@@ -23,7 +23,6 @@ from mirrorfeed.landing.output import PARQUET
 from mirrorfeed.publish import fleet
 from mirrorfeed.publish.outcome import Outcome
 from mirrorfeed.publish.repair import NothingPublished, repair
-from mirrorfeed.publish.ways import Way
 from mirrorfeed.verify import (
     IN_MIRROR,
     IN_SOURCE,
@@ -118,7 +117,6 @@ def repair_table(
     where: str | None = None,
     *,
     at_most: int | None = None,
-    on_way: Callable[[Way], None] = lambda _: None,
     on_trouble: Callable[[MirrorfeedError], None] = lambda _: None,
     workspace: Callable[[], Workspace] = fleet.default_workspace,
 ) -> Repaired:
@@ -154,7 +152,6 @@ def repair_table(
         spark,
         config,
         [name],
-        on_way=on_way,
         on_trouble=on_trouble,
         workspace=workspace,
         work=lambda feed, store, plan, progress, on_step: repair(feed, store, plan, chosen, progress, on_step),

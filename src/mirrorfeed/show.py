@@ -101,9 +101,9 @@ def summary(outcomes: Sequence[Outcome]) -> Listing:
     return Listing(header, rows, right=3)
 
 
-def notes(outcomes: Sequence[Outcome], driver_retries: int = 0, *, rebuilt: bool = False) -> list[Text]:
-    """What a reader of the summary must know besides. Calls of the driver are repeated for all tables together. Whoever
-    had tables rebuilt knows that they are loaded anew."""
+def notes(outcomes: Sequence[Outcome], repeated: int = 0, *, rebuilt: bool = False) -> list[Text]:
+    """What a reader of the summary must know besides. Calls are repeated for all tables together. Whoever had tables
+    rebuilt knows that they are loaded anew."""
     found = []
     again = [outcome.table for outcome in outcomes if outcome.published_before and not outcome.reseeded]
     if again and not rebuilt:
@@ -120,7 +120,6 @@ def notes(outcomes: Sequence[Outcome], driver_retries: int = 0, *, rebuilt: bool
             found.append(Text(f"{outcome.table}: took {outcome.tries} tries."))
         if outcome.first_load and not outcome.keys_checked:
             found.append(Text(f"{outcome.table}: the keys of its first load were not checked (check_keys: false)."))
-    repeated = driver_retries + sum(outcome.progress.retries for outcome in outcomes)
     if repeated:
         found.append(Text(f"{counted(repeated, 'call')} to the landing zone had to be repeated."))
     return found

@@ -23,7 +23,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mirrorfeed.publish.batches import small_batches
 from mirrorfeed.session import get_session
 from tests.bench import compare
 from tests.bench.profile import profile
@@ -80,10 +79,9 @@ def measured(name: str, size: int, rounds: int) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix="mirrorfeed-bench-"))
     try:
         case = module.case(spark, folder, size)
-        with small_batches(spark):  # as the product's commands have them
-            times = race(case, rounds)
-            driver = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            profiled = profile(spark, case)
+        times = race(case, rounds)
+        driver = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        profiled = profile(spark, case)
     finally:
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A first publication whose files executors write themselves, beside the same sent by the driver."""
+"""A first publication through a handover, beside the same into a folder that Spark shares."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from mirrorfeed.feed.source import Source
-from mirrorfeed.publish.carry import Carrier, InResult
-from mirrorfeed.publish.handover import Handover
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, publish
 from mirrorfeed.stores import FolderStore
@@ -17,20 +15,25 @@ from tests.bench import tables
 from tests.bench.race import Case
 
 
-def case(spark: SparkSession, folder: Path, rows: int) -> Case:
-    source, zone = Source(path=str(folder / "source")), FolderStore(str(folder / "zone"))
-    tables.create(spark, source, rows)
+class Apart(FolderStore):
+    """As a place that Spark does not write to: files go there through the store's calls alone."""
 
-    def to_zone(carrier: Carrier | None) -> None:
-        plan = Plan(str(source), "bench", "bench", ("id",), check_keys=False)
-        publish(DeltaFeed(spark, source, lambda: carrier), zone, plan)
+    def address(self, path: str) -> str:
+        return f"apart://{self.root}/{path}"
+
+
+def case(spark: SparkSession, folder: Path, rows: int) -> Case:
+    source, zone = Source(path=str(folder / "source")), str(folder / "zone")
+    tables.create(spark, source, rows)
+    plan = Plan(str(source), "bench", "bench", ("id",), check_keys=False)
 
     return Case(
         {
-            "executors write": lambda: to_zone(None),
-            "through a handover": lambda: to_zone(Handover(spark, str(folder / "handover"))),
-            "in the query's result": lambda: to_zone(InResult()),
+            "through a handover": lambda: publish(
+                DeltaFeed(spark, source, str(folder / "handover")), Apart(zone), plan
+            ),
+            "in a shared folder": lambda: publish(DeltaFeed(spark, source), FolderStore(zone), plan),
         },
-        lambda: shutil.rmtree(folder / "zone", ignore_errors=True),
+        lambda: shutil.rmtree(zone, ignore_errors=True),
         {"table_rows": rows},
     )

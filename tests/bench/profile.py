@@ -5,13 +5,15 @@ from __future__ import annotations
 import cProfile
 import pstats
 import re
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.publish import metadata, unique
+from mirrorfeed.files import few, unique
+from mirrorfeed.files.place import Place
+from mirrorfeed.files.send import send
+from mirrorfeed.publish import metadata
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.source import DeltaFeed
 from tests.bench.race import Case
@@ -24,7 +26,10 @@ _PHASES: Mapping[str, Callable[..., object]] = {
     "metadata": metadata.ensure,
     "plan of a range": DeltaFeed._changed_rows,
     "all of staging": DeltaFeed.stage,
+    "few rows taken": few.taken,
+    "files named": Place.in_order,
     "keys compared": unique.repeat,
+    "files sent": send,
     "identity again": DeltaFeed.table_id,
     "record": TableLog.record,
     "look after it, rename": TableLog.settle,
@@ -35,7 +40,7 @@ _PER_UNIT = {"B": 2**-20, "KiB": 2**-10, "MiB": 1.0, "GiB": 2**10}
 
 
 def profile(spark: SparkSession, case: Case) -> dict[str, Any]:
-    found: dict[str, Any] = {"sides": {}, "phases": {}, "parts": {}}
+    found: dict[str, Any] = {"sides": {}, "phases": {}}
     for number, (name, side) in enumerate(case.sides.items()):
         case.between()
         stage, query = _last_stage(spark), _last_query(spark)
@@ -46,10 +51,6 @@ def profile(spark: SparkSession, case: Case) -> dict[str, Any]:
         else:
             side()
         found["sides"][name] = {**_stages(spark, stage), **_python(spark, query)}
-    for name, part in case.parts.items():
-        cpu = time.process_time()
-        part()
-        found["parts"][name] = time.process_time() - cpu
     return found
 
 

@@ -22,8 +22,6 @@ class Case:
     """Makes things as they were before a side ran; its time counts for nobody."""
     facts: Mapping[str, int] = field(default_factory=dict)
     """Sizes."""
-    parts: Mapping[str, Callable[[], object]] = field(default_factory=dict)
-    """What the product does within, each alone in one thread: for the profile."""
 
 
 @dataclass(frozen=True)

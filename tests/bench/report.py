@@ -56,10 +56,9 @@ def _profile(found: Mapping[str, Any] | None) -> Iterator[str]:
     counted = next(iter(found["sides"].values()))
     rows = "".join(_cells(name, list(counts.values())) for name, counts in found["sides"].items())
     yield f"<h3>What Spark counted</h3><table><tr><th>{''.join(f'<th>{name}' for name in counted)}{rows}</table>"
-    for title, times in (("The product's phases, s", "phases"), ("Its parts alone, CPU s", "parts")):
-        if found[times]:
-            rows = "".join(_cells(name, [seconds]) for name, seconds in found[times].items())
-            yield f"<h3>{title}</h3><table>{rows}</table>"
+    if found["phases"]:
+        rows = "".join(_cells(name, [seconds]) for name, seconds in found["phases"].items())
+        yield f"<h3>The product's phases, s</h3><table>{rows}</table>"
 
 
 def _cells(name: str, figures: Sequence[float]) -> str:

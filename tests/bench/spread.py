@@ -17,7 +17,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from mirrorfeed.publish.batches import small_batches
 from mirrorfeed.session import get_session
 from tests.bench import tables
 from tests.bench.race import Case, race
@@ -49,8 +48,7 @@ def measured(executors: int, rows: int) -> dict[str, Any]:
         table = tables.Followed(spark, folder, rows)
         tables.merges(spark, table.source, rows, rows)
         before = _done(spark)
-        with small_batches(spark):
-            times = race(Case({"publish": table.publish}, table.as_after_the_snapshot), ROUNDS)
+        times = race(Case({"publish": table.publish}, table.as_after_the_snapshot), ROUNDS)
         after = _done(spark)
     finally:
         spark.stop()

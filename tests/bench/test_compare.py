@@ -36,11 +36,10 @@ def test_a_share_is_other_than_before_if_every_round_says_so(
 def test_the_page_shows_where_the_time_of_one_run_went() -> None:
     found = measured([2.0], [1.0])
     sides = {"publish": {"tasks": 5, "task CPU s": 0.256}, "plain <b>": {"tasks": 4, "task CPU s": 0.1}}
-    found["cases"]["net_range"]["profile"] = {"sides": sides, "phases": {"record": 0.014}, "parts": {}}
+    found["cases"]["net_range"]["profile"] = {"sides": sides, "phases": {"record": 0.014}}
     shown = page(found, None)
     assert "<tr><td>publish<td class=figure>5<td class=figure>0.26<tr><td>plain &lt;b&gt;<td class=figure>4" in shown
     assert "<h3>The product's phases, s</h3><table><tr><td>record<td class=figure>0.01</table>" in shown
-    assert "parts alone" not in shown
 
 
 @pytest.mark.parametrize("baseline", [None, {"cases": {}}, measured([1.0], [1.0], rows=11)])

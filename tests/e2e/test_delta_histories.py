@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.histories import History
 from fixtures.journeys import PLAN, Journey, newest_version
+from mirrorfeed.files import few
 from mirrorfeed.publish.table import Progress
 
 IN_CI = 3
@@ -56,7 +57,14 @@ def live_through(spark: SparkSession, place: Path, seed: int) -> int:
         versions_per_range=choose.choice((1, 2, 500)),
         keep_records=choose.choice((1, 10)),
     )
+    few_rows = choose.choice((0, few.ROWS))
     journey = Journey(spark, place / "source", place, history.key_names, plan)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(few, "ROWS", few_rows)
+        return _publish_along(journey, history, choose, f"seed {seed}, {plan}, {few_rows} rows are few")
+
+
+def _publish_along(journey: Journey, history: History, choose: random.Random, told: str) -> int:
     compared = Counter[int]()
 
     def on_step(_: Progress) -> None:
@@ -79,6 +87,6 @@ def live_through(spark: SparkSession, place: Path, seed: int) -> int:
         journey.check(newest_version(history.path))
         journey.check_files()
     except BaseException:
-        print(f"seed {seed}, {plan}", *history.log, sep=";\n")
+        print(told, *history.log, sep=";\n")
         raise
     return len(compared) + 1

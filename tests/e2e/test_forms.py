@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from fixtures.forms import play
 from mirrorfeed.cli import main
+from mirrorfeed.files import few
 
 
-def test_a_table_in_each_form_is_mirrored_value_for_value(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("few_rows", [few.ROWS, 0], ids=["few rows", "Spark's files"])
+def test_a_table_in_each_form_is_mirrored_value_for_value(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_rows: int
+) -> None:
+    monkeypatch.setattr(few, "ROWS", few_rows)
+
     def run(*arguments: str, code: int = 0) -> str:
         config = ["--config", str(tmp_path / "mirrorfeed.yml")]
         result = CliRunner().invoke(main, [*arguments, *config], env={"COLUMNS": "400"})

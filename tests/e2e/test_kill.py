@@ -50,7 +50,7 @@ class Shop:
     journey: Journey
     remote: str
     handover: bool = False
-    """Whether the driver sends what executors give it."""
+    """Whether there is one, and rows too large to come as a result."""
 
     def open(self) -> None:
         place, sql = self.journey.place, self.journey.sql
@@ -67,7 +67,7 @@ class Shop:
         at = newest_version(self.journey.source)
         for statement in choose.sample(
             [
-                f"UPDATE {self.journey.sql} SET v = 'at {at}' WHERE id >= {first}",
+                f"UPDATE {self.journey.sql} SET v = {self._value(f'at {at}')} WHERE id >= {first}",
                 f"UPDATE {self.journey.sql} SET id = -1 - id WHERE id = {first}",
                 f"DELETE FROM {self.journey.sql} WHERE id % {first} = 0",
                 f"INSERT INTO {self.journey.sql} SELECT cast({at} * 1000 + id AS int), 'later' FROM range({first})",
@@ -75,6 +75,9 @@ class Shop:
             choose.randint(1, 3),
         ):
             self.journey.spark.sql(statement)
+
+    def _value(self, text: str) -> str:
+        return f"repeat('{text}', 1000)" if self.handover else f"'{text}'"
 
     def publisher(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -124,7 +127,7 @@ class Shop:
         if view is None or self._records() == before:
             some_staged = self._staged() - staged_before
             if self._carried():
-                return f"killed {'while sending' if some_staged else 'with parts in the handover'}"
+                return f"killed {'while sending' if some_staged else 'with files in the handover'}"
             return f"killed {'while staging' if some_staged else 'before anything was staged'}"
         if not view.unfinished:
             return "killed after the last rename"
@@ -158,7 +161,7 @@ class Shop:
         return len(list(self._folder.glob("*.parquet")))
 
     def _carried(self) -> int:
-        """Files with parts, without what a run writes to see whether it may."""
+        """Files of Spark that stand there, or are written."""
         return len(list(self._parts.glob("*/0*/**/part-*.parquet")))
 
     @property
@@ -192,7 +195,7 @@ def walled(spark: SparkSession) -> Iterator[str]:
 
 @pytest.mark.soak
 @pytest.mark.skipif(pyspark.__version__ < "4.1", reason="the walls need the Unix sockets of Spark 4.1")
-def test_drivers_that_are_killed_while_they_send_for_executors_leave_nothing_that_the_next_cannot_complete(
+def test_drivers_that_are_killed_over_a_handover_leave_nothing_that_the_next_cannot_complete(
     spark: SparkSession, walled: str, tmp_path: Path, counted: Counter[str]
 ) -> None:
     shop = Shop(Journey(spark, tmp_path / "source", tmp_path, ("id",)), walled, handover=True)

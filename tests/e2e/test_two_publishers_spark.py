@@ -27,7 +27,7 @@ SMALL = replace(PLAN, file_size=1, versions_per_range=2)
 
 
 class Interrupted:
-    """A folder store: before the driver's n-th call something else happens. Executors get the plain folder."""
+    """A folder store: before the n-th call something else happens."""
 
     def __init__(self, inner: FolderStore, at: int, happen: Callable[[], object]) -> None:
         self._inner, self._at, self._happen, self.calls = inner, at, happen, 0
@@ -43,9 +43,6 @@ class Interrupted:
             return inner(*arguments)
 
         return call
-
-    def __reduce__(self) -> Any:
-        return FolderStore, (self._inner.root,)
 
 
 def _other_publishes(other: Journey) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.feed.changes import KEY_HASH, PROBLEM, full, inserts, key_problems, net, snapshot_rows
+from mirrorfeed.feed.changes import PROBLEM, full, inserts, key_hashes, key_problems, net, snapshot_rows
 from mirrorfeed.feed.read import as_written
 from mirrorfeed.landing.rows import Problem
 from mirrorfeed.landing.schema import FEED_COLUMNS, MARKER, Column, columns_of, reserved_names
@@ -259,13 +259,13 @@ def test_a_snapshot_is_written_as_it_is(spark: SparkSession) -> None:
     assert [tuple(row) for row in rows.collect()] == [(1, "a", None), (1, "b", None)]
 
 
-def test_a_hash_of_the_key_goes_with_a_row_of_a_snapshot_and_a_null_key_is_its_problem(spark: SparkSession) -> None:
+def test_a_null_key_is_the_problem_of_a_row_of_a_snapshot_and_equal_keys_have_equal_hashes(spark: SparkSession) -> None:
     snapshot = spark.createDataFrame([(1, "a"), (1, "a"), (1, "b"), (None, "a")], "id int, v string")
     rows = snapshot_rows(snapshot, COLUMNS, ["id", "v"])
-    assert rows.columns == ["id", "v", KEY_HASH, PROBLEM]
-    found = rows.collect()
-    assert [row[PROBLEM] for row in found] == [None, None, None, NULL]
-    assert [row[KEY_HASH] == found[0][KEY_HASH] for row in found] == [True, True, False, False]
+    assert rows.columns == ["id", "v", PROBLEM]
+    assert [row[PROBLEM] for row in rows.collect()] == [None, None, None, NULL]
+    hashes = [row[0] for row in key_hashes(rows, ["id", "v"]).collect()]
+    assert [each == hashes[0] for each in hashes] == [True, True, False, False]
 
 
 def test_the_keys_of_a_snapshot_that_have_no_right_place_are_found(spark: SparkSession) -> None:
@@ -315,8 +315,8 @@ def test_columns_of_any_name_are_only_names(spark: SparkSession, as_key: bool) -
     assert key_problems(events, keys, 5).isEmpty()
 
 
-def test_the_problem_and_the_hash_stand_under_names_that_no_published_table_has() -> None:
-    assert reserved_names([KEY_HASH, PROBLEM]) == [KEY_HASH, PROBLEM]
+def test_the_problem_stands_under_a_name_that_no_published_table_has() -> None:
+    assert reserved_names([PROBLEM]) == [PROBLEM]
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.feed.gather import Waiting
-from mirrorfeed.feed.notice import changed, waiting, waiting_in_folder
+from mirrorfeed.feed.metrics import changed
+from mirrorfeed.feed.notice import waiting, waiting_in_folder
 from mirrorfeed.feed.source import Source
 from tests.delta import DeltaTable
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,7 @@ from pyspark.sql import SparkSession
 from fixtures.fakes import RecordingGrants, RecordingWorkspace
 from mirrorfeed.config import Config, load
 from mirrorfeed.preflight import State, preflight
-from mirrorfeed.preflight.checks import ExecutorsElsewhere, _policies, check_credential, check_days
-from mirrorfeed.publish.ways import FOLDER
+from mirrorfeed.preflight.checks import FOLDER, ExecutorsElsewhere, _policies, check_credential, check_days
 from tests.delta import DeltaTable
 
 
@@ -35,7 +35,7 @@ def test_all_is_told_in_one_list_and_nothing_is_left_behind(spark: SparkSession,
         ("rights in Unity Catalog", State.NOT_CHECKED),
         ("credential", State.NOT_CHECKED),
         ("landing zone, written by the driver", State.OK),
-        ("landing zone, written by executors", State.OK),
+        ("files, written by Spark and read by the driver", State.OK),
         ("change data feed of ./on", State.OK),
         ("change data feed of ./silent", State.MISSING),
         ("change data feed of ./gone", State.MISSING),
@@ -47,7 +47,9 @@ def test_all_is_told_in_one_list_and_nothing_is_left_behind(spark: SparkSession,
     )
     assert found[5].detail == "it is off: run `mirrorfeed enable`"
     assert found[6].detail.startswith("There is no Delta table at")
+    assert found[3].detail == f"{tmp_path}/zone/_mirrorfeed_files"
     assert not (tmp_path / "zone" / FOLDER).exists()
+    assert list((tmp_path / "zone/_mirrorfeed_files").iterdir()) == []
 
 
 def test_a_session_that_does_not_let_all_days_be_read_is_told_with_what_to_do() -> None:
@@ -65,7 +67,8 @@ def test_a_landing_zone_that_cannot_be_written_is_told_for_the_driver_and_for_ex
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "zone").write_text("no folder")
-    found = {check.what: check for check in preflight(spark, config(tmp_path, "./gone"), nowhere)}
+    asked = replace(config(tmp_path, "./gone"), send="executors")
+    found = {check.what: check for check in preflight(spark, asked, nowhere)}
     for who in ("the driver", "executors"):
         check = found[f"landing zone, written by {who}"]
         assert check.state is State.MISSING

@@ -11,8 +11,8 @@ from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from mirrorfeed.config import Config
 from mirrorfeed.preflight import State, live
+from mirrorfeed.preflight.checks import FOLDER
 from mirrorfeed.preflight.live import BY_HAND, NotAsExpected, _creates_once, _renames
-from mirrorfeed.publish.ways import FOLDER
 from mirrorfeed.stores import AlreadyThere
 
 PAGE = Path(__file__).parent.parent.parent / "resources/first-live-day.md"
@@ -27,15 +27,13 @@ def test_every_line_of_the_list_is_on_the_page_in_its_order() -> None:
 
 
 def test_what_is_harmless_is_tried_and_the_rest_is_listed(spark: SparkSession, tmp_path: Path) -> None:
-    config = Config(str(tmp_path / "zone"), (), writers="driver", handover=str(tmp_path / "handover"))
+    config = Config(str(tmp_path / "zone"), ())
     found = list(live(spark, config, {}))
     not_asked = [State.NOT_CHECKED]
-    assert [check.state for check in found] == [*not_asked, *[State.OK] * 6, *not_asked * len(BY_HAND)]
+    assert [check.state for check in found] == [*not_asked, *[State.OK] * 5, *not_asked * len(BY_HAND)]
     assert found[0].detail == "the landing zone is not in OneLake"  # which alone asks for a credential
-    assert found[5].detail.startswith("The driver writes into the landing zone")
-    assert found[6].detail == "this process sees it too"
-    assert not list((tmp_path / "zone").rglob("*"))[1:]
-    assert list((tmp_path / "handover").iterdir()) == []
+    assert found[5].detail == f"{tmp_path}/zone/_mirrorfeed_files"
+    assert not [path for path in (tmp_path / "zone").rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("check", [_creates_once, _renames])

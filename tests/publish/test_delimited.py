@@ -18,6 +18,8 @@ import pytest
 from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.files.job import BadRow, StagingJob
+from mirrorfeed.files.rolling import UnwritableRow, write_files
 from mirrorfeed.inspect import lint
 from mirrorfeed.inspect.text import text_contents
 from mirrorfeed.landing.arrow import arrow_schema
@@ -27,7 +29,6 @@ from mirrorfeed.landing.metadata import SettingChanged, spell, to_json
 from mirrorfeed.landing.output import Delimited, EmptyLines, NameNotEncodable, NotDeclarable, Output
 from mirrorfeed.landing.schema import Column, IncompatibleSchema
 from mirrorfeed.publish.table import RowsRefused, publish
-from mirrorfeed.publish.writer import BadRow, StagingJob, receipts_in, stage
 from mirrorfeed.replica import Replica
 from mirrorfeed.replica.metadata import parse_metadata
 from mirrorfeed.replica.reader import FileRows, read_rows
@@ -47,10 +48,10 @@ def written(form: Delimited, columns: Sequence[Column], rows: Sequence[tuple[Any
     schema = arrow_schema(columns, with_marker=True)
     data = [{field.name: value for field, value in zip(schema, (*row, 4), strict=True)} for row in rows]
     batches = [pa.RecordBatch.from_pylist(data[start : start + 3], schema) for start in range(0, len(data), 3)]
-    found = [row for part in stage(replace(job, **other), 0, batches) for row in part.to_pylist()]
-    receipts, bad = receipts_in(found)
-    if bad:
-        raise Refused(bad[0])
+    try:
+        receipts = write_files(replace(job, **other), batches)
+    except UnwritableRow as error:
+        raise Refused(error.row) from error
     return store.read(f"log/{receipts[0].staged}")
 
 

@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.feed.source import quote
+from mirrorfeed.files import unique
 from mirrorfeed.landing.schema import BadKey, ReservedColumn
-from mirrorfeed.publish import unique
 from mirrorfeed.publish.table import RowsRefused
 from tests.delta import DeltaTable, Zone
 

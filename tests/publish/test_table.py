@@ -9,9 +9,9 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.feed.ranges import Facts, Range, SourceRecreated
+from mirrorfeed.files.job import BadRow, Receipt, StagingJob
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.table import Plan, publish
-from mirrorfeed.publish.writer import BadRow, Receipt, StagingJob
 from tests.publish.scenes import FOLDER, one_commit, orders, plan, two_orders
 
 

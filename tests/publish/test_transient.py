@@ -10,14 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, Table
-from mirrorfeed.credentials import SecretUnreachable
-from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
 from mirrorfeed.publish import fleet
-from mirrorfeed.publish.source import ExecutorsCannotWrite, told_by_executors
 from mirrorfeed.stores import FolderStore, StoreUnavailable
-from mirrorfeed.stores.answers import Throttled
 from tests.delta import DeltaTable
 
 
@@ -26,7 +22,7 @@ class NoStaging(FolderStore):
         raise StoreUnavailable("write", self.address(path), "the service is busy")
 
 
-def test_what_executors_could_not_write_is_repeated_with_growing_pauses(
+def test_what_the_landing_zone_did_not_take_is_repeated_with_growing_pauses(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = DeltaTable(spark, tmp_path / "orders")
@@ -37,47 +33,11 @@ def test_what_executors_could_not_write_is_repeated_with_growing_pauses(
     monkeypatch.setattr(fleet, "zone_of", lambda config: NoStaging(config.landing_zone))
     pauses: list[float] = []
     busy, gone = fleet.publish_tables(spark, config, sleep=pauses.append)
-    assert (type(busy.error), busy.tries, pauses) == (ExecutorsCannotWrite, 4, [2.0, 4.0, 8.0])
-    assert f"did not take what executors wrote to {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)
-    assert "Cannot write" in str(busy.error)
+    assert (type(busy.error), busy.tries, pauses) == (StoreUnavailable, 4, [2.0, 4.0, 8.0])
+    assert f"Cannot write {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)
     assert ": the service is busy. Check that the place exists" in str(busy.error)
     assert (type(gone.error).__name__, gone.tries) == ("NoTableAtPath", 1)
 
     monkeypatch.undo()
     (done,) = fleet.publish_tables(spark, replace(config, tables=(orders,)))
     assert (done.error, done.progress.rows, done.lag_versions) == (None, {"insert": 1}, 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "sentences"),
-    [
-        ("ValueError: no", None, ""),
-        ("mirrorfeed.nothing.Error: no", None, ""),
-        (
-            "mirrorfeed.stores.base.StoreUnavailable: Cannot write a: busy. Look.",
-            StoreUnavailable,
-            "Cannot write a: busy. Look.",
-        ),
-        (
-            """Job aborted: An exception was thrown from the Python worker:
-            Traceback (most recent call last):
-              File "x.py", line 1, in write
-            azure.core.exceptions.HttpResponseError: (ServerBusy) no
-            The above exception was the direct cause of the following exception:
-            mirrorfeed.stores.answers.Throttled: Cannot write a: 503. Run it again.
-
-            Driver stacktrace:""",
-            Throttled,
-            "Cannot write a: 503. Run it again.",
-        ),
-        (
-            "mirrorfeed.credentials.SecretUnreachable: It is not set. Set it.",
-            SecretUnreachable,
-            "It is not set. Set it.",
-        ),
-    ],
-)
-def test_what_executors_say_is_found_in_their_traceback(
-    text: str, kind: type[MirrorfeedError] | None, sentences: str
-) -> None:
-    assert told_by_executors(text) == (kind, sentences)

@@ -13,19 +13,24 @@ from fixtures.journeys import Journey, newest_version
 from fixtures.values import ROWS, any_type, create, insert
 from mirrorfeed.feed.changes import PROBLEM, snapshot_rows
 from mirrorfeed.feed.source import Source
+from mirrorfeed.files import few
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.verify import Comparison, compare, compare_rows, mirror_of
 from tests.delta import SPARK_4_0, DeltaTable
 
 
-def test_every_value_is_the_same_in_the_mirror(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("few_rows", [few.ROWS, 0], ids=["few rows", "Spark's files"])
+def test_every_value_is_the_same_in_the_mirror(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_rows: int
+) -> None:
+    monkeypatch.setattr(few, "ROWS", few_rows)
     journey = Journey(spark, tmp_path / "source", tmp_path, ("id",))
     with any_type(spark):
         create(spark, journey.sql)
         for first in (0, ROWS):  # a snapshot, and a range
             insert(spark, journey.sql, first)
-            journey.publish()
+            assert journey.publish().differed == ""
         found = compared(journey)
     assert found.equal, found.first
     assert found.source_rows == 2 * ROWS

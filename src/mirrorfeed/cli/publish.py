@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.freshness import Beyond
     from mirrorfeed.publish.idle import Idle
     from mirrorfeed.publish.outcome import Outcome
-    from mirrorfeed.publish.ways import Way
 
 Found = TypeVar("Found")
 _KINDS = {"inserts": "insert", "updates": "update_postimage", "deletes": "delete"}
@@ -153,13 +152,10 @@ def publish(
     out = error_console() if as_json else console()
     repeated = retries().value
     troubles: list[MirrorfeedError] = []
-    ways: list[Way] = []
     with show.steps(out) as on_step:
         on_step.looking(len(chosen))
-        outcomes = fleet.publish_tables(
-            spark, config, tables, on_step=on_step, on_trouble=troubles.append, on_way=ways.append
-        )
-    _say_outcomes(out, outcomes, ways, troubles, retries().value - repeated, as_json=as_json)
+        outcomes = fleet.publish_tables(spark, config, tables, on_step=on_step, on_trouble=troubles.append)
+    _say_outcomes(out, outcomes, troubles, retries().value - repeated, as_json=as_json)
 
 
 def _say_decisions(config: Config, chosen: Sequence[Table], as_json: bool) -> NoReturn:
@@ -231,24 +227,20 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
     dropping = dropping_by(config, click.echo, wait * 60)
     spark, out, repeated = spark_session(), console(), retries().value
     troubles: list[MirrorfeedError] = []
-    ways: list[Way] = []
     with show.steps(out) as on_step:
         on_step.looking(len(chosen))
         outcomes = [
-            fleet.rebuild_table(
-                spark, config, each, dropping, on_step=on_step, on_trouble=troubles.append, on_way=ways.append
-            )
+            fleet.rebuild_table(spark, config, each, dropping, on_step=on_step, on_trouble=troubles.append)
             for each in chosen
         ]
-    _say_outcomes(out, outcomes, ways, troubles, retries().value - repeated, rebuilt=True)
+    _say_outcomes(out, outcomes, troubles, retries().value - repeated, rebuilt=True)
 
 
 def _say_outcomes(
     out: Console,
     outcomes: Sequence[Outcome],
-    ways: Sequence[Way],
     troubles: Sequence[MirrorfeedError],
-    driver_retries: int,
+    repeated: int,
     *,
     rebuilt: bool = False,
     as_json: bool = False,
@@ -260,9 +252,7 @@ def _say_outcomes(
         say_json(ledger.for_programs(outcomes, datetime.now(UTC)))
     else:
         out.print(show.summary(outcomes))
-    for way in dict.fromkeys(str(way) for way in ways if way.chosen):
-        out.print(text(way))
-    notes = show.notes(outcomes, driver_retries, rebuilt=rebuilt)
+    notes = show.notes(outcomes, repeated, rebuilt=rebuilt)
     for note in [*notes, *(text(str(error), style="yellow") for error in troubles)]:
         out.print(note)
     sys.exit(any(outcome.error for outcome in outcomes))

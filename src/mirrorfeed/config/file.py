@@ -76,7 +76,7 @@ def load(
         top.fabric_endpoint,
         told,
         top.partner,
-        top.writers,
+        top.send,
         between,
         top.archive,
         _remembering(top.alerts, shown),

@@ -69,10 +69,11 @@ class Top(Options):
     ca_file: str | None = None
     """Certificates to trust at the endpoint; None: those of the system."""
     credential: Annotated[Credential, PlainValidator(credential_in)] = Default()
-    writers: Literal["auto", "executors", "driver"] = "auto"
-    """Who writes into the landing zone; auto: executors, where they reach it."""
+    send: Literal["driver", "executors"] = "driver"
+    """Who brings the files that Spark makes into the landing zone."""
     handover: Annotated[str, AfterValidator(fields.handover)] | None = None
-    """The folder through which the driver gets files from executors; None: as the result of the query."""
+    """The folder in which Spark makes files, where that cannot be in the landing zone; None: on this machine alone a
+    temporary one."""
     ledger: Annotated[Source | None, PlainValidator(fields.source)] = None
     """The Delta table that tells of every publication; None: no one is told."""
     partner: Partner | None = None
@@ -98,10 +99,10 @@ class Config:
     fabric_endpoint: str | None = None
     ledger: Source | None = None
     partner: Partner | None = None
-    writers: Literal["auto", "executors", "driver"] = "auto"
-    """Who writes into the landing zone."""
+    send: Literal["driver", "executors"] = "driver"
+    """Who brings the files that Spark makes into the landing zone."""
     handover: str | None = None
-    """A folder through which the driver gets files from executors; None: they come as the result of the query."""
+    """A folder in which Spark makes files, where that cannot be in the landing zone."""
     archive: ArchiveOptions | None = None
     alerts: Alerts = field(default_factory=Alerts)
 

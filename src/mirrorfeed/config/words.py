@@ -13,6 +13,12 @@ from mirrorfeed.config.fields import short
 from mirrorfeed.config.hidden import may_be_secret
 from mirrorfeed.config.model import Options, Table, Top
 
+_GONE = {
+    "writers": (
+        "is no field any more: Spark makes all files, and the driver sends them. Take the line out; for first loads"
+        " that are too much for one driver, `send: executors` lets the tasks of a dedicated cluster send them"
+    )
+}
 _M = TypeVar("_M", bound=BaseModel)
 
 
@@ -72,6 +78,8 @@ def _model_at(model: type[BaseModel], place: Sequence[Any]) -> type[BaseModel]:
 
 
 def _unknown_field(name: str, model: type[BaseModel]) -> str:
+    if model is Top and name in _GONE:
+        return _GONE[name]
     own, other = model.model_fields, (Table if model is Top else Top).model_fields
     if issubclass(model, Options) and name in other:
         return "belongs to a table, below tables" if model is Top else "belongs at the top level, not to a table"

@@ -24,9 +24,6 @@ TAKEN_OUT = "_commit_version"
 """Beside the keys of rows that are published again: whether a delete comes before the row, as where the mirror has it
 more than once. Like the name above, it is one of the feed's."""
 
-KEY_HASH = "_commit_timestamp"
-"""Equal for equal keys, and hardly ever for others: of these rows no two need to be compared whose hashes differ."""
-
 _JSON = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
@@ -37,11 +34,14 @@ _JSON = {
 
 
 def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str] = ()) -> DataFrame:
-    """Every row, without a marker. With keys, before the problem stands a hash of the row's key."""
-    key = [_col(name) for name in keys]
-    hashed = [F.xxhash64(*key).alias(KEY_HASH)] if keys else []
-    problem = F.when(_any_null(key), Problem.NULL_KEY.value) if keys else F.lit(None)
-    return snapshot.select(*_written(columns), *hashed, problem.cast("int").alias(PROBLEM))
+    """Every row, without a marker; with keys that are not to be NULL."""
+    problem = F.when(_any_null([_col(name) for name in keys]), Problem.NULL_KEY.value) if keys else F.lit(None)
+    return snapshot.select(*_written(columns), problem.cast("int").alias(PROBLEM))
+
+
+def key_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """Equal for equal keys, and hardly ever for others: where no hash repeats, no key does."""
+    return rows.select(F.xxhash64(*map(_col, keys)).alias("hash"))
 
 
 def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFrame:

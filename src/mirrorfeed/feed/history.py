@@ -12,7 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
@@ -29,6 +29,7 @@ from mirrorfeed.feed.faults import (
 )
 from mirrorfeed.feed.features import UnknownFeatures, unknown
 from mirrorfeed.feed.log import metadata_changes
+from mirrorfeed.feed.metrics import rows_at_most
 from mirrorfeed.feed.ranges import Commit, Facts, first_missing
 from mirrorfeed.feed.source import Source
 
@@ -296,13 +297,18 @@ def _newest(spark: SparkSession, source: Source, limit: int | None = None) -> li
         # Times come as those of this machine's clocks. To ask Spark for others is a job of its own, which is needed
         # only for the hours that clocks show twice, as Connect does not say which of the two is meant.
         rows = answer.collect()
-        found = [Commit(row["version"], row["timestamp"].astimezone(UTC), row["operation"]) for row in rows]
+        found = [_commit(row, row["timestamp"].astimezone(UTC)) for row in rows]
         if any(shown_twice(row["timestamp"]) for row in rows):
-            rows = answer.select("version", F.unix_micros("timestamp").alias("micros"), "operation").collect()
-            found = [Commit(row["version"], _at(row["micros"]), row["operation"]) for row in rows]
+            rows = answer.withColumn("micros", F.unix_micros("timestamp")).collect()
+            found = [_commit(row, _at(row["micros"])) for row in rows]
     if not found:
         raise NoVersions(str(source))
     return sorted(found, key=lambda commit: commit.version)
+
+
+def _commit(row: Row, timestamp: datetime) -> Commit:
+    rows = rows_at_most(row["operation"], row["operationParameters"] or {}, row["operationMetrics"] or {})
+    return Commit(row["version"], timestamp, row["operation"], rows)
 
 
 def shown_twice(local: datetime) -> bool:
@@ -331,7 +337,12 @@ def facts(
         # Where the property is set, the engine need not be asked: what is committed later is judged by its own version.
         off = None if table.records_changes else _feed_off_at(spark, source, new)
         partitions = table.partition_columns
-        return Facts(table.table_id, latest, tuple(new), off, properties=table.properties, partitions=partitions)
+        return Facts(
+            *(table.table_id, latest, tuple(new), off),
+            properties=table.properties,
+            partitions=partitions,
+            bytes=table.bytes,
+        )
     missing = first_missing(after, latest, [commit.version for commit in new])
     end = min(after + limit, latest) if missing is None else min(after + limit, missing - 1)
     near = [commit for commit in new if commit.version <= end]
@@ -352,6 +363,7 @@ def facts(
         stop if reason is VersionExpired else None,
         table.properties,
         table.partition_columns,
+        table.bytes,
     )
 
 

@@ -13,17 +13,12 @@ from pyspark.sql import SparkSession
 from mirrorfeed.feed.gather import Waiting
 from mirrorfeed.feed.history import newest_or_next
 from mirrorfeed.feed.log import commit_name, commit_version
+from mirrorfeed.feed.metrics import changed
 from mirrorfeed.feed.source import Source
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _MOST_READ = 64
 """Commits more than these are not measured."""
-
-_ROWS = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted", "numUpdatedRows", "numDeletedRows")
-_WRITTEN_ROWS = "numOutputRows"
-_BYTES = ("numTargetBytesAdded", "numAddedBytes", "numOutputBytes")
-_NOTHING = ("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "SET TBLPROPERTIES", "CLUSTER BY")
-"""Operations that change no row."""
 
 Measured = tuple[str, Mapping[str, str]]
 """A commit's operation and metrics."""
@@ -75,16 +70,6 @@ def _of(versions: int, new: Sequence[Measured], *, measured: bool) -> Waiting:
         size = None if size is None or more_bytes is None else size + more_bytes
     whole = len(new) == versions
     return Waiting(abs(versions), rows if whole else None, size if whole else None)
-
-
-def changed(operation: str, metrics: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """How many rows a commit changed and how many bytes it wrote, each None where its metrics do not tell."""
-    if operation in _NOTHING:
-        return 0, 0
-    told = [int(metrics[name]) for name in _ROWS if name in metrics]
-    rows = sum(told) if told else int(metrics[_WRITTEN_ROWS]) if _WRITTEN_ROWS in metrics else None
-    sizes = [int(metrics[name]) for name in _BYTES if name in metrics]
-    return rows, max(sizes, default=None)
 
 
 def _read(path: str) -> Measured:

@@ -17,6 +17,8 @@ class Commit:
     version: int
     timestamp: datetime
     operation: str
+    rows: int | None = field(default=None, compare=False)
+    """How many rows it inserted, updated and deleted, as far as the engine says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,15 @@ class Facts:
     """The table's own, now."""
     partitions: tuple[str, ...] = ()
     """Its partition columns, now."""
+    bytes: int | None = field(default=None, compare=False)
+    """The size of its files, now; None where that is not known."""
+
+    def rows_in(self, range_: Range) -> int | None:
+        """How many rows the commits of a range changed together, as far as the engine says of all of them."""
+        first, last = range_.from_version_exclusive + 1, range_.to_version_inclusive
+        changed = [commit.rows for commit in self.commits if first <= commit.version <= last]
+        told = [rows for rows in changed if rows is not None]
+        return sum(told) if len(told) == len(changed) == range_.versions else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from mirrorfeed.feed.source import Source, quote
 _ARCHIVED = "BlobArchived"
 """What the storage answers for a blob in the archive tier; Spark passes it on as text alone."""
 _TASKS_PER_CORE = 4
+_GUESSED_CORES = 32
 
 
 class FeedUnreadable(Finding):
@@ -92,11 +93,20 @@ def _in_few_tasks(spark: SparkSession, feed: DataFrame, versions: int) -> DataFr
     """The same rows, read by no more tasks than keep all cores busy. With deletion vectors Spark makes two and more for
     each version, and every one of them is sent the plans of all versions: 40 versions of one row took 20 seconds of
     CPU, and 7 so."""
+    most = (_cores(spark) or 0) * _TASKS_PER_CORE
+    return feed.coalesce(most) if most and versions > most // 2 else feed
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks run at a time, or a fair guess."""
+    return _cores(spark) or _GUESSED_CORES
+
+
+def _cores(spark: SparkSession) -> int | None:
     try:
-        most = spark.sparkContext.defaultParallelism * _TASKS_PER_CORE
+        return int(spark.sparkContext.defaultParallelism)
     except Exception:  # over Connect, as on serverless compute, nobody says how many cores there are
-        return feed
-    return feed.coalesce(most) if versions > most // 2 else feed
+        return None
 
 
 def as_written(rows: DataFrame) -> DataFrame:

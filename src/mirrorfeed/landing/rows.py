@@ -15,7 +15,7 @@ class Marker(IntEnum):
 
 
 class Problem(IntEnum):
-    """As a number it is the value of a column and travels back from executors."""
+    """As a number it is the value of a column."""
 
     NULL_KEY = 1
     DUPLICATE_KEY = 2

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+import mirrorfeed
 from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed import days, history
 from mirrorfeed.feed.keys import check_policies, in_unity_catalog, table_of
 from mirrorfeed.feed.source import Source
+from mirrorfeed.files.place import place_for
+from mirrorfeed.files.trial import trial
 from mirrorfeed.preflight.check import Check, State
 from mirrorfeed.preflight.rights import check_rights, needed
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.source import let_code_travel
-from mirrorfeed.publish.ways import FOLDER, choose
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import NotThere, Store
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
+FOLDER = "_mirrorfeed_preflight"
+"""Readers of a landing zone ignore it; it is there for a moment."""
 _TOKEN_FOR = "https://storage.azure.com/.default"
 
 
@@ -103,8 +108,7 @@ def check_credential(config: Config) -> Check:
 
 
 def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
-    """The driver records and renames. Files are written by executors, who then must reach the same place, or by the
-    driver too."""
+    """The driver records, sends and renames; executors are asked for where they are to send."""
     store = zone_of(config)
     path = f"{FOLDER}/{uuid.uuid4().hex}"
 
@@ -130,24 +134,32 @@ def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
 
     driver = tried("the driver", from_driver)
     yield driver
-    try:
-        way = choose(spark, config, store)
-    except Exception as error:
-        if driver.state is State.OK:  # else it is the same trouble again
-            yield Check("way of files into the landing zone", State.MISSING, said(error))
-    else:
-        if way.chosen:
-            yield Check("way of files into the landing zone", State.OK, str(way))
-        if way.carrier is None:
-            yield tried("executors", from_executor)
+    if driver.state is State.OK:  # else it is the same trouble again
+        yield check_place(spark, config, store)
+    if config.send == "executors":
+        yield tried("executors", from_executor)
     try:
         store.remove_folder(FOLDER)
     except MirrorfeedError as error:
         yield Check("landing zone, clean again", State.MISSING, said(error))
 
 
+def check_place(
+    spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str] = os.environ
+) -> Check:
+    what = "files, written by Spark and read by the driver"
+    try:
+        place = place_for(spark, config.handover, store, environment)
+        if place is None:
+            return Check(what, State.NOT_CHECKED, "there is no handover: few rows can be published, and no more")
+        differs = trial(spark, place, store)
+    except Exception as error:
+        return Check(what, State.MISSING, said(error))
+    return Check(what, State.OK, f"{place.root}{f': made anew on their way, for {differs}' if differs else ''}")
+
+
 def _write_on_executor(spark: SparkSession, store: Store, path: str) -> None:
-    let_code_travel()
+    cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:

@@ -8,16 +8,13 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.preflight.check import Check, State
-from mirrorfeed.preflight.checks import check_credential, said
-from mirrorfeed.publish.handover import Handover
-from mirrorfeed.publish.ways import FOLDER, choose
+from mirrorfeed.preflight.checks import FOLDER, check_credential, check_place, said
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import AlreadyThere, NotThere, Store
 
@@ -25,22 +22,22 @@ BY_HAND = (
     (
         "serverless compute, first and second run",
         "databricks bundle run publish -t prod",
-        "a first load of each table, `The driver writes …`, then `nothing new`",
+        "a first load of each table, without `otherwise than files there are`, then `nothing new`",
     ),
     (
         "standard access mode",
         "the same on a cluster with data_security_mode: USER_ISOLATION",
-        "`The driver writes …`, with the reason",
+        "the same",
     ),
     (
         "dedicated compute",
         "the same on a cluster with data_security_mode: SINGLE_USER",
-        "`Executors write …: they reach it`",
+        "the same; with `send: executors` in mirrorfeed.yml too",
     ),
     (
         "service credentials",
         "the same three with credential: {service_credential: <name>} in mirrorfeed.yml",
-        "the same lines; on serverless compute and in standard access mode it reaches the driver alone",
+        "the same; on serverless compute and in standard access mode it reaches the driver alone",
     ),
     (
         "a run that is cancelled while it stages",
@@ -87,9 +84,7 @@ def live(spark: SparkSession, config: Config, environment: Mapping[str, str] = o
         ("a folder is deleted with what is in it", _deletes),
     ):
         yield _tried(f"landing zone: {what}", lambda each=attempt: each(store, place))  # type: ignore[misc]
-    yield _tried("the way of files into the landing zone", lambda: str(choose(spark, config, store, environment)))
-    if config.handover is not None:
-        yield _tried("handover: Spark writes there", lambda: _hands_over(spark, str(config.handover), store))
+    yield check_place(spark, config, store, environment)
     for what, how, seen in BY_HAND:
         yield Check(what, State.NOT_CHECKED, f"by hand: {how}; seen must be: {seen}")
 
@@ -155,12 +150,3 @@ def _deletes(store: Store, place: str) -> str:
     except NotThere:
         return ""
     raise NotAsExpected("a file in it is still there")
-
-
-def _hands_over(spark: SparkSession, root: str, store: Store) -> str:
-    Handover(spark, root).check(store)
-    return (
-        "this process sees it too"
-        if Path(root).is_dir()
-        else "this process does not see it, and removes by the workspace"
-    )

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.amounts import a_few
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, Transient, named
@@ -29,8 +30,6 @@ from mirrorfeed.landing.consumed import may_stand_at
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.batches import small_batches
-from mirrorfeed.publish.carry import Carrier
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
 from mirrorfeed.publish.kept import FromHistory, KeptFeed, NotFromHistory, held
@@ -40,7 +39,6 @@ from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, look_ahead, preflight, publish
 from mirrorfeed.publish.view import BeginningMissing, View
-from mirrorfeed.publish.ways import Choosing, Way, choose
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
 
@@ -95,24 +93,24 @@ class Untidy(Transient):
         return "They do no harm; each run tries again to remove them."
 
 
+class MadeAnew(Transient):
+    """Told once a run."""
+
+    def __init__(self, tables: Sequence[str], differed: str) -> None:
+        self.tables, self.differed = tuple(tables), differed
+
+    def what(self) -> str:
+        return f"Spark wrote files of {a_few(self.tables)} otherwise than files there are: {self.differed}."
+
+    def next(self) -> str:
+        return "The driver made them anew, so nothing is wrong with them; it takes longer."
+
+
 def default_workspace() -> Workspace:
     """The Databricks workspace of the environment."""
     from databricks.sdk import WorkspaceClient  # takes seconds to import, and local runs never need it
 
     return WorkspaceClient()
-
-
-@dataclass(frozen=True)
-class Base:
-    """What runs over the same tables may share."""
-
-    store: Store
-    way: Choosing
-
-
-def base_of(spark: SparkSession, config: Config) -> Base:
-    store = zone_of(config)
-    return Base(store, Choosing(lambda: choose(spark, config, store)))  # beside the first questions to the histories
 
 
 def _warn(error: MirrorfeedError) -> None:
@@ -126,23 +124,20 @@ def publish_tables(
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
     on_trouble: Callable[[MirrorfeedError], None] = _warn,
-    on_way: Callable[[Way], None] = lambda _way: None,
     dropping: Dropping | None = None,
     workspace: Callable[[], Workspace] = default_workspace,
     sleep: Callable[[float], None] = time.sleep,
     work: Work = publish,
     starts_again: bool = True,
-    base: Base | None = None,
+    store: Store | None = None,
     most_tries: int = _TRIES,
 ) -> list[Outcome]:
     """Publishes all tables of the configuration, or those named, in its order. What goes wrong beside them, in saying
-    who publishes or in the ledger, is told to `on_trouble` and stops nothing; who writes is told to `on_way`. Runs
-    of one process may share a base; then who asks for them tells the ledger. What starts no table again does not heed
-    `reseed` in the configuration."""
-    alone, base = base is None, base or base_of(spark, config)
-    store, way = base.store, base.way
+    who publishes or in the ledger, is told to `on_trouble` and stops nothing. Runs of one process may share a store;
+    then who asks for them tells the ledger. What starts no table again does not heed `reseed` in the configuration."""
+    alone, zone = store is None, store or zone_of(config)
     dropping = dropping or dropping_by(config)
-    if alone and (trouble := trouble_in_introducing(store, config)):
+    if alone and (trouble := trouble_in_introducing(zone, config)):
         on_trouble(trouble)
 
     def one(table: Table) -> Outcome:
@@ -157,13 +152,13 @@ def publish_tables(
         while tries < most:
             tries += 1
             try:
-                feed = _feed(spark, table, gap, lambda: way().carrier)
+                feed = _feed(spark, config, table, gap)
                 plan = plan_of(table, workspace)
                 if trouble and not reseeded:
                     with dropping(table):
-                        clear(feed, store, plan)
+                        clear(feed, zone, plan)
                     reseeded = True
-                work(feed, store, plan, progress, lambda so_far: on_step(name, so_far))
+                work(feed, zone, plan, progress, lambda so_far: on_step(name, so_far))
                 error = None
                 break
             except Transient as caught:
@@ -185,8 +180,7 @@ def publish_tables(
 
     if alone:
         ledger.begin(spark, config.ledger)
-    with small_batches(spark):
-        outcomes = each_of(one, config.select(names))
+    outcomes = each_of(one, config.select(names))
     first = [outcome.table for outcome in outcomes if outcome.first_load]
     told = ledger.told_of(spark, config.ledger, first) if alone else set()
     outcomes = [replace(outcome, published_before=outcome.table in told) for outcome in outcomes]
@@ -195,20 +189,18 @@ def publish_tables(
             on_trouble(outcome.progress.short)
         if outcome.progress.untidy:
             on_trouble(Untidy(outcome.table, outcome.progress.untidy))
-    if alone and (found := way.found()):
-        on_way(found)
+    if differed := [outcome for outcome in outcomes if outcome.progress.differed]:
+        on_trouble(MadeAnew([outcome.table for outcome in differed], differed[0].progress.differed))
     if alone and (lost := ledger.tell(spark, config.ledger, outcomes, datetime.now(UTC))):
         on_trouble(lost)
     return outcomes
 
 
-def _feed(
-    spark: SparkSession, table: Table, gap: Gap | None, carrier: Callable[[], Carrier | None] = lambda: None
-) -> DeltaFeed:
+def _feed(spark: SparkSession, config: Config, table: Table, gap: Gap | None) -> DeltaFeed:
     """The table's own feed; across a gap in it, its history."""
     if gap is None or table.history is None:
-        return DeltaFeed(spark, table.source, carrier)
-    return KeptFeed(spark, table.source, carrier, history=table.history.table)
+        return DeltaFeed(spark, table.source, config.handover, config.send)
+    return KeptFeed(spark, table.source, config.handover, config.send, history=table.history.table)
 
 
 def _is_kept(
@@ -245,14 +237,13 @@ def rebuild_table(
     *,
     on_step: Callable[[str, Progress], None] = lambda _table, _progress: None,
     on_trouble: Callable[[MirrorfeedError], None] = _warn,
-    on_way: Callable[[Way], None] = lambda _way: None,
     workspace: Callable[[], Workspace] = default_workspace,
 ) -> Outcome:
     """Deletes the table's folder, waits for the service, and publishes. What goes wrong before that is raised."""
     with dropping(table):
         clear(DeltaFeed(spark, table.source), zone_of(config), plan_of(table, workspace))
     (outcome,) = publish_tables(
-        spark, config, [str(table.target)], on_step=on_step, on_trouble=on_trouble, on_way=on_way, workspace=workspace
+        spark, config, [str(table.target)], on_step=on_step, on_trouble=on_trouble, workspace=workspace
     )
     return outcome
 
@@ -271,11 +262,11 @@ def decisions(
         try:
             plan = plan_of(table, workspace)
             view = TableLog(store, plan.folder).look()
-            feed = _feed(spark, table, None)
+            feed = _feed(spark, config, table, None)
             facts, decision = look_ahead(feed, plan, view)
             gap = decision if isinstance(decision, Gap) and _is_kept(spark, table, decision) else None
             if gap:
-                feed = _feed(spark, table, gap)
+                feed = _feed(spark, config, table, gap)
                 facts, decision = look_ahead(feed, plan, view)
             if isinstance(decision, MirrorfeedError):
                 return str(table.target), decision

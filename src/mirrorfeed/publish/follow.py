@@ -19,10 +19,12 @@ from mirrorfeed.feed.gather import State, Waiting, after, due
 from mirrorfeed.feed.notice import waiting
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.fleet import Base, base_of, publish_tables
+from mirrorfeed.publish.fleet import publish_tables
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.table import publish
+from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.session import renewed
+from mirrorfeed.stores import Store
 
 _AT_ONCE = 8
 _TELL_EVERY = 60.0
@@ -94,8 +96,8 @@ def follow(
 
 @dataclass
 class SparkRuns:
-    """Through Spark. After any failure the session is asked whether it still answers, and landing zone, credential and
-    way are taken up anew."""
+    """Through Spark. After any failure the session is asked whether it still answers, and landing zone and
+    credential are taken up anew."""
 
     spark: SparkSession
     config: Config
@@ -103,7 +105,7 @@ class SparkRuns:
     on_outcome: Callable[[Outcome], None] = lambda _: None
     on_trouble: Callable[[MirrorfeedError], None] = lambda _: None
     renew: Callable[[SparkSession], SparkSession] = renewed
-    _base: Base | None = field(default=None, init=False)
+    _store: Store | None = field(default=None, init=False)
 
     def waiting(self, table: Table, published: int) -> Waiting | None:
         source: Source = table.source
@@ -115,14 +117,14 @@ class SparkRuns:
 
     def publish(self, names: Sequence[str]) -> list[Outcome]:
         try:
-            self._base = self._base or base_of(self.spark, self.config)
+            self._store = self._store or zone_of(self.config)
             outcomes = publish_tables(
                 self.spark,
                 self.config,
                 names,
                 on_trouble=self.on_trouble,
                 work=partial(publish, stop=self.stop),
-                base=self._base,
+                store=self._store,
                 most_tries=1,
             )
         except Exception as error:  # of the landing zone or of the session, before any table was begun
@@ -131,7 +133,7 @@ class SparkRuns:
         for outcome in outcomes:
             self.on_outcome(outcome)
         if any(outcome.error for outcome in outcomes):
-            self._base = None
+            self._store = None
             self.spark = self.renew(self.spark)
         return outcomes
 

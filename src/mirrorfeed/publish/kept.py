@@ -41,9 +41,7 @@ class KeptFeed(DeltaFeed):
 
     def check(self, what: Range | int, facts: Facts) -> None:
         if not self._holds(what):
-            return super().check(what, facts)
-        self.carrier()
-        return None
+            super().check(what, facts)
 
     def _holds(self, what: Range | int) -> bool:
         if isinstance(what, int) or not self._held:

@@ -66,7 +66,7 @@ COLUMNS = (
     ("lag_versions", "bigint", "Versions of the source that were not published then"),
     ("lag_seconds", "double", "From the commit of the first published version to the record"),
     ("tries", "bigint", "How often the run had to try"),
-    ("retries", "bigint", "How often executors repeated calls to the landing zone"),
+    ("retries", "bigint", "How often calls to the landing zone were repeated for its files"),
     ("archived_share", "double", "Of its bytes, or of its files where bytes are not told"),
     ("archived_files", "bigint", "Its files that count as archived"),
     ("archived_bytes", "bigint", "Of these files; NULL where they are not told"),

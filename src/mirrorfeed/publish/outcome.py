@@ -21,7 +21,7 @@ class Publication:
     seconds: dict[str, float]
     """By phase: stage, record and rename, as far as it came."""
     retries: int = 0
-    """How often executors repeated calls to the landing zone for its files."""
+    """How often calls to the landing zone were repeated for its files."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,9 @@ class Progress:
     files: int = 0
     bytes: int = 0
     retries: int = 0
-    """How often executors repeated calls to the landing zone, for files that were published or not."""
+    """How often calls to the landing zone were repeated for files, published or not."""
+    differed: str = ""
+    """What Spark wrote otherwise than files are to be, so that they were made anew."""
     made: list[Publication] = field(default_factory=list)
     sent: dict[str, tuple[str, Publication]] = field(default_factory=dict)
     """By their batches, with the log: records that were sent, until a look shows what became of them."""

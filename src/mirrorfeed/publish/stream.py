@@ -12,7 +12,6 @@ from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed.stream import StreamBroken, changes, fault
 from mirrorfeed.publish.fleet import publish_tables
 from mirrorfeed.publish.outcome import Outcome
-from mirrorfeed.publish.source import let_code_travel
 
 
 def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
@@ -41,7 +40,6 @@ def drain(
     gone is raised, and nothing is published."""
     ((source, target),) = ((table.source, str(table.target)) for table in config.select([name]))
     rows = changes(spark, source, options or {})
-    let_code_travel()
     try:
         writer = rows.writeStream.foreachBatch(lambda _rows, _number: None)
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()

@@ -27,6 +27,7 @@ from mirrorfeed.feed.ranges import (
 )
 from mirrorfeed.feed.retention import too_short
 from mirrorfeed.feed.unknown import unknown_faults
+from mirrorfeed.files.job import BadRow, Receipt, StagingJob
 from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.landing.metadata import KeysChanged, spell
 from mirrorfeed.landing.names import METADATA, log_folder
@@ -37,7 +38,6 @@ from mirrorfeed.publish import metadata
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.outcome import Progress, Publication
 from mirrorfeed.publish.view import View
-from mirrorfeed.publish.writer import BadRow, Receipt, StagingJob
 from mirrorfeed.stores import Store
 
 _DROP = "DROP COLUMNS"
@@ -336,6 +336,7 @@ class Run:
         else:
             receipts, bad = self.feed.stage(what, self.plan, job)
         self.progress.retries += sum(receipt.retries for receipt in receipts)
+        self.progress.differed = next((each.differed for each in receipts if each.differed), self.progress.differed)
         if bad:
             raise RowsRefused(self.plan.source, what.version if isinstance(what, Repair) else what, bad)
         return receipts

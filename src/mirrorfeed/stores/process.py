@@ -25,11 +25,17 @@ def keep(key: Hashable, make: Callable[[], _Kept]) -> _Kept:
 
 class Counter:
     def __init__(self) -> None:
-        self._lock, self.value = threading.Lock(), 0
+        self._lock, self.value, self._here = threading.Lock(), 0, threading.local()
 
-    def add(self) -> None:
+    def add(self, number: int = 1) -> None:
         with self._lock:
-            self.value += 1
+            self.value += number
+        self._here.value = self.mine + number
+
+    @property
+    def mine(self) -> int:
+        """What this thread has added."""
+        return getattr(self._here, "value", 0)
 
 
 def retries() -> Counter:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.publish.snappy import SnappyFrames, checksum
+from mirrorfeed.files.snappy import SnappyFrames, checksum
 from mirrorfeed.replica.compression import decompressed
 
 

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirrorfeed.files.snappy import SnappyFrames
 from mirrorfeed.landing.delimited import Texts
 from mirrorfeed.landing.output import Delimited
 from mirrorfeed.landing.schema import MARKER
-from mirrorfeed.publish.snappy import SnappyFrames
 
 
 class Form(Protocol):

@@ -13,14 +13,16 @@ import pytest
 
 from fixtures.faults import Fault, FaultyStore, Mode
 from fixtures.memory import MemoryStore
+from mirrorfeed.feed.changes import PROBLEM
+from mirrorfeed.files.job import BadRow, Receipt, StagingJob
+from mirrorfeed.files.rolling import write_empty, write_files
+from mirrorfeed.files.stage import stage_few
 from mirrorfeed.landing.names import staged_record_number
 from mirrorfeed.landing.output import AS_PARQUET, Delimited, Output
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.writer import RECEIPT, BadRow, Receipt, StagingJob, receipts_in, stage, stage_empty
 from mirrorfeed.stores import StoreUnavailable
 
 COLUMNS = (Column("id", "long"), Column("text", "string"))
-PROBLEM = "__problem__"
 
 
 def job(store: MemoryStore | FaultyStore, **other: object) -> StagingJob:
@@ -51,12 +53,6 @@ def batch(ids: list[int | None], marker: int = 4, problems: list[int | None] | N
     return pa.RecordBatch.from_pydict(columns)
 
 
-def staged(found: Iterator[pa.RecordBatch]) -> tuple[list[Receipt], list[BadRow]]:
-    batches = list(found)
-    assert all(batch.schema == RECEIPT for batch in batches)
-    return receipts_in(row for batch in batches for row in batch.to_pylist())
-
-
 def content(store: MemoryStore, receipt: Receipt) -> pa.Table:
     return pq.read_table(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")))
 
@@ -64,7 +60,7 @@ def content(store: MemoryStore, receipt: Receipt) -> pa.Table:
 def test_the_marker_is_the_last_column_and_an_int32_and_every_column_is_optional() -> None:
     store = MemoryStore()
 
-    (receipt,), _ = staged(stage(job(store), 0, [batch([1])]))
+    (receipt,) = write_files(job(store), [batch([1])])
 
     schema = pq.read_schema(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")))
     assert [(field.name, field.type) for field in schema] == [
@@ -78,7 +74,7 @@ def test_the_marker_is_the_last_column_and_an_int32_and_every_column_is_optional
 def test_a_snapshot_has_no_marker() -> None:
     store = MemoryStore()
 
-    (receipt,), _ = staged(stage(job(store, with_marker=False), 0, [batch([1, 2]).drop_columns(["__rowMarker__"])]))
+    (receipt,) = write_files(job(store, with_marker=False), [batch([1, 2]).drop_columns(["__rowMarker__"])])
 
     assert content(store, receipt).column_names == ["id", "text"]
     assert receipt.rows == {"insert": 2}
@@ -94,7 +90,7 @@ def test_types_of_the_source_are_brought_to_those_of_the_landing_zone() -> None:
         }
     )
 
-    (receipt,), _ = staged(stage(job(store), 0, [rows]))
+    (receipt,) = write_files(job(store), [rows])
 
     assert [field.type for field in content(store, receipt).schema] == [pa.int64(), pa.string(), pa.int32()]
 
@@ -102,11 +98,9 @@ def test_types_of_the_source_are_brought_to_those_of_the_landing_zone() -> None:
 def test_a_receipt_tells_what_is_in_the_file() -> None:
     store = MemoryStore()
 
-    (receipt,), bad = staged(stage(job(store), 7, [batch([1, 2]), batch([3], marker=2), batch([4], marker=4)]))
+    (receipt,) = write_files(job(store), [batch([1, 2]), batch([3], marker=2), batch([4], marker=4)])
 
     data = store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")
-    assert bad == []
-    assert (receipt.partition, receipt.place) == (7, 0)
     assert receipt.rows == {"upsert": 3, "delete": 1}
     assert (receipt.bytes, receipt.sha256) == (len(data), hashlib.sha256(data).hexdigest())
     assert staged_record_number(receipt.staged) == 3
@@ -117,10 +111,9 @@ def test_rows_keep_their_order_through_files_that_roll_at_the_target_size() -> N
     store = MemoryStore()
     batches = [batch(list(range(start, start + 500))) for start in range(0, 20_000, 500)]
 
-    receipts, _ = staged(stage(job(store, file_size=20_000, compression="none"), 0, batches))
+    receipts = write_files(job(store, file_size=20_000, compression="none"), batches)
 
     assert len(receipts) > 5
-    assert [receipt.place for receipt in receipts] == list(range(len(receipts)))
     assert all(18_000 <= receipt.bytes < 24_000 for receipt in receipts[:-1])
     assert [id_ for receipt in receipts for id_ in content(store, receipt)["id"].to_pylist()] == list(range(20_000))
 
@@ -132,7 +125,7 @@ def test_one_large_batch_is_cut_into_files_near_the_target_size(form: Output, co
     words = [f"{hashlib.sha256(str(id_).encode()).hexdigest()[:20]} and what repeats" for id_ in range(60_000)]
     rows = batch(list(range(60_000))).set_column(1, "text", pa.array(words))
 
-    receipts, _ = staged(stage(job(store, file_size=100_000, compression=compression, output=form), 0, [rows]))
+    receipts = write_files(job(store, file_size=100_000, compression=compression, output=form), [rows])
 
     assert len(receipts) > 5
     assert [receipt.bytes for receipt in receipts[:-1] if not 90_000 <= receipt.bytes < 115_000] == []
@@ -143,7 +136,7 @@ def test_a_small_target_is_met_with_wide_rows() -> None:
     store = MemoryStore()
     rows = batch([1, 2, 3]).set_column(1, "text", pa.array(["x" * 50_000] * 3))
 
-    receipts, _ = staged(stage(job(store, file_size=1024, compression="none"), 0, [rows]))
+    receipts = write_files(job(store, file_size=1024, compression="none"), [rows])
 
     assert [receipt.rows for receipt in receipts] == [{"upsert": 1}] * 3
 
@@ -157,7 +150,7 @@ def test_only_columns_that_repeat_have_dictionaries_and_all_have_statistics() ->
         names=["id", "text", "a.b", "price", "__rowMarker__"],
     )
 
-    (receipt,), _ = staged(stage(job(store, columns=columns), 0, [rows]))
+    (receipt,) = write_files(job(store, columns=columns), [rows])
 
     group = pq.read_metadata(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}"))).row_group(0)
     found = [group.column(at) for at in range(group.num_columns)]
@@ -168,39 +161,23 @@ def test_only_columns_that_repeat_have_dictionaries_and_all_have_statistics() ->
 def test_small_batches_are_gathered_into_one_row_group() -> None:
     store = MemoryStore()
 
-    (receipt,), _ = staged(stage(job(store), 0, [batch([id_]) for id_ in range(100)]))
+    (receipt,) = write_files(job(store), [batch([id_]) for id_ in range(100)])
 
     assert pq.read_metadata(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}"))).num_row_groups == 1
 
 
-def test_receipts_come_in_the_order_of_partitions_and_places() -> None:
-    store = MemoryStore()
-    found = [
-        row
-        for partition in (2, 0, 1)
-        for result in stage(job(store, file_size=1), partition, [batch([1]), batch([2])])
-        for row in result.to_pylist()
-    ]
-
-    receipts, _ = receipts_in(found)
-
-    assert [(receipt.partition, receipt.place) for receipt in receipts] == [
-        (partition, place) for partition in (0, 1, 2) for place in (0, 1)
-    ]
-
-
 @pytest.mark.parametrize("batches", [[], [batch([])]])
-def test_a_partition_without_rows_writes_no_file(batches: list[pa.RecordBatch]) -> None:
+def test_without_rows_there_is_no_file(batches: list[pa.RecordBatch]) -> None:
     store = MemoryStore()
 
-    assert staged(stage(job(store), 0, batches)) == ([], [])
+    assert write_files(job(store), batches) == []
     assert store.list("orders/_mirrorfeed/abc") == []
 
 
 def test_an_empty_file_has_a_schema_and_no_rows() -> None:
     store = MemoryStore()
 
-    receipt = stage_empty(job(store, with_marker=False))
+    receipt = write_empty(job(store, with_marker=False))
 
     assert content(store, receipt).schema.names == ["id", "text"]
     assert content(store, receipt).num_rows == 0
@@ -211,26 +188,38 @@ def test_rows_with_a_problem_are_reported_by_key_and_no_more_than_five() -> None
     store = MemoryStore()
     rows = [batch([1, None], problems=[None, 1]), batch([2, *range(3, 20)], problems=[2] * 18)]
 
-    receipts, bad = staged(stage(job(store), 0, rows, PROBLEM))
+    receipts, bad = stage_few(pa.Table.from_batches(rows), job(store))
 
     assert bad[:2] == [BadRow(1, "id = NULL"), BadRow(2, "id = 2")]
     assert len(bad) == 5
-    assert receipts == []
+    assert receipts == ()
+    assert store.list("orders/_mirrorfeed/abc") == []
 
 
 def test_the_problem_column_is_not_written() -> None:
     store = MemoryStore()
 
-    (receipt,), _ = staged(stage(job(store), 0, [batch([1], problems=[None])], PROBLEM))
+    (receipt,), _ = stage_few(pa.Table.from_batches([batch([1], problems=[None])]), job(store))
 
     assert content(store, receipt).column_names == ["id", "text", "__rowMarker__"]
+
+
+def test_keys_that_are_to_be_unique_are_compared_whatever_their_names() -> None:
+    store = MemoryStore()
+    columns = (Column(".id", "long"), Column("a.b", "string"))
+    names = [".id", "a.b", PROBLEM]
+    rows = pa.table([[1, 2, 1, 1], ["a", "a", "b", "a"], pa.nulls(4, pa.int32())], names)
+
+    receipts, bad = stage_few(rows, job(store, columns=columns, keys=(".id", "a.b"), with_marker=False), (".id", "a.b"))
+
+    assert (receipts, bad) == ((), [BadRow(2, ".id = 1, a.b = 'a'")])
 
 
 def test_a_second_try_of_a_task_writes_under_other_names() -> None:
     store = MemoryStore()
 
-    (first,), _ = staged(stage(job(store), 0, [batch([1])]))
-    (second,), _ = staged(stage(job(store), 0, [batch([1])]))
+    (first,) = write_files(job(store), [batch([1])])
+    (second,) = write_files(job(store), [batch([1])])
 
     assert first.staged != second.staged
     assert first.sha256 == second.sha256
@@ -242,12 +231,12 @@ def test_a_second_try_of_a_task_writes_under_other_names() -> None:
 def test_a_write_that_fails_fails_the_task_and_gives_no_receipt(form: Output, compression: str) -> None:
     options: dict[str, Any] = {"output": form, "compression": compression}
     calm = FaultyStore(MemoryStore())
-    list(stage(job(calm, **options), 0, [batch([1])]))
+    write_files(job(calm, **options), [batch([1])])
 
     for call, verb in enumerate(calm.verbs):
         mode = Mode.REFUSED if verb == "open_write" else Mode.SHORT
         with pytest.raises(StoreUnavailable):
-            list(stage(job(FaultyStore(MemoryStore(), [Fault(call, mode)]), **options), 0, [batch([1])]))
+            write_files(job(FaultyStore(MemoryStore(), [Fault(call, mode)]), **options), [batch([1])])
         gc.collect()
     assert len(calm.verbs) > 3
 
@@ -261,9 +250,9 @@ def test_rows_that_cannot_be_read_on_leave_no_open_file() -> None:
         raise ValueError("the feed broke off")
 
     with pytest.raises(ValueError, match="the feed broke off"):
-        list(stage(job(store, file_size=1), 0, rows()))
+        write_files(job(store, file_size=1), rows())
     with pytest.raises(ValueError, match="the feed broke off"):
-        list(stage(job(store, file_size=10_000), 0, rows()))
+        write_files(job(store, file_size=10_000), rows())
     gc.collect()
     assert store.verbs.count("open_write") == store.verbs.count("close")
 
@@ -293,7 +282,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
             held.append(pa.total_allocated_bytes())
             yield pa.RecordBatch.from_struct_array(rows.to_struct_array().take(pa.array(range(50_000))))
 
-    receipts, _ = staged(stage(job(Bottomless(), file_size=100 * 2**20, compression="none"), 0, batches()))
+    receipts = write_files(job(Bottomless(), file_size=100 * 2**20, compression="none"), batches())
 
     assert sum(receipt.bytes for receipt in receipts) > 200 * 2**20
     assert max(held) - held[0] < 120 * 2**20

@@ -1,0 +1,43 @@
+"""Few rows come to the driver as Arrow, and it writes their files: one query, no folder and no task that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from mirrorfeed.feed.source import quote
+
+ROWS = 20_000
+"""As many come at most."""
+_WIDE = 4096
+"""A row whose texts take more bytes does not come, and nor do the others then: together they may be large."""
+_LIMIT = "spark.driver.maxResultSize"
+"""The setting that is named where a result is too large; such a failure has no condition of its own."""
+
+
+def taken(rows: DataFrame, *, known: bool) -> pa.Table | None:
+    """These rows, or None where they are too many or too large. Rows that are known to be few are not counted, and keep
+    their order."""
+    seen = Observation()
+    texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
+    narrow = rows
+    if texts:
+        is_wide = _size(texts) > _WIDE
+        narrow = rows.observe(seen, F.count_if(is_wide).alias("wide")).where(~is_wide)
+    try:
+        found = (narrow if known else narrow.limit(ROWS + 1)).toArrow()
+    except Exception as error:
+        if _LIMIT in str(error):
+            return None
+        raise
+    too_many = not known and found.num_rows > ROWS
+    return None if too_many or (texts and seen.get["wide"]) else found
+
+
+def _size(texts: Sequence[str]) -> SparkColumn:
+    sizes = [F.coalesce(F.octet_length(F.col(quote(name))), F.lit(0)) for name in texts]
+    return sum(sizes[1:], sizes[0])

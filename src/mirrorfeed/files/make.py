@@ -1,0 +1,109 @@
+"""Spark makes the files: landing rows, finished in SQL, through its own Parquet writer, with no function of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from mirrorfeed.feed.changes import PROBLEM
+from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, first_of
+from mirrorfeed.feed.source import quote
+from mirrorfeed.files.job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows
+from mirrorfeed.files.place import HandoverLost, Place, reason
+from mirrorfeed.files.rolling import ROW_GROUP_BYTES
+from mirrorfeed.landing.rows import Marker
+from mirrorfeed.landing.schema import MARKER
+
+_FORM = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.writeLegacyFormat": "true",  # decimals as bytes of a fixed length, whatever their width
+    "parquet.block.size": str(ROW_GROUP_BYTES),
+}
+"""As files that are written here; what an engine makes of these options is looked at, file by file."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What stands in the folder of a publication."""
+
+    place: Place
+    folder: str
+    written: DataFrame
+    """The files as Spark reads them."""
+    names: Sequence[str]
+    """Of the files that count, in the order in which they are to be applied."""
+    rows: dict[str, int]
+    """By marker, as observed when they were written."""
+    bad: Sequence[BadRow] = ()
+    """Where there are any, the files are worth nothing."""
+
+
+@contextmanager
+def made(rows: DataFrame, place: Place, job: StagingJob, rows_per_file: int | None = None) -> Iterator[Made]:
+    """Writes landing rows, whose last column is their problem, into a folder that is gone afterwards."""
+    folder, seen = place.folder(job), Observation()
+    finished = rows.observe(seen, *_counts(job)).select(*_optional(rows))
+    text = job.output.delimited is not None
+    options = _FORM | {"compression": "zstd" if text else job.compression}
+    if rows_per_file is not None:
+        options["maxRecordsPerFile"] = str(rows_per_file)
+    try:
+        try:
+            finished.write.options(**options).parquet(folder)
+        except Exception as error:
+            # What the source is to blame for has names of its own, which whoever reads it knows.
+            if first_of(error, (*FILES_GONE, *LOG_GONE, FEED_OFF, SCHEMA_DIFFERS)) or place.root not in str(error):
+                raise
+            raise place.trouble(rows.sparkSession, folder, error) from error
+        yield _found(rows, finished, place, folder, job, dict(seen.get))
+    except BaseException:
+        place.remove(folder)
+        raise
+    place.clear(job)
+
+
+def _found(
+    rows: DataFrame, finished: DataFrame, place: Place, folder: str, job: StagingJob, counts: dict[str, int]
+) -> Made:
+    if counts.pop("bad"):
+        wrong = rows.where(F.col(PROBLEM).isNotNull()).limit(PROBLEMS_SHOWN)
+        shown = wrong.select(*map(_col, job.keys), PROBLEM).toArrow()
+        return Made(place, folder, finished, (), {}, bad_rows(shown, PROBLEM, job.keys))
+    try:
+        written = place.read(rows.sparkSession, folder, finished.schema)
+        names = place.in_order(folder, written)
+    except HandoverLost:
+        raise
+    except Exception as error:
+        raise HandoverLost(folder, reason(error)) from error
+    by_marker = {None if name == "rows" else int(name): count for name, count in counts.items() if count}
+    return Made(place, folder, written, names, job.by_marker(by_marker))
+
+
+def _counts(job: StagingJob) -> Iterator[SparkColumn]:
+    yield F.count_if(F.col(PROBLEM).isNotNull()).alias("bad")
+    if not job.with_marker:
+        yield F.count(F.lit(1)).alias("rows")
+        return
+    for marker in Marker:
+        yield F.count_if(F.col(MARKER) == marker.value).alias(str(marker.value))
+
+
+def _optional(rows: DataFrame) -> Iterator[SparkColumn]:
+    """All columns but the problem, none of them such that Spark writes it as one that is never NULL: a delete leaves
+    all but the keys empty, so files of one table would differ. What Spark knows of a condition it takes for granted, so
+    this is one that it cannot know."""
+    always = F.monotonically_increasing_id() >= 0
+    for field in rows.schema.fields:
+        if field.name != PROBLEM:
+            column = _col(field.name)
+            yield column if field.nullable else F.when(always, column).alias(field.name)
+
+
+def _col(name: str) -> SparkColumn:
+    return F.col(quote(name))

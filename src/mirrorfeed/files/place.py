@@ -1,0 +1,237 @@
+"""Where Spark writes files that this process reads: in the landing zone itself where both share it, else the handover.
+
+Below it every table has a folder of its own, named by where the table is published, so deployments may share one. A
+publication has a folder in that.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
+from mirrorfeed.files.job import StagingJob
+from mirrorfeed.session import is_on_databricks, is_on_this_machine
+from mirrorfeed.stores.anew import Sink
+
+VOLUMES = "/Volumes/"
+IN_ZONE = "_mirrorfeed_files"
+"""At the top of a landing zone, and never in a table's folder: Spark would make one anew that was deleted."""
+_GLOB = re.compile(r"([\\*?{}\[\]])")
+_PART = re.compile(r"part-(\d+)-.*?(?:-c(\d+))?(?:\.\w+)*\.parquet")
+_COPIED = 2**20
+_FULL = "No space left on device"
+
+
+def default_workspace() -> Any:
+    from databricks.sdk import WorkspaceClient  # takes seconds to import, and few runs need it
+
+    return WorkspaceClient()
+
+
+@dataclass(frozen=True)
+class Place:
+    root: str
+    in_zone: bool = False
+    """Whether it is in the landing zone, so that to send a file is to rename it."""
+    workspace: Callable[[], Any] = default_workspace
+
+    def folder(self, job: StagingJob) -> str:
+        return f"{self.of_table(job.table)}/{job.record_number:020d}-{job.batch}"
+
+    def of_table(self, address: str) -> str:
+        return f"{self.root}/{hashlib.sha256(address.encode()).hexdigest()[:20]}"
+
+    def in_order(self, folder: str, written: DataFrame) -> list[str]:
+        """The names of files that count, by the partitions that they were written from: those that Spark's reader
+        names. A listing shows also what failed and repeated tasks have left."""
+        found: list[tuple[int, int, str]] = []
+        for uri in written.inputFiles():
+            name = unquote(uri).rpartition("/")[2]
+            if not (part := _PART.fullmatch(name)):
+                raise HandoverLost(folder, f"{name} is in it, which is not of this publication")
+            found.append((int(part[1]), int(part[2] or 0), name))
+        return [name for *_, name in sorted(found)]
+
+    def read(self, spark: SparkSession, folder: str, schema: Any) -> DataFrame:
+        return spark.read.schema(schema).parquet(_GLOB.sub(r"\\\1", folder))
+
+    def open(self, path: str) -> BinaryIO:
+        """What Spark wrote, as a file that can be read in any order."""
+        try:
+            if self._sees():
+                return Path(path).open("rb")
+            if self.root.startswith(VOLUMES):  # Spark is elsewhere
+                return self._fetched(path)
+        except PermissionError as error:
+            raise HandoverUnreadable(self.root, error.strerror or "permission denied") from error
+        except OSError as error:
+            raise HandoverLost(path, error.strerror or str(error)) from error
+        raise HandoverUnseen(self.root)
+
+    def remove(self, path: str) -> None:
+        """As far as that can be done: what is left harms nobody, and the next publication of the table tries again."""
+        if self._sees():
+            shutil.rmtree(path, ignore_errors=True)
+        elif self.root.startswith(VOLUMES):
+            with suppress(Exception):
+                self.workspace().dbfs.delete(path, recursive=True)
+
+    def clear(self, job: StagingJob, *, may_ask: bool = True) -> None:
+        """Removes what is there of a table up to this record: of a run that died, or is about to lose the race for the
+        same number. Where Spark is elsewhere that takes a call."""
+        table = self.of_table(job.table)
+        if self._sees():
+            for folder in Path(table).glob("*"):
+                if folder.name[:20] <= f"{job.record_number:020d}":
+                    shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # another run is at work there, or nothing is
+                os.rmdir(table)
+        elif may_ask:
+            self.remove(table)
+
+    def _sees(self) -> bool:
+        return os.path.isdir(self.root)
+
+    def _fetched(self, path: str) -> BinaryIO:
+        copy = tempfile.TemporaryFile()  # noqa: SIM115 - who reads it closes it
+        try:
+            with self.workspace().files.download(path).contents as content:
+                shutil.copyfileobj(content, copy, _COPIED)
+        except Exception as error:
+            copy.close()
+            if type(error).__name__ == "PermissionDenied":
+                raise HandoverUnreadable(self.root, first_line(str(error))) from error
+            raise HandoverLost(path, first_line(str(error))) from error
+        copy.seek(0)
+        return copy
+
+    def trouble(self, spark: SparkSession, folder: str, error: Exception) -> MirrorfeedError:
+        """Why Spark could not write a folder here: at all, or what became of it, which is removed."""
+        self.remove(folder)
+        probe = f"{self.root}/{Path(folder).name}-probe"
+        try:
+            spark.range(1).write.parquet(probe)
+        except Exception as again:
+            if _FULL not in str(again):
+                return HandoverUnusable(self.root, reason(again))
+        finally:
+            self.remove(probe)
+        return HandoverLost(folder, reason(error))
+
+
+def place_for(
+    spark: SparkSession, handover: str | None, store: Sink, environment: Mapping[str, str] = os.environ
+) -> Place | None:
+    """None where there is none, as over Connect without a handover: then few rows can be published, and no more."""
+    zone, databricks = store.address(""), is_on_databricks(environment)
+    here = is_on_this_machine(spark, environment)
+    if Path(zone).is_absolute() and (here or (databricks and zone.startswith(VOLUMES))):
+        return Place(f"{zone}/{IN_ZONE}", in_zone=True)
+    if handover is not None:
+        if databricks and not handover.startswith(VOLUMES):
+            raise HandoverOutsideCatalog(handover)
+        return Place(handover)
+    return Place(_temporary()) if here else None
+
+
+def _temporary() -> str:
+    """Of this user, and the same for each run, so that one finds what another left."""
+    folder = Path(tempfile.gettempdir(), f"mirrorfeed-{getpass.getuser()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if hasattr(os, "getuid") and (folder.is_symlink() or folder.stat().st_uid != os.getuid()):
+        raise HandoverUnusable(str(folder), "it is somebody else's")
+    return str(folder)
+
+
+def reason(error: Exception) -> str:
+    """The innermost cause, for the outer ones tell of tasks and stages."""
+    causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
+    return first_line(causes[-1].removeprefix("Caused by: ") if causes else str(error))
+
+
+_SET_ONE = "Set `handover` to a volume of Unity Catalog, /Volumes/catalog/schema/volume"
+
+
+class NoHandover(Terminal):
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return (
+            f"What is to be published of {self.table} is more than comes to this process as the result of a query, and"
+            " there is no folder that Spark and this process share."
+        )
+
+    def next(self) -> str:
+        return f"{_SET_ONE}, and publish again. Nothing was staged."
+
+
+class HandoverOutsideCatalog(Terminal):
+    def __init__(self, handover: str) -> None:
+        self.handover = handover
+
+    def what(self) -> str:
+        return f"The handover {self.handover} is no volume, and on Databricks only volumes are shared by all of Spark."
+
+    def next(self) -> str:
+        return f"{_SET_ONE}. Nothing was staged."
+
+
+class HandoverUnseen(Terminal):
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def what(self) -> str:
+        return f"Spark has written into the handover {self.root}, and this process does not see that folder."
+
+    def next(self) -> str:
+        return f"{_SET_ONE}: whoever publishes sees it, from any machine. Nothing was staged."
+
+
+class HandoverUnusable(Terminal):
+    def __init__(self, root: str, reason: str) -> None:
+        self.root, self.reason = root, reason
+
+    def what(self) -> str:
+        return f"Spark cannot write into the handover {self.root}: {self.reason}."
+
+    def next(self) -> str:
+        return (
+            "Check `handover`: a volume (/Volumes/catalog/schema/volume) with the privileges READ VOLUME and WRITE"
+            " VOLUME for who publishes. Nothing was staged."
+        )
+
+
+class HandoverUnreadable(Terminal):
+    def __init__(self, root: str, reason: str) -> None:
+        self.root, self.reason = root, reason
+
+    def what(self) -> str:
+        return f"This process may not read what Spark wrote into the handover {self.root}: {self.reason}."
+
+    def next(self) -> str:
+        return "Grant READ VOLUME on it to who publishes, beside WRITE VOLUME. Nothing was staged."
+
+
+class HandoverLost(Transient):
+    def __init__(self, place: str, reason: str) -> None:
+        self.place, self.reason = place, reason
+
+    def what(self) -> str:
+        return f"The handover {self.place} did not keep what Spark wrote: {self.reason}."
+
+    def next(self) -> str:
+        return "Nothing of it is published. See that there is room and that nobody else changes it, then publish again."

@@ -1,0 +1,86 @@
+"""Which way the files of a publication are made, and that they stand in the landing zone under staged names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from mirrorfeed.feed import changes
+from mirrorfeed.files import few, unique
+from mirrorfeed.files.executors import send_by_executors
+from mirrorfeed.files.job import PROBLEMS_SHOWN, BadRow, Receipt, StagingJob, bad_rows
+from mirrorfeed.files.make import Made, made
+from mirrorfeed.files.place import NoHandover, Place
+from mirrorfeed.files.rolling import UnwritableRow, write_files
+from mirrorfeed.files.send import send
+from mirrorfeed.landing.arrow import told
+from mirrorfeed.landing.rows import Problem
+
+Staged = tuple[Sequence[Receipt], Sequence[BadRow]]
+"""Files in the order in which they are to be applied; or, with bad rows, nothing that counts."""
+
+
+def stage(
+    rows: DataFrame,
+    job: StagingJob,
+    place: Place | None,
+    sender: Literal["driver", "executors"] = "driver",
+    *,
+    is_few: bool | None = None,
+    rows_per_file: int | None = None,
+    unique_keys: Sequence[str] = (),
+) -> Staged:
+    """`is_few` is what is known of the number of rows; None: they may be few, and have no order to keep. Where keys are
+    to be unique, rows that share one are bad."""
+    if place is None and not is_few:
+        is_few = rows.count() <= few.ROWS
+    if is_few is not False and (found := few.taken(rows, known=bool(is_few))) is not None:
+        staged = stage_few(found, job, unique_keys)
+        if place is not None:
+            place.clear(job, may_ask=False)
+        return staged
+    if place is None:
+        raise NoHandover(job.table)
+    with made(rows, place, job, rows_per_file) as files:
+        if bad := files.bad or _shared_in(files, unique_keys):
+            return (), bad
+        try:
+            return (send if sender == "driver" else send_by_executors)(job, files), ()
+        except UnwritableRow as error:
+            return (), [error.row]
+
+
+def stage_few(found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = ()) -> Staged:
+    """Landing rows, whose last column is their problem, in their order."""
+    if bad := bad_rows(found, changes.PROBLEM, job.keys) or _shared(found, unique_keys):
+        return (), bad
+    try:
+        return write_files(job, found.drop_columns([changes.PROBLEM]).to_batches()), ()
+    except UnwritableRow as error:
+        return (), [error.row]
+
+
+def _shared(found: pa.Table, keys: Sequence[str]) -> list[BadRow]:
+    """The first keys that stand in more than one row."""
+    if not keys:
+        return []
+    places = [str(at) for at in range(len(keys))]
+    counted = pa.table([found.column(name) for name in keys], places).group_by(places).aggregate([([], "count_all")])
+    shared = counted.filter(pc.field("count_all") > 1).slice(0, PROBLEMS_SHOWN).select(places).rename_columns(keys)
+    return [BadRow(Problem.DUPLICATE_KEY, told(shared, at)) for at in range(shared.num_rows)]
+
+
+def _shared_in(files: Made, keys: Sequence[str]) -> list[BadRow]:
+    """The same of files that were just written, by hashes of the keys where these are not too many."""
+    if not (keys and files.names):
+        return []
+    if sum(files.rows.values()) <= unique.MOST:
+        hashes = changes.key_hashes(files.written, keys).toArrow().column(0)
+        if not unique.repeat(hashes):
+            return []
+    found = changes.key_problems(files.written, keys, PROBLEMS_SHOWN).toArrow()
+    return bad_rows(found, changes.PROBLEM, keys)
