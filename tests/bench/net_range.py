@@ -1,4 +1,4 @@
-"""A range of five MERGEs, net, beside the plain answer written nowhere, a usual notebook, and delta-rs with DuckDB."""
+"""A range of five MERGEs, net, beside the plain answer written nowhere, notebooks, and delta-rs with DuckDB."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from tests.bench import tables
+from tests.bench.notebook import Notebook
 from tests.bench.race import Case
 from tests.bench.tables import MERGES
 
@@ -21,8 +22,11 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     source = table.source
     tables.merges(spark, source, rows, rows)
 
+    public = Notebook(spark, source, folder / "public/bench", folder / "control", ("id",))
+
     def between() -> None:
         shutil.rmtree(folder / "notebook", ignore_errors=True)
+        public.as_after_version(0)
         table.as_after_the_snapshot()
 
     def notebook() -> None:
@@ -60,6 +64,7 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
             "publish": table.publish,
             "the plain floor": lambda: to_noop(last_rows(tables.feed(spark, source, 1, MERGES))),
             "a usual notebook": notebook,
+            "the notebook that is public": public.run,
             "delta-rs and DuckDB": without_spark,
             "the feed to noop": lambda: to_noop(tables.feed(spark, source, 1, MERGES)),
         },

@@ -7,6 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tests.bench import tables
+from tests.bench.notebook import Notebook
 from tests.bench.race import Case
 
 
@@ -15,14 +16,21 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     source = table.source
     spark.sql(f"UPDATE {source.sql} SET amount = amount + 1 WHERE id BETWEEN 100 AND 109")
 
+    public = Notebook(spark, source, folder / "public/bench", folder / "control", ("id",))
+
+    def between() -> None:
+        table.as_after_the_snapshot()
+        public.as_after_version(0)
+
     return Case(
         {
             "publish": table.publish,
+            "the notebook that is public": public.run,
             "count(*) on table_changes": lambda: spark.sql(
                 f"SELECT count(*) FROM table_changes_by_path('{source.path}', 1, 1)"
             ).collect(),
             "DESCRIBE HISTORY LIMIT 1": lambda: spark.sql(f"DESCRIBE HISTORY {source.sql} LIMIT 1").collect(),
         },
-        table.as_after_the_snapshot,
+        between,
         {"table_rows": rows},
     )
