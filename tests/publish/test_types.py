@@ -30,7 +30,9 @@ def test_every_value_is_the_same_in_the_mirror(
         create(spark, journey.sql)
         for first in (0, ROWS):  # a snapshot, and a range
             insert(spark, journey.sql, first)
-            assert journey.publish().differed == ""
+            differed = journey.publish().differed
+            # Spark 4.0 writes its own form whatever the options of a write say, and all is made anew.
+            assert (differed != "") is (SPARK_4_0 and not few_rows)
         found = compared(journey)
     assert found.equal, found.first
     assert found.source_rows == 2 * ROWS
