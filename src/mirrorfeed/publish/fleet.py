@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -38,6 +39,7 @@ from mirrorfeed.publish.partner import trouble_in_introducing
 from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Plan, look_ahead, preflight, publish
+from mirrorfeed.publish.teller import ByMinute, Teller
 from mirrorfeed.publish.view import BeginningMissing, View
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
@@ -127,21 +129,28 @@ def publish_tables(
     dropping: Dropping | None = None,
     workspace: Callable[[], Workspace] = default_workspace,
     sleep: Callable[[float], None] = time.sleep,
-    work: Work = publish,
+    stop: Callable[[], bool] = lambda: False,
+    work: Work | None = None,
     starts_again: bool = True,
     store: Store | None = None,
     most_tries: int = _TRIES,
 ) -> list[Outcome]:
     """Publishes all tables of the configuration, or those named, in its order. What goes wrong beside them, in saying
-    who publishes or in the ledger, is told to `on_trouble` and stops nothing. Runs of one process may share a store;
-    then who asks for them tells the ledger. What starts no table again does not heed `reseed` in the configuration."""
+    who publishes or in the ledger, is told to `on_trouble` and stops nothing. Asked to stop, it begins no table, ends
+    those in hand between two records, and gives the outcomes of those that it began. Runs of one process may share a
+    store; then who asks for them tells the ledger. What starts no table again does not heed `reseed` in the
+    configuration."""
+    begun = datetime.now(UTC)
+    do = work or partial(publish, stop=stop)
     alone, zone = store is None, store or zone_of(config)
     dropping = dropping or dropping_by(config)
     if alone and (trouble := trouble_in_introducing(zone, config)):
         on_trouble(trouble)
 
-    def one(table: Table) -> Outcome:
-        name, progress, begun = str(table.target), Progress(), time.monotonic()
+    def one(table: Table) -> Outcome | None:
+        if stop():
+            return None
+        name, progress, started = str(table.target), Progress(), time.monotonic()
         tries, most = 0, most_tries
         error: MirrorfeedError | None = None
         trouble: MirrorfeedError | None = None
@@ -149,7 +158,7 @@ def publish_tables(
         reseeded = False
         gap: Gap | None = None
         """For which changes are read from the table's history, where it has them."""
-        while tries < most:
+        while tries == 0 or (tries < most and not stop()):
             tries += 1
             try:
                 feed = _feed(spark, config, table, gap)
@@ -158,7 +167,7 @@ def publish_tables(
                     with dropping(table):
                         clear(feed, zone, plan)
                     reseeded = True
-                work(feed, zone, plan, progress, lambda so_far: on_step(name, so_far))
+                do(feed, zone, plan, progress, lambda so_far: on_step(name, so_far))
                 error = None
                 break
             except Transient as caught:
@@ -168,22 +177,26 @@ def publish_tables(
             except Exception as caught:
                 error = named(f"Publishing {name}", caught)
                 if gap is None and isinstance(error, Gap) and _is_kept(spark, table, error, on_trouble):
-                    gap, most = error, tries + most_tries
+                    gap, error, most = error, None, tries + most_tries
                     continue
                 if trouble or not (starts_again and _reseeds(table, error)):
                     break
-                trouble, most = error, tries + most_tries
+                trouble, error, most = error, None, tries + most_tries
         if gap and table.history and progress.made:
             on_trouble(FromHistory(gap, str(table.history.table)))
         reason = trouble if reseeded else None
-        return Outcome(name, progress, time.monotonic() - begun, table.check_keys, tries, error, reason)
+        seconds = time.monotonic() - started
+        found = Outcome(name, progress, seconds, table.check_keys, tries, error, reason)
+        return replace(found, stopped=error is None and stop() and found.lag_versions != 0)
 
+    chosen = config.select(names)
+    teller = Teller(spark, config.ledger if alone else None, chosen, zone, begun)
+    book = ByMinute(teller.tell)
     if alone:
         ledger.begin(spark, config.ledger)
-    outcomes = each_of(one, config.select(names))
-    first = [outcome.table for outcome in outcomes if outcome.first_load]
-    told = ledger.told_of(spark, config.ledger, first) if alone else set()
-    outcomes = [replace(outcome, published_before=outcome.table in told) for outcome in outcomes]
+    found = each_of(one, chosen, lambda come: book.hear(filter(None, come)))
+    lost = book.flush()
+    outcomes = [replace(each, published_before=each.table in teller.loaded_again) for each in found if each]
     for outcome in outcomes:
         if outcome.progress.short:
             on_trouble(outcome.progress.short)
@@ -191,7 +204,7 @@ def publish_tables(
             on_trouble(Untidy(outcome.table, outcome.progress.untidy))
     if differed := [outcome for outcome in outcomes if outcome.progress.differed]:
         on_trouble(MadeAnew([outcome.table for outcome in differed], differed[0].progress.differed))
-    if alone and (lost := ledger.tell(spark, config.ledger, outcomes, datetime.now(UTC))):
+    if lost:
         on_trouble(lost)
     return outcomes
 

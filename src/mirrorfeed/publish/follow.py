@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from typing import Protocol
 
 from pyspark.sql import SparkSession
@@ -18,17 +17,14 @@ from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed.gather import State, Waiting, after, due
 from mirrorfeed.feed.notice import waiting
 from mirrorfeed.feed.source import Source
-from mirrorfeed.publish import ledger
 from mirrorfeed.publish.fleet import publish_tables
 from mirrorfeed.publish.outcome import Outcome, Progress
-from mirrorfeed.publish.table import publish
+from mirrorfeed.publish.teller import ByMinute, Teller
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.session import renewed
 from mirrorfeed.stores import Store
 
 _AT_ONCE = 8
-_TELL_EVERY = 60.0
-"""Seconds between two commits to the ledger: one for each publication would be as many as there are files."""
 
 
 class Runs(Protocol):
@@ -59,8 +55,7 @@ def follow(
     told."""
     states = {str(table.target): State() for table in tables}
     errors: dict[str, str | None] = {}
-    untold: list[Outcome] = []
-    told = clock()
+    book = ByMinute(runs.tell, clock)
     pause = min((table.at_most.policy.poll for table in tables), default=1.0)
 
     def is_due(table: Table) -> bool:
@@ -73,6 +68,7 @@ def follow(
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while not stop():
+            new: list[Outcome] = []
             chosen = [str(table.target) for table, now in zip(tables, pool.map(is_due, tables), strict=True) if now]
             if chosen:
                 begun = clock()
@@ -82,15 +78,12 @@ def follow(
                     states[name] = after(states[name], published, made, error, begun, clock())
                     text = str(error) if error else None
                     if made or text != errors.get(name):
-                        untold.append(outcome)
+                        new.append(outcome)
                     errors[name] = text
-            if untold and clock() - told >= _TELL_EVERY:
-                runs.tell(untold)
-                untold, told = [], clock()
+            book.hear(new)
             if not stop():
                 wait(pause)
-    if untold:
-        runs.tell(untold)
+    book.flush()
     return states
 
 
@@ -106,6 +99,7 @@ class SparkRuns:
     on_trouble: Callable[[MirrorfeedError], None] = lambda _: None
     renew: Callable[[SparkSession], SparkSession] = renewed
     _store: Store | None = field(default=None, init=False)
+    _begun: datetime = field(default_factory=lambda: datetime.now(UTC), init=False)
 
     def waiting(self, table: Table, published: int) -> Waiting | None:
         source: Source = table.source
@@ -123,7 +117,7 @@ class SparkRuns:
                 self.config,
                 names,
                 on_trouble=self.on_trouble,
-                work=partial(publish, stop=self.stop),
+                stop=self.stop,
                 store=self._store,
                 most_tries=1,
             )
@@ -138,5 +132,6 @@ class SparkRuns:
         return outcomes
 
     def tell(self, outcomes: Sequence[Outcome]) -> None:
-        if lost := ledger.tell(self.spark, self.config.ledger, outcomes, datetime.now(UTC)):
+        teller = Teller(self.spark, self.config.ledger, self.config.tables, self._store, self._begun)
+        if lost := teller.tell(outcomes):
             self.on_trouble(lost)

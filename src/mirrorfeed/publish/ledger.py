@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import col, expr, max_by
+from pyspark.sql import SparkSession, Window
+from pyspark.sql.functions import col, expr, row_number
 
 from mirrorfeed.build import this_build
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
@@ -97,6 +97,14 @@ def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
     return ", ".join(f"{quote(name)} {type_} COMMENT '{comment}'" for name, type_, comment in columns)
 
 
+class Told(NamedTuple):
+    """By which a publication is known in the ledger, beside its table."""
+
+    time: datetime
+    from_version: int | None
+    to_version: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """As the columns above, in their order."""
@@ -141,6 +149,19 @@ class Row:
     message: str | None = None
     build: str | None = None
 
+    @property
+    def told(self) -> Told:
+        return Told(self.time, self.from_version, self.to_version)
+
+
+@dataclass
+class Known:
+    """What the ledger tells of a table."""
+
+    stopped: bool = False
+    publications: list[Told] = field(default_factory=list)
+    """The newest, the oldest first."""
+
 
 def rows(outcomes: Iterable[Outcome], now: datetime) -> list[Row]:
     """What a run did, table by table: its publications, then what stopped it. Nothing new is no row."""
@@ -157,7 +178,8 @@ def rows(outcomes: Iterable[Outcome], now: datetime) -> list[Row]:
 
 def for_programs(outcomes: Iterable[Outcome], now: datetime) -> list[dict[str, Any]]:
     """What a run did under the names of the columns, with a row for each table that had nothing new as well."""
-    return [named(row) for outcome in outcomes for row in rows([outcome], now) or [_well(outcome, now)]]
+    found = ([well(each, now)] if each.is_idle else rows([each], now) for each in outcomes)
+    return [named(row) for each in found for row in each]
 
 
 def named(row: Row) -> dict[str, Any]:
@@ -295,30 +317,22 @@ def read(spark: SparkSession, ledger: Source) -> list[Row]:
         raise LedgerUnreadable(str(ledger), error) from error
 
 
-def stopped(spark: SparkSession, ledger: Source, tables: Sequence[str]) -> list[str]:
-    """Those of the tables that the ledger counts as stopped."""
+def known(spark: SparkSession, ledger: Source, tables: Iterable[str], most: int, since: datetime) -> dict[str, Known]:
+    """What the ledger tells of each of the tables that it knows: of publications so many, and all since then."""
     stands = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STANDS))
-    newest = stands.groupBy("table").agg(max_by("outcome", "time").alias("outcome"))
-    return [row.table for row in newest.where(col("outcome").isin(*STOPPED)).collect()]
+    of_a_kind = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
+    newest = stands.withColumn("nth", row_number().over(of_a_kind)).where((col("nth") <= most) | (col("time") >= since))
+    rows = newest.select("table", "outcome", *Told._fields).orderBy("time").toArrow().to_pylist()
+    found: dict[str, Known] = {}
+    for row in rows:
+        there = found.setdefault(row.pop("table"), Known())
+        there.stopped = (outcome := row.pop("outcome")) in STOPPED
+        if outcome == PUBLISHED:
+            there.publications.append(Told(**row))
+    return found
 
 
-def tell(
-    spark: SparkSession, ledger: Source | None, outcomes: Sequence[Outcome], now: datetime
-) -> MirrorfeedError | None:
-    """Adds the rows of a run, and of each table that is stopped in the ledger and well in this run that it is: nothing
-    new is no row, and it would count as stopped until something is. What went wrong is told, never raised."""
-    if ledger is None:
-        return None
-    new = rows(outcomes, now)
-    idle = [each.table for each in outcomes if not (each.error or each.progress.made)]
-    try:
-        found = stopped(spark, ledger, idle) if idle else []
-    except Exception as error:
-        return keep(spark, ledger, new) or LedgerNotWritten(str(ledger), error)
-    return keep(spark, ledger, [*new, *(_well(each, now) for each in outcomes if each.table in found)])
-
-
-def _well(outcome: Outcome, now: datetime) -> Row:
+def well(outcome: Outcome, now: datetime) -> Row:
     return Row(
         time=now,
         table=outcome.table,
@@ -333,17 +347,6 @@ def _well(outcome: Outcome, now: datetime) -> Row:
 def _plain(value: Any) -> Any:
     """Arrow gives a map as pairs."""
     return dict(value) if isinstance(value, list) else value
-
-
-def told_of(spark: SparkSession, ledger: Source | None, tables: Sequence[str]) -> set[str]:
-    """Those of these tables of which the ledger tells a publication; none where it cannot be read."""
-    if ledger is None or not tables:
-        return set()
-    try:
-        there = spark.read.table(ledger.sql).where((col("outcome") == PUBLISHED) & col("table").isin(*tables))
-        return {row.table for row in there.select("table").distinct().collect()}
-    except Exception:  # for people alone, who are told of a ledger that cannot be used when it is written
-        return set()
 
 
 def keep(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> MirrorfeedError | None:

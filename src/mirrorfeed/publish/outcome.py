@@ -79,6 +79,8 @@ class Outcome:
     """Why the table was started again from a snapshot, if it was."""
     published_before: bool = False
     """Whether the ledger tells of publications of which a first load found no log."""
+    stopped: bool = False
+    """Whether it was asked to end before all was published."""
 
     @property
     def first_load(self) -> bool:
@@ -87,7 +89,7 @@ class Outcome:
     @property
     def is_idle(self) -> bool:
         """Whether nothing was new."""
-        return not (self.error or self.progress.made)
+        return not (self.error or self.progress.made or self.stopped)
 
     @property
     def lag_versions(self) -> int | None:
