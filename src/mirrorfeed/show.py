@@ -47,6 +47,10 @@ class Steps:
         else:
             self._tasks[""] = self._bars.add_task(what, total=None)
 
+    def ending(self) -> None:
+        """That it was asked to end."""
+        self._out.print(Text("Ending once the files in hand are out. Ctrl-C once more ends at once."))
+
     def __call__(self, table: str, progress: Progress) -> None:
         with self._lock:
             if self._bars is None:
@@ -129,6 +133,8 @@ def _versions(outcome: Outcome) -> str:
     progress = outcome.progress
     if outcome.error and not progress.publications:
         return "failed"
+    if not progress.publications and outcome.stopped:
+        return "stopped"
     if not progress.publications:
         return f"nothing new at {progress.published}"
     if progress.from_version_exclusive is None:

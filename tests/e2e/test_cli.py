@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
@@ -15,10 +17,11 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from mirrorfeed import config
+from mirrorfeed import config, show
 from mirrorfeed.cli import main
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import fleet, idle, ledger
+from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.session import SparkMissing
 from tests.delta import DeltaTable
 
@@ -66,6 +69,39 @@ def project(spark: SparkSession, tmp_path: Path) -> Project:
 @pytest.fixture
 def orders(spark: SparkSession, project: Project) -> DeltaTable:
     return DeltaTable(spark, project.folder / "orders")
+
+
+def test_ctrl_c_ends_publishing_quietly_once_the_files_in_hand_are_out(
+    spark: SparkSession, project: Project, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = "abcde"
+    for name in names:
+        DeltaTable(spark, project.folder / name).insert(1)
+    project.configure(*(f"  - {{source: ./{name}, target: {name}, keys: [id]}}" for name in names))
+    asked = threading.Event()
+
+    class Interrupted(show.Steps):
+        """By a person who sees what is published first: the tables that are at work then are four."""
+
+        def ending(self) -> None:
+            super().ending()
+            asked.set()
+
+        def __call__(self, table: str, progress: Progress) -> None:
+            super().__call__(table, progress)
+            if progress.publications and not asked.is_set():
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                asked.wait(60)
+
+    monkeypatch.setattr(show, "Steps", Interrupted)
+    ended = project.run("publish", code=1)
+    assert "Ending once the files in hand are out. Ctrl-C once more ends at once." in ended
+    assert "Ended as asked, with nothing half done; left for the next run: 1 of 5 tables." in ended
+    assert ended.count("snapshot to 1 ") == 4
+    assert not list(project.landing.rglob("_mirrorfeed/*/*-*"))
+    assert "Traceback" not in ended + "".join(capfd.readouterr())
+    assert "nothing new at 1" in (again := project.run("publish"))
+    assert "Ended as asked" not in again
 
 
 def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Project) -> None:

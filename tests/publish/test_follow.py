@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.memory import MemoryStore
@@ -205,21 +207,46 @@ def test_a_source_that_cannot_be_asked_is_left_to_the_run(tmp_path: Path) -> Non
 # Being told to stop
 
 
-def test_the_first_signal_asks_to_stop_and_a_second_interrupt_ends_at_once() -> None:
-    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
-    try:
-        for first in (signal.SIGTERM, signal.SIGINT):
-            stop = Stop()
-            stop.listen()
+def test_the_first_signal_asks_to_stop_and_after_it_an_interrupt_ends_at_once() -> None:
+    both = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(each) for each in both]
+    for first in both:
+        heard: list[str] = []
+        stop = Stop(at_once=lambda heard=heard: heard.append("at once"))  # type: ignore[misc]
+        with stop.listening(lambda heard=heard: heard.append("asked")):  # type: ignore[misc]
             assert not stop()
             os.kill(os.getpid(), first)
             assert stop()
             stop.wait(3600)  # not at all
-        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert heard == ["asked"]
             os.kill(os.getpid(), signal.SIGINT)
-    finally:
-        for each, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
-            signal.signal(each, handler)
+            assert heard == ["asked", "at once"]
+        assert [signal.getsignal(each) for each in both] == before
+
+
+def test_ending_at_once_waits_for_no_thread_and_says_so() -> None:
+    code = """if True:
+        import os, signal, threading
+        from mirrorfeed.cli.follow import Stop
+        threading.Thread(target=threading.Event().wait).start()
+        with Stop().listening():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+            threading.Event().wait()
+        """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "Ended at once. The next run finishes what is left.\n"
+
+
+def test_only_the_first_thread_can_listen_and_others_go_on_without() -> None:
+    def publish_by_another() -> bool:
+        with Stop().listening():
+            return True
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(publish_by_another).result()
 
 
 def test_it_is_to_stop_when_its_minutes_are_over() -> None:

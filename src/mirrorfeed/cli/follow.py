@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -21,27 +24,58 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.outcome import Outcome
 
 _SLICE = 0.5
+_CURSOR = b"\x1b[?25h\n"
+"""Shows it, for bars hide it."""
+
+
+def end_at_once() -> NoReturn:
+    """As a crash would, waiting for nothing: whatever is left half done, the next run finishes."""
+    for out in (1, 2):
+        if os.isatty(out):
+            os.write(out, _CURSOR)
+    os.write(2, b"Ended at once. The next run finishes what is left.\n")
+    os._exit(1)
 
 
 class Stop:
     """Asked for by SIGTERM, or by Ctrl-C, of which a second one ends at once; or due after so many minutes. A handler
-    runs between any two steps of this thread, so it takes no lock."""
+    runs between any two steps of this thread, so it takes no lock that this thread may hold."""
 
-    def __init__(self, minutes: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.asked, self._clock = False, clock
+    def __init__(
+        self,
+        minutes: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        at_once: Callable[[], None] = end_at_once,
+    ) -> None:
+        self.asked, self._clock, self._at_once = False, clock, at_once
         self._end = None if minutes is None else clock() + minutes * 60
+        self._say: Callable[[], None] = lambda: None
 
     def __call__(self) -> bool:
         return self.asked or (self._end is not None and self._clock() >= self._end)
 
-    def listen(self) -> None:
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+    @contextmanager
+    def listening(self, say: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Heeds these signals meanwhile, and says so when it is asked; only the first thread of a process can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._say = say
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            for number in before:
+                signal.signal(number, self._on_signal)
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
-        self.asked = True
-        if number == signal.SIGINT:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self.asked and number == signal.SIGINT:
+            self._at_once()
+        elif not self.asked:
+            self.asked = True
+            self._say()
 
     def wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -52,15 +86,16 @@ class Stop:
 def follow_tables(config: Config, tables: tuple[str, ...], minutes: float | None) -> None:
     """Follows the tables until asked to stop, or for so many minutes; exits with 1 if one of them is left failed."""
     stop, said = Stop(minutes), Said()
-    stop.listen()
-    spark = spark_session()
-    from mirrorfeed.publish.follow import SparkRuns, follow
+    with stop.listening():
+        spark = spark_session()
+        from mirrorfeed.publish.follow import SparkRuns, follow
 
-    stop.listen()  # once more, for Spark listens too
-    runs = SparkRuns(spark, config, stop, said.outcome, said.trouble)
-    chosen = config.select(tables)
-    click.echo(f"Following {counted(len(chosen), 'table')}. SIGTERM or Ctrl-C ends it once the file in hand is out.")
-    states = follow(chosen, runs, stop=stop, wait=stop.wait)
+        runs = SparkRuns(spark, config, stop, said.outcome, said.trouble)
+        chosen = config.select(tables)
+        words = "SIGTERM or Ctrl-C ends it once the file in hand is out."
+        click.echo(f"Following {counted(len(chosen), 'table')}. {words}")
+        with stop.listening():  # once more, for Spark listens too
+            states = follow(chosen, runs, stop=stop, wait=stop.wait)
     failed = [name for name, state in states.items() if state.failures]
     click.echo(f"Ended, with nothing half done{'; failed: ' if failed else ''}{', '.join(failed)}.")
     sys.exit(bool(failed))

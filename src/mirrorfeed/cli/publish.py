@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from mirrorfeed import FILE
-from mirrorfeed.cli.follow import follow_tables
+from mirrorfeed.amounts import counted
+from mirrorfeed.cli.follow import Stop, follow_tables
 from mirrorfeed.cli.root import (
     config_option,
     json_option,
@@ -152,10 +153,15 @@ def publish(
     out = error_console() if as_json else console()
     repeated = retries().value
     troubles: list[MirrorfeedError] = []
-    with show.steps(out) as on_step:
+    stop = Stop()
+    with show.steps(out) as on_step, stop.listening(on_step.ending):
         on_step.looking(len(chosen))
-        outcomes = fleet.publish_tables(spark, config, tables, on_step=on_step, on_trouble=troubles.append)
-    _say_outcomes(out, outcomes, troubles, retries().value - repeated, as_json=as_json)
+        outcomes = fleet.publish_tables(
+            spark, config, tables, on_step=on_step, on_trouble=troubles.append, sleep=stop.wait, stop=stop
+        )
+    left = len(chosen) - sum(not outcome.stopped for outcome in outcomes)
+    of_all = f"{left} of {counted(len(chosen), 'table')}" if left else None
+    _say_outcomes(out, outcomes, troubles, retries().value - repeated, left=of_all, as_json=as_json)
 
 
 def _say_decisions(config: Config, chosen: Sequence[Table], as_json: bool) -> NoReturn:
@@ -242,6 +248,7 @@ def _say_outcomes(
     troubles: Sequence[MirrorfeedError],
     repeated: int,
     *,
+    left: str | None = None,
     rebuilt: bool = False,
     as_json: bool = False,
 ) -> NoReturn:
@@ -255,7 +262,9 @@ def _say_outcomes(
     notes = show.notes(outcomes, repeated, rebuilt=rebuilt)
     for note in [*notes, *(text(str(error), style="yellow") for error in troubles)]:
         out.print(note)
-    sys.exit(any(outcome.error for outcome in outcomes))
+    if left:
+        out.print(text(f"Ended as asked, with nothing half done; left for the next run: {left}."))
+    sys.exit(bool(left) or any(outcome.error for outcome in outcomes))
 
 
 @main.command()
