@@ -412,6 +412,10 @@ def test_rows_that_are_as_they_were_can_be_left_out(
     [
         ("double", "double('NaN')", "double('NaN')", False),
         ("double", "1.0D", "double('NaN')", True),
+        ("double", "0.0D", "double('-0.0')", True),
+        ("float", "float('-0.0')", "0.0F", True),
+        ("float", "float('-0.0')", "float('-0.0')", False),
+        ("struct<a: double>", "named_struct('a', 0.0D)", "named_struct('a', double('-0.0'))", True),
         ("decimal(38,18)", "1.000000000000000001BD", "1.000000000000000002BD", True),
         ("binary", "X'00FF'", "X'00FF'", False),
         ("struct<a: int, b: array<int>>", "named_struct('a', 1, 'b', array(1, NULL))",

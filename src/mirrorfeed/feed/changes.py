@@ -218,11 +218,15 @@ def _changed(group: Sequence[str], order: Sequence[str], columns: Sequence[Colum
 
 
 def _compared(columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
-    """An event's values to compare with another's: NaN is equal to NaN, and nested values are the text that they
-    become."""
+    """An event's values to compare with another's: nested values are the text that they become, and so are floating
+    ones, of which Spark takes 0.0 for equal to -0.0."""
     payload = _payload(columns, keys)
     places = {column.name: F.col(f"__value_{i}__") for i, column in enumerate(payload)}
     values = [_form(column, places.__getitem__) for column in payload]
+    values = [
+        value.cast("string") if column.type in ("float", "double") else value
+        for column, value in zip(payload, values, strict=True)
+    ]
     return F.struct(F.lit(True), *(value.alias(f"_{i}") for i, value in enumerate(values)))
 
 
