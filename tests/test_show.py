@@ -156,7 +156,8 @@ def test_until_there_is_a_step_it_is_told_how_many_tables_are_looked_at() -> Non
     assert isinstance(log.file, io.StringIO)
     assert log.file.getvalue() == "Looking at 2 tables …\na: publishing version 2\n"
     assert isinstance(terminal.file, io.StringIO)
-    assert _ESCAPES.sub("", terminal.file.getvalue()).split()[-6:-1] == ["⠋", "a:", "publishing", "version", "2"]
+    frame, *words = _ESCAPES.sub("", terminal.file.getvalue()).split()[-6:-1]
+    assert (frame in "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", words) == (True, ["a:", "publishing", "version", "2"])
 
 
 _ESCAPES = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
