@@ -461,7 +461,7 @@ def test_the_dashboard_says_what_the_page_says(spark: SparkSession) -> None:
         "tables": shown["tables"],
         "stopped": shown["stopped"],
         "different": shown["different"],
-        "publications": shown["publications in a day"],
+        "publications": shown["publication in a day"],
         "rows": shown["rows in a day"],
         "retries": shown["calls repeated in a day"],
     }

@@ -184,7 +184,7 @@ def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
     fresh = [{**asdict(each), "fresh": each.fresh and each.fresh.told()} for each in found]
     asked = json.loads(json.dumps(fresh, default=datetime.isoformat))
 
-    def no_spark() -> None:
+    def no_spark(*_: object) -> None:
         raise SparkMissing()
 
     monkeypatch.setattr("mirrorfeed.cli.publish.spark_session", no_spark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -87,6 +87,12 @@ class World:
     zone: MemoryStore = field(default_factory=MemoryStore)
     rows: list[Row] = field(default_factory=list)
     looks: int = 0
+    moment: datetime = NOON
+
+    def now(self) -> datetime:
+        """A second after the time before."""
+        self.moment += timedelta(seconds=1)
+        return self.moment
 
     def __post_init__(self) -> None:
         def known(_spark: object, _place: Source, tables: set[str], most: int, _since: datetime) -> dict[str, Known]:
@@ -110,14 +116,14 @@ class World:
     def teller(self) -> Teller:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "keep_records": 3}
         table = Configured.model_validate(given)
-        return Teller(None, Source.parse("ledger"), [table], self.zone, datetime.now(UTC))  # type: ignore[arg-type]
+        return Teller(None, Source.parse("ledger"), [table], self.zone, self.now())  # type: ignore[arg-type]
 
     def publish(self, stop: Callable[[], bool] = lambda: False) -> Outcome:
         """A new row, or what was left of them before."""
         if not stop():
             self.table.insert({"id": len(self.table.versions)})
         progress = Progress()
-        publish(TableFeed(self.table), self.zone, replace(plan(), keep_records=3), progress, stop=stop)
+        publish(TableFeed(self.table), self.zone, replace(plan(), keep_records=3), progress, now=self.now, stop=stop)
         return Outcome("sales.orders", progress, 0.0, stopped=stop())
 
     @property

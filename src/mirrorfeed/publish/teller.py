@@ -98,7 +98,8 @@ class Teller:
         log = TableLog(self.store, table.target.folder)
         try:
             view = log.look()
-            records = [each for each in log.records(view) if each.at < self.begun] if view else []
+            begun = self.begun.replace(microsecond=self.begun.microsecond // 1_000 * 1_000)  # as records tell times
+            records = [each for each in log.records(view) if each.at < begun] if view else []
         except Exception as error:  # it harms nothing, and whoever publishes is told of it
             named(f"Looking for what the ledger lacks of {outcome.table}", error)
             return []
