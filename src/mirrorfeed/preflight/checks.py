@@ -19,6 +19,7 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.files.place import place_for
 from mirrorfeed.files.trial import trial
 from mirrorfeed.preflight.check import Check, State
+from mirrorfeed.preflight.network import check_hosts
 from mirrorfeed.preflight.rights import check_rights, needed
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.zone import zone_of
@@ -45,6 +46,7 @@ def preflight(
     yield from _rights(config, workspace)
     if config.ledger:
         yield _ledger(spark, config.ledger)
+    yield from check_hosts(config)
     yield check_credential(config)
     yield from _landing_zone(spark, config)
     yield from _policies(config, workspace)

@@ -32,6 +32,12 @@ _ONCE: dict[str, Any] = {"retry_total": 0, "permit_redirects": False}
 _NO_PARENT = "RenameDestinationParentPathNotFound"
 
 
+def blob_endpoint(endpoint: str) -> str:
+    """The one beside an endpoint of the `dfs` kind. Where its name holds `.dfs.`, that has `.blob.` in its place."""
+    place = urlsplit(endpoint)
+    return place._replace(netloc=place.netloc.replace(".dfs.", ".blob.", 1)).geturl()
+
+
 @dataclass(frozen=True)
 class OneLakeStore:
     """Addressed by ids. Holds no secret and no connection; every process opens its own, once."""
@@ -40,7 +46,7 @@ class OneLakeStore:
     item: str
     credential: Credential = field(default_factory=Default)
     endpoint: str = ENDPOINT
-    """Of the `dfs` kind. Where its name holds `.dfs.`, calls to the blob endpoint go to the name with `.blob.`."""
+    """Of the `dfs` kind."""
     ca_file: str | None = None
     """The certificates to trust, for endpoints with a certificate authority of their own."""
     patience: Patience = field(default_factory=Patience)
@@ -235,12 +241,10 @@ class _Clients:
             "transport": transport(store.patience, store.ca_file),
             "api_version": API_VERSION,
         }
-        place = urlsplit(store.endpoint)
-        blob_endpoint = place._replace(netloc=place.netloc.replace(".dfs.", ".blob.", 1)).geturl()
         return cls(
             FileSystemClient(store.endpoint, store.workspace, **options),
             # Whatever `create` is given goes in one call; in more than one it would no longer be whole or not at all.
-            ContainerClient(blob_endpoint, store.workspace, max_single_put_size=2**31, **options),
+            ContainerClient(blob_endpoint(store.endpoint), store.workspace, max_single_put_size=2**31, **options),
         )
 
 
