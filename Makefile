@@ -47,16 +47,18 @@ test-floor: .venv-floor/made ## all tests on the oldest Spark that is supported
 test-connect: .venv-connect/made ## those marked for it over Databricks Connect, where a workspace is configured
 	@.venv-connect/bin/python -m pytest -m connect -rs
 
-check: setup ## formatting, lint, strict types, notebooks without outputs
+check: setup ## formatting, lint, strict types, notebooks without outputs, the reference as the code is
 	@$(RUN) -m ruff format --check --quiet || { echo 'Not formatted: run make fmt.'; exit 1; }
 	@$(RUN) -m ruff check --quiet
 	@$(RUN) -m mypy
+	@PYTHONPATH=. $(RUN) -m fixtures.reference --check || { echo 'The reference is not as the code is: run make fmt.'; exit 1; }
 	@.venv/bin/nbstripout --verify --keep-id notebooks/*.ipynb || { echo 'Notebooks hold outputs: run make fmt.'; exit 1; }
 
-fmt: setup ## format, apply what lint can mend, strip notebooks
+fmt: setup ## format, apply what lint can mend, strip notebooks, make the reference anew
 	@$(RUN) -m ruff check --fix --quiet --exit-zero
 	@$(RUN) -m ruff format
 	@.venv/bin/nbstripout --keep-id notebooks/*.ipynb
+	@PYTHONPATH=. $(RUN) -m fixtures.reference
 
 bench: setup $(UV) ## measure publication against Spark alone, and planning against another reader of the log
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench

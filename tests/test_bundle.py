@@ -31,7 +31,7 @@ from fixtures.bundle import (
     compute,
     deployed,
     granted,
-    of_the_readme,
+    of_the_page,
     rendered,
 )
 from fixtures.workspace import PRINCIPAL, Workspace
@@ -308,7 +308,7 @@ def test_everyone_is_given_what_is_expected_on_each_resource(target: str, reader
 
 
 def test_the_build_tells_the_notebooks_what_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    variables, file = of_the_readme(), "notebooks/deployed/deployment.json"
+    variables, file = of_the_page(), "notebooks/deployed/deployment.json"
     _, line = rendered("prod", variables)["artifacts"]["wheel"]["build"].split("&&")
     words = shlex.split(line)
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./landing\ntables: [{source: a, target: b}]\n")
@@ -319,7 +319,7 @@ def test_the_build_tells_the_notebooks_what_is_expected(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_tasks_run_on_serverless_compute_or_with_the_variables_of_the_readme_on_a_classic_cluster(target: str) -> None:
+def test_tasks_run_on_serverless_compute_or_with_the_variables_of_the_page_on_a_classic_cluster(target: str) -> None:
     assert compute(ASKED[target]["resources"]["jobs"].values()) == {"serverless"}
     assert compute(rendered(target, VARIABLES[target] | classic())["resources"]["jobs"].values()) == {"classic"}
 

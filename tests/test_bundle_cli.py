@@ -24,7 +24,7 @@ from fixtures.bundle import (
     compute,
     deployed,
     granted,
-    of_the_readme,
+    of_the_page,
     rendered,
 )
 from fixtures.deployed import layout
@@ -105,7 +105,7 @@ def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
 
 
 def make_classic(project: Path, target: str) -> None:
-    """Takes the README at its word, in the target."""
+    """Takes the page on Databricks at its word, in the target."""
     document = yaml.safe_load((project / "databricks.yml").read_text(encoding="utf-8"))
     document["targets"][target]["variables"] = classic()
     (project / "databricks.yml").write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
@@ -197,8 +197,8 @@ def test_more_tables_with_an_archive_than_a_job_takes_are_refused_when_it_is_bui
     assert not made.of_kind("job")
 
 
-def test_the_variables_of_the_readme_are_taken_and_reach_what_is_deployed(project: Path) -> None:
-    variables = of_the_readme()
+def test_the_variables_of_the_page_are_taken_and_reach_what_is_deployed(project: Path) -> None:
+    variables = of_the_page()
     overrides(project, "prod", variables)
     with workspace(PRINCIPAL) as (made, address):
         assert bundle(project, address, "validate", "--strict", "-t", "prod").returncode == 0
@@ -212,7 +212,7 @@ def test_the_variables_of_the_readme_are_taken_and_reach_what_is_deployed(projec
 
 
 def test_the_steps_of_both_pipelines_give_the_variables_so_that_they_are_taken(project: Path) -> None:
-    wanted = json.dumps(of_the_readme())
+    wanted = json.dumps(of_the_page())
     for name, step in STEPS.items():
         shutil.rmtree(project / ".databricks", ignore_errors=True)
         environment = os.environ | {"TARGET": "prod", "VARIABLES": wanted}

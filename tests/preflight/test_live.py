@@ -15,7 +15,7 @@ from mirrorfeed.preflight.checks import FOLDER
 from mirrorfeed.preflight.live import BY_HAND, NotAsExpected, _creates_once, _renames
 from mirrorfeed.stores import AlreadyThere
 
-PAGE = Path(__file__).parent.parent.parent / "resources/first-live-day.md"
+PAGE = Path(__file__).parent.parent.parent / "docs/first-live-day.md"
 
 
 def test_every_line_of_the_list_is_on_the_page_in_its_order() -> None:

@@ -47,8 +47,8 @@ class MirrorUnreadable(Terminal):
 
     def next(self) -> str:
         return (
-            "Give Spark access to that place: for OneLake by the settings `fs.azure.account…` of the cluster, as the"
-            " README shows; or name another copy of the mirror with --mirror."
+            "Give Spark access to that place: for OneLake by the settings `fs.azure.account…` of the cluster, as"
+            " docs/fabric.md shows; or name another copy of the mirror with --mirror."
         )
 
 

@@ -1,0 +1,42 @@
+"""What the first page lets a reader type, typed: its commands, in their order, on its configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from fixtures.pages import ROOT, snippets
+from mirrorfeed.cli import main
+from tests.delta import DeltaTable
+
+PAGE = ROOT / "docs/first-table.md"
+SHOWN = {
+    "init": "Wrote mirrorfeed.yml.",
+    "enable": "the change data feed is switched on",
+    "publish --dry-run": "sales.orders: snapshot at version 2",
+    "publish": "snapshot to 2",
+    "status": "sales.orders",
+    "replicate ./landing ./mirror": "sales.orders: replicating",
+    "verify --mirror ./mirror": "sales.orders: equal at version 2, 3 rows",
+}
+
+
+def test_the_first_page_leads_to_a_mirror_that_is_equal(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = DeltaTable(spark, tmp_path / "orders", "order_id int, v string", feed=False)
+    table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    monkeypatch.chdir(tmp_path)
+    (configuration,) = snippets("yaml", PAGE)
+    typed = [words[1:] for each in snippets("sh", PAGE) for words in each.commands if words[0] == "mirrorfeed"]
+    assert [" ".join(words) for words in typed] == list(SHOWN)
+    for words, shown in zip(typed, SHOWN.values(), strict=True):
+        result = CliRunner().invoke(main, words, env={"COLUMNS": "400"})
+        assert result.exit_code == 0, result.output
+        assert shown in " ".join(result.output.split())
+        if words == ["init"]:
+            text = configuration.text.replace("/path/to/orders", "./orders")
+            Path("mirrorfeed.yml").write_text(text, encoding="utf-8")

@@ -1,0 +1,351 @@
+"""What pages say is so: commands are commands, configurations load, names are there, and links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import inspect
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import click
+import pytest
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from fixtures.pages import ROOT, Snippet, pages, snippets, within_sentences
+from fixtures.reference import FOLDER, stale
+from mirrorfeed.cli import main
+from mirrorfeed.config import keeping, load
+from mirrorfeed.config.credential import PLACES, PRINCIPAL
+from mirrorfeed.config.model import Options, Table, Top
+from mirrorfeed.stores.onelake import ENDPOINT
+
+ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
+ELSEWHERE = {"az", "export", "uv", "pre"}
+"""Programs of others, which are not there when tests run; their lines are split into words and no more."""
+OURS = {"mirrorfeed", "make", "databricks", "git"}
+
+
+def inline(*first: str) -> list[Snippet]:
+    """Commands within sentences."""
+    return [each for each in within_sentences() if each.text.split()[0] in first and len(each.text.split()) > 1]
+
+
+def test_every_snippet_is_of_a_kind_that_is_checked() -> None:
+    kinds = Counter(each.kind for each in snippets())
+    assert set(kinds) <= {"sh", "yaml", "json", "python", "properties", "text"}
+    assert min(kinds[kind] for kind in ("sh", "yaml", "json", "python")) > 0
+
+
+COMMANDS = [*snippets("sh"), *inline("mirrorfeed", "make", "databricks")]
+
+
+@pytest.mark.parametrize("snippet", COMMANDS, ids=str)
+def test_every_command_is_one_with_its_options_and_arguments(snippet: Snippet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(click.Path, "convert", lambda _self, value, *_: value)  # files need not be there
+    for program, *arguments in snippet.commands:
+        assert program in OURS | ELSEWHERE, f"{program} is not known here: say how it is checked"
+        if program == "mirrorfeed":
+            parse(main, arguments)
+        elif program == "make":
+            assert arguments[0] in verbs()
+        elif program == "databricks":
+            check_databricks(arguments)
+
+
+def parse(command: click.Command, arguments: list[str]) -> None:
+    """As the command line reads them, and no further. A command that is only named lacks what it is given."""
+    only_named = not arguments
+    try:
+        context = command.make_context("mirrorfeed", arguments, resilient_parsing=only_named)
+    except click.exceptions.Exit:  # --version
+        return
+    except click.MissingParameter:
+        if len(arguments) > 0 and any(each.startswith("-") for each in arguments):
+            raise
+        return
+    if isinstance(command, click.Group) and arguments:
+        name, found, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        assert name
+        assert found
+        parse(found, rest)
+
+
+@cache
+def verbs() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@cache
+def bundle() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
+    return found
+
+
+def check_databricks(arguments: list[str]) -> None:
+    """Jobs, targets and variables are those of the bundle; the rest is for the CLI to say, in the next test."""
+    for option, known in (("-t", bundle()["targets"]), ("--var", bundle()["variables"])):
+        if option in arguments:
+            assert arguments[arguments.index(option) + 1].partition("=")[0] in known
+    if arguments[:2] == ["bundle", "run"]:
+        file = ROOT / f"resources/{arguments[2]}.job.yml"
+        assert file.exists()
+        if "--params" in arguments:
+            name = arguments[arguments.index("--params") + 1].partition("=")[0]
+            assert f"name: {name}" in file.read_text(encoding="utf-8")
+
+
+CLI = shutil.which("databricks")
+
+
+@pytest.mark.skipif(CLI is None, reason="there is no databricks command on PATH")
+def test_the_databricks_cli_knows_the_commands_and_their_options() -> None:
+    used = (words for each in COMMANDS for words in each.commands if words[0] == "databricks")
+    for words in dict.fromkeys(tuple(each[1:]) for each in used):
+        command = [each for each in words if not each.startswith("-")][: 3 if words[0] == "bundle" else 2]
+        answer = subprocess.run([CLI or "", *command, "--help"], capture_output=True, text=True, check=True)
+        assert "Usage:\n  databricks" in answer.stdout
+        options = [each for each in words if each.startswith("-")]
+        assert all(re.search(rf"(?<![\w-]){option}(?![\w-])", answer.stdout) for option in options), words
+
+
+def test_the_readme_shows_the_commands_and_the_configuration_of_the_first_page() -> None:
+    page = ROOT / "docs/first-table.md"
+    of_the_page = [words for each in snippets("sh", page) for words in each.commands]
+    assert [words for each in snippets("sh", ROOT / "README.md") for words in each.commands] == of_the_page
+    assert [each.text for each in snippets("yaml", ROOT / "README.md")] == [
+        each.text for each in snippets("yaml", page)
+    ]
+
+
+_IN_BUNDLES = {"variables"}
+_FILLED_IN = {"<workspace id>": ID, "<mirrored database id>": ID, "{…}": "{}"}
+_AT_THE_TOP = re.compile(rf"({'|'.join(Top.model_fields)}): (?!…)\S")
+CONFIGURATIONS = [
+    *(each for each in snippets("yaml") if not _IN_BUNDLES & yaml.safe_load(each.text).keys()),
+    *(each for each in within_sentences() if _AT_THE_TOP.match(each.text)),
+]
+
+
+@pytest.mark.parametrize("snippet", CONFIGURATIONS, ids=str)
+def test_every_configuration_is_taken(snippet: Snippet, tmp_path: Path) -> None:
+    text = snippet.text
+    for name, value in _FILLED_IN.items():
+        text = text.replace(name, value)
+    given = yaml.safe_load(re.sub(r"<[^>\n]*>|…", "x1", text))
+    zone = f"onelake://{ID}/{ID}" if {"credential", "endpoint", "fabric_endpoint", "ca_file"} & given.keys() else "zone"
+    needs = {"markers": {"changes": "full"}, "delimited": {"format": "delimited"}}
+    missing = {"landing_zone": zone, "tables": [{"source": "main.sales.orders", "target": "sales.orders"}]}
+    whole = {**missing, **{name: value for each in given for name, value in needs.get(each, {}).items()}, **given}
+    (tmp_path / "mirrorfeed.yml").write_text(yaml.safe_dump(whole, allow_unicode=True), encoding="utf-8")
+    assert load(tmp_path / "mirrorfeed.yml").tables
+
+
+@pytest.mark.parametrize("snippet", snippets("json"), ids=str)
+def test_every_json_is_json(snippet: Snippet) -> None:
+    assert json.loads(snippet.text)
+
+
+@pytest.mark.parametrize("snippet", snippets("properties"), ids=str)
+def test_settings_are_names_with_a_value_for_the_host_that_is_read(snippet: Snippet) -> None:
+    for line in snippet.text.splitlines():
+        name, _value = line.split(" ")
+        assert name.startswith("fs.azure.account.")
+        assert name.endswith(ENDPOINT.removeprefix("https://"))
+
+
+GIVEN = {"spark", "display", "dbutils", "config"}
+"""What a notebook has, and what the text around a snippet names."""
+
+
+@pytest.mark.parametrize("snippet", snippets("python"), ids=str)
+def test_every_name_in_python_is_there_and_every_call_of_ours_is_taken(snippet: Snippet) -> None:
+    Python().check(ast.parse(snippet.text))
+
+
+class Python:
+    """Follows a snippet as far as types are said: imports, our functions and what they give, methods and attributes."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Any] = {}
+        """What a name stands for; None: not known, and not asked about."""
+
+    def check(self, module: ast.Module) -> None:
+        for statement in module.body:
+            match statement:
+                case ast.Import():
+                    for alias in statement.names:
+                        self.known[alias.asname or alias.name.partition(".")[0]] = importlib.import_module(alias.name)
+                case ast.ImportFrom():
+                    found = importlib.import_module(statement.module or "")
+                    self.known |= {each.asname or each.name: getattr(found, each.name) for each in statement.names}
+                case ast.Assign(targets=[ast.Name(id=name)]):
+                    self.known[name] = self.value(statement.value)
+                case _:
+                    for each in ast.iter_child_nodes(statement):
+                        self.value(each)
+
+    def value(self, node: ast.AST) -> Any:
+        match node:
+            case ast.Name(id=name):
+                assert name in self.known or name in GIVEN or hasattr(builtins, name), f"{name} is nowhere"
+                return self.known.get(name, getattr(builtins, name, None))
+            case ast.Attribute():
+                return self.attribute(self.value(node.value), node.attr)
+            case ast.Call():
+                return self.call(node)
+        for each in ast.iter_child_nodes(node):
+            self.value(each)
+        return None
+
+    def attribute(self, of: Any, name: str) -> Any:
+        if of is None or (isinstance(of, _Instance) and of.kind is None):
+            return None
+        kind = of.kind if isinstance(of, _Instance) else of
+        if isinstance(of, _Instance) and is_dataclass(kind) and name in kind.__annotations__:
+            return _instance(kind, name)
+        assert hasattr(kind, name), f"{kind} has no {name}"
+        found = inspect.getattr_static(kind, name)
+        if isinstance(found, property) and isinstance(of, _Instance):
+            return _instance(found.fget)
+        return _Method(getattr(kind, name)) if isinstance(of, _Instance) else getattr(kind, name)
+
+    def call(self, node: ast.Call) -> Any:
+        function = self.value(node.func)
+        given = [self.value(each) for each in node.args]
+        named = {each.arg: self.value(each.value) for each in node.keywords if each.arg}
+        if function is None:
+            return None
+        called = function.function if isinstance(function, _Method) else function
+        if getattr(called, "__module__", "").startswith("mirrorfeed"):
+            inspect.signature(called).bind(*([None] if isinstance(function, _Method) else []), *given, **named)
+            return _Instance(called) if inspect.isclass(called) else _instance(called)
+        return None
+
+
+class _Instance:
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+
+
+class _Method:
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+
+def _instance(of: Any, name: str = "return") -> _Instance | None:
+    """Of the kind that is said of it, where that is one of ours."""
+    with suppress(NameError):  # of what is imported for types alone
+        kind = eval(of.__annotations__.get(name, "None"), vars(sys.modules[of.__module__]))
+        return _Instance(kind) if inspect.isclass(kind) and kind.__module__.startswith("mirrorfeed") else None
+    return None
+
+
+# The reference
+
+
+def test_pages_that_are_made_from_the_code_are_as_they_would_be_made() -> None:
+    assert stale() == [], "run make fmt, which makes them anew"
+
+
+def fields(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Those that hold a value, by their names in the file."""
+    for name, field in model.model_fields.items():
+        inner = [each for each in kinds(field.annotation) if inspect.isclass(each) and issubclass(each, BaseModel)]
+        many = get_origin(field.annotation) in (list, tuple)
+        for each in inner:
+            yield from fields(each, f"{path}{name}{'[]' if many else ''}.")
+        if not inner and name != "tables":
+            yield f"{path}{name}", field
+
+
+def kinds(annotation: Any) -> Iterator[Any]:
+    if get_origin(annotation) in (None, Literal):
+        yield annotation
+    for each in get_args(annotation) if get_origin(annotation) is not Literal else ():
+        yield from kinds(each)
+
+
+@cache
+def rows() -> Mapping[str, list[str]]:
+    """The fields that the page has, each with its default and what it says."""
+    text = (FOLDER / "configuration.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\| `([\w.\[\]]+)` \| ((?:`[^`]+`)|\w+) \| (.*) \|$", text, re.MULTILINE)
+    assert len({name for name, *_ in found}) == len(found)
+    return {name: rest for name, *rest in found}
+
+
+def in_the_file() -> dict[str, FieldInfo | None]:
+    own = Table.model_fields.keys() - Options.model_fields.keys()
+    of_tables = {f"tables[].{name}": field for name, field in fields(Table) if name in own}
+    secret = {f"credential.service_principal.secret.{name}" for name in PLACES}
+    principal = {f"credential.service_principal.{name}" for name in PRINCIPAL}
+    by_hand = {"credential.service_credential", *principal, *secret, *(f"history.{each}" for each in keeping._KNOWN)}
+    return {**dict(fields(Top)), **of_tables, **dict.fromkeys(by_hand)}
+
+
+def test_every_field_of_the_configuration_is_on_its_page_and_no_other() -> None:
+    assert sorted(rows()) == sorted(in_the_file())
+
+
+_WRITTEN = {"file_size": 128 * 2**20}
+"""Defaults that are written with a unit."""
+
+
+@pytest.mark.parametrize("name", [name for name, field in in_the_file().items() if field is not None])
+def test_a_field_is_said_with_its_default_and_all_its_values(name: str) -> None:
+    said, words = rows()[name]
+    field = in_the_file()[name]
+    assert field
+    default = field.get_default(call_default_factory=True)
+    if default is PydanticUndefined:
+        assert said == "required"
+    elif default is None:
+        assert said == "none"
+    elif name in _WRITTEN:
+        assert (said, default) == ("`128 MiB`", _WRITTEN[name])
+    elif name == "credential":
+        assert said == "`default`"
+    else:
+        assert yaml.safe_load(said.strip("`")) == default
+    values = [value for each in kinds(field.annotation) if get_origin(each) is Literal for value in get_args(each)]
+    assert all(f"`{value}`" in words for value in values)
+
+
+# The pages
+
+
+def test_every_page_is_in_the_navigation_and_begins_with_what_one_has_at_its_end() -> None:
+    site = tomllib.loads((ROOT / "docs/zensical.toml").read_text(encoding="utf-8"))
+    there = {str(page.relative_to(ROOT / "docs")) for page in pages() if page.is_relative_to(ROOT / "docs")}
+    assert there == set(re.findall(r"'([\w/-]+\.md)'", str(site["project"]["nav"])))
+    for name in there - {"index.md"}:
+        lines = (ROOT / "docs" / name).read_text(encoding="utf-8").splitlines()
+        assert (lines[0][:2], lines[1]) == ("# ", "")
+        assert lines[2].startswith("At the end of this page "), name
+
+
+def test_links_of_pages_outside_the_site_lead_to_files() -> None:
+    for page in (page for page in pages() if page.parent == ROOT):
+        for link in re.findall(r"\]\((?!https://|#)([^)]+)\)", page.read_text(encoding="utf-8")):
+            assert (ROOT / link.partition("#")[0]).exists(), f"{page.name}: {link}"
+
+
+def test_nothing_of_the_site_is_fetched_from_elsewhere() -> None:
+    for page in pages():
+        assert not re.findall(r"!\[[^]]*\]\(https?:|<script|<iframe|```mermaid", page.read_text(encoding="utf-8"))
