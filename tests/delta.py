@@ -15,8 +15,10 @@ from pyspark.sql import SparkSession
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source
+from mirrorfeed.publish.outcome import Progress
+from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import Plan, Progress, publish
+from mirrorfeed.publish.table import publish
 from mirrorfeed.stores import FolderStore
 from tests.commits import anew, commit
 

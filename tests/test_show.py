@@ -21,8 +21,9 @@ from fixtures.tables import TableFeed
 from mirrorfeed import amounts, show, terminal
 from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.landing.schema import IncompatibleSchema
-from mirrorfeed.publish.fleet import Outcome, Status
 from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
+from mirrorfeed.publish.outcome import Outcome
+from mirrorfeed.publish.status import Status
 from mirrorfeed.publish.table import Progress, publish
 from tests.publish.scenes import orders, plan
 

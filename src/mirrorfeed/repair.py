@@ -20,9 +20,11 @@ from mirrorfeed.feed.read import snapshot
 from mirrorfeed.feed.source import quote
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.output import PARQUET
-from mirrorfeed.publish import fleet
+from mirrorfeed.publish.fleet import Fleet, Way, publish_tables
 from mirrorfeed.publish.outcome import Outcome
+from mirrorfeed.publish.plan import default_workspace
 from mirrorfeed.publish.repair import NothingPublished, repair
+from mirrorfeed.publish.standing import standings
 from mirrorfeed.verify import (
     IN_MIRROR,
     IN_SOURCE,
@@ -118,12 +120,12 @@ def repair_table(
     *,
     at_most: int | None = None,
     on_trouble: Callable[[MirrorfeedError], None] = lambda _: None,
-    workspace: Callable[[], Workspace] = fleet.default_workspace,
+    workspace: Callable[[], Workspace] = default_workspace,
 ) -> Repaired:
     """Publishes the rows that differ from the mirror below a folder, or all that fulfil a condition, in the source or
     in the mirror. Without a folder the mirror is not read: then rows that the source does not have stay there."""
     name = str(table.target)
-    ((_, standing),) = fleet.standings(config, [name])
+    ((_, standing),) = standings(config, [name])
     newest = standing.newest
     if newest is None:
         raise NothingPublished(name)
@@ -148,15 +150,11 @@ def repair_table(
     chosen = _named(keys, newest.keys)
     if not decision.doubled:
         chosen = chosen.where(f"NOT {TAKEN_OUT}")
-    (outcome,) = fleet.publish_tables(
-        spark,
-        config,
-        [name],
-        on_trouble=on_trouble,
-        workspace=workspace,
-        work=lambda feed, store, plan, progress, on_step: repair(feed, store, plan, chosen, progress, on_step),
+    way = Way(
+        lambda feed, store, plan, progress, on_step, _: repair(feed, store, plan, chosen, progress, on_step),
         starts_again=False,
     )
+    (outcome,) = publish_tables(Fleet(spark, config, on_trouble=on_trouble, workspace=workspace, way=way), [name])
     return Repaired(found, outcome, decision.left)
 
 

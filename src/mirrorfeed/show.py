@@ -21,9 +21,9 @@ from mirrorfeed.publish.freshness import Step
 from mirrorfeed.terminal import Listing, folded
 
 if TYPE_CHECKING:
-    from mirrorfeed.publish.fleet import Status
     from mirrorfeed.publish.freshness import Freshness
     from mirrorfeed.publish.outcome import Outcome, Progress
+    from mirrorfeed.publish.status import Status
 
 MARKERS = ("insert", "update", "upsert", "delete")
 _LONGEST = 60

@@ -8,8 +8,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from mirrorfeed.feed.source import Source
+from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.publish.table import publish
 from mirrorfeed.stores import FolderStore
 from tests.bench import tables
 from tests.bench.race import Case

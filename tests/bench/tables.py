@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.feed.source import Source
-from mirrorfeed.publish.fleet import publish_tables
+from mirrorfeed.publish.fleet import Fleet, publish_tables
+from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import Plan
 from mirrorfeed.publish.table import publish as publish_table
 from mirrorfeed.stores import FolderStore
 
@@ -39,7 +39,7 @@ def fleet(spark: SparkSession, folder: Path, count: int, rows: int) -> tuple[lis
 
 def publish(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> None:
     """Of such a fleet these, or all; what fails, fails the benchmark."""
-    for outcome in publish_tables(spark, config, names):
+    for outcome in publish_tables(Fleet(spark, config), names):
         if outcome.error:
             raise outcome.error
 

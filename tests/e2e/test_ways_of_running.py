@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from fixtures.faults import Crash
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, load
-from mirrorfeed.publish.fleet import publish_tables
+from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.follow import SparkRuns, follow
 from mirrorfeed.publish.stream import drain
 from mirrorfeed.stores import FolderStore
@@ -41,7 +41,7 @@ def by_a_stream(spark: SparkSession, config: Config) -> None:
 
 
 def by_a_notebook(spark: SparkSession, config: Config) -> None:
-    _succeeds(publish_tables(spark, config, sleep=lambda _: None))
+    _succeeds(publish_tables(Fleet(spark, config, sleep=lambda _: None)))
 
 
 def _succeeds(outcomes: list[Any]) -> None:

@@ -29,7 +29,7 @@ from mirrorfeed.feed.keys import (
 )
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
-from mirrorfeed.publish.fleet import plan_of
+from mirrorfeed.publish.plan import plan_of
 
 ORDERS = Source.parse("main.sales.orders")
 

@@ -11,8 +11,9 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Transient
+from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.repair import NothingPublished, repair
-from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.publish.table import publish
 from mirrorfeed.publish.view import BeginningMissing
 from mirrorfeed.stores import Store
 

@@ -21,7 +21,8 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish import metadata
 from mirrorfeed.publish.commit import KeepsChanging, LogUnreadable, TableLog
 from mirrorfeed.publish.outcome import Progress
-from mirrorfeed.publish.table import Plan, RowsRefused, publish
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.table import RowsRefused, publish
 from mirrorfeed.publish.view import (
     BeginningMissing,
     FinalNameTaken,

@@ -16,7 +16,8 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Transient
-from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.table import publish
 
 FOLDER = "sales.schema/orders"
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.cli import main
 from mirrorfeed.config import load
 from mirrorfeed.feed.ranges import Gap
-from mirrorfeed.publish.fleet import publish_tables
+from mirrorfeed.publish.fleet import Fleet, publish_tables
 from tests.delta import DeltaTable, Zone
 
 
@@ -36,7 +36,7 @@ def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark
     assert "sales.orders: kept versions 2 to 4, 3 rows" in run(tmp_path, "history", "run")
     table.sql("UPDATE {} SET w = 7 WHERE id = 3")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
-    (stopped,) = publish_tables(spark, config, sleep=lambda _: None, on_trouble=lambda _: None)
+    (stopped,) = publish_tables(Fleet(spark, config, sleep=lambda _: None, on_trouble=lambda _: None))
     assert isinstance(stopped.error, Gap)  # version 5 is gone and was not kept
     assert stopped.progress.published == 4
     assert zone.record["to_version_inclusive"] == 4

@@ -20,7 +20,7 @@ from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.fleet import Outcome, publish_tables
+from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.ledger import (
     ARCHIVE,
     DIFFERENT,
@@ -33,6 +33,7 @@ from mirrorfeed.publish.ledger import (
     WELL,
     Row,
 )
+from mirrorfeed.publish.outcome import Outcome
 from mirrorfeed.publish.table import Progress, Publication
 from mirrorfeed.report import page
 from mirrorfeed.verify import Comparison, Difference, NothingTaken
@@ -162,12 +163,12 @@ def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stoppe
     file = tmp_path / "mirrorfeed.yml"
     file.write_text("landing_zone: ./zone\nledger: ./ledger\ntables: [{source: ./a, target: a, keys: [id]}]\n")
     config = load(file)
-    publish_tables(spark, config)
+    publish_tables(Fleet(spark, config))
     away = table.path.rename(tmp_path / "away")
-    publish_tables(spark, config)
+    publish_tables(Fleet(spark, config))
     away.rename(table.path)
     for _ in range(2):
-        publish_tables(spark, config)
+        publish_tables(Fleet(spark, config))
     found = ledger.read(spark, Source(path=str(tmp_path / "ledger")))
     assert [row.outcome for row in found] == [PUBLISHED, FAILED, WELL]  # and once is enough
     assert found[-1].message == "Nothing stands in its way, and nothing is new."
@@ -195,9 +196,9 @@ def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing
     )
     config = load(file)
     assert config.ledger == Source(path=str(tmp_path / "ledger"))
-    publish_tables(spark, config)
+    publish_tables(Fleet(spark, config))
     table.insert(1, 2)
-    publish_tables(spark, config, ["a"])
+    publish_tables(Fleet(spark, config), ["a"])
     found = ledger.read(spark, config.ledger)
     assert [(row.outcome, row.to_version, row.upserts, row.error) for row in found if row.table == "a"] == [
         (PUBLISHED, 0, 0, None),
@@ -212,7 +213,9 @@ def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing
 
     table.insert(3)
     with pytest.warns(UserWarning, match="The ledger .* was not written"):
-        (outcome,) = publish_tables(spark, replace(config, ledger=table.source), ["a"])  # a table of another form
+        (outcome,) = publish_tables(
+            Fleet(spark, replace(config, ledger=table.source)), ["a"]
+        )  # a table of another form
     assert (outcome.error, outcome.progress.published) == (None, 2)
     assert len(table.rows()) == 3
 
@@ -237,7 +240,7 @@ def test_the_ledger_and_its_columns_are_there_before_a_runs_first_row(spark: Spa
     file.write_text(
         "landing_zone: ./zone\nledger: ./ledger\ntables: [{source: ./silent, target: silent, keys: [id]}]\n"
     )
-    publish_tables(spark, load(file))
+    publish_tables(Fleet(spark, load(file)))
     before, _ = (each.version for each in history.commits(spark, old.source)[-2:])
     grown = spark.read.option("versionAsOf", before).table(old.source.sql)
     assert (grown.columns, grown.count()) == ([name for name, _, _ in ledger.COLUMNS], 0)

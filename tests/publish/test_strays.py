@@ -11,8 +11,9 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import Config, load
 from mirrorfeed.landing.names import Target
 from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.strays import strays
-from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.publish.table import publish
 from mirrorfeed.publish.view import NumbersDisagree
 from mirrorfeed.stores import FolderStore
 from tests.publish.scenes import two_orders

@@ -11,7 +11,8 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.feed.ranges import Facts, Range, SourceRecreated
 from mirrorfeed.files.job import BadRow, Receipt, StagingJob
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.table import Plan, publish
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.table import publish
 from tests.publish.scenes import FOLDER, one_commit, orders, plan, two_orders
 
 

@@ -18,7 +18,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.fleet import publish_tables
+from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.ledger import FAILED, PUBLISHED, WELL, Known, LedgerNotWritten, Row, Told
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.table import publish
@@ -219,12 +219,12 @@ def test_what_a_killed_run_published_is_told_by_the_next_and_nothing_twice(
     """A run without a ledger leaves what one does that is killed before it tells."""
     tables = [DeltaTable(spark, tmp_path / name) for name in "abc"]
     silent = replace(config, ledger=None)
-    publish_tables(spark, silent, ["a", "b"])
+    publish_tables(Fleet(spark, silent), ["a", "b"])
     for table in tables:
         table.insert(1)
-    publish_tables(spark, silent, ["a"])
-    publish_tables(spark, config)
+    publish_tables(Fleet(spark, silent), ["a"])
+    publish_tables(Fleet(spark, config))
     expected = {name: [(PUBLISHED, None, 0), (PUBLISHED, 0, 1)] for name in "ab"} | {"c": [(PUBLISHED, None, 1)]}
     assert spans(spark, config) == expected
-    publish_tables(spark, config)
+    publish_tables(Fleet(spark, config))
     assert spans(spark, config) == expected

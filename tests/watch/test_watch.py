@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from mirrorfeed import config
 from mirrorfeed.cli import main
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.fleet import statuses
 from mirrorfeed.publish.freshness import Step
+from mirrorfeed.publish.status import statuses
 from mirrorfeed.watch.beyond import beyond_of
 from tests.delta import DeltaTable
 from tests.watch.conftest import Hook

@@ -23,7 +23,7 @@ from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, data_number, is_log_id
 from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.fleet import default_workspace, plan_of
+from mirrorfeed.publish.plan import default_workspace, plan_of
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import look_ahead, preflight
 from mirrorfeed.publish.view import View

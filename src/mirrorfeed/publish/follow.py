@@ -17,7 +17,7 @@ from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed.gather import State, Waiting, after, due
 from mirrorfeed.feed.notice import waiting
 from mirrorfeed.feed.source import Source
-from mirrorfeed.publish.fleet import publish_tables
+from mirrorfeed.publish.fleet import Fleet, Way, publish_each
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.teller import ByMinute, Teller
 from mirrorfeed.publish.zone import zone_of
@@ -112,14 +112,10 @@ class SparkRuns:
     def publish(self, names: Sequence[str]) -> list[Outcome]:
         try:
             self._store = self._store or zone_of(self.config)
-            outcomes = publish_tables(
-                self.spark,
-                self.config,
+            once = Way(most_tries=1)
+            outcomes = publish_each(
+                Fleet(self.spark, self.config, on_trouble=self.on_trouble, stop=self.stop, way=once, store=self._store),
                 names,
-                on_trouble=self.on_trouble,
-                stop=self.stop,
-                store=self._store,
-                most_tries=1,
             )
         except Exception as error:  # of the landing zone or of the session, before any table was begun
             trouble = named("Publishing", error)

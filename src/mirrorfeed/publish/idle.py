@@ -21,8 +21,9 @@ from mirrorfeed.feed.ranges import NothingNew
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import metadata
 from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.fleet import Status, fresh_of, plan_of, status_of
 from mirrorfeed.publish.freshness import UNASKED, Beyond
+from mirrorfeed.publish.plan import plan_of
+from mirrorfeed.publish.status import Status, fresh_of, status_of
 from mirrorfeed.publish.view import View
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.session import Kind, kind

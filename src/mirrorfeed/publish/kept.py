@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.config import Config, Table
+from mirrorfeed.errors import MirrorfeedError, Transient, named
+from mirrorfeed.feed import history as log
 from mirrorfeed.feed.history import only_adds
 from mirrorfeed.feed.ranges import Facts, Gap, Range
 from mirrorfeed.feed.source import Source
@@ -61,6 +63,27 @@ class KeptFeed(DeltaFeed):
         ((seen_at, chapter),) = self._held
         table = HistoryTable(self.spark, self.history)
         return table.rows(seen_at, chapter, range_.from_version_exclusive, range_.to_version_inclusive)
+
+
+def feed_for(spark: SparkSession, config: Config, table: Table, gap: Gap | None = None) -> DeltaFeed:
+    """The table's own feed; across a gap in it, its history."""
+    if gap is None or table.history is None:
+        return DeltaFeed(spark, table.source, config.handover, config.send)
+    return KeptFeed(spark, table.source, config.handover, config.send, history=table.history.table)
+
+
+def is_kept(
+    spark: SparkSession, table: Table, gap: Gap, on_trouble: Callable[[MirrorfeedError], None] = lambda _: None
+) -> bool:
+    """Whether the table's history holds what goes on from the published version. Why it cannot be asked is told."""
+    if table.history is None:
+        return False
+    place = table.history.table
+    try:
+        return held(spark, place, gap.published, log.detail(spark, table.source).table_id) is not None
+    except Exception as error:
+        on_trouble(NotFromHistory(gap, str(place), named(f"Asking the history {place}", error)))
+        return False
 
 
 def held(spark: SparkSession, history: Source, after: int | None, table_id: str) -> tuple[int, Chapter] | None:

@@ -20,7 +20,8 @@ from mirrorfeed.files.place import place_for
 from mirrorfeed.files.rolling import write_empty
 from mirrorfeed.files.stage import Staged, stage
 from mirrorfeed.landing.schema import Column, columns_of, lost
-from mirrorfeed.publish.table import Plan, Repair
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.table import Repair
 
 _SMALL_BYTES = 8 * 2**20
 """Of a source whose rows may be few."""

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.config import Config
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed.stream import StreamBroken, changes, fault
-from mirrorfeed.publish.fleet import publish_tables
+from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.outcome import Outcome
 
 
@@ -19,7 +19,7 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
     The rows of the batch are not read. A failure fails the batch, which Spark then repeats."""
 
     def publish(rows: DataFrame, _: int) -> None:
-        for outcome in publish_tables(rows.sparkSession, config, names):
+        for outcome in publish_tables(Fleet(rows.sparkSession, config), names):
             if outcome.error:
                 raise outcome.error
 
@@ -50,4 +50,4 @@ def drain(
             raise trouble from error
         named(f"The stream over {source}", error)
         on_trouble(trouble)
-    return publish_tables(spark, config, [target], on_trouble=on_trouble)
+    return publish_tables(Fleet(spark, config, on_trouble=on_trouble), [target])

@@ -29,44 +29,20 @@ from mirrorfeed.feed.retention import too_short
 from mirrorfeed.feed.unknown import unknown_faults
 from mirrorfeed.files.job import BadRow, Receipt, StagingJob
 from mirrorfeed.landing.log import PublishedFile, Record
-from mirrorfeed.landing.metadata import KeysChanged, spell
+from mirrorfeed.landing.metadata import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
-from mirrorfeed.landing.output import AS_PARQUET, COMPRESSION, Output, check_output
+from mirrorfeed.landing.output import check_output
 from mirrorfeed.landing.rows import Problem
 from mirrorfeed.landing.schema import Column, ColumnsDropped, check_keys, evolve
 from mirrorfeed.publish import metadata
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.outcome import Progress, Publication
+from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
 
 _DROP = "DROP COLUMNS"
 """The one operation after which a column that is gone is known to have no values under another name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How a table is published; `source` and `target` are for records and messages."""
-
-    source: str
-    target: str
-    folder: str
-    keys: tuple[str, ...]
-    changes: str = "net"
-    markers: str = "upsert"
-    check_keys: bool = True
-    output: Output = AS_PARQUET
-    compression: str = COMPRESSION
-    file_size: int = 128 * 2**20
-    versions_per_range: int = 500
-    keep_records: int = 10
-    skip_unchanged: bool = False
-    keep_dropped: bool = True
-    """Whether columns that were dropped are published on, as NULL."""
-
-    def metadata(self, columns: Sequence[Column]) -> dict[str, Any]:
-        """What `_metadata.json` has to say."""
-        return spell(self.keys, self.output.settings(columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,8 +13,9 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.doctor import Finding, judge_table, judge_zone, look_at_table, look_at_zone
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.fleet import Status, default_workspace, statuses
 from mirrorfeed.publish.freshness import AHEAD, Step
+from mirrorfeed.publish.plan import default_workspace
+from mirrorfeed.publish.status import Status, statuses
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import FolderStore, Store
 from mirrorfeed.watch.beyond import beyond_of, syncs_of

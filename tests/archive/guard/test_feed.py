@@ -19,7 +19,7 @@ from mirrorfeed.feed import history
 from mirrorfeed.feed.ranges import Gap, Range
 from mirrorfeed.feed.read import SnapshotGone
 from mirrorfeed.landing.names import Target
-from mirrorfeed.publish.fleet import decisions
+from mirrorfeed.publish.decisions import decisions
 from mirrorfeed.publish.rebuild import clear
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.stores.tiers import Priority

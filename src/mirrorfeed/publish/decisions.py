@@ -1,0 +1,50 @@
+"""What publishing would do next for each table; touches nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.at_once import each_of
+from mirrorfeed.config import Config, Table
+from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.feed.keys import Workspace
+from mirrorfeed.feed.ranges import Gap
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.kept import feed_for, is_kept
+from mirrorfeed.publish.plan import default_workspace, plan_of
+from mirrorfeed.publish.table import look_ahead, preflight
+from mirrorfeed.publish.zone import zone_of
+
+
+def decisions(
+    spark: SparkSession,
+    config: Config,
+    names: Sequence[str] = (),
+    *,
+    workspace: Callable[[], Workspace] = default_workspace,
+) -> list[tuple[str, str | MirrorfeedError]]:
+    """In the order of the configuration; a finding where a table cannot go on."""
+    store = zone_of(config)
+
+    def one(table: Table) -> tuple[str, str | MirrorfeedError]:
+        try:
+            plan = plan_of(table, workspace)
+            view = TableLog(store, plan.folder).look()
+            feed = feed_for(spark, config, table)
+            facts, decision = look_ahead(feed, plan, view)
+            gap = decision if isinstance(decision, Gap) and is_kept(spark, table, decision) else None
+            if gap:
+                feed = feed_for(spark, config, table, gap)
+                facts, decision = look_ahead(feed, plan, view)
+            if isinstance(decision, MirrorfeedError):
+                return str(table.target), decision
+            preflight(feed, store, plan, view, facts, decision)
+            waiting = len(view.unfinished) if view else 0
+            notes = [", from its history"] * bool(gap) + [f", after renaming {waiting} recorded files"] * bool(waiting)
+            return str(table.target), f"{decision}{''.join(notes)}"
+        except Exception as error:
+            return str(table.target), named(f"Deciding about {table.target}", error)
+
+    return each_of(one, config.select(names))

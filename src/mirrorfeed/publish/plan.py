@@ -1,0 +1,85 @@
+"""How a table is published, as the configuration says; keys that are left out are asked of Unity Catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirrorfeed.config import Table
+from mirrorfeed.feed.keys import (
+    KeysNotReadable,
+    KeysUnavailable,
+    Workspace,
+    check_policies,
+    in_unity_catalog,
+    key_of,
+    table_of,
+)
+from mirrorfeed.landing.metadata import spell
+from mirrorfeed.landing.output import AS_PARQUET, COMPRESSION, Output
+from mirrorfeed.landing.schema import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a table is published; `source` and `target` are for records and messages."""
+
+    source: str
+    target: str
+    folder: str
+    keys: tuple[str, ...]
+    changes: str = "net"
+    markers: str = "upsert"
+    check_keys: bool = True
+    output: Output = AS_PARQUET
+    compression: str = COMPRESSION
+    file_size: int = 128 * 2**20
+    versions_per_range: int = 500
+    keep_records: int = 10
+    skip_unchanged: bool = False
+    keep_dropped: bool = True
+    """Whether columns that were dropped are published on, as NULL."""
+
+    def metadata(self, columns: Sequence[Column]) -> dict[str, Any]:
+        """What `_metadata.json` has to say."""
+        return spell(self.keys, self.output.settings(columns))
+
+
+def default_workspace() -> Workspace:
+    """The Databricks workspace of the environment."""
+    from databricks.sdk import WorkspaceClient  # takes seconds to import, and local runs never need it
+
+    return WorkspaceClient()
+
+
+def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Plan:
+    """How a table of the configuration is published; keys left out are asked of Unity Catalog."""
+    keys = table.keys
+    if in_unity_catalog(table.source):
+        try:
+            found = table_of(workspace(), table.source)
+        except (KeysNotReadable, KeysUnavailable, ValueError):
+            if keys is None:
+                raise
+            # What a person wrote does without a workspace. Of a row filter or a mask the engine tells then.
+        else:
+            check_policies(table.source, found)
+            keys = key_of(found) if keys is None else keys
+    keys = keys or ()
+    return Plan(
+        source=str(table.source),
+        target=str(table.target),
+        folder=table.target.folder,
+        keys=keys,
+        changes=table.changes,
+        markers=table.markers,
+        output=table.output,
+        check_keys=table.check_keys,
+        compression=table.compression,
+        file_size=table.file_size,
+        versions_per_range=table.versions_per_range,
+        keep_records=table.keep_records,
+        skip_unchanged=table.unchanged_rows == "skip",
+        keep_dropped=table.on_dropped_column == "keep",
+    )

@@ -1,0 +1,110 @@
+"""How far each table is, without changing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.at_once import each_of
+from mirrorfeed.config import Config, Table
+from mirrorfeed.errors import named
+from mirrorfeed.feed import history
+from mirrorfeed.feed.ranges import Published, recreated
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
+from mirrorfeed.publish.view import View
+from mirrorfeed.publish.zone import zone_of
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How far a table is, without changing anything."""
+
+    table: str
+    source: str
+    published_version: int | None = None
+    newest_version: int | None = None
+    lag_versions: int | None = None
+    lag_seconds: float | None = None
+    """Since the oldest version that is not published was committed."""
+    not_renamed: int = 0
+    """Files that are recorded and still have their staged names."""
+    not_consumed: int = 0
+    """Files that the service has not taken away; of all files it leaves the last one."""
+    error: str | None = None
+    feed: str | None = None
+    """Which change data feed the source has; None if it could not be asked."""
+    service: str | None = None
+    """What Fabric says about the table; None if it was not asked."""
+    fresh: Freshness | None = None
+    """How far what was committed has come; None if the source or the landing zone could not be asked."""
+
+
+def statuses(
+    spark: SparkSession,
+    config: Config,
+    names: Sequence[str] = (),
+    *,
+    beyond: Callable[[Table], Beyond] = lambda _: UNASKED,
+) -> list[Status]:
+    """How far each table is; `beyond` tells what is known of its mirror."""
+    store = zone_of(config)
+
+    def one(table: Table) -> Status:
+        name, source = str(table.target), str(table.source)
+        try:
+            log = TableLog(store, table.target.folder)
+            view = log.look()
+            newest = view.newest if view else None
+            published = newest.to_version_inclusive if newest else None
+            found = history.commits(spark, table.source, published)
+            detail = history.detail(spark, table.source)
+            if newest:
+                before = Published(newest.source_id, newest.to_version_inclusive)
+                if finding := recreated(source, before, detail.table_id, found[-1].version):
+                    raise finding
+            new = [each for each in found if published is not None and each.version > published]
+            feed = history.feed_of(spark, table.source, detail)
+            unpublished = new[0].timestamp if new else None
+            fresh = fresh_of(log, view, found[-1].timestamp, unpublished, beyond(table))
+            return status_of(table, view, found[-1].version, feed, fresh, _seconds_since(unpublished))
+        except Exception as error:
+            return Status(name, source, error=str(named(f"Asking for the status of {name}", error)))
+
+    return each_of(one, config.select(names))
+
+
+def fresh_of(
+    log: TableLog, view: View | None, committed: datetime | None, unpublished: datetime | None, beyond: Beyond
+) -> Freshness:
+    """By what its log says, and when its newest version and the oldest that is not published were committed."""
+    if view is None:
+        return freshness((), (), committed, unpublished, beyond=beyond)
+    unfinished = bool(view.unfinished)
+    return freshness(log.records(view), view.numbers, committed, unpublished, unfinished=unfinished, beyond=beyond)
+
+
+def status_of(
+    table: Table, view: View | None, newest: int, feed: history.Feed, fresh: Freshness, seconds: float = 0.0
+) -> Status:
+    """By what its log and its newest version say, and the seconds since what is not published was committed."""
+    published = view.newest.to_version_inclusive if view and view.newest else None
+    return Status(
+        table=str(table.target),
+        source=str(table.source),
+        published_version=published,
+        newest_version=newest,
+        lag_versions=None if published is None else newest - published,
+        lag_seconds=None if published is None else seconds,
+        not_renamed=len(view.unfinished) if view else 0,
+        not_consumed=max(0, len(view.data) - 1) if view else 0,
+        feed=feed.value,
+        fresh=fresh,
+    )
+
+
+def _seconds_since(moment: datetime | None) -> float:
+    return 0.0 if moment is None else max(timedelta(0), datetime.now(UTC) - moment).total_seconds()

@@ -1,0 +1,35 @@
+"""What publishing would do next, told without touching anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import Config
+from mirrorfeed.feed.ranges import FeedOff
+from mirrorfeed.publish.decisions import decisions
+from mirrorfeed.publish.fleet import Fleet, publish_tables
+from tests.delta import DeltaTable
+from tests.publish.conftest import everything, never
+
+
+def test_a_decision_is_told_for_each_table_and_nothing_is_touched(
+    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
+) -> None:
+    tables = {name: DeltaTable(spark, tmp_path / name) for name in ("new", "behind", "done")}
+    DeltaTable(spark, tmp_path / "switched_off", feed=False)
+    config = configured("new", "behind", "done", "switched_off", "nowhere")
+    publish_tables(Fleet(spark, config, sleep=never), ["behind", "done"])
+    tables["behind"].insert(1)
+    before = everything(tmp_path)
+    found = decisions(spark, config)
+    assert [(name, str(decision)) for name, decision in found[:3]] == [
+        ("new", "snapshot at version 0"),
+        ("behind", "version 1"),
+        ("done", "nothing new, version 0 is published"),
+    ]
+    assert isinstance(found[3][1], FeedOff)
+    assert "There is no Delta table at" in str(found[4][1])
+    assert everything(tmp_path) == before
