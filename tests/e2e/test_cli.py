@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed import config, show
 from mirrorfeed.cli import main
 from mirrorfeed.feed.source import Source
-from mirrorfeed.publish import fleet, idle, ledger
+from mirrorfeed.publish import idle, ledger, status
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.session import SparkMissing
 from tests.delta import DeltaTable
@@ -180,14 +180,15 @@ def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
     listed = ["  - {source: ./orders, target: sales.orders, keys: [id]}", "  - {source: ./lines, target: sales.lines}"]
     project.configure(*listed)
     project.run("publish", "sales.orders")
-    found = fleet.statuses(spark, config.load(project.config))
+    found = status.statuses(spark, config.load(project.config))
     fresh = [{**asdict(each), "fresh": each.fresh and each.fresh.told()} for each in found]
     asked = json.loads(json.dumps(fresh, default=datetime.isoformat))
 
     def no_spark(*_: object) -> None:
         raise SparkMissing()
 
-    monkeypatch.setattr("mirrorfeed.cli.publish.spark_session", no_spark)
+    for command in ("publish", "status"):
+        monkeypatch.setattr(f"mirrorfeed.cli.{command}.spark_session", no_spark)
     assert project.json("status") == asked
     assert "nothing new, version 0 is published" in project.run("publish", "sales.orders", "--dry-run")
     assert "This needs Spark, and there is none here" in project.run(

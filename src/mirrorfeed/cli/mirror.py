@@ -18,7 +18,7 @@ from mirrorfeed.errors import Terminal, named
 from mirrorfeed.terminal import waiting
 
 if TYPE_CHECKING:
-    from mirrorfeed.publish.fleet import Standing
+    from mirrorfeed.publish.standing import Standing
     from mirrorfeed.replica import TableReport
     from mirrorfeed.stores import Store
 
@@ -103,7 +103,7 @@ def verify(tables: tuple[str, ...], mirror: str | None, as_json: bool, path: str
     folder = folder_of(config, mirror)
     spark = spark_session()
     from mirrorfeed.publish import ledger
-    from mirrorfeed.publish.fleet import standings
+    from mirrorfeed.publish.standing import standings
     from mirrorfeed.verify import Difference, mirror_of, verify_at
 
     rows: list[ledger.Row] = []

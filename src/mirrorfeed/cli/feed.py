@@ -1,0 +1,84 @@
+"""The commands about the change data feed: switch it on, show what it holds."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from mirrorfeed.cli.root import config_option, json_option, load, load_if_there, main, say_json, spark_session
+from mirrorfeed.errors import named
+from mirrorfeed.terminal import console, waiting
+
+_KINDS = {"inserts": "insert", "updates": "update_postimage", "deletes": "delete"}
+"""What the feed calls that which the ledger counts."""
+
+
+@main.command()
+@click.argument("tables", nargs=-1)
+@config_option
+def enable(tables: tuple[str, ...], path: str) -> None:
+    """Switch the change data feed on for the tables of the configuration."""
+    config = load(path)
+    chosen = config.select(tables)
+    spark = spark_session(*(table.source for table in chosen))
+    from mirrorfeed.feed.enable import DEFAULT_LINE
+    from mirrorfeed.feed.enable import enable as switch_on
+
+    failed = False
+    for at, table in enumerate(chosen, 1):
+        try:
+            with waiting(f"Table {at} of {len(chosen)}, {table.source}: switching the feed on"):
+                found = switch_on(spark, table.source)
+            click.echo(f"{table.source}: the change data feed is {found.value}")
+        except Exception as error:
+            failed = True
+            click.echo(f"Error: {named(f'Enabling the feed of {table.source}', error)}", err=True)
+    click.echo(f"For all new tables, in the Spark configuration of a cluster or job:\n{DEFAULT_LINE}")
+    if failed:
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("table")
+@click.option("--from", "start", required=True, metavar="VERSION|TIME", help="The first to show.")
+@click.option("--to", "end", metavar="VERSION|TIME", help="The last to show; the newest by default.")
+@click.option("--past-end", type=click.Choice(["error", "empty"]), default="error", show_default=True)
+@click.option("--rows", "preview", default=20, show_default=True, help="How many rows to show.")
+@json_option
+@config_option
+def changes(table: str, start: str, end: str | None, past_end: Any, preview: int, as_json: bool, path: str) -> None:
+    """Show the change data feed of TABLE: a name, a path, or a table of the configuration."""
+    source = _source(table, path)
+    spark = spark_session(source)
+    from mirrorfeed.feed.preview import changes_between
+
+    with waiting(f"Reading the feed of {source}"):
+        found = changes_between(spark, source, start, end, past_end)
+        counts, rows = found.counts(), found.first(preview)
+    if as_json:
+        told = {kind: counts.get(name, 0) for kind, name in _KINDS.items()}
+        after, to = found.range.from_version_exclusive, found.range.to_version_inclusive
+        say_json({"table": str(source), "from_version": after, "to_version": to, **told, "rows": rows})
+        return
+    click.echo(f"{source}, {found.range}" if found.range.versions else f"{source}, no versions in this range")
+    for kind, count in counts.items():
+        click.echo(f"  {kind:<17}{count:>12,}")
+    if rows:
+        from mirrorfeed.show import listed
+
+        console().print(listed(rows))
+
+
+def _source(name: str, path: str) -> Any:
+    """A table of the configuration by its target, or else the source that is named."""
+    from mirrorfeed.config import UnknownTable
+    from mirrorfeed.feed.source import Source
+
+    if config := load_if_there(path):
+        try:
+            return config.select([name])[0].source
+        except UnknownTable:
+            pass
+    return Source.parse(name)

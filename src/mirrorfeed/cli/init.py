@@ -1,0 +1,36 @@
+"""The command that writes an example of the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mirrorfeed import FILE
+from mirrorfeed.cli.root import main
+from mirrorfeed.errors import Terminal
+
+
+class FileInTheWay(Terminal):
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def what(self) -> str:
+        return f"{self.path} is there already and is left as it is."
+
+    def next(self) -> str:
+        return "Name another file: `mirrorfeed init FILE`."
+
+
+@main.command()
+@click.argument("file", default=FILE)
+def init(file: str) -> None:
+    """Write a commented example of the configuration."""
+    from mirrorfeed.config import EXAMPLE
+
+    try:
+        with Path(file).open("x", encoding="utf-8") as target:
+            target.write(EXAMPLE)
+    except FileExistsError as error:
+        raise FileInTheWay(file) from error
+    click.echo(f"Wrote {file}. Edit it, then run `mirrorfeed enable` and `mirrorfeed publish`.")

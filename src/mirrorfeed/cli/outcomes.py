@@ -1,0 +1,42 @@
+"""What a run did, said at its end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NoReturn
+
+from mirrorfeed.cli.root import say_json
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.terminal import text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from mirrorfeed.publish.outcome import Outcome
+
+
+def say_outcomes(
+    out: Console,
+    outcomes: Sequence[Outcome],
+    troubles: Sequence[MirrorfeedError],
+    repeated: int,
+    *,
+    left: str | None = None,
+    rebuilt: bool = False,
+    as_json: bool = False,
+) -> NoReturn:
+    from mirrorfeed import show
+    from mirrorfeed.publish import ledger
+
+    if as_json:
+        say_json(ledger.for_programs(outcomes, datetime.now(UTC)))
+    else:
+        out.print(show.summary(outcomes))
+    notes = show.notes(outcomes, repeated, rebuilt=rebuilt)
+    for note in [*notes, *(text(str(error), style="yellow") for error in troubles)]:
+        out.print(note)
+    if left:
+        out.print(text(f"Ended as asked, with nothing half done; left for the next run: {left}."))
+    sys.exit(bool(left) or any(outcome.error for outcome in outcomes))
