@@ -258,25 +258,37 @@ _OF_A_LINK = 120
 
 
 class CredentialRefused(Terminal):
+    """No token could be had: the login service refuses the credential, or no way of logging in works here.
+
+    To do: Where the login service gives a code that is known (AADSTS…), the message says what to change: the secret,
+    the client id, the tenant. Otherwise check `credential` in the configuration and the environment that it names.
+    """
+
+    code = "MF4301"
+
     def __init__(self, credential: Credential, said: str, code: str = "") -> None:
         self.credential = credential
         links = [f"{name}: {why[:_OF_A_LINK]}" for name, why in _LINK.findall(said)]
-        self.code = "" if links else code
-        self.said = "" if self.code in _WORDS else "; ".join(links) or first_line(said)
+        self.answer = "" if links else code
+        self.said = "" if self.answer in _WORDS else "; ".join(links) or first_line(said)
 
     def what(self) -> str:
-        reason = _WORDS[self.code][0] if self.code in _WORDS else self.said
-        code = f" ({self.code})" if self.code in _WORDS else ""
+        reason = _WORDS[self.answer][0] if self.answer in _WORDS else self.said
+        code = f" ({self.answer})" if self.answer in _WORDS else ""
         return f"There is no token for {self.credential}: {reason}{code}."
 
     def next(self) -> str:
-        if self.code not in _WORDS:
+        if self.answer not in _WORDS:
             return _OTHERWISE
         secret = self.credential.secret if isinstance(self.credential, ServicePrincipal) else "its place"
-        return _WORDS[self.code][1].format(secret=secret)
+        return _WORDS[self.answer][1].format(secret=secret)
 
 
 class LoginUnavailable(Transient):
+    """The login service cannot be reached, or does not answer for now."""
+
+    code = "MF4302"
+
     def __init__(self, said: str, reached: bool = True) -> None:
         self.said, self.reached = said, reached
         """The second: whether there was anybody to ask."""
@@ -289,6 +301,10 @@ class LoginUnavailable(Transient):
 
 
 class CertificatesUnreadable(Terminal):
+    """The file with the certificates to trust is not there, or is none."""
+
+    code = "MF4303"
+
     def __init__(self, file: str, reason: str) -> None:
         self.file, self.reason = file, reason
 
@@ -300,6 +316,10 @@ class CertificatesUnreadable(Terminal):
 
 
 class SecretUnreachable(Terminal):
+    """The configuration says where the client secret is, and it cannot be read there."""
+
+    code = "MF4304"
+
     def __init__(self, secret: Secret, reason: str) -> None:
         self.secret, self.reason = secret, reason
 
@@ -321,6 +341,10 @@ class SecretUnreachable(Terminal):
 
 
 class ServiceCredentialUnreachable(Terminal):
+    """The service credential of Unity Catalog cannot be used from this compute or by this user."""
+
+    code = "MF4305"
+
     def __init__(self, name: str, reason: str) -> None:
         self.name, self.reason = name, reason
 

@@ -28,6 +28,10 @@ def spell(days: int) -> str:
 
 
 class BadInterval(Terminal):
+    """An interval of the archive is not a whole number of days."""
+
+    code = "MF1108"
+
     def __init__(self, text: str, reason: str) -> None:
         self.text, self.reason = text, reason
 

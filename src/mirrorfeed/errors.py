@@ -3,12 +3,21 @@
 A constructor takes facts and keeps them as attributes; the sentences are built from them, and both survive pickling.
 `Terminal` means that a person must act, `Transient` that the same call may succeed later; whoever retries asks the
 type and nothing else.
+
+Each kind has a code that never changes and is never used again, and a docstring that says what it means to whom it
+happens; where `next` cannot say without facts what to do, it goes on with `To do:`. The catalogue of all codes is made
+of these. The first digit is the matter: 1 the command and its surroundings, 2 the source and its feed, 3 publication, 4
+storage, Fabric and credentials, 5 archive, 6 permanent history, 7 the mirror, 8 ledger and alerts. Codes of three
+digits are findings: 8 of the doctor, the others of `mirrorfeed lint`.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date
+from typing import Any, ClassVar
 
 _log = logging.getLogger(__name__)
 
@@ -16,11 +25,17 @@ _log = logging.getLogger(__name__)
 class MirrorfeedError(Exception):
     """Subclasses say `what` happened, to which object, and what to do `next`."""
 
+    code: ClassVar[str]
+
     def what(self) -> str:
         raise NotImplementedError
 
     def next(self) -> str:
         raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs: the facts are what it was made of. What others said is in them as far as it is in the words."""
+        return {"code": self.code, "what": self.what(), "next": self.next(), "facts": plain(vars(self))}
 
     def __str__(self) -> str:
         return visible(f"{self.what()} {self.next()}".strip())
@@ -38,7 +53,13 @@ class Transient(MirrorfeedError):
 
 
 class Unexpected(MirrorfeedError):
-    """A failure that has no name of its own here: of Spark, of the network, or a defect."""
+    """Something failed for which mirrorfeed has no name of its own: Spark, the network, a library, or a defect of
+    mirrorfeed. Nothing is lost or doubled by it.
+
+    To do: Try again. If it repeats, look at the whole message in the log, and report it.
+    """
+
+    code = "MF1000"
 
     def __init__(self, doing: str, cause: Exception, helps: str = "") -> None:
         self.doing, self.kind, self.reason, self.helps = doing, type(cause).__name__, _first_lines(str(cause)), helps
@@ -49,6 +70,25 @@ class Unexpected(MirrorfeedError):
     def next(self) -> str:
         words = "Nothing is lost or doubled by it. Try again; if it repeats, look at the whole message in the log."
         return f"{words} {self.helps}".strip()
+
+
+def plain(value: Any) -> Any:
+    """As JSON can say it: errors, and values without words of their own, by their parts; times in ISO form; anything
+    else in its words, which are made to be read by anybody."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case date():
+            return value.isoformat()
+        case MirrorfeedError():
+            return value.to_dict()
+        case Mapping():
+            return {str(name): plain(each) for name, each in value.items()}
+        case Collection() if not isinstance(value, bytes):
+            return [plain(each) for each in value]
+    if is_dataclass(value) and type(value).__str__ is object.__str__:
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value) if each.repr}
+    return str(value)
 
 
 def visible(text: str) -> str:

@@ -90,6 +90,10 @@ def told(folder: Path) -> dict[str, Any]:
 
 
 class NoArchiveNamed(Terminal):
+    """The notebook about archives was started without saying which table it is about."""
+
+    code = "MF1304"
+
     def what(self) -> str:
         return "No table with an archive is named, neither in the field `table` nor in the variable archive_tables."
 

@@ -71,6 +71,10 @@ class Repaired:
 
 
 class OnlyRebuildMends(Terminal):
+    """The mirror is wrong in a way that publishing rows once more cannot mend."""
+
+    code = "MF3404"
+
     def __init__(self, table: str, reason: str) -> None:
         self.table, self.reason = table, reason
 
@@ -82,6 +86,11 @@ class OnlyRebuildMends(Terminal):
 
 
 class TooManyToRepair(Terminal):
+    """More rows differ from the mirror than `repair_up_to` allows to be mended without asking. None of them was
+    published."""
+
+    code = "MF3405"
+
     def __init__(self, table: str, keys: int, at_most: int) -> None:
         self.table, self.keys, self.at_most = table, keys, at_most
 

@@ -272,6 +272,10 @@ def _is_connect_configured() -> bool:
 
 
 class SparkMissing(Terminal):
+    """The command reads Delta tables, and Spark is not installed here."""
+
+    code = "MF1201"
+
     def what(self) -> str:
         return (
             "This needs Spark, and there is none here: pyspark and delta-spark are not installed, and this is no"
@@ -283,6 +287,10 @@ class SparkMissing(Terminal):
 
 
 class SessionLost(Transient):
+    """Spark ended while it was needed: the cluster was stopped, or its process died."""
+
+    code = "MF1202"
+
     def what(self) -> str:
         return "Spark answers no more, and there is no other session to be had."
 
@@ -291,6 +299,10 @@ class SessionLost(Transient):
 
 
 class ConnectNotConfigured(Terminal):
+    """Databricks Connect takes the place of Spark here, and does not know on which compute to run."""
+
+    code = "MF1203"
+
     def what(self) -> str:
         return "Databricks Connect is installed, but no compute is configured for it."
 
@@ -305,6 +317,10 @@ _INSTALL_JAVA = "Install JDK 17 or 21 (for example openjdk-17-jdk) and let PATH 
 
 
 class JavaMissing(Terminal):
+    """Spark on this machine runs on Java, and there is none where it looks."""
+
+    code = "MF1204"
+
     def __init__(self, home: str | None) -> None:
         self.home = home
 
@@ -318,6 +334,10 @@ class JavaMissing(Terminal):
 
 
 class JavaUnfit(Terminal):
+    """Spark on this machine found a Java of a release that it does not run on."""
+
+    code = "MF1205"
+
     def __init__(self, command: str, version: str | None) -> None:
         self.command, self.version = command, version
 
@@ -331,6 +351,10 @@ class JavaUnfit(Terminal):
 
 
 class WindowsUnfit(Terminal):
+    """Spark on Windows needs a program of Hadoop that is not part of Windows."""
+
+    code = "MF1206"
+
     def __init__(self, home: str | None) -> None:
         self.home = home
 
@@ -346,6 +370,10 @@ class WindowsUnfit(Terminal):
 
 
 class SparkDidNotStart(Terminal):
+    """Spark is installed and did not come up. Its own last words are shown; the rest is in a file."""
+
+    code = "MF1207"
+
     def __init__(self, log: str, last_words: str, resolving: bool) -> None:
         self.log, self.last_words, self.resolving = log, last_words, resolving
 

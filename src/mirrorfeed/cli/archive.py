@@ -255,6 +255,10 @@ def _say_progress(found: Any) -> None:
 
 
 class NoTiers(Terminal):
+    """The files of the table lie where there are no tiers."""
+
+    code = "MF5601"
+
     def __init__(self, table: str) -> None:
         self.table = table
 

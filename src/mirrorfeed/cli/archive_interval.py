@@ -125,6 +125,10 @@ def _say_change(found: Policy) -> None:
 
 
 class StillArchived(Terminal):
+    """Without an interval all files count as readable, which is wrong while some are archived."""
+
+    code = "MF5304"
+
     def __init__(self, table: str) -> None:
         self.table = table
 
@@ -139,6 +143,10 @@ class StillArchived(Terminal):
 
 
 class RuleFirst(Terminal):
+    """The cloud's rule has to be changed before the interval grows, for it goes on archiving files."""
+
+    code = "MF5305"
+
     def __init__(self, table: str, rule: int, asked: int) -> None:
         self.table, self.rule, self.asked = table, rule, asked
 

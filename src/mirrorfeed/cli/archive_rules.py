@@ -93,6 +93,10 @@ def _json(path: str) -> Any:
 
 
 class NoJson(Terminal):
+    """The exported policy is no JSON."""
+
+    code = "MF5407"
+
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
 

@@ -109,6 +109,10 @@ def report(file: str | None, as_json: bool, path: str) -> None:
 
 
 class NoLedger(Terminal):
+    """The report is drawn from the ledger, and the configuration names none."""
+
+    code = "MF8001"
+
     def __init__(self, path: str) -> None:
         self.path = path
 
@@ -152,6 +156,10 @@ def hand_on(name: str, targets: list[str], task_values: Callable[[], Any] = _tas
 
 
 class ArchiveTablesInvalid(Terminal):
+    """The variable of the Databricks bundle that lists the tables with an archive cannot be read."""
+
+    code = "MF1301"
+
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
@@ -166,6 +174,10 @@ class ArchiveTablesInvalid(Terminal):
 
 
 class NotInATask(Terminal):
+    """The names of the tables can be handed on only within a task of a Databricks job."""
+
+    code = "MF1302"
+
     def what(self) -> str:
         return "There are no task values here: this is no Databricks runtime."
 
@@ -174,6 +186,10 @@ class NotInATask(Terminal):
 
 
 class TooManyTables(Terminal):
+    """The names of the tables are longer than what one task of a Databricks job can hand to the next."""
+
+    code = "MF1303"
+
     def __init__(self, count: int, size: int) -> None:
         self.count, self.size = count, size
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 
 class NothingToMirror(Terminal):
+    """Mirroring is not started while tables lack a first file: Fabric would fail these after some days."""
+
+    code = "MF4216"
+
     def __init__(self, tables: tuple[str, ...]) -> None:
         self.tables = tables
 

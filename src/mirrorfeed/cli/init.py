@@ -12,6 +12,10 @@ from mirrorfeed.errors import Terminal
 
 
 class FileInTheWay(Terminal):
+    """`mirrorfeed init` writes an example and overwrites nothing."""
+
+    code = "MF1003"
+
     def __init__(self, path: str) -> None:
         self.path = path
 

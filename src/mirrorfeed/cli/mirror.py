@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 
 class NoLandingZone(Terminal):
+    """The command reads a landing zone, and there is no folder of that name."""
+
+    code = "MF1004"
+
     def __init__(self, path: str) -> None:
         self.path = path
 
@@ -35,6 +39,11 @@ class NoLandingZone(Terminal):
 
 
 class ReplicaMissing(Terminal):
+    """The replica stands in for Fabric on this machine. It needs packages that publishing does not need, and one is
+    missing."""
+
+    code = "MF1005"
+
     def __init__(self, module: str) -> None:
         self.module = module
 

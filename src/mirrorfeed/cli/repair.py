@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 
 class ConditionMissing(Terminal):
+    """Without reading the mirror nobody knows which rows of it are wrong, so you have to say which to publish once
+    more."""
+
+    code = "MF1006"
+
     def what(self) -> str:
         return "--source-only does not read the mirror, so it cannot tell which rows differ."
 

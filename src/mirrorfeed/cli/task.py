@@ -18,6 +18,11 @@ def main() -> None:
 
 
 class TaskFailed(Terminal):
+    """A task of a Databricks job ran a command of mirrorfeed, and the command failed. The reason is in the task's
+    output, with a code of its own."""
+
+    code = "MF1007"
+
     def __init__(self, arguments: tuple[str, ...], status: object) -> None:
         self.arguments, self.status = arguments, status
 

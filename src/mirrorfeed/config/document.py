@@ -148,6 +148,10 @@ def read(path: str) -> Document:
 
 
 class ConfigMissing(Terminal):
+    """There is no configuration file where the command looks for it."""
+
+    code = "MF1101"
+
     def __init__(self, path: str) -> None:
         self.path = path
 
@@ -159,6 +163,10 @@ class ConfigMissing(Terminal):
 
 
 class ConfigUnreadable(Terminal):
+    """The configuration is no YAML that can be read, so nothing in it was looked at."""
+
+    code = "MF1102"
+
     def __init__(self, path: str, line: int | None, reason: str) -> None:
         self.path, self.line, self.reason = path, line, reason
 

@@ -138,6 +138,10 @@ def absolute(path: str, file: str) -> str:
 
 
 class BadAddress(Terminal):
+    """The address of the landing zone is neither a folder nor a place in OneLake as mirrorfeed writes it."""
+
+    code = "MF1105"
+
     def __init__(self, reason: str) -> None:
         self.reason = reason
 

@@ -166,6 +166,11 @@ def _shared_targets(document: Document) -> Iterable[Mistake]:
 
 
 class ConfigInvalid(Terminal):
+    """The configuration can be read, and fields or values in it are wrong. All mistakes are told at once, each with its
+    line."""
+
+    code = "MF1103"
+
     def __init__(self, path: str, mistakes: tuple[Mistake, ...]) -> None:
         self.path, self.mistakes = path, mistakes
 
@@ -182,7 +187,9 @@ class ConfigInvalid(Terminal):
 
 
 class OptionInvalid(Terminal):
-    """A value that takes the place of one in the file."""
+    """A value that was given before the command, in place of one in the configuration, is wrong."""
+
+    code = "MF1104"
 
     def __init__(self, name: str, reason: str) -> None:
         self.name, self.reason = name, reason

@@ -137,6 +137,10 @@ class Config:
 
 
 class UnknownTable(Terminal):
+    """The command names a table that is no target in the configuration."""
+
+    code = "MF1106"
+
     def __init__(self, names: tuple[str, ...], known: tuple[str, ...], path: str) -> None:
         self.names, self.known, self.path = names, known, path
 

@@ -85,6 +85,10 @@ class Rates(BaseModel):
 
 
 class BadRates(Terminal):
+    """The file with prices has not the form that costs are reckoned from."""
+
+    code = "MF1107"
+
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
 

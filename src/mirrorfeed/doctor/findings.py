@@ -4,43 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 from types import MappingProxyType
 
 
 class Code(Enum):
-    FEED_OFF = auto()
-    GAP = auto()
-    VACUUM_AHEAD = auto()
-    RETENTION_SHORT = auto()
-    FALLS_BEHIND = auto()
-    LOG_RETENTION_SHORT = auto()
-    UNFINISHED = auto()
-    ORPHANS = auto()
-    NUMBERS_DISAGREE = auto()
-    LOG_DAMAGED = auto()
-    KEYS_CHANGED = auto()
-    SCHEMA_CHANGED = auto()
-    SOURCE_RECREATED = auto()
-    SOURCE_MISSING = auto()
-    CLONED = auto()
-    ARCHIVE_BLOCKS = auto()
-    CREDENTIAL = auto()
-    PERMISSION = auto()
-    UNREACHABLE = auto()
-    EMPTY_FILE = auto()
-    EMPTY_TABLE = auto()
-    NOT_PUBLISHED = auto()
-    STUCK_SNAPSHOTTING = auto()
-    NEVER_SYNCS = auto()
-    MIRRORING_OFF = auto()
-    MIRRORING_PAUSED = auto()
-    THROTTLED = auto()
-    OWNER_LEFT = auto()
-    TEXT_TOO_LONG = auto()
-    TABLE_FAILED = auto()
-    OTHER = auto()
+    """`mirrorfeed.errors` says what other codes there are."""
 
+    FEED_OFF = "MF801"
+    GAP = "MF802"
+    VACUUM_AHEAD = "MF803"
+    RETENTION_SHORT = "MF804"
+    FALLS_BEHIND = "MF805"
+    LOG_RETENTION_SHORT = "MF806"
+    UNFINISHED = "MF807"
+    ORPHANS = "MF808"
+    NUMBERS_DISAGREE = "MF809"
+    LOG_DAMAGED = "MF810"
+    KEYS_CHANGED = "MF811"
+    SCHEMA_CHANGED = "MF812"
+    SOURCE_RECREATED = "MF813"
+    SOURCE_MISSING = "MF814"
+    CLONED = "MF815"
+    ARCHIVE_BLOCKS = "MF816"
+    CREDENTIAL = "MF817"
+    PERMISSION = "MF818"
+    UNREACHABLE = "MF819"
+    EMPTY_FILE = "MF820"
+    EMPTY_TABLE = "MF821"
+    NOT_PUBLISHED = "MF822"
+    STUCK_SNAPSHOTTING = "MF823"
+    NEVER_SYNCS = "MF824"
+    MIRRORING_OFF = "MF825"
+    MIRRORING_PAUSED = "MF826"
+    THROTTLED = "MF827"
+    OWNER_LEFT = "MF828"
+    TEXT_TOO_LONG = "MF829"
+    TABLE_FAILED = "MF830"
+    OTHER = "MF831"
+
+
+MEANS: Mapping[Code, str] = MappingProxyType(
+    {
+        Code.FEED_OFF: "The change data feed of the source is off, so no change of it can be published.",
+        Code.GAP: "Changes that were not published yet cannot be read any more.",
+        Code.VACUUM_AHEAD: "Changes that wait are older than the source promises to keep them.",
+        Code.RETENTION_SHORT: "The source keeps its changes for hardly longer than they wait to be published.",
+        Code.FALLS_BEHIND: "If it goes on so, the source will forget changes before they are published.",
+        Code.LOG_RETENTION_SHORT: "The source keeps its log for hardly longer than changes wait to be published.",
+        Code.UNFINISHED: "A run ended between recording a publication and naming its files. The next run finishes it.",
+        Code.ORPHANS: "Files that will never be published lie beside the log. They do no harm.",
+        Code.NUMBERS_DISAGREE: "The table's folder holds files of which its log knows nothing.",
+        Code.LOG_DAMAGED: "The table's log in the landing zone is damaged, or lost its beginning.",
+        Code.KEYS_CHANGED: "The keys or the form of the files are not those with which the table was published.",
+        Code.SCHEMA_CHANGED: "The columns of the source changed in a way that cannot be published on.",
+        Code.SOURCE_RECREATED: "The source is another table than the one that was published, or was taken back.",
+        Code.SOURCE_MISSING: "The source is not there, or cannot be seen by whoever publishes.",
+        Code.CLONED: "The source is a clone. It has a history and a feed of its own, so it begins with a snapshot.",
+        Code.ARCHIVE_BLOCKS: "What is to be published lies in an archive tier.",
+        Code.CREDENTIAL: "Who publishes cannot log in.",
+        Code.PERMISSION: "Who publishes may not do what publishing needs.",
+        Code.UNREACHABLE: "The source, the landing zone or Fabric did not answer while it was looked at.",
+        Code.EMPTY_FILE: "A data file without bytes waits for Fabric, which reads no file after it.",
+        Code.EMPTY_TABLE: "The folder holds no data file: Fabric fails a table for that, and pauses the database.",
+        Code.NOT_PUBLISHED: "Nothing of the table is published yet.",
+        Code.STUCK_SNAPSHOTTING: "Fabric has been taking the table's first snapshot for longer than it should.",
+        Code.NEVER_SYNCS: "Fabric says that mirroring runs, and does not know a table that is published.",
+        Code.MIRRORING_OFF: "Mirroring is not started, so nothing that is published arrives.",
+        Code.MIRRORING_PAUSED: "Mirroring is paused, as it stays when a capacity was paused and resumed.",
+        Code.THROTTLED: "Fabric says that its capacity is too busy.",
+        Code.OWNER_LEFT: "The owner of the mirrored database is gone, and Fabric reads files in the owner's name.",
+        Code.TEXT_TOO_LONG: "A text is longer than a column of the mirrored table holds.",
+        Code.TABLE_FAILED: "Fabric has stopped the table.",
+        Code.OTHER: "Publication is refused for a reason that is told, and has no finding of its own.",
+    }
+)
 
 _REBUILD = "mirrorfeed rebuild {table}"
 _PUBLISH = "mirrorfeed publish {table}"

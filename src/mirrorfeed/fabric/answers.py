@@ -85,6 +85,10 @@ def meaning(action: str, place: Place, answer: Answer) -> MirrorfeedError:
 
 
 class TokenRefused(Terminal):
+    """Fabric does not accept who the configuration says you are."""
+
+    code = "MF4201"
+
     def __init__(self, place: str, said: str) -> None:
         self.place, self.said = place, said
 
@@ -99,6 +103,10 @@ class TokenRefused(Terminal):
 
 
 class NoPermission(Terminal):
+    """Fabric knows who you are, and does not allow that."""
+
+    code = "MF4202"
+
     def __init__(self, action: str, place: str, said: str) -> None:
         self.action, self.place, self.said = action, place, said
 
@@ -113,6 +121,10 @@ class NoPermission(Terminal):
 
 
 class WorkspaceMissing(Terminal):
+    """Fabric does not find the workspace, or hides it from this identity."""
+
+    code = "MF4203"
+
     def __init__(self, workspace: str, said: str) -> None:
         self.workspace, self.said = workspace, said
 
@@ -127,6 +139,10 @@ class WorkspaceMissing(Terminal):
 
 
 class DatabaseMissing(Terminal):
+    """The workspace is there, and the mirrored database is not in it."""
+
+    code = "MF4204"
+
     def __init__(self, workspace: str, database: str, said: str) -> None:
         self.workspace, self.database, self.said = workspace, database, said
 
@@ -141,7 +157,9 @@ class DatabaseMissing(Terminal):
 
 
 class NotFound(Terminal):
-    """A 404 that does not say what is missing: a proxy may have given it, or another address than Fabric's."""
+    """Fabric, or something between here and Fabric, answered that something is not there, without saying what."""
+
+    code = "MF4205"
 
     def __init__(self, action: str, place: str, said: str) -> None:
         self.action, self.place, self.said = action, place, said
@@ -157,6 +175,10 @@ class NotFound(Terminal):
 
 
 class NameTaken(Terminal):
+    """An item of that name is in the workspace, and this identity may not see it."""
+
+    code = "MF4206"
+
     def __init__(self, place: str, said: str) -> None:
         self.place, self.said = place, said
 
@@ -168,7 +190,10 @@ class NameTaken(Terminal):
 
 
 class FabricUnavailable(Transient):
-    """Fabric did not answer, or answered that it cannot for now: whether the call took effect is not known."""
+    """Fabric did not answer, or answered that it cannot for now. Whether the call took effect is not known; the next
+    run looks."""
+
+    code = "MF4207"
 
     def __init__(self, action: str, place: str, reason: str) -> None:
         self.action, self.place, self.reason = action, place, reason
@@ -181,6 +206,10 @@ class FabricUnavailable(Transient):
 
 
 class CallRefused(Terminal):
+    """Fabric does not do what it was asked to, and says why."""
+
+    code = "MF4208"
+
     def __init__(self, action: str, place: str, said: str) -> None:
         self.action, self.place, self.said = action, place, said
 

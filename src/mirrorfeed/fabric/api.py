@@ -141,6 +141,10 @@ def _reason(error: requests.RequestException) -> str:
 
 
 class OperationFailed(Terminal):
+    """Fabric took a request, worked on it and failed."""
+
+    code = "MF4209"
+
     def __init__(self, action: str, place: str, reason: str) -> None:
         self.action, self.place, self.reason = action, place, reason
 

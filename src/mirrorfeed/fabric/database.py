@@ -175,6 +175,10 @@ def database_of(config: Config) -> MirroredDatabase:
 
 
 class NotInFabric(Terminal):
+    """The command is about a mirrored database in Fabric, and the landing zone is none."""
+
+    code = "MF4210"
+
     def __init__(self, landing_zone: str) -> None:
         self.landing_zone = landing_zone
 
@@ -189,6 +193,10 @@ class NotInFabric(Terminal):
 
 
 class OtherMirror(Terminal):
+    """The name belongs to a mirrored database of another kind, which takes no files."""
+
+    code = "MF4211"
+
     def __init__(self, name: str, place: str, kind: str) -> None:
         self.name, self.place, self.kind = name, place, kind
 
@@ -200,6 +208,10 @@ class OtherMirror(Terminal):
 
 
 class NotListed(Transient):
+    """Fabric made the mirrored database, and does not show it yet."""
+
+    code = "MF4212"
+
     def __init__(self, name: str, place: str) -> None:
         self.name, self.place = name, place
 
@@ -211,6 +223,10 @@ class NotListed(Transient):
 
 
 class NotReached(Transient):
+    """Mirroring was started or stopped, and Fabric takes longer than was waited for."""
+
+    code = "MF4213"
+
     def __init__(self, place: str, verb: str, status: str, seconds: float) -> None:
         self.place, self.verb, self.status, self.seconds = place, verb, status, seconds
 
@@ -222,6 +238,11 @@ class NotReached(Transient):
 
 
 class NotDropped(Transient):
+    """The table's folder is deleted, and Fabric has not dropped the table yet. It has to, before the table is published
+    anew."""
+
+    code = "MF4214"
+
     def __init__(self, table: str, place: str, state: str, seconds: float) -> None:
         self.table, self.place, self.state, self.seconds = table, place, state, seconds
 

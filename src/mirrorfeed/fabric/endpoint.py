@@ -36,6 +36,10 @@ class TableSync:
 
 
 class NoSqlEndpoint(Transient):
+    """The mirrored database has no SQL endpoint yet, so how far its tables are cannot be asked there."""
+
+    code = "MF4215"
+
     def __init__(self, place: str) -> None:
         self.place = place
 

@@ -61,6 +61,11 @@ def _plain(name: str) -> str:
 
 
 class UnknownFeatures(Terminal):
+    """The table uses features of Delta that are newer than this release, so it is not known whether its changes are
+    read rightly."""
+
+    code = "MF2204"
+
     def __init__(self, table: str, names: tuple[str, ...]) -> None:
         self.table, self.names = table, names
 

@@ -87,6 +87,11 @@ class Feed(Enum):
 
 
 class SourceMissing(Terminal):
+    """The catalog shows no such table to whoever runs the command: it is not there, or the right to see it is
+    missing."""
+
+    code = "MF2001"
+
     def __init__(self, table: str) -> None:
         self.table = table
 
@@ -98,6 +103,10 @@ class SourceMissing(Terminal):
 
 
 class NoTableAtPath(Terminal):
+    """The source is a path, and no Delta table is there."""
+
+    code = "MF2002"
+
     def __init__(self, path: str) -> None:
         self.path = path
 
@@ -109,6 +118,10 @@ class NoTableAtPath(Terminal):
 
 
 class NotDelta(Terminal):
+    """The source is a view, or a table of another format: only Delta tables have a change data feed."""
+
+    code = "MF2003"
+
     def __init__(self, table: str, found: str) -> None:
         self.table, self.found = table, found
 
@@ -120,7 +133,10 @@ class NotDelta(Terminal):
 
 
 class NoIdentity(Terminal):
-    """Without an id, a table that was dropped and made again could not be told from the one before."""
+    """The table has no id. Without one, a table that was dropped and made again could not be told from the one
+    before."""
+
+    code = "MF2004"
 
     def __init__(self, table: str, format_: str) -> None:
         self.table, self.format = table, format_
@@ -136,6 +152,10 @@ class NoIdentity(Terminal):
 
 
 class LogDamaged(Terminal):
+    """Files are missing from the transaction log of the source, so Delta itself cannot read the table."""
+
+    code = "MF2005"
+
     def __init__(self, table: str) -> None:
         self.table = table
 
@@ -147,6 +167,10 @@ class LogDamaged(Terminal):
 
 
 class VersionExpired(Terminal):
+    """The version is so old that its files may be deleted already, so it is not read."""
+
+    code = "MF2006"
+
     def __init__(self, table: str, version: int) -> None:
         self.table, self.version = table, version
 
@@ -158,6 +182,10 @@ class VersionExpired(Terminal):
 
 
 class NoVersions(Terminal):
+    """The source has no commit at all, so there is no version to publish."""
+
+    code = "MF2007"
+
     def __init__(self, table: str) -> None:
         self.table = table
 

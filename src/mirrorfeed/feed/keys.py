@@ -62,6 +62,11 @@ def table_of(client: Workspace, source: Source) -> TableInfo:
 
 
 class RowsProtected(Terminal):
+    """The table has a row filter or column masks: who reads it sees a part, and earlier versions cannot be read. A
+    mirror of a part would be wrong."""
+
+    code = "MF2201"
+
     def __init__(self, table: str, row_filter: str | None, masked: tuple[str, ...]) -> None:
         self.table, self.row_filter, self.masked = table, row_filter, masked
 
@@ -81,6 +86,10 @@ class RowsProtected(Terminal):
 
 
 class KeysNotReadable(Terminal):
+    """The keys are to come from Unity Catalog, which does not show the table's primary key to whoever publishes."""
+
+    code = "MF2202"
+
     def __init__(self, table: str, reason: str) -> None:
         self.table, self.reason = table, reason
 
@@ -93,6 +102,8 @@ class KeysNotReadable(Terminal):
 
 class KeysUnavailable(Transient):
     """Unity Catalog did not answer, or answered with a fault of its own."""
+
+    code = "MF2203"
 
     def __init__(self, table: str, reason: str) -> None:
         self.table, self.reason = table, reason

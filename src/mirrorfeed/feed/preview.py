@@ -27,6 +27,10 @@ _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.\d{3})?)?")
 
 
 class BadBound(Terminal):
+    """`--from` or `--to` is neither a version nor a time."""
+
+    code = "MF2301"
+
     def __init__(self, text: str) -> None:
         self.text = text
 
@@ -38,6 +42,10 @@ class BadBound(Terminal):
 
 
 class OutsideHistory(Terminal):
+    """The changes that were asked for begin or end outside what the table's history still has."""
+
+    code = "MF2302"
+
     def __init__(self, table: str, bound: str, reason: str, first: Commit, last: Commit) -> None:
         self.table, self.bound, self.reason, self.first, self.last = table, bound, reason, first, last
 
@@ -53,6 +61,10 @@ class OutsideHistory(Terminal):
 
 
 class BoundsCrossed(Terminal):
+    """The changes that were asked for end before they begin."""
+
+    code = "MF2303"
+
     def __init__(self, start: str, end: str) -> None:
         self.start, self.end = start, end
 
@@ -64,6 +76,10 @@ class BoundsCrossed(Terminal):
 
 
 class NotRecorded(Terminal):
+    """The feed was off at some version that was asked for, or its files are gone."""
+
+    code = "MF2304"
+
     def __init__(self, table: str, where: int | Range, reason: str) -> None:
         self.table, self.where, self.reason = table, where, reason
 
@@ -76,6 +92,10 @@ class NotRecorded(Terminal):
 
 
 class SchemasDiffer(Terminal):
+    """The columns changed within the versions that were asked for, so that their changes cannot be shown together."""
+
+    code = "MF2305"
+
     def __init__(self, fault: FeedUnreadable) -> None:
         self.fault = fault
 

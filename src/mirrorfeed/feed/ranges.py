@@ -112,7 +112,10 @@ class Finding(Terminal):
 
 
 class FeedOff(Finding):
-    """Before the first publication."""
+    """The source does not record its changes. A first snapshot is not published either, for no change could follow
+    it."""
+
+    code = "MF2101"
 
     def __init__(self, table: str, version: int) -> None:
         super().__init__(table)
@@ -134,7 +137,15 @@ _START_AGAIN = "Only a new snapshot helps: start the table again with `mirrorfee
 
 
 class Gap(Finding):
-    """Changes after the published version that no one can read any more."""
+    """Changes that were not published yet cannot be read any more, or not for sure: the feed was off, or VACUUM or the
+    retention took them. The mirror stays as it is, and behind.
+
+    To do: If the files are only past their retention and VACUUM has not run, set `delta.deletedFileRetentionDuration`
+    to a longer time and publish. Otherwise start the table again with `mirrorfeed rebuild`; `on_gap: reseed` does that
+    by itself.
+    """
+
+    code = "MF2102"
 
     def __init__(self, table: str, published: int, where: int | Range, reason: str) -> None:
         super().__init__(table)
@@ -155,6 +166,11 @@ class Gap(Finding):
 
 
 class SourceRecreated(Finding):
+    """The source is not the table that was published: it was replaced, dropped and created again, or taken back to an
+    older version. Its changes do not go on from the mirror."""
+
+    code = "MF2103"
+
     def __init__(self, table: str, published_id: str, found_id: str, published: int, latest: int) -> None:
         super().__init__(table)
         self.published_id, self.found_id = published_id, found_id
@@ -173,7 +189,10 @@ class SourceRecreated(Finding):
 
 
 class PartitionsChanged(Finding):
-    """Delta reads the files of before with the partition columns of now, which have no values there."""
+    """The table was partitioned anew, and Delta would read changes from before that with NULL in the partition columns.
+    They are not published."""
+
+    code = "MF2104"
 
     def __init__(self, table: str, published: int, before: Sequence[str], now: Sequence[str]) -> None:
         super().__init__(table)

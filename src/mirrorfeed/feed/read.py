@@ -23,8 +23,10 @@ _GUESSED_CORES = 32
 
 
 class FeedUnreadable(Finding):
-    """Delta cannot read the range, for its rows do not fit the schema that it reads them with: it refuses, or that
-    schema has not all that is to be read, which is said as what was `lost`."""
+    """The columns changed within the range in a way that Delta's change feed cannot follow, so the changes cannot be
+    read."""
+
+    code = "MF2105"
 
     def __init__(
         self, table: str, range_: Range, version: str | None, read_version: str | None, lost: Sequence[str] = ()
@@ -48,6 +50,10 @@ class FeedUnreadable(Finding):
 
 
 class SnapshotGone(Terminal):
+    """Files of the version that was to be read were deleted while it was read, or the table is damaged."""
+
+    code = "MF2106"
+
     def __init__(self, table: str, version: int, uris: Sequence[str] = ()) -> None:
         self.table, self.version, self.uris = table, version, tuple(uris)
 
@@ -60,6 +66,10 @@ class SnapshotGone(Terminal):
 
 
 class FilesArchived(Terminal):
+    """What was to be read lies in an archive tier and cannot be read from there, and nothing told so beforehand."""
+
+    code = "MF2107"
+
     def __init__(self, table: str, what: Range | int) -> None:
         self.table, self.range = table, what
 

@@ -17,6 +17,11 @@ LEAST = 2
 
 
 class KeptTooShort(Transient):
+    """A warning beside a publication that went well: the source keeps its changes hardly longer than publication takes
+    to come for them."""
+
+    code = "MF2108"
+
     def __init__(self, table: str, name: str, kept: float, waited: float) -> None:
         self.table, self.name, self.kept, self.waited = table, name, kept, waited
 

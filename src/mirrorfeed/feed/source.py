@@ -75,6 +75,10 @@ class Source:
 
 
 class BadSource(Terminal):
+    """A source is neither the name of a table in the catalog nor a path."""
+
+    code = "MF1109"
+
     def __init__(self, text: str, reason: str) -> None:
         self.text, self.reason = without_query(text), reason
 

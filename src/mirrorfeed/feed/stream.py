@@ -16,6 +16,10 @@ _GONE = (NOT_THERE, "DELTA_TIMESTAMP_GREATER_THAN_COMMIT", "DELTA_TIMESTAMP_EARL
 
 
 class StreamOptionUnknown(Terminal):
+    """An option of the stream is none of those that a stream of changes takes here."""
+
+    code = "MF2401"
+
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -27,6 +31,10 @@ class StreamOptionUnknown(Terminal):
 
 
 class StreamStartGone(Terminal):
+    """The stream is to begin at a version or time that the source has no more."""
+
+    code = "MF2402"
+
     def __init__(self, table: str, start: str, reason: str) -> None:
         self.table, self.start, self.reason = table, start, reason
 
@@ -41,6 +49,10 @@ class StreamStartGone(Terminal):
 
 
 class StreamBroken(Terminal):
+    """The stream that tells of changes cannot go on from its checkpoint. Publication does not rest on it."""
+
+    code = "MF2403"
+
     def __init__(self, table: str, checkpoint: str, reason: str) -> None:
         self.table, self.checkpoint, self.reason = table, checkpoint, reason
 

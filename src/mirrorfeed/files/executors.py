@@ -71,6 +71,13 @@ def sending(job: StagingJob, place: Place, paths: list[str]) -> Callable[[Batche
 
 
 class ExecutorsCannotSend(Transient):
+    """Executors are to send files by themselves, and the landing zone did not take them for now.
+
+    To do: The message says what the executors met. Publish again; if it repeats, leave out `send: executors`.
+    """
+
+    code = "MF3307"
+
     def __init__(self, address: str, sentences: str) -> None:
         self.address, self.sentences = address, sentences
 
@@ -82,7 +89,9 @@ class ExecutorsCannotSend(Transient):
 
 
 class ExecutorsMayNotSend(Terminal):
-    """What they met does not pass by itself."""
+    """Executors are to send files by themselves, and are not able to: what they met does not pass."""
+
+    code = "MF3308"
 
     def __init__(self, address: str, sentences: str) -> None:
         self.address, self.sentences = address, sentences

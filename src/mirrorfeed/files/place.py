@@ -166,6 +166,11 @@ _SET_ONE = "Set `handover` to a volume of Unity Catalog, /Volumes/catalog/schema
 
 
 class NoHandover(Terminal):
+    """There is more to publish than fits into the answer of a query, and Spark and the publisher share no folder over
+    which to hand it."""
+
+    code = "MF3301"
+
     def __init__(self, table: str) -> None:
         self.table = table
 
@@ -180,6 +185,10 @@ class NoHandover(Terminal):
 
 
 class HandoverOutsideCatalog(Terminal):
+    """The handover is no volume. On Databricks nothing else is seen by all of Spark and by the publisher."""
+
+    code = "MF3302"
+
     def __init__(self, handover: str) -> None:
         self.handover = handover
 
@@ -191,6 +200,11 @@ class HandoverOutsideCatalog(Terminal):
 
 
 class HandoverUnseen(Terminal):
+    """Spark wrote files for the publisher, and the publisher does not see them: the folder is not the same on both
+    sides."""
+
+    code = "MF3303"
+
     def __init__(self, root: str) -> None:
         self.root = root
 
@@ -202,6 +216,10 @@ class HandoverUnseen(Terminal):
 
 
 class HandoverUnusable(Terminal):
+    """Spark may not write into the folder over which files are handed to the publisher, or it is not there."""
+
+    code = "MF3304"
+
     def __init__(self, root: str, reason: str) -> None:
         self.root, self.reason = root, reason
 
@@ -216,6 +234,10 @@ class HandoverUnusable(Terminal):
 
 
 class HandoverUnreadable(Terminal):
+    """The publisher may not read the folder into which Spark wrote its files."""
+
+    code = "MF3305"
+
     def __init__(self, root: str, reason: str) -> None:
         self.root, self.reason = root, reason
 
@@ -227,6 +249,10 @@ class HandoverUnreadable(Terminal):
 
 
 class HandoverLost(Transient):
+    """Files that Spark handed over changed or vanished before they were sent. They are not published."""
+
+    code = "MF3306"
+
     def __init__(self, place: str, reason: str) -> None:
         self.place, self.reason = place, reason
 

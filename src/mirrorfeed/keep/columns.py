@@ -17,7 +17,9 @@ _TEXT = re.compile(r"(?:var)?char\(\d+\)|string collate \S+")
 
 
 class ColumnsBroken(Finding):
-    """Columns that do not go on from those that were kept before."""
+    """The columns of the source changed in a way that the history cannot follow."""
+
+    code = "MF6006"
 
     def __init__(self, table: str, version: int, changes: Sequence[str]) -> None:
         super().__init__(table)

@@ -45,6 +45,10 @@ class Status:
 
 
 class NoHistory(Terminal):
+    """The configuration names no permanent history for these tables."""
+
+    code = "MF6001"
+
     def __init__(self, path: str, tables: Sequence[str]) -> None:
         self.path, self.tables = path, tuple(tables)
 

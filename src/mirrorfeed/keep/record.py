@@ -86,6 +86,10 @@ def parse(text: str, history: str) -> Record:
 
 
 class RecordUnreadable(Terminal):
+    """A record of the history cannot be read, so it is not known for sure what is kept."""
+
+    code = "MF6010"
+
     def __init__(self, history: str, reason: str) -> None:
         self.history, self.reason = history, reason
 

@@ -135,6 +135,10 @@ def _spell(moment: datetime) -> str:
 
 
 class NothingKept(Terminal):
+    """The history is empty, or not there, so nothing can be rebuilt from it."""
+
+    code = "MF6011"
+
     def __init__(self, history: str) -> None:
         self.history = history
 
@@ -146,6 +150,10 @@ class NothingKept(Terminal):
 
 
 class NotKept(Terminal):
+    """The version or time that was asked for is not among those that are kept."""
+
+    code = "MF6012"
+
     def __init__(self, history: str, asked: int | datetime, kept: Sequence[str]) -> None:
         self.history, self.asked, self.kept = history, asked, tuple(kept)
 

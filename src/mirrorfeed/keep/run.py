@@ -318,7 +318,9 @@ def _bounds(what: Range | int | None, newest: int) -> tuple[int | None, int]:
 
 
 class CannotGoOn(Finding):
-    """The history ends before versions whose changes it cannot have."""
+    """The history ends before versions whose changes it cannot have any more. What is kept stays."""
+
+    code = "MF6002"
 
     def __init__(self, history: str, version: int, finding: Finding) -> None:
         super().__init__(finding.table)
@@ -336,6 +338,10 @@ class CannotGoOn(Finding):
 
 
 class AnotherSource(Finding):
+    """The history belongs to another table, or to this one before it was replaced or taken back. What is kept stays."""
+
+    code = "MF6003"
+
     def __init__(self, history: str, newest: Record, source: str, found: SourceRecreated) -> None:
         super().__init__(source)
         self.history, self.kept, self.version = history, newest.source, newest.to_version_inclusive
@@ -355,7 +361,10 @@ class AnotherSource(Finding):
 
 
 class NotTaken(Terminal):
-    """Delta takes each number once, and this one was there before."""
+    """The table that holds the history was taken back to an earlier version of itself, and Delta takes no number
+    twice."""
+
+    code = "MF6004"
 
     def __init__(self, history: str, number: int) -> None:
         self.history, self.number = history, number
@@ -374,6 +383,10 @@ class NotTaken(Terminal):
 
 
 class OtherRun(Transient):
+    """Several runs keep the same history at once, and this one did not get its turn."""
+
+    code = "MF6005"
+
     def __init__(self, history: str) -> None:
         self.history = history
 

@@ -244,6 +244,10 @@ def _value(column: KeptColumn, spans: Sequence[tuple[int, str | None]]) -> Colum
 
 
 class NotAHistory(Terminal):
+    """The table that is to hold the history is there and is something else."""
+
+    code = "MF6007"
+
     def __init__(self, table: str, missing: str) -> None:
         self.table, self.missing = table, missing
 
@@ -255,7 +259,9 @@ class NotAHistory(Terminal):
 
 
 class HistoryChanged(Terminal):
-    """By other hands than ours."""
+    """Somebody else changed the table that holds the history, so nothing in it is trusted."""
+
+    code = "MF6008"
 
     def __init__(self, history: str, reason: str) -> None:
         self.history, self.reason = history, reason
@@ -272,6 +278,10 @@ class HistoryChanged(Terminal):
 
 
 class NamesTaken(Terminal):
+    """The source has columns of names that its history uses itself."""
+
+    code = "MF6009"
+
     def __init__(self, table: str, columns: Sequence[str]) -> None:
         self.table, self.columns = table, tuple(columns)
 

@@ -76,6 +76,10 @@ class Record:
 
 
 class RecordUnreadable(Terminal):
+    """A record of the table's log in the landing zone is damaged, so it is not known for sure what is published."""
+
+    code = "MF3201"
+
     def __init__(self, address: str, reason: str) -> None:
         self.address, self.reason = address, reason
 
@@ -90,6 +94,10 @@ class RecordUnreadable(Terminal):
 
 
 class RecordTooNew(Terminal):
+    """A newer mirrorfeed published here, and this one does not know the form of its records."""
+
+    code = "MF3202"
+
     def __init__(self, address: str, found: int) -> None:
         self.address, self.found = address, found
 

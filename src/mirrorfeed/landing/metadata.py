@@ -22,6 +22,10 @@ _SETTINGS: Mapping[str, Any] = {
 
 
 class MetadataUnreadable(Terminal):
+    """The file that tells Fabric the table's keys and form is damaged."""
+
+    code = "MF3008"
+
     def __init__(self, address: str, reason: str) -> None:
         self.address, self.reason = address, reason
 
@@ -33,6 +37,10 @@ class MetadataUnreadable(Terminal):
 
 
 class KeysChanged(Terminal):
+    """The table is published under other keys than it has now, and Fabric cannot change the keys of a table."""
+
+    code = "MF3006"
+
     def __init__(self, address: str, published: Sequence[str], wanted: Sequence[str]) -> None:
         self.address, self.published, self.wanted = address, tuple(published), tuple(wanted)
 
@@ -45,6 +53,11 @@ class KeysChanged(Terminal):
 
 
 class SettingChanged(Terminal):
+    """The form of the files was changed in the configuration after the table was published. A table in Fabric has one
+    form."""
+
+    code = "MF3007"
+
     def __init__(self, address: str, name: str, published: Any, wanted: Any) -> None:
         self.address, self.name, self.published, self.wanted = address, name, published, wanted
 

@@ -105,6 +105,10 @@ class Target:
 
 
 class BadTarget(Terminal):
+    """A target cannot be the name of a folder in the landing zone, and so not of a table in Fabric."""
+
+    code = "MF1110"
+
     def __init__(self, text: str, reason: str) -> None:
         self.text, self.reason = text, reason
 

@@ -137,6 +137,10 @@ def check_output(table: str, output: Output, columns: Sequence[Column], keys: Se
 
 
 class UpsertsWithoutKeys(Terminal):
+    """Rows are to be upserts by default, and an upsert needs keys to find its row."""
+
+    code = "MF3101"
+
     def __init__(self, table: str) -> None:
         self.table = table
 
@@ -148,6 +152,10 @@ class UpsertsWithoutKeys(Terminal):
 
 
 class NotDeclarable(Terminal):
+    """Files of text are to declare the types of their columns, and there is no name for this one."""
+
+    code = "MF3102"
+
     def __init__(self, table: str, column: str, type_: str) -> None:
         self.table, self.column, self.type = table, column, type_
 
@@ -162,6 +170,10 @@ class NotDeclarable(Terminal):
 
 
 class NameNotEncodable(Terminal):
+    """The encoding of the text files has no sign for a character in a column's name."""
+
+    code = "MF3103"
+
     def __init__(self, table: str, column: str, encoding: str) -> None:
         self.table, self.column, self.encoding = table, column, encoding
 
@@ -173,6 +185,10 @@ class NameNotEncodable(Terminal):
 
 
 class EmptyLines(Terminal):
+    """In files of text a row whose only value is NULL would be an empty line, which readers skip."""
+
+    code = "MF3104"
+
     def __init__(self, table: str, column: str) -> None:
         self.table, self.column = table, column
 

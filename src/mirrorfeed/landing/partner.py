@@ -26,6 +26,10 @@ def says(data: bytes, wanted: Mapping[str, Any]) -> bool:
 
 
 class ForeignPartnerEvents(Terminal):
+    """The landing zone says that another publisher writes there. Tables are published all the same."""
+
+    code = "MF3010"
+
     def __init__(self, address: str, found: bytes) -> None:
         self.address, self.found = address, " ".join(found.decode(errors="replace").split())[:200]
 

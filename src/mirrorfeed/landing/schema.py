@@ -45,6 +45,10 @@ class Column:
 
 
 class UnsupportedType(Terminal):
+    """A column has a type that a landing zone has no form for, so the table is not published."""
+
+    code = "MF3001"
+
     def __init__(self, table: str, column: str, type_: str) -> None:
         self.table, self.column, self.type = table, column, type_
 
@@ -56,6 +60,10 @@ class UnsupportedType(Terminal):
 
 
 class ReservedColumn(Terminal):
+    """Columns have names that the change feed or the landing zone uses itself."""
+
+    code = "MF3002"
+
     def __init__(self, table: str, columns: Sequence[str]) -> None:
         self.table, self.columns = table, tuple(columns)
 
@@ -67,6 +75,10 @@ class ReservedColumn(Terminal):
 
 
 class BadKey(Terminal):
+    """A column that is to be a key is not there, or cannot tell rows apart for sure."""
+
+    code = "MF3003"
+
     def __init__(self, table: str, column: str, reason: str) -> None:
         self.table, self.column, self.reason = table, column, reason
 
@@ -78,7 +90,10 @@ class BadKey(Terminal):
 
 
 class IncompatibleSchema(Terminal):
-    """A change of columns that the service cannot follow."""
+    """The columns of the source changed in a way that a table in Fabric cannot follow, such as another type. The mirror
+    stays as it is."""
+
+    code = "MF3004"
 
     def __init__(self, table: str, version: int, changes: Sequence[str]) -> None:
         self.table, self.version, self.changes = table, version, tuple(changes)
@@ -95,7 +110,9 @@ class IncompatibleSchema(Terminal):
 
 
 class ColumnsDropped(Terminal):
-    """Where they are not to be kept."""
+    """The source lost columns that are published, and the configuration says not to go on with them as NULL."""
+
+    code = "MF3005"
 
     def __init__(self, table: str, version: int, columns: Sequence[str]) -> None:
         self.table, self.version, self.columns = table, version, tuple(columns)

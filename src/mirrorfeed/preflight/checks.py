@@ -196,6 +196,10 @@ def check_days(spark: SparkSession) -> Check:
 
 
 class ExecutorsElsewhere(MirrorfeedError):
+    """The landing zone is a folder that only the driver sees, while the executors of the cluster are to write there."""
+
+    code = "MF1305"
+
     def __init__(self, address: str) -> None:
         self.address = address
 

@@ -102,6 +102,10 @@ def _expect(so: bool, otherwise: str) -> None:
 
 
 class NotAsExpected(Terminal):
+    """A service does not behave as mirrorfeed relies on: publishing exactly once is not given there."""
+
+    code = "MF1306"
+
     def __init__(self, found: str) -> None:
         self.found = found
 

@@ -41,6 +41,11 @@ _LOOKS = 20
 
 
 class KeepsChanging(Transient):
+    """Other publishers work on the same table at the same time, and this one found no moment of its own. Nothing is
+    doubled."""
+
+    code = "MF3204"
+
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -52,6 +57,10 @@ class KeepsChanging(Transient):
 
 
 class LogUnreadable(Terminal):
+    """The file that names the table's log in the landing zone is damaged."""
+
+    code = "MF3203"
+
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -63,6 +72,11 @@ class LogUnreadable(Terminal):
 
 
 class TimesTie(Transient):
+    """The table is read by the times of its files, and the storage gave new files no later time than those there.
+    Nothing was published."""
+
+    code = "MF3205"
+
     def __init__(self, address: str) -> None:
         self.address = address
 

@@ -82,6 +82,10 @@ class Fleet:
 
 
 class Untidy(Transient):
+    """Leftovers in the landing zone could not be removed. They do no harm."""
+
+    code = "MF3212"
+
     def __init__(self, table: str, cause: MirrorfeedError) -> None:
         self.table, self.cause = table, cause
 
@@ -93,7 +97,10 @@ class Untidy(Transient):
 
 
 class MadeAnew(Transient):
-    """Told once a run."""
+    """A note beside a publication that went well: Spark's files did not look as those before, so the driver wrote them
+    again."""
+
+    code = "MF3213"
 
     def __init__(self, tables: Sequence[str], differed: str) -> None:
         self.tables, self.differed = tuple(tables), differed

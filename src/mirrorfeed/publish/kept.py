@@ -106,7 +106,10 @@ def breaks(chapter: Chapter) -> tuple[int, ...]:
 
 
 class FromHistory(Transient):
-    """Told beside a publication: the changes came another way than usual."""
+    """A note beside a publication that went well: the feed had lost changes, and they were taken from the table's
+    permanent history."""
+
+    code = "MF3406"
 
     def __init__(self, gap: Gap, history: str) -> None:
         self.gap, self.history = gap, history
@@ -119,6 +122,14 @@ class FromHistory(Transient):
 
 
 class NotFromHistory(Transient):
+    """The feed has lost changes, and the table's permanent history could not give them either.
+
+    To do: The message goes on with what stood in the way of the history: mend that and publish again, or start the
+    table again with `mirrorfeed rebuild`.
+    """
+
+    code = "MF3407"
+
     def __init__(self, gap: Gap, history: str, error: MirrorfeedError) -> None:
         self.gap, self.history, self.error = gap, history, error
 

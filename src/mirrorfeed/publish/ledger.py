@@ -361,6 +361,10 @@ def keep(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> Mirr
 
 
 class LedgerNotWritten(Transient):
+    """What was done is not written into the ledger. Publication does not rest on it."""
+
+    code = "MF8002"
+
     def __init__(self, ledger: str, cause: Exception) -> None:
         self.ledger, self.reason = ledger, first_line(str(cause) or type(cause).__name__)
 
@@ -372,6 +376,10 @@ class LedgerNotWritten(Transient):
 
 
 class LedgerUnreadable(Terminal):
+    """The ledger is not there, or may not be read."""
+
+    code = "MF8003"
+
     def __init__(self, ledger: str, cause: Exception) -> None:
         self.ledger, self.reason = ledger, first_line(str(cause) or type(cause).__name__)
 

@@ -21,6 +21,10 @@ from mirrorfeed.stores import Store
 
 
 class NothingPublished(Terminal):
+    """There is nothing to repair: the table was never published."""
+
+    code = "MF3403"
+
     def __init__(self, table: str) -> None:
         self.table = table
 

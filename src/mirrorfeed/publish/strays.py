@@ -17,6 +17,10 @@ _SCHEMA = ".schema"
 
 
 class StillConfigured(Terminal):
+    """A table that the configuration still names is not dropped, for the next run would publish it again."""
+
+    code = "MF3401"
+
     def __init__(self, table: str, path: str) -> None:
         self.table, self.path = table, path
 
@@ -28,6 +32,10 @@ class StillConfigured(Terminal):
 
 
 class NotPublishedHere(Terminal):
+    """Only folders that mirrorfeed published are dropped, and this one shows no sign of it."""
+
+    code = "MF3402"
+
     def __init__(self, table: str, place: str) -> None:
         self.table, self.place = table, place
 

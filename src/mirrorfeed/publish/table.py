@@ -87,7 +87,10 @@ class Feed(Protocol):
 
 
 class RowsRefused(Terminal):
-    """Rows that have no right place in a mirror; nothing of their range is published."""
+    """Rows of the source have no right place in a mirror: a key that is NULL or not unique, a change without keys, or a
+    value that the form of the files cannot hold. Nothing of their range is published."""
+
+    code = "MF3009"
 
     _REASONS = {  # noqa: RUF012 - never changed
         Problem.NULL_KEY: "a key is NULL",

@@ -96,7 +96,9 @@ def check(view: View, address: str) -> None:
 
 
 class BeginningMissing(Finding):
-    """Its records may have been written over a folder that was deleted: none of them is told as published."""
+    """The log of the table in the landing zone has lost its beginning: what it tells may not be what Fabric has."""
+
+    code = "MF3206"
 
     def __init__(self, newest: Record, address: str) -> None:
         super().__init__(newest.source)
@@ -113,6 +115,10 @@ class BeginningMissing(Finding):
 
 
 class FinalNameTaken(Terminal):
+    """Two files claim the same name in the landing zone. Neither is overwritten, and the table waits."""
+
+    code = "MF3207"
+
     def __init__(self, address: str, staged: str) -> None:
         self.address, self.staged = address, staged
 
@@ -127,6 +133,10 @@ class FinalNameTaken(Terminal):
 
 
 class StagedFileDamaged(Terminal):
+    """A file that waits to be published is not whole. It is not published, and the table waits."""
+
+    code = "MF3208"
+
     def __init__(self, address: str, found: int, expected: int) -> None:
         self.address, self.found, self.expected = address, found, expected
 
@@ -141,6 +151,10 @@ class StagedFileDamaged(Terminal):
 
 
 class ForeignFile(Terminal):
+    """Somebody else put a file into the table's folder. Fabric might read it, so the table waits."""
+
+    code = "MF3209"
+
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -152,6 +166,11 @@ class ForeignFile(Terminal):
 
 
 class NumbersDisagree(Terminal):
+    """The table's folder holds numbered files of which its log knows nothing: two publishers write there, or the log
+    was lost."""
+
+    code = "MF3210"
+
     def __init__(self, address: str, expected: int) -> None:
         self.address, self.expected = address, expected
 
@@ -168,6 +187,10 @@ class NumbersDisagree(Terminal):
 
 
 class LogLost(Terminal):
+    """The file that names the table's log was removed, while the log itself is still there."""
+
+    code = "MF3211"
+
     def __init__(self, folder: str, log_id: str, newest: Record) -> None:
         self.folder, self.log_id, self.number, self.time = folder, log_id, newest.number, newest.time
 

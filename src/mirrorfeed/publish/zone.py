@@ -31,6 +31,10 @@ def without_files(config: Config) -> list[str]:
 
 
 class DatabaseNotNamed(Terminal):
+    """The landing zone is a workspace of Fabric, without the mirrored database in it."""
+
+    code = "MF3214"
+
     def __init__(self, landing_zone: str) -> None:
         self.landing_zone = landing_zone
 

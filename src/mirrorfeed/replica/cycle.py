@@ -187,6 +187,10 @@ def _waiting(queue: Queue) -> str:
 
 
 class KeysNeeded(Terminal):
+    """A file changes rows, and the table has no keys that say which."""
+
+    code = "MF7001"
+
     def __init__(self, table: str, address: str) -> None:
         self.table, self.address = table, address
 
@@ -198,6 +202,10 @@ class KeysNeeded(Terminal):
 
 
 class KeyNotPublished(Terminal):
+    """A file lacks a key column, so nothing says which rows it means."""
+
+    code = "MF7002"
+
     def __init__(self, table: str, address: str, keys: Sequence[str]) -> None:
         self.table, self.address, self.keys = table, address, list(keys)
 
@@ -209,6 +217,10 @@ class KeyNotPublished(Terminal):
 
 
 class KeysChanged(Terminal):
+    """The keys in the table's `_metadata.json` changed after they were set, which Fabric does not follow."""
+
+    code = "MF7003"
+
     def __init__(self, table: str, before: Sequence[str], now: Sequence[str]) -> None:
         self.table, self.before, self.now = table, list(before), list(now)
 
@@ -223,6 +235,10 @@ class KeysChanged(Terminal):
 
 
 class FolderReplaced(Transient):
+    """The table's folder was deleted or made anew during a pass of the replica."""
+
+    code = "MF7004"
+
     def __init__(self, table: str, address: str) -> None:
         self.table, self.address = table, address
 

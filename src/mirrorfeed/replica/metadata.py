@@ -163,6 +163,10 @@ class _Reader:
 
 
 class BadMetadata(Terminal):
+    """The table's `_metadata.json` cannot be used."""
+
+    code = "MF7005"
+
     def __init__(self, address: str, reason: str) -> None:
         self.address, self.reason = address, reason
 

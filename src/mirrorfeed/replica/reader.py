@@ -84,6 +84,10 @@ def _split(rows: pa.Table, address: str) -> tuple[pa.Table, pa.ChunkedArray | No
 
 
 class BrokenFile(Terminal):
+    """A data file cannot be read, so the table waits at it."""
+
+    code = "MF7006"
+
     def __init__(self, address: str, reason: str) -> None:
         self.address, self.reason = address, reason
 
@@ -95,6 +99,10 @@ class BrokenFile(Terminal):
 
 
 class UnknownExtension(Terminal):
+    """A data file has an ending that the table's form does not have."""
+
+    code = "MF7007"
+
     def __init__(self, address: str, extension: str) -> None:
         self.address, self.extension = address, extension
 
@@ -106,6 +114,10 @@ class UnknownExtension(Terminal):
 
 
 class ColumnTwice(Terminal):
+    """A data file names a column twice."""
+
+    code = "MF7008"
+
     def __init__(self, address: str, columns: list[str]) -> None:
         self.address, self.columns = address, columns
 
@@ -117,6 +129,10 @@ class ColumnTwice(Terminal):
 
 
 class MarkerMisplaced(Terminal):
+    """The row marker of a data file is not its last column."""
+
+    code = "MF7009"
+
     def __init__(self, address: str, place: int, columns: int) -> None:
         self.address, self.place, self.columns = address, place, columns
 
@@ -128,6 +144,10 @@ class MarkerMisplaced(Terminal):
 
 
 class UnknownMarker(Terminal):
+    """A data file holds a row marker that means nothing."""
+
+    code = "MF7010"
+
     def __init__(self, address: str, row: int | None, found: str) -> None:
         self.address, self.row, self.found = address, row, found
 

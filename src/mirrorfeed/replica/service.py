@@ -97,6 +97,10 @@ def follow(
 
 
 class SamePlace(Terminal):
+    """Two folders of the landing zone would become the same table."""
+
+    code = "MF7012"
+
     def __init__(self, table: str, place: str) -> None:
         self.table, self.place = table, place
 

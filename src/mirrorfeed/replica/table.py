@@ -202,6 +202,10 @@ def _engine(place: Path) -> Iterator[None]:
 
 
 class MirrorUnavailable(Transient):
+    """The replica cannot read or write its Delta table for now. Nothing of the file was applied."""
+
+    code = "MF7013"
+
     def __init__(self, place: str, reason: str) -> None:
         self.place, self.reason = place, reason
 
@@ -213,6 +217,10 @@ class MirrorUnavailable(Transient):
 
 
 class NotOurs(Terminal):
+    """Where the replica would write is a table that it did not make."""
+
+    code = "MF7014"
+
     def __init__(self, place: str) -> None:
         self.place = place
 
@@ -224,6 +232,10 @@ class NotOurs(Terminal):
 
 
 class NullNotAllowed(Terminal):
+    """A data file has no value where the table needs one."""
+
+    code = "MF7015"
+
     def __init__(self, address: str, column: str) -> None:
         self.address, self.column = address, column
 

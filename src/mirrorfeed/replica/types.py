@@ -89,6 +89,10 @@ def in_shape_of(schema: pa.Schema, rows: pa.Table) -> pa.Table:
 
 
 class UnsupportedType(Terminal):
+    """A data file has a column of a type that a table in Fabric cannot hold."""
+
+    code = "MF7016"
+
     def __init__(self, address: str, column: str, kind: str) -> None:
         self.address, self.column, self.kind = address, column, kind
 
@@ -100,7 +104,9 @@ class UnsupportedType(Terminal):
 
 
 class TypeChanged(Terminal):
-    """Stops the table until its folder is recreated."""
+    """A data file changes the type of a column. The table is stopped until its folder is made anew."""
+
+    code = "MF7017"
 
     def __init__(self, table: str, address: str, changed: Mapping[str, tuple[str, str]]) -> None:
         self.table, self.address, self.changed = table, address, dict(changed)
@@ -114,6 +120,10 @@ class TypeChanged(Terminal):
 
 
 class ColumnLeftOut(Terminal):
+    """A data file lacks a column that the table needs a value of."""
+
+    code = "MF7018"
+
     def __init__(self, table: str, address: str, columns: list[str]) -> None:
         self.table, self.address, self.columns = table, address, columns
 
@@ -126,6 +136,10 @@ class ColumnLeftOut(Terminal):
 
 
 class NameOnlyDiffersInCase(Terminal):
+    """A data file spells a column otherwise than the table, in upper and lower case only."""
+
+    code = "MF7019"
+
     def __init__(self, table: str, address: str, known: str, new: str) -> None:
         self.table, self.address, self.known, self.new = table, address, known, new
 

@@ -104,6 +104,10 @@ def by_time(files: Iterable[DataFile], processed: frozenset[str]) -> Queue:
 
 
 class NumberTwice(Terminal):
+    """Two data files carry the same number, so nothing says which comes first."""
+
+    code = "MF7011"
+
     def __init__(self, table: str, one: str, other: str) -> None:
         self.table, self.one, self.other = table, one, other
 

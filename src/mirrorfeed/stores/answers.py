@@ -81,6 +81,10 @@ def _is_being_read(answer: Answer) -> bool:
 
 
 class TokenRefused(Terminal):
+    """OneLake does not accept who the configuration says you are."""
+
+    code = "MF4101"
+
     def __init__(self, address: str, said: str) -> None:
         self.address, self.said = address, said
 
@@ -95,6 +99,10 @@ class TokenRefused(Terminal):
 
 
 class NoPermission(Terminal):
+    """OneLake knows who you are, and does not allow that."""
+
+    code = "MF4102"
+
     def __init__(self, action: str, address: str, said: str) -> None:
         self.action, self.address, self.said = action, address, said
 
@@ -109,6 +117,10 @@ class NoPermission(Terminal):
 
 
 class WorkspaceMissing(Terminal):
+    """OneLake does not find the workspace of the landing zone, or hides it from this identity."""
+
+    code = "MF4103"
+
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -123,6 +135,10 @@ class WorkspaceMissing(Terminal):
 
 
 class DatabaseMissing(Terminal):
+    """The workspace is there, and the mirrored database of the landing zone is not in it."""
+
+    code = "MF4104"
+
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -137,6 +153,10 @@ class DatabaseMissing(Terminal):
 
 
 class NotAnOpenMirror(Terminal):
+    """The item of the landing zone is there and takes no files: it is no open mirrored database."""
+
+    code = "MF4105"
+
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -151,7 +171,9 @@ class NotAnOpenMirror(Terminal):
 
 
 class CallRefused(Terminal):
-    """The service does not take the call as it is made, and will not later."""
+    """OneLake does not take the call as it is made, and will not later."""
+
+    code = "MF4106"
 
     def __init__(self, action: str, address: str, said: str) -> None:
         self.action, self.address, self.said = action, address, said
@@ -167,6 +189,10 @@ class CallRefused(Terminal):
 
 
 class CapacityPaused(Terminal):
+    """The Fabric capacity is paused, so nothing can be written to OneLake. What was published stays."""
+
+    code = "MF4107"
+
     def __init__(self, address: str, said: str) -> None:
         self.address, self.said = address, said
 
@@ -178,6 +204,10 @@ class CapacityPaused(Terminal):
 
 
 class Throttled(StoreUnavailable):
+    """OneLake limits how much this capacity may do, and the retries of this run are used up."""
+
+    code = "MF4108"
+
     def next(self) -> str:
         return (
             "Run the same command again later. If it repeats, the Fabric capacity is too small or too busy: publish"
@@ -186,5 +216,9 @@ class Throttled(StoreUnavailable):
 
 
 class StillRead(StoreUnavailable):
+    """A file cannot be removed while somebody reads it."""
+
+    code = "MF4109"
+
     def next(self) -> str:
         return "The service may still be reading it. Run the same command again in a few minutes."

@@ -88,6 +88,10 @@ class Store(Protocol):
 
 
 class NotThere(Terminal):
+    """A file or folder that was to be read is not there."""
+
+    code = "MF4001"
+
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -99,6 +103,10 @@ class NotThere(Terminal):
 
 
 class AlreadyThere(Terminal):
+    """A file was to be created, and one of that name is there. Nothing is ever overwritten."""
+
+    code = "MF4002"
+
     def __init__(self, address: str) -> None:
         self.address = address
 
@@ -110,7 +118,10 @@ class AlreadyThere(Terminal):
 
 
 class StoreUnavailable(Transient):
-    """The store did not answer, or answered that it cannot: whether the call took effect is not known."""
+    """The storage did not answer, or answered that it cannot for now. Whether the call took effect is not known; the
+    next run looks."""
+
+    code = "MF4003"
 
     def __init__(self, action: str, address: str, reason: str, asked: float = 0.0) -> None:
         self.action, self.address, self.reason = action, address, reason
@@ -125,7 +136,10 @@ class StoreUnavailable(Transient):
 
 
 class PlaceUnusable(Terminal):
-    """The place itself is at fault, so that the same call would fail again: no right to it, or not a folder."""
+    """The landing zone itself is at fault, so that the same call would fail again: no right to it, no room, or no
+    folder."""
+
+    code = "MF4004"
 
     def __init__(self, action: str, address: str, reason: str) -> None:
         self.action, self.address, self.reason = action, address, reason
@@ -141,6 +155,10 @@ class PlaceUnusable(Terminal):
 
 
 class PathOutside(Terminal):
+    """A path leads out of the place that it is about, and is not followed."""
+
+    code = "MF4005"
+
     def __init__(self, path: str, address: str) -> None:
         self.path, self.address = path, address
 

@@ -44,7 +44,10 @@ _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
 class SymbolicLink(PlaceUnusable):
-    """In the way to a place that is to be changed."""
+    """A symbolic link stands in the way to a place that is to be changed. Links are not followed, for they may lead
+    anywhere."""
+
+    code = "MF4006"
 
     def next(self) -> str:
         return (

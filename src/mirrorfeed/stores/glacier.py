@@ -139,6 +139,10 @@ def _refusal(response: Mapping[str, Any]) -> str:
 
 
 class NoBoto(Terminal):
+    """Files in S3 are asked about through a library that is not installed."""
+
+    code = "MF5604"
+
     def __init__(self, bucket: str) -> None:
         self.bucket = bucket
 

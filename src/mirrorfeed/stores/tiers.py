@@ -194,6 +194,10 @@ def _refusal(answer: Any) -> str:
 
 
 class TiersUnavailable(Transient):
+    """The storage does not tell the tiers of files, or does not change them, for now or for this identity."""
+
+    code = "MF5602"
+
     def __init__(self, action: str, place: str, reason: str) -> None:
         self.action, self.place, self.reason = action, place, reason
 
@@ -208,6 +212,10 @@ class TiersUnavailable(Transient):
 
 
 class OtherPlace(Terminal):
+    """The table uses files of another container than its own, whose tiers are not asked for."""
+
+    code = "MF5603"
+
     def __init__(self, uri: str, root: str) -> None:
         self.uri, self.root = uri, root
 

@@ -17,6 +17,10 @@ from mirrorfeed.verify.rows import SHOWN, Comparison, MirrorColumns, compare_row
 
 
 class MirrorMissing(Terminal):
+    """There is no mirrored table to compare the source with."""
+
+    code = "MF7101"
+
     def __init__(self, table: str, path: str) -> None:
         self.table, self.path = table, path
 
@@ -28,6 +32,10 @@ class MirrorMissing(Terminal):
 
 
 class NothingTaken(Transient):
+    """The mirror is at no version that is still on record, so there is nothing to compare it with yet."""
+
+    code = "MF7102"
+
     def __init__(self, table: str) -> None:
         self.table = table
 
@@ -39,6 +47,10 @@ class NothingTaken(Transient):
 
 
 class MirrorUnreadable(Terminal):
+    """Spark cannot read the mirrored table."""
+
+    code = "MF7103"
+
     def __init__(self, table: str, path: str, reason: str) -> None:
         self.table, self.path, self.reason = table, path, reason
 
@@ -131,6 +143,10 @@ def differing(
 
 
 class ConditionUnreadable(Terminal):
+    """The condition for a repair cannot be asked of the source and the mirror alike."""
+
+    code = "MF7104"
+
     def __init__(self, table: str, condition: str, cause: Exception) -> None:
         self.table, self.condition, self.reason = table, condition, first_line(str(cause))
 

@@ -26,6 +26,10 @@ def tables_in_onelake(workspace: str, database: str, endpoint: str) -> str:
 
 
 class MirrorNotNamed(Terminal):
+    """The landing zone is a folder, so where its mirror is has to be said."""
+
+    code = "MF7105"
+
     def __init__(self, landing_zone: str) -> None:
         self.landing_zone = landing_zone
 

@@ -60,6 +60,10 @@ class Comparison:
 
 
 class MirrorColumns(Terminal):
+    """The mirror has other columns than the source, so their rows cannot be compared."""
+
+    code = "MF7106"
+
     def __init__(self, table: str, path: str, faults: Sequence[str]) -> None:
         self.table, self.path, self.faults = table, path, tuple(faults)
 

@@ -143,6 +143,10 @@ def _moment(text: str | None) -> Any:
 
 
 class PageUnreadable(Terminal):
+    """The record of who was told of which trouble is damaged."""
+
+    code = "MF8101"
+
     def __init__(self, address: str, reason: str) -> None:
         self.address, self.reason = address, reason
 
@@ -154,6 +158,10 @@ class PageUnreadable(Terminal):
 
 
 class PagesKeepGoing(Transient):
+    """Several runs tell of troubles at once, and this one told nothing."""
+
+    code = "MF8102"
+
     def __init__(self, address: str) -> None:
         self.address = address
 

@@ -139,6 +139,10 @@ def _decoded(said: bytes | str) -> str:
 
 
 class WebhookUnavailable(Transient):
+    """A webhook does not answer for now. What it missed is told by the next run."""
+
+    code = "MF8103"
+
     def __init__(self, name: str, said: str) -> None:
         self.name, self.said = name, said
 
@@ -150,6 +154,10 @@ class WebhookUnavailable(Transient):
 
 
 class WebhookRefused(Terminal):
+    """A webhook does not take messages, and will not later."""
+
+    code = "MF8104"
+
     def __init__(self, name: str, said: str) -> None:
         self.name, self.said = name, said
 
@@ -164,6 +172,10 @@ class WebhookRefused(Terminal):
 
 
 class MailUnavailable(Transient):
+    """The mail server takes no message for now. What was missed is sent by the next run."""
+
+    code = "MF8105"
+
     def __init__(self, place: str, said: str) -> None:
         self.place, self.said = place, said
 
@@ -175,6 +187,10 @@ class MailUnavailable(Transient):
 
 
 class MailRefused(Terminal):
+    """The mail server refuses the message, and will again."""
+
+    code = "MF8106"
+
     def __init__(self, place: str, said: str) -> None:
         self.place, self.said = place, said
 

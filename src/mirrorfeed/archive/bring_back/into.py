@@ -48,6 +48,10 @@ def _named(plan: Plan) -> str:
 
 
 class TargetThere(Terminal):
+    """The table into which rows are to be copied is there, with other content."""
+
+    code = "MF5213"
+
     def __init__(self, table: str, expected: str) -> None:
         self.table, self.expected = table, expected
 
@@ -59,6 +63,10 @@ class TargetThere(Terminal):
 
 
 class OnlyRows(Terminal):
+    """The plan is not about the rows of a query, so there are none to copy."""
+
+    code = "MF5214"
+
     def __init__(self, table: str) -> None:
         self.table = table
 

@@ -122,6 +122,11 @@ def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime)
 
 
 class FeedOnDatabricks(Terminal):
+    """Databricks does not tell which archived files a range of the change feed needs, so no plan can be made of it
+    there."""
+
+    code = "MF5201"
+
     def __init__(self, table: str) -> None:
         self.table = table
 
@@ -133,6 +138,10 @@ class FeedOnDatabricks(Terminal):
 
 
 class NoSuchRange(Terminal):
+    """The change feed has no such range of versions to plan for."""
+
+    code = "MF5202"
+
     def __init__(self, table: str, first: int, last: int | None, newest: int) -> None:
         self.table, self.first, self.last, self.newest = table, first, last, newest
 
@@ -145,6 +154,10 @@ class NoSuchRange(Terminal):
 
 
 class NothingToBringBack(Terminal):
+    """Nothing that the question needs is archived: it can be asked as it is."""
+
+    code = "MF5203"
+
     def __init__(self, statement: str) -> None:
         self.statement = statement
 

@@ -91,6 +91,10 @@ def _end_of_comment(text: str, start: int) -> int:
 
 
 class RelativeWord(Terminal):
+    """A plan is carried out hours later, and a word such as `current_date` would mean another time then."""
+
+    code = "MF5204"
+
     def __init__(self, text: str, word: str) -> None:
         self.text, self.word = text, word
 

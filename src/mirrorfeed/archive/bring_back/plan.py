@@ -183,6 +183,10 @@ def _priced(made: Plan, rates: Rates | None) -> Plan:
 
 
 class BadPlan(Terminal):
+    """The file is no plan, or of another release, or was changed."""
+
+    code = "MF5205"
+
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
 
@@ -194,6 +198,10 @@ class BadPlan(Terminal):
 
 
 class PlanInTheWay(Terminal):
+    """A file of that name is there. Plans are not overwritten, for one may be half carried out."""
+
+    code = "MF5206"
+
     def __init__(self, path: str) -> None:
         self.path = path
 
@@ -205,6 +213,10 @@ class PlanInTheWay(Terminal):
 
 
 class NoPlaceForPlan(Terminal):
+    """The plan cannot be written where it is to be."""
+
+    code = "MF5207"
+
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
 

@@ -140,6 +140,10 @@ def afterwards(table: str, tiers: TierStore, terms: Terms) -> str:
 
 
 class PlanOfAnotherTable(Terminal):
+    """The table was replaced since the plan was made."""
+
+    code = "MF5208"
+
     def __init__(self, table: str, planned: str, found: str) -> None:
         self.table, self.planned, self.found = table, planned, found
 
@@ -151,6 +155,10 @@ class PlanOfAnotherTable(Terminal):
 
 
 class FilesGone(Terminal):
+    """Files of the plan were deleted since it was made."""
+
+    code = "MF5209"
+
     def __init__(self, table: str, uris: Sequence[str]) -> None:
         self.table, self.uris = table, tuple(uris)
 
@@ -162,6 +170,11 @@ class FilesGone(Terminal):
 
 
 class KeptByARule(Terminal):
+    """Files that are brought back in Azure would be archived again within a day, for the rule goes by when they were
+    created."""
+
+    code = "MF5210"
+
     def __init__(self, table: str, days: int) -> None:
         self.table, self.days = table, days
 
@@ -179,6 +192,10 @@ class KeptByARule(Terminal):
 
 
 class OnlyHot(Terminal):
+    """S3 brings files back as copies in its standard class, and in no other tier."""
+
+    code = "MF5211"
+
     def __init__(self, table: str, to: Tier) -> None:
         self.table, self.to = table, to
 
@@ -192,6 +209,10 @@ class OnlyHot(Terminal):
 
 
 class NotTaken(Transient):
+    """The storage did not take some of the requests to bring files back."""
+
+    code = "MF5212"
+
     def __init__(self, table: str, refused: dict[str, str]) -> None:
         self.table, self.refused = table, refused
 

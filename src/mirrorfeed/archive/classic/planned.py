@@ -111,6 +111,10 @@ def _refuse_files(rdd: Any) -> None:
 
 
 class CannotBeJudged(Terminal):
+    """The query reads something of which mirrorfeed cannot tell the files, so it might need archived ones."""
+
+    code = "MF5101"
+
     def __init__(self, reads: str) -> None:
         self.reads = reads
 
@@ -125,6 +129,10 @@ class CannotBeJudged(Terminal):
 
 
 class CannotBePlanned(Terminal):
+    """Spark cannot plan the query: it names something that is not there, or is wrong."""
+
+    code = "MF5102"
+
     def __init__(self, reason: str) -> None:
         self.reason = reason
 

@@ -89,6 +89,10 @@ def items(sequence: Any) -> Iterable[Any]:
 
 
 class NoPlanToLookAt(Terminal):
+    """Which files a query reads is seen from its plan, and Spark Connect does not show it."""
+
+    code = "MF5103"
+
     def what(self) -> str:
         return "Over Spark Connect the plan of a query on open source Delta cannot be looked at, so nothing was read."
 

@@ -24,6 +24,10 @@ def named(what: str, there: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 class NoSuchColumn(Terminal):
+    """The question names a column that the table does not have."""
+
+    code = "MF5005"
+
     def __init__(self, table: str, column: str, columns: Sequence[str]) -> None:
         self.table, self.column, self.columns = table, column, tuple(columns)
 

@@ -84,6 +84,10 @@ class NativeIndex:
 
 
 class OnlyNewestVersion(Terminal):
+    """Databricks tells which files are archived for the newest version of a table alone."""
+
+    code = "MF5010"
+
     def __init__(self, table: str, version: int, newest: int) -> None:
         self.table, self.version, self.newest = table, version, newest
 
@@ -98,6 +102,11 @@ class OnlyNewestVersion(Terminal):
 
 
 class TableByTable(Terminal):
+    """Databricks tells which archived files a question needs of one table at a time, so a query over several cannot be
+    planned at once."""
+
+    code = "MF5011"
+
     def what(self) -> str:
         return "Databricks tells the archived files that a question needs of one table at a time."
 

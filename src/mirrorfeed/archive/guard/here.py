@@ -210,6 +210,10 @@ def files_of(frame: DataFrame) -> list[str]:
 
 
 class BadStatement(Terminal):
+    """Spark does not understand the query."""
+
+    code = "MF5007"
+
     def __init__(self, statement: str, reason: str) -> None:
         self.statement, self.reason = statement, reason
 
@@ -221,6 +225,10 @@ class BadStatement(Terminal):
 
 
 class NoQuery(Terminal):
+    """Only queries are guarded here: a statement that changes something did not run."""
+
+    code = "MF5008"
+
     def __init__(self, statement: str, kind: str) -> None:
         self.statement, self.kind = statement, kind
 
@@ -239,6 +247,10 @@ class NoQuery(Terminal):
 
 
 class NoSuchVersion(Terminal):
+    """The table has no such version, or its log has forgotten it."""
+
+    code = "MF5009"
+
     def __init__(self, table: str, version: int, newest: int) -> None:
         self.table, self.version, self.newest = table, version, newest
 

@@ -43,6 +43,10 @@ def without(spark: SparkSession, source: Source, version: int, left_out: Collect
 
 
 class OnlyOnOneMachine(Terminal):
+    """The part of a table that is not archived can be read by itself only where mirrorfeed sees its files."""
+
+    code = "MF5012"
+
     def __init__(self, table: str) -> None:
         self.table = table
 

@@ -41,7 +41,15 @@ def plan_of(
 
 
 class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
-    """Of one table or several."""
+    """A query over one or several tables needs files that lie in the archive tier. This was found before anything was
+    read.
+
+    To do: Make the one plan that brings all of it back with `mirrorfeed archive plan --sql 'QUERY' --to PLAN`, or in
+    Python with `error.plan().save('PLAN')`, and carry it out with `mirrorfeed archive restore PLAN`; or ask for what
+    needs no archived file.
+    """
+
+    code = "MF5002"
 
     def __init__(self, statement: str | None, tables: Sequence[Missing], asked: str = "The query") -> None:
         first, *_ = tables

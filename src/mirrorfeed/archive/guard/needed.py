@@ -31,7 +31,14 @@ def amount(files: Sequence[LogFile]) -> str:
 
 
 class ArchivedFilesNeeded(Terminal):
-    """Files that are needed and cannot be read, before anything was read."""
+    """The answer needs files that lie in the archive tier, where they cannot be read. This was found before anything
+    was read.
+
+    To do: Bring them back with `mirrorfeed archive plan` and `mirrorfeed archive restore`, or ask for what needs no
+    archived file: the message has the whole command.
+    """
+
+    code = "MF5001"
 
     def __init__(
         self,

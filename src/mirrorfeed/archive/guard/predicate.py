@@ -41,6 +41,10 @@ def _reason(error: AnalysisException) -> str:
 
 
 class BadPredicate(Terminal):
+    """A condition cannot be judged file by file, so it is not known which archived files it needs."""
+
+    code = "MF5006"
+
     def __init__(self, table: str, predicate: str, reason: str) -> None:
         self.table, self.predicate, self.reason = table, predicate, reason
 

@@ -206,6 +206,10 @@ class ArchiveAwareTable:
 
 
 class NotEnoughFiles(Terminal):
+    """A query with LIMIT reads the files that are not archived alone, and these do not hold as many rows."""
+
+    code = "MF5003"
+
     def __init__(self, table: str, asked: int, found: int, files: Sequence[LogFile]) -> None:
         self.table, self.asked, self.found, self.files = table, asked, found, tuple(files)
 
@@ -220,6 +224,10 @@ class NotEnoughFiles(Terminal):
 
 
 class BadNumber(Terminal):
+    """A version or a limit below zero was asked for."""
+
+    code = "MF5004"
+
     def __init__(self, table: str, what: str, value: int) -> None:
         self.table, self.named, self.value = table, what, value
 

@@ -168,6 +168,10 @@ def _closed(condition: str) -> str:
 
 
 class SubqueryInStatement(Terminal):
+    """The condition of an update or delete holds a query of its own, which Delta does not allow there."""
+
+    code = "MF5013"
+
     def __init__(self, kind: str, table: str, text: str) -> None:
         self.kind, self.table, self.text = kind, table, text
 
@@ -179,6 +183,10 @@ class SubqueryInStatement(Terminal):
 
 
 class ColumnKept(Terminal):
+    """Dropping a column for good rewrites files, and archived ones cannot be rewritten."""
+
+    code = "MF5014"
+
     def __init__(self, table: str, column: str, files: int) -> None:
         self.table, self.column, self.files = table, column, files
 

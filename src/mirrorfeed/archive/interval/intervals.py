@@ -96,6 +96,10 @@ def any_property(spark: SparkSession) -> AbstractContextManager[None]:
 
 
 class NoPolicy(Terminal):
+    """The table does not say from which age on its files are archived, so none counts as archived."""
+
+    code = "MF5301"
+
     def __init__(self, table: str) -> None:
         self.table = table
 
@@ -107,6 +111,10 @@ class NoPolicy(Terminal):
 
 
 class LongerInterval(Terminal):
+    """A longer interval at once would count files as hot that the cloud has archived already."""
+
+    code = "MF5302"
+
     def __init__(self, table: str, now: int, asked: int) -> None:
         self.table, self.now, self.asked = table, now, asked
 

@@ -87,6 +87,10 @@ def understood(table: str, properties: Mapping[str, str]) -> Policy | None:
 
 
 class NotUnderstood(Terminal):
+    """The properties of the table about its archive were changed by hand, and do not fit together."""
+
+    code = "MF5303"
+
     def __init__(self, table: str, properties: Mapping[str, str]) -> None:
         self.table, self.properties = table, dict(properties)
 

@@ -57,6 +57,10 @@ def archived_of(
 
 
 class FileOfNoTable(Terminal):
+    """The table uses files outside any table's folder, so nobody can tell since when these are archived."""
+
+    code = "MF5104"
+
     def __init__(self, table: str, uri: str) -> None:
         self.table, self.uri = table, uri
 

@@ -81,6 +81,10 @@ def log_of(spark: SparkSession, source: Source, found: Detail) -> DeltaLog:
 
 
 class CommitsElsewhere(Terminal):
+    """The newest commits of the table may be known to its catalog alone, so its log as files does not tell all."""
+
+    code = "MF5105"
+
     def __init__(self, table: str, feature: str) -> None:
         self.table, self.feature = table, feature
 

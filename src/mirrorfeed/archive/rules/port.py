@@ -118,6 +118,10 @@ def rules_of(spark: SparkSession, source: Source) -> Rules:
 
 
 class NoLifecycle(Terminal):
+    """The table lies neither in Azure storage nor in S3, so no cloud archives its files."""
+
+    code = "MF5401"
+
     def __init__(self, table: str, location: str) -> None:
         self.table, self.location = table, location
 

@@ -140,6 +140,10 @@ def _archives_only(rule: Mapping[str, Any], place: str) -> bool:
 
 
 class NoBucketRules(Terminal):
+    """The file is no lifecycle configuration as AWS exports it."""
+
+    code = "MF5405"
+
     def what(self) -> str:
         return "This is no lifecycle configuration of an S3 bucket: it holds no list `Rules` of rules."
 
@@ -148,6 +152,10 @@ class NoBucketRules(Terminal):
 
 
 class TooManyRules(Terminal):
+    """An S3 bucket has room for a fixed number of rules, and they are used up."""
+
+    code = "MF5406"
+
     def __init__(self, folder: str, others: int, ours: int) -> None:
         self.folder, self.others, self.ours = folder, others, ours
 

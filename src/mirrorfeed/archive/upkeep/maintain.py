@@ -147,6 +147,10 @@ def missing_files(spark: SparkSession, source: Source, now: datetime, tiers: Tie
 
 
 class CannotLook(Terminal):
+    """Whether a file is there can only be told where its storage can be asked."""
+
+    code = "MF5501"
+
     def __init__(self, table: str, uri: str) -> None:
         self.table, self.uri = table, uri
 

@@ -139,6 +139,10 @@ def asked(spark: SparkSession, source: Source, days: int) -> list[Question]:
 
 
 class CannotSimulate(Terminal):
+    """What another interval would do can only be told where mirrorfeed sees which files a query reads."""
+
+    code = "MF5502"
+
     def __init__(self, table: str, reason: str) -> None:
         self.table, self.reason = table, reason
 
@@ -153,6 +157,10 @@ class CannotSimulate(Terminal):
 
 
 class NoConditions(Terminal):
+    """The file with conditions cannot be read."""
+
+    code = "MF5503"
+
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
 
@@ -164,6 +172,10 @@ class NoConditions(Terminal):
 
 
 class NoHistory(Terminal):
+    """Databricks does not show what the table was asked in the past."""
+
+    code = "MF5504"
+
     def __init__(self, table: str, reason: str) -> None:
         self.table, self.reason = table, reason
 

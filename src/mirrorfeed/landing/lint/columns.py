@@ -17,25 +17,67 @@ _TYPES = frozenset([*_PLAIN.split(), *DATA_TYPES])
 _DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 _INEXACT = frozenset({"float", "double", "Single", "Double"})
 
-NAME_TWICE = error("MF401", "Give each column a name of its own; the mirror does not tell names apart by case.")
-OTHER_CASE = error("MF402", "Spell the column as the files before do.")
+NAME_TWICE = error(
+    "MF401",
+    "A data file has two columns that are one to the mirror.",
+    "Give each column a name of its own; the mirror does not tell names apart by case.",
+)
+OTHER_CASE = error(
+    "MF402",
+    "A column is spelled otherwise than in earlier files, in upper and lower case only.",
+    "Spell the column as the files before do.",
+)
 UNSUPPORTED = error(
     "MF403",
+    "A column has a type that a mirrored table cannot hold.",
     "Write nested values as JSON text, decimals with at most 38 digits, and unsigned or odd types as plain ones.",
 )
-DRIFT = error("MF404", f"Write the old type. To change it, {REBUILD}.")
-GONE = warning("MF405", f"Keep the column, with NULL where there is no value. If it was renamed, {REBUILD}.")
-REQUIRED_GONE = error("MF406", "Keep publishing the column, or rebuild the table: the merge fails without it.")
-NO_KEY = error("MF407", "Write the key columns in every file, spelled as in _metadata.json.")
-NULL_KEY = error("MF408", "Give every row its key: rows without one are duplicated where they should be updated.")
-NO_COLUMNS = error("MF409", "Write the table's columns, each under a name.")
-UNDECLARED = error("MF410", f"SchemaDefinition takes no new columns. Leave it out, or {REBUILD}.")
+DRIFT = error(
+    "MF404",
+    "A column has another type than in earlier files, which stops the table.",
+    f"Write the old type. To change it, {REBUILD}.",
+)
+GONE = warning(
+    "MF405",
+    "A column of earlier files is missing: the mirror has NULL there from now on.",
+    f"Keep the column, with NULL where there is no value. If it was renamed, {REBUILD}.",
+)
+REQUIRED_GONE = error(
+    "MF406",
+    "A column is missing that cannot be NULL in the mirror.",
+    "Keep publishing the column, or rebuild the table: the merge fails without it.",
+)
+NO_KEY = error(
+    "MF407", "A data file lacks a key column.", "Write the key columns in every file, spelled as in _metadata.json."
+)
+NULL_KEY = error(
+    "MF408",
+    "Rows have NULL in a key column.",
+    "Give every row its key: rows without one are duplicated where they should be updated.",
+)
+NO_COLUMNS = error(
+    "MF409", "A data file has no columns, or one without a name.", "Write the table's columns, each under a name."
+)
+UNDECLARED = error(
+    "MF410",
+    "A data file has columns that `SchemaDefinition` does not declare.",
+    f"SchemaDefinition takes no new columns. Leave it out, or {REBUILD}.",
+)
 NO_TYPE = warning(
     "MF411",
+    "A column has no type in a file, for all its values are NULL.",
     "Give the writer a schema: where it finds the types in the values, a column that holds only NULL gets none.",
 )
-WIDE_KEY = advice("MF451", "Choose narrow key columns where the source has them: each merge compares them.")
-INEXACT_KEY = advice("MF452", "Choose a key of a type with exact equality, such as an integer or text.")
+WIDE_KEY = advice(
+    "MF451",
+    "Values of a key column are wide.",
+    "Choose narrow key columns where the source has them: each merge compares them.",
+)
+INEXACT_KEY = advice(
+    "MF452",
+    "A key column has a type whose values are not exactly equal or different, such as a float.",
+    "Choose a key of a type with exact equality, such as an integer or text.",
+)
 
 
 def judge_columns(folder: str, files: list[DataFile], settings: Settings) -> list[Finding]:

@@ -18,21 +18,75 @@ _DIGITS = re.compile(r"[0-9]{20}")
 _UNFINISHED = re.compile(r"\..*|.*(?:~|\.(?:tmp|temp|part|partial|inprogress|crc|swp|bak))", re.IGNORECASE)
 
 NAME = error(
-    "MF301", f"Name data files by 20 digits and their extension, from {data_name(1)}; stage under names with _."
+    "MF301",
+    "A data file is not named by a number of 20 digits, from 1 on.",
+    f"Name data files by 20 digits and their extension, from {data_name(1)}; stage under names with _.",
 )
-GAP = error("MF302", "Publish the missing number: the service waits for it, and every later file waits behind it.")
-NUMBER_TWICE = error("MF303", "Publish each number once: find out which file holds the batch, and remove the other.")
-USED_AGAIN = error("MF304", "Publish the content under the next free number: what was processed is not read again.")
-EMPTY = error("MF305", "Delete it, and put the whole file under the same name; this one stops the table.")
-TRUNCATED = error("MF306", "Delete it, and put the whole file under the same name; this one stops the table.")
-UNREADABLE = error("MF307", "Delete it, and put a file that can be read under the same name.")
-FORM = error("MF308", "Write all files of a table in one form, the one that _metadata.json says.")
-CODEC = error("MF309", "Write it uncompressed, or with Snappy, GZIP or ZSTD.")
-NO_FILES = warning("MF310", "Publish a file with the columns and no rows: a table without files ends in an error.")
-LAST_GONE = warning("MF311", "Go on from the number after the last processed one, and leave the last file in place.")
-SUBFOLDER = error("MF312", "Put data files into the table's folder itself, and stage in folders with _ names.")
-UNFINISHED = warning("MF703", "Remove it if nobody is writing it; write under a name that starts with _, then rename.")
-LATE_START = advice("MF351", "If mirroring was not started yet, begin with number 1: the service waits for it.")
+GAP = error(
+    "MF302",
+    "A number is missing between data files: the service waits for it.",
+    "Publish the missing number: the service waits for it, and every later file waits behind it.",
+)
+NUMBER_TWICE = error(
+    "MF303",
+    "Two data files carry the same number.",
+    "Publish each number once: find out which file holds the batch, and remove the other.",
+)
+USED_AGAIN = error(
+    "MF304",
+    "A data file carries a number that the service has processed already: it will not be read.",
+    "Publish the content under the next free number: what was processed is not read again.",
+)
+EMPTY = error(
+    "MF305",
+    "A data file has no bytes, and stops the table.",
+    "Delete it, and put the whole file under the same name; this one stops the table.",
+)
+TRUNCATED = error(
+    "MF306",
+    "A data file is cut short, and stops the table.",
+    "Delete it, and put the whole file under the same name; this one stops the table.",
+)
+UNREADABLE = error(
+    "MF307",
+    "A data file cannot be read, or is encrypted.",
+    "Delete it, and put a file that can be read under the same name.",
+)
+FORM = error(
+    "MF308",
+    "The data files of a table are not all of the form that `_metadata.json` says.",
+    "Write all files of a table in one form, the one that _metadata.json says.",
+)
+CODEC = error(
+    "MF309",
+    "A data file is compressed in a way that the service does not read.",
+    "Write it uncompressed, or with Snappy, GZIP or ZSTD.",
+)
+NO_FILES = warning(
+    "MF310",
+    "A table's folder has no data file, and Fabric fails such a table after some time.",
+    "Publish a file with the columns and no rows: a table without files ends in an error.",
+)
+LAST_GONE = warning(
+    "MF311",
+    "All data files were removed, also the last one, from which the service knows where it is.",
+    "Go on from the number after the last processed one, and leave the last file in place.",
+)
+SUBFOLDER = error(
+    "MF312",
+    "There is a folder inside a table's folder.",
+    "Put data files into the table's folder itself, and stage in folders with _ names.",
+)
+UNFINISHED = warning(
+    "MF703",
+    "A file in the table's folder has a name as writers give to what is not finished.",
+    "Remove it if nobody is writing it; write under a name that starts with _, then rename.",
+)
+LATE_START = advice(
+    "MF351",
+    "The first data file has a later number than 1, and nothing shows that earlier ones were processed.",
+    "If mirroring was not started yet, begin with number 1: the service waits for it.",
+)
 
 
 @dataclass(frozen=True, slots=True)

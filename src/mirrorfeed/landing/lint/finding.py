@@ -1,7 +1,7 @@
 """A finding: which rule a file breaks, with which values, and what to do. Codes are stable; programs may rely on them.
 
 The first digit after MF is the matter: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and keys, 5 the row marker,
-6 delimited text, 7 leftovers.
+6 delimited text, 7 leftovers. `mirrorfeed.errors` says what the others are.
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ class Finding:
 class Rule:
     code: str
     severity: Severity
+    means: str
     next: str
 
     def broken(self, file: str, what: str) -> Finding:
         return Finding(self.code, self.severity, file, what, self.next)
 
 
-def error(code: str, next: str) -> Rule:
-    return Rule(code, Severity.ERROR, next)
+def error(code: str, means: str, next: str) -> Rule:
+    return Rule(code, Severity.ERROR, means, next)
 
 
-def warning(code: str, next: str) -> Rule:
-    return Rule(code, Severity.WARNING, next)
+def warning(code: str, means: str, next: str) -> Rule:
+    return Rule(code, Severity.WARNING, means, next)
 
 
-def advice(code: str, next: str) -> Rule:
-    return Rule(code, Severity.ADVICE, next)
+def advice(code: str, means: str, next: str) -> Rule:
+    return Rule(code, Severity.ADVICE, means, next)
 
 
 REBUILD = (

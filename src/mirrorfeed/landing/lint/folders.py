@@ -12,12 +12,32 @@ from mirrorfeed.landing.partner import PARTNER_EVENTS
 
 _SCHEMA = ".schema"
 
-LOOSE = warning("MF101", "Move it into the folder of its table, or remove it: the service reads tables' folders.")
-SCHEMA_NAME = error("MF102", "Rename the schema's folder to <schema>.schema, before mirroring is started.")
-NO_TABLES = warning("MF103", "Remove the folder, or create its tables.")
-BAD_NAME = warning("MF104", "Name the table otherwise; a renamed folder is a new table and needs all data again.")
-SAME_NAME = error("MF105", "Rename one of the two: Fabric may take them for one table.")
-MISPLACED = warning("MF106", f"Name it {PARTNER_EVENTS} and put it at the top of the landing zone.")
+LOOSE = warning(
+    "MF101",
+    "A file lies outside any table's folder, where the service does not look.",
+    "Move it into the folder of its table, or remove it: the service reads tables' folders.",
+)
+SCHEMA_NAME = error(
+    "MF102",
+    "A folder that holds tables is not named as the folder of a schema, so the service would take it for a table.",
+    "Rename the schema's folder to <schema>.schema, before mirroring is started.",
+)
+NO_TABLES = warning("MF103", "The folder of a schema holds no table.", "Remove the folder, or create its tables.")
+BAD_NAME = warning(
+    "MF104",
+    "The folder of a table has a name that Fabric may not take for a table.",
+    "Name the table otherwise; a renamed folder is a new table and needs all data again.",
+)
+SAME_NAME = error(
+    "MF105",
+    "Two folders differ in upper and lower case only.",
+    "Rename one of the two: Fabric may take them for one table.",
+)
+MISPLACED = warning(
+    "MF106",
+    "The file that says who publishes lies in the wrong place, or under another name.",
+    f"Name it {PARTNER_EVENTS} and put it at the top of the landing zone.",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,16 +15,56 @@ from mirrorfeed.landing.names import LOG, METADATA, data_name, log_folder
 SCRATCH = "_scratchPad"
 _STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", re.IGNORECASE)
 
-STAGED = warning("MF701", "Remove it if no publisher is at work: the service ignores it, and it was never renamed.")
-IN_SCRATCH = warning("MF702", "Remove it if no publisher is at work: it was never moved into a table's folder.")
-NEVER_PUBLISHED = warning("MF704", "Run `mirrorfeed publish`, which removes it unless another publisher is at work.")
-UNFINISHED = warning("MF705", "Run `mirrorfeed publish`, which finishes the publication.")
-OLD_LOG = warning("MF706", "Run `mirrorfeed publish`, which removes what an earlier folder of this table left.")
-LOG_FAULT = error("MF707", f"Restore the file if it was changed or removed; otherwise {REBUILD}.")
-OTHER_CONTENT = error("MF708", f"A published name is final. Find out who changed the file; to be sure, {REBUILD}.")
-FOREIGN = error("MF709", f"Let one publisher write into a table. Find out whose file it is; to be sure, {REBUILD}.")
-TOO_NEW = warning("MF710", "Install a newer mirrorfeed and check again; until then its log is not judged.")
-KEYS_CHANGED = error("MF220", f"Keys never change once they are set: put them back, or {REBUILD}.")
+STAGED = warning(
+    "MF701",
+    "A file was staged beside the data files, and never published.",
+    "Remove it if no publisher is at work: the service ignores it, and it was never renamed.",
+)
+IN_SCRATCH = warning(
+    "MF702",
+    "A file was staged in a folder of its own, and never published.",
+    "Remove it if no publisher is at work: it was never moved into a table's folder.",
+)
+NEVER_PUBLISHED = warning(
+    "MF704",
+    "A file that mirrorfeed staged is in no record, so it will never be published.",
+    "Run `mirrorfeed publish`, which removes it unless another publisher is at work.",
+)
+UNFINISHED = warning(
+    "MF705",
+    "A publication of mirrorfeed is recorded, and its files do not have their final names yet.",
+    "Run `mirrorfeed publish`, which finishes the publication.",
+)
+OLD_LOG = warning(
+    "MF706",
+    "The log of an earlier folder of the table was left behind.",
+    "Run `mirrorfeed publish`, which removes what an earlier folder of this table left.",
+)
+LOG_FAULT = error(
+    "MF707",
+    "mirrorfeed's log of the table cannot be read.",
+    f"Restore the file if it was changed or removed; otherwise {REBUILD}.",
+)
+OTHER_CONTENT = error(
+    "MF708",
+    "A published file is not the one that mirrorfeed published under that name.",
+    f"A published name is final. Find out who changed the file; to be sure, {REBUILD}.",
+)
+FOREIGN = error(
+    "MF709",
+    "A data file was published by somebody else than the mirrorfeed whose log is there.",
+    f"Let one publisher write into a table. Find out whose file it is; to be sure, {REBUILD}.",
+)
+TOO_NEW = warning(
+    "MF710",
+    "The newest record was written by a newer mirrorfeed than this one.",
+    "Install a newer mirrorfeed and check again; until then its log is not judged.",
+)
+KEYS_CHANGED = error(
+    "MF220",
+    "The keys in `_metadata.json` are not those with which mirrorfeed published the table.",
+    f"Keys never change once they are set: put them back, or {REBUILD}.",
+)
 
 
 def judge_leftovers(table: Table, settings: Settings) -> Iterator[Finding]:

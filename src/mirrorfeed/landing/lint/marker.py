@@ -14,17 +14,43 @@ VALUES = frozenset({"0", "1", "2", "4"})
 _RIGHT = frozenset({"int32", "Int32", TYPELESS})  # without a type there is no value: that is a finding of its own
 _INTEGERS = frozenset({"int8", "int16", "int64", "uint8", "uint16", "uint32", "uint64", "Int16", "Int64"})
 
-NOT_LAST = error("MF501", f"Write {MARKER} as the last column.")
-FIRST = warning("MF502", f"Write {MARKER} as the last column; only an older edition of the specification has it first.")
-MISSPELLED = error("MF503", f"Name the column {MARKER}: under another name it is data, and every row is an insert.")
-WIDTH = warning("MF504", "Write the marker as int32, which works everywhere; of other integers that is not known.")
-VALUE = error("MF505", "Write 0 for an insert, 1 for an update, 2 for a delete, 4 for an upsert.")
-NULL = error("MF506", "Give every row a marker, or leave the column out of the file.")
-KEYLESS = error(
-    "MF507", "Set keyColumns in _metadata.json, or publish inserts only: nothing says which rows are meant."
+NOT_LAST = error(
+    "MF501", "The row marker is not the last column, or is there more than once.", f"Write {MARKER} as the last column."
 )
-TYPE = error("MF508", "Write the marker as a number, of type int32.")
-FIRST_LOAD = advice("MF551", "Leave the marker out of the first load: files without it are taken in faster.")
+FIRST = warning(
+    "MF502",
+    "The row marker is the first column, as only an older edition of the specification has it.",
+    f"Write {MARKER} as the last column; only an older edition of the specification has it first.",
+)
+MISSPELLED = error(
+    "MF503",
+    "A column is named almost as the row marker, and is taken for data.",
+    f"Name the column {MARKER}: under another name it is data, and every row is an insert.",
+)
+WIDTH = warning(
+    "MF504",
+    "The row marker is an integer of another width than 32 bits.",
+    "Write the marker as int32, which works everywhere; of other integers that is not known.",
+)
+VALUE = error(
+    "MF505",
+    "The row marker has a value that means nothing.",
+    "Write 0 for an insert, 1 for an update, 2 for a delete, 4 for an upsert.",
+)
+NULL = error(
+    "MF506", "The row marker is NULL in some rows.", "Give every row a marker, or leave the column out of the file."
+)
+KEYLESS = error(
+    "MF507",
+    "Rows are marked as updates, deletes or upserts, and the table has no keys.",
+    "Set keyColumns in _metadata.json, or publish inserts only: nothing says which rows are meant.",
+)
+TYPE = error("MF508", "The row marker is no whole number.", "Write the marker as a number, of type int32.")
+FIRST_LOAD = advice(
+    "MF551",
+    "The first file marks every row as an insert, which makes the first load slower.",
+    "Leave the marker out of the first load: files without it are taken in faster.",
+)
 
 
 def judge_markers(table: Table, files: list[DataFile], settings: Settings) -> list[Finding]:

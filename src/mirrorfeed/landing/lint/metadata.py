@@ -32,26 +32,96 @@ _ALLOWED: Mapping[str, tuple[str, ...] | None] = {
     "Encoding": None,
 }
 
-MISSING = error("MF201", 'Add it: `{"keyColumns": ["…"]}`, or `{}` for a table without keys.')
-MISNAMED = error("MF202", f"Rename it to {METADATA}: the service looks for that name alone.")
-UNREADABLE = error("MF203", "Write it again as one JSON object.")
-MISSPELLED = error("MF204", "Spell the property as the specification does; another spelling is not seen.")
-UNKNOWN = warning("MF205", "Remove the property, or correct its name.")
-KEYS_TYPE = error("MF206", 'Give the names of the key columns as a list of strings: `"keyColumns": ["C1", "C2"]`.')
-KEYS_TWICE = error("MF207", "Name each key column once.")
-DETECTION = error("MF208", f'Set "{TIMESTAMPS}", or remove the property to have files read by number.')
-UPSERT_TYPE = error("MF209", "Set `true` or `false`, without quotes.")
-UPSERT_KEYLESS = error("MF210", "Set keyColumns, or remove isUpsertDefaultRowMarker: an upsert needs keys.")
-FORMAT = error("MF211", 'Set "DelimitedText", or remove the property where files are Parquet or plain CSV.')
-EXTENSION = error("MF212", 'Set the suffix of the data files without its dot, like "tsv".')
-OPTIONS_TYPE = error("MF213", f"Give an object with options among {', '.join(_ALLOWED)}.")
-OPTION_VALUE = error("MF214", "Set a value that the specification lists, and write the files accordingly.")
-HEADER = error("MF215", "Set FirstRowAsHeader to true, and put the column names in each file's first row.")
-DEFINITION = error("MF216", 'Give `{"Columns": [{"Name": "C1", "DataType": "Int32", "IsNullable": true}, …]}`.')
-DATA_TYPE = error("MF217", f"Declare one of {', '.join(DATA_TYPES)}.")
-KEY_UNDECLARED = error("MF218", "Declare the key column in SchemaDefinition under the very same name.")
-FORMAT_UNSAID = error("MF219", 'Set `"FileFormat": "DelimitedText"`: without it files are taken for CSV.')
-MANY_KEYS = advice("MF251", f"Fewer than five narrow key columns merge best; to change them, {REBUILD}.")
+MISSING = error(
+    "MF201",
+    "A table's folder has no `_metadata.json`, which says what the keys of the table are.",
+    'Add it: `{"keyColumns": ["…"]}`, or `{}` for a table without keys.',
+)
+MISNAMED = error(
+    "MF202",
+    "A table's folder has its `_metadata.json` under another spelling.",
+    f"Rename it to {METADATA}: the service looks for that name alone.",
+)
+UNREADABLE = error("MF203", "A table's `_metadata.json` is not one JSON object.", "Write it again as one JSON object.")
+MISSPELLED = error(
+    "MF204",
+    "A property of `_metadata.json` is there under a spelling that the service does not see.",
+    "Spell the property as the specification does; another spelling is not seen.",
+)
+UNKNOWN = warning(
+    "MF205",
+    "A property of `_metadata.json` is none that the specification knows.",
+    "Remove the property, or correct its name.",
+)
+KEYS_TYPE = error(
+    "MF206",
+    "`keyColumns` is not a list of names.",
+    'Give the names of the key columns as a list of strings: `"keyColumns": ["C1", "C2"]`.',
+)
+KEYS_TWICE = error("MF207", "`keyColumns` names a column more than once.", "Name each key column once.")
+DETECTION = error(
+    "MF208",
+    "`fileDetectionStrategy` has a value that the specification does not know.",
+    f'Set "{TIMESTAMPS}", or remove the property to have files read by number.',
+)
+UPSERT_TYPE = error(
+    "MF209", "`isUpsertDefaultRowMarker` is neither true nor false.", "Set `true` or `false`, without quotes."
+)
+UPSERT_KEYLESS = error(
+    "MF210",
+    "Rows are to be upserts by default, and the table has no keys.",
+    "Set keyColumns, or remove isUpsertDefaultRowMarker: an upsert needs keys.",
+)
+FORMAT = error(
+    "MF211",
+    "`FileFormat` has a value that the specification does not know.",
+    'Set "DelimitedText", or remove the property where files are Parquet or plain CSV.',
+)
+EXTENSION = error(
+    "MF212",
+    "`FileExtension` is no suffix of a file name.",
+    'Set the suffix of the data files without its dot, like "tsv".',
+)
+OPTIONS_TYPE = error(
+    "MF213",
+    "The options of delimited text are not given as the specification has them.",
+    f"Give an object with options among {', '.join(_ALLOWED)}.",
+)
+OPTION_VALUE = error(
+    "MF214",
+    "An option of delimited text has a value that the specification does not list.",
+    "Set a value that the specification lists, and write the files accordingly.",
+)
+HEADER = error(
+    "MF215",
+    "The files are said to be without column names in their first row, which mirroring needs.",
+    "Set FirstRowAsHeader to true, and put the column names in each file's first row.",
+)
+DEFINITION = error(
+    "MF216",
+    "`SchemaDefinition` has not the form that the specification has.",
+    'Give `{"Columns": [{"Name": "C1", "DataType": "Int32", "IsNullable": true}, …]}`.',
+)
+DATA_TYPE = error(
+    "MF217",
+    "`SchemaDefinition` declares a type that the specification does not know.",
+    f"Declare one of {', '.join(DATA_TYPES)}.",
+)
+KEY_UNDECLARED = error(
+    "MF218",
+    "A key column is not declared in `SchemaDefinition`.",
+    "Declare the key column in SchemaDefinition under the very same name.",
+)
+FORMAT_UNSAID = error(
+    "MF219",
+    "Options of delimited text are set, and `FileFormat` does not say that the files are of it.",
+    'Set `"FileFormat": "DelimitedText"`: without it files are taken for CSV.',
+)
+MANY_KEYS = advice(
+    "MF251",
+    "The table has many key columns, and each merge compares all of them.",
+    f"Fewer than five narrow key columns merge best; to change them, {REBUILD}.",
+)
 
 
 @dataclass(frozen=True, slots=True)

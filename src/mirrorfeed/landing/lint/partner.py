@@ -9,9 +9,12 @@ from mirrorfeed.landing.lint.finding import Finding, error, warning
 from mirrorfeed.landing.lint.metadata import kind, load
 from mirrorfeed.landing.partner import PARTNER_EVENTS
 
-UNREADABLE = error("MF107", "Write it again as one JSON object, or remove it.")
+UNREADABLE = error(
+    "MF107", "The file that says who publishes is not JSON.", "Write it again as one JSON object, or remove it."
+)
 SHAPE = warning(
     "MF108",
+    "The file that says who publishes lacks something, or has it in another form.",
     'Give `{"partnerName": "…", "sourceInfo": {"sourceType": "…", "sourceVersion": "…",'
     ' "additionalInformation": {…}}}`.',
 )

@@ -131,6 +131,10 @@ def _spelled(condition: Mapping[str, Any]) -> str:
 
 
 class NoRules(Terminal):
+    """The file is no lifecycle policy as Azure exports it."""
+
+    code = "MF5402"
+
     def __init__(self, reason: str) -> None:
         self.reason = reason
 

@@ -128,6 +128,10 @@ def _literal(text: str) -> str:
 
 
 class NotInTerraform(Terminal):
+    """The policy holds something that Terraform has no field for, so it would get lost."""
+
+    code = "MF5403"
+
     def __init__(self, rule: str, part: str) -> None:
         self.rule, self.part = rule, part
 

@@ -102,6 +102,10 @@ def _days(rule: Mapping[str, Any]) -> int:
 
 
 class TooManyRules(Terminal):
+    """An Azure storage account has room for a fixed number of rules, and they are used up."""
+
+    code = "MF5404"
+
     def __init__(self, place: Place, others: int, ours: int, prefixes: int) -> None:
         self.place, self.others, self.ours, self.prefixes = place, others, ours, prefixes
 
