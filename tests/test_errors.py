@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+import json
 import logging
 import pickle
+from datetime import UTC, datetime
 
 import pytest
 
-from mirrorfeed.errors import named
+from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.credentials import Secret, SecretUnreachable
+from mirrorfeed.errors import MirrorfeedError, named, plain
+from mirrorfeed.feed.history import NoVersions, VersionExpired
+from mirrorfeed.feed.ranges import Gap, Range, SourceRecreated
+from mirrorfeed.keep.run import CannotGoOn
+from mirrorfeed.publish.fleet import MadeAnew, Untidy
 from mirrorfeed.stores import NotThere
+from mirrorfeed.watch.book import PagesKeepGoing
 
 
 def test_an_error_of_ours_stays_as_it_is() -> None:
@@ -28,3 +37,79 @@ def test_a_failure_without_a_name_says_what_was_done_and_its_traceback_goes_to_t
     assert logged.getMessage() == "Publishing a failed"
     assert logged.exc_info is not None
     assert logged.exc_info[1] is cause
+
+
+def test_an_error_is_data_as_well() -> None:
+    error = Gap("a.b.orders", 5, Range(5, 7), "the feed was off")
+    assert json.loads(json.dumps(pickle.loads(pickle.dumps(error)).to_dict())) == {
+        "code": "MF2102",
+        "what": "The changes of a.b.orders after version 5 cannot be read: in versions 6 to 7 the feed was off.",
+        "next": (
+            "Only a new snapshot helps: start the table again with `mirrorfeed rebuild`. `on_gap: reseed` does that by"
+            " itself."
+        ),
+        "facts": {"table": "a.b.orders", "published": 5, "where": "versions 6 to 7", "reason": "the feed was off"},
+    }
+
+
+def test_an_error_about_an_error_tells_it_too() -> None:
+    inner = SourceRecreated("a.b.orders", "x", "y", 3, 9)
+    assert CannotGoOn("history", 3, inner).to_dict()["facts"]["finding"] == inner.to_dict()
+
+
+def test_facts_are_as_json_can_say_them() -> None:
+    at = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    file = LogFile("a/b", 5, created=at, partition={"day": None})
+    assert plain({1: (file, {"a"})}) == {
+        "1": [
+            {
+                "uri": "a/b",
+                "size": 5,
+                "rows": None,
+                "created": "2026-01-31T12:00:00+00:00",
+                "partition": {"day": None},
+                "vector": None,
+            },
+            ["a"],
+        ]
+    }
+
+
+def test_a_secret_that_was_written_in_the_place_of_its_name_is_in_no_fact() -> None:
+    error = SecretUnreachable(Secret(env="hunter2-as-it-is"), "it is not set")
+    assert "hunter2" not in json.dumps(error.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            VersionExpired("a.b", 3),
+            "Version 3 of a.b is older than its delta.deletedFileRetentionDuration. Ask for a newer version, or set a"
+            " longer duration, if VACUUM has not taken its files yet.",
+        ),
+        (
+            NoVersions("a.b"),
+            "The history of a.b is empty: no version of it can be named. Check the table's _delta_log folder, or write"
+            " to the table, then publish again.",
+        ),
+        (
+            Untidy("s.t", NotThere("zone/x")),
+            "Leftovers beside s.t stay where they are: zone/x is not there. They do no harm; each run tries again to"
+            " remove them.",
+        ),
+        (
+            MadeAnew(["s.t"], "times in nanoseconds"),
+            "Spark wrote files of s.t otherwise than files there are: times in nanoseconds. The driver made them anew,"
+            " so nothing is wrong with them; it takes longer.",
+        ),
+        (
+            PagesKeepGoing("zone/_mirrorfeed/watch"),
+            "Other runs keep writing to zone/_mirrorfeed/watch, which says who was told of which trouble. Nothing was"
+            " told by this run; the next one does.",
+        ),
+    ],
+    ids=lambda each: each.code if isinstance(each, MirrorfeedError) else "",
+)
+def test_the_words_of_what_is_seldom_met(error: MirrorfeedError, words: str) -> None:
+    assert str(error) == words

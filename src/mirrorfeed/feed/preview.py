@@ -42,7 +42,11 @@ class BadBound(Terminal):
 
 
 class OutsideHistory(Terminal):
-    """The changes that were asked for begin or end outside what the table's history still has."""
+    """The changes that were asked for begin or end outside what the table's history still has.
+
+    To do: Ask for what the history has: the message says from which version and time to which it goes. Past the end,
+    `--past-end empty` cuts instead of failing.
+    """
 
     code = "MF2302"
 

@@ -1,0 +1,26 @@
+"""The command that says what a code means."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from mirrorfeed.cli.root import json_option, main, say_json
+
+
+@main.command()
+@click.argument("code")
+@json_option
+def explain(code: str, as_json: bool) -> None:
+    """Say what CODE means, of an error or a finding such as MF2102, and what to do about it. Needs no Spark."""
+    from mirrorfeed import explain as room
+
+    entry = room.explain(code)
+    if as_json:
+        say_json(asdict(entry))
+        return
+    click.echo(f"{entry.code} {entry.name} ({entry.kind})\n{entry.means}")
+    for way in entry.next.split("\n"):
+        click.echo(f"To do: {way}")
+    click.echo(f"Shown by {entry.shown_by}")

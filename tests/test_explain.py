@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from mirrorfeed.cli import main
+from mirrorfeed.explain import UnknownCode, explain
+
+
+@pytest.mark.parametrize("asked", ["MF2102", "mf2102", "2102", "Gap", " MF2102 "])
+def test_a_code_is_known_however_it_is_written(asked: str) -> None:
+    assert (explain(asked).code, explain(asked).name, explain(asked).kind) == ("MF2102", "Gap", "terminal")
+
+
+def test_names_that_the_doctor_showed_before_are_understood() -> None:
+    assert explain("VACUUM_AHEAD").code == "MF803"
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("MF2199", "There is no code 'MF2199'. Nearest are MF2201 (RowsProtected), MF2202 (KeysNotReadable), MF2203 ("),
+        ("NoHistory", "There is no code 'NoHistory'. Nearest are MF5504 (NoHistory), MF6001 (NoHistory). Write it as"),
+        (
+            "ConfigInvalidd",
+            "There is no code 'ConfigInvalidd'. Nearest are MF1102 (ConfigUnreadable), MF1103 (ConfigInvalid), MF1104",
+        ),
+        ("?", "There is no code '?'. Write it as errors show it, such as MF2102."),
+    ],
+)
+def test_a_code_that_there_is_not_is_refused_with_the_nearest(asked: str, words: str) -> None:
+    with pytest.raises(UnknownCode) as caught:
+        explain(asked)
+    assert str(caught.value).startswith(words)
+
+
+def test_the_command_prints_the_entry_of_the_catalogue() -> None:
+    printed = CliRunner().invoke(main, ["explain", "MF3405"])
+    assert printed.output.splitlines() == [
+        "MF3405 TooManyToRepair (terminal)",
+        "More rows differ from the mirror than `repair_up_to` allows to be mended without asking. None of them was"
+        " published.",
+        "To do: Find out why so many differ; then run `mirrorfeed repair TABLE`, or raise the limit.",
+        "Shown by tests/test_repair.py::test_the_errors_say_what_to_do",
+    ]
+    told = json.loads(CliRunner().invoke(main, ["explain", "MF204", "--json"]).stdout)
+    assert {name: told[name] for name in ("code", "name", "kind")} == {
+        "code": "MF204",
+        "name": "MISSPELLED",
+        "kind": "lint, error",
+    }
+
+
+def test_nothing_heavy_is_imported_for_it() -> None:
+    heavy = ["pyspark", "deltalake", "pyarrow", "azure", "pydantic", "requests"]
+    script = (
+        "import sys; from click.testing import CliRunner; from mirrorfeed.cli import main;"
+        f"CliRunner().invoke(main, ['explain', 'MF204'], catch_exceptions=False);"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout == "[]\n"
