@@ -15,7 +15,7 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # every process that tests start would compile what it imports
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick slow test-floor test-connect check fmt bench bench-report soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick slow test-floor test-connect check fmt docs bench bench-report soak lock clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-16s%s\n' "$$verb" "$$line"; done
@@ -60,6 +60,10 @@ fmt: setup ## format, apply what lint can mend, strip notebooks, make the refere
 	@.venv/bin/nbstripout --keep-id notebooks/*.ipynb
 	@PYTHONPATH=. $(RUN) -m fixtures.reference
 
+docs: $(UV) ## build the site into docs/.site; a link that leads nowhere stops it
+	@"$(UV)" run --quiet --frozen --isolated --only-group docs --python "$$(.ci/prerequisites)" \
+		zensical build --config-file docs/zensical.toml --strict --clean
+
 bench: setup $(UV) ## measure publication against Spark alone, and planning against another reader of the log
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench.planning
@@ -74,7 +78,7 @@ lock: $(UV) ## resolve the dependencies again, as far as uv.lock is out of date
 	@"$(UV)" lock --python "$$(.ci/prerequisites)"
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-floor .venv-connect .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench dist notebooks/deployed spark-warehouse
+	@rm -rf .venv .venv-floor .venv-connect .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 prerequisites: # $(error) says it in one line, where a recipe that fails would take two

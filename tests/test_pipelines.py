@@ -13,6 +13,7 @@ import yaml
 ROOT = Path(__file__).parent.parent
 GITHUB = (ROOT / ".github/workflows/bundle.yml").read_text(encoding="utf-8")
 THOROUGH = (ROOT / ".github/workflows/thorough.yml").read_text(encoding="utf-8")
+DOCS = (ROOT / ".github/workflows/docs.yml").read_text(encoding="utf-8")
 AZURE = (ROOT / ".azure/pipelines.yml").read_text(encoding="utf-8")
 BOTH = pytest.mark.parametrize("text", [GITHUB, AZURE], ids=["GitHub", "Azure"])
 STEPS = {
@@ -83,7 +84,22 @@ def test_each_week_the_oldest_spark_and_the_long_form_of_the_proof_are_run() -> 
     assert {"test-floor", "soak"} <= set(verbs)
 
 
-@pytest.mark.parametrize("text", [GITHUB, THOROUGH], ids=["bundle", "thorough"])
+def test_the_site_is_built_for_every_change_and_published_once_it_is_merged_with_the_token_of_the_run() -> None:
+    workflow = yaml.safe_load(DOCS)
+    assert set(workflow[True]) == {"pull_request", "push"}
+    assert workflow["permissions"] == {"contents": "read"}
+    build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    assert {"run": "make docs"} in build["steps"]
+    assert build["steps"][-1]["with"] == {"path": "docs/.site"}
+    assert (publish["needs"], publish["permissions"]) == ("build", {"pages": "write", "id-token": "write"})
+    assert publish["if"] == build["steps"][-1]["if"] == "github.event_name == 'push'"
+    assert "secrets." not in DOCS
+
+
+WORKFLOWS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / ".github/workflows").glob("*.yml"))}
+
+
+@pytest.mark.parametrize("text", WORKFLOWS.values(), ids=WORKFLOWS)
 def test_actions_are_pinned_to_a_commit_with_its_release_beside_it(text: str) -> None:
     used = re.findall(r"uses: ([^.].*)", text)
     assert used
@@ -91,7 +107,7 @@ def test_actions_are_pinned_to_a_commit_with_its_release_beside_it(text: str) ->
 
 
 def test_workflows_pin_the_same_releases() -> None:
-    used = dict.fromkeys(re.findall(r"uses: ([^.].*)", GITHUB + THOROUGH))
+    used = dict.fromkeys(re.findall(r"uses: ([^.].*)", "\n".join(WORKFLOWS.values())))
     assert len({each.split("@")[0] for each in used}) == len(used)
 
 
@@ -99,7 +115,7 @@ def test_workflows_pin_the_same_releases() -> None:
 def test_the_tools_are_those_that_the_project_is_tried_with(text: str) -> None:
     (version,) = re.findall(r"UV_VERSION := (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert version in text
-    assert set(re.findall(r"version: (0\.\d+\.\d+)", THOROUGH)) == {version}
+    assert set(re.findall(r"version: (0\.\d+\.\d+)", "\n".join(WORKFLOWS.values()))) == {version}
     floor = tuple(map(int, re.findall(r"\d+", bundle["bundle"]["databricks_cli_version"])))
     (cli,) = set(re.findall(r"(?:setup-cli@\w+ # v|cli: )([\d.]+)", text))
     assert tuple(map(int, cli.split("."))) >= floor
