@@ -10,8 +10,9 @@ import pytest
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.credentials import Secret, SecretUnreachable
 from mirrorfeed.errors import MirrorfeedError, named, plain
-from mirrorfeed.feed.history import NoVersions, VersionExpired
+from mirrorfeed.feed.history import NoVersions
 from mirrorfeed.feed.ranges import Gap, Range, SourceRecreated
+from mirrorfeed.feed.schemas import VersionExpired
 from mirrorfeed.keep.run import CannotGoOn
 from mirrorfeed.publish.fleet import MadeAnew, Untidy
 from mirrorfeed.stores import NotThere

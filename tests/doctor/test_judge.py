@@ -18,7 +18,7 @@ from mirrorfeed.doctor.judge import seconds_left
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.fabric import answers as fabric
 from mirrorfeed.fabric.answers import FabricUnavailable
-from mirrorfeed.feed.history import SourceMissing
+from mirrorfeed.feed.detail import SourceMissing
 from mirrorfeed.feed.keys import RowsProtected
 from mirrorfeed.feed.ranges import EXPIRED, FeedOff, Gap, PartitionsChanged, SourceRecreated
 from mirrorfeed.feed.read import FilesArchived

@@ -17,7 +17,7 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.bring_back.restore import follow
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.cli import main
-from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
 from tests.archive.scenes import Orders
@@ -60,9 +60,12 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
 ) -> None:
     table = Source(path=str(tmp_path / "t"))
     spark.sql(f"CREATE TABLE {table.sql} (id INT) USING DELTA")
-    found = history.detail(spark, table)
+    found = detail_of(spark, table)
     place = replace(found, location="abfss://lake@acct.dfs.core.windows.net/t")
-    monkeypatch.setattr(history, "detail", lambda spark, source: replace(place, properties=properties))
+    for room in ("rules.port", "interval.intervals"):
+        monkeypatch.setattr(
+            f"mirrorfeed.archive.{room}.detail_of", lambda spark, source: replace(place, properties=properties)
+        )
     properties = {"delta.timeUntilArchived": "60 days"}
 
     def run(*arguments: str, code: int = 0) -> str:
@@ -255,7 +258,7 @@ def test_an_interval_is_tried_out_before_it_is_set_and_looked_at_afterwards(
         r" 60 days: 2 of 4 files in the archive, .* 50%; 1 of 3 questions would fail; a month costs", tried
     )
     assert re.search(r" 120 days: 0 of 4 files in the archive, .* 0%; 0 of 3 questions would fail;", tried)
-    assert "delta.timeUntilArchived" not in history.detail(spark, made.source).properties
+    assert "delta.timeUntilArchived" not in detail_of(spark, made.source).properties
     shown = json.loads(CliRunner().invoke(main, ["archive", "simulate", table, "60 days", "--json"]).stdout)
     assert shown["shares"]["60"]["archived_files"] == 2
     assert "does not tell what" in said(["archive", "simulate", table, "60 days", "--history", "7"], 1)

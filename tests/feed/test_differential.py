@@ -12,9 +12,9 @@ from deltalake import DeltaTable as OtherReader
 from pyspark.sql import SparkSession
 
 from mirrorfeed.feed.changes import net
-from mirrorfeed.feed.history import schema_at
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.feed.read import changes
+from mirrorfeed.feed.schemas import schema_at
 from mirrorfeed.landing.schema import columns_of
 from tests.delta import DeltaTable
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from mirrorfeed.feed.detail import NotDelta, detail_of
 from mirrorfeed.feed.enable import DEFAULT_LINE, Enabled, create_with_feed, enable, enable_by_default
-from mirrorfeed.feed.history import NotDelta, detail
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.schema import ReservedColumn
 from tests.delta import DeltaTable
@@ -17,14 +17,14 @@ from tests.delta import DeltaTable
 def test_a_table_is_created_with_its_feed_on(spark: SparkSession, tmp_path: Path) -> None:
     source = Source(path=str(tmp_path / "t"))
     create_with_feed(spark, source, [("id", "int"), ("Łódź", "string"), ("ti`ck", "int")])
-    assert detail(spark, source).records_changes
+    assert detail_of(spark, source).records_changes
     assert spark.table(source.sql).columns == ["id", "Łódź", "ti`ck"]
 
 
 def test_an_existing_table_is_altered_once(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", feed=False)
     assert enable(spark, table.source) is Enabled.NOW
-    assert detail(spark, table.source).records_changes
+    assert detail_of(spark, table.source).records_changes
     assert enable(spark, table.source) is Enabled.BEFORE
     assert table.latest == 1
 
@@ -36,7 +36,7 @@ def test_the_default_holds_for_all_new_tables(spark: SparkSession, tmp_path: Pat
         spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id int) USING DELTA")
     finally:
         spark.conf.unset(setting)
-    assert detail(spark, Source(path=str(tmp_path / "t"))).records_changes
+    assert detail_of(spark, Source(path=str(tmp_path / "t"))).records_changes
     assert DEFAULT_LINE == "spark.databricks.delta.properties.defaults.enableChangeDataFeed true"
 
 

@@ -12,11 +12,12 @@ from click.testing import CliRunner
 from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.cli import main
-from mirrorfeed.feed import history
+from mirrorfeed.feed import switch
+from mirrorfeed.feed.detail import NoIdentity, NotDelta, detail_of
 from mirrorfeed.feed.enable import Enabled, enable
 from mirrorfeed.feed.features import UnknownFeatures, unknown
-from mirrorfeed.feed.history import Feed, NoIdentity, NotDelta, detail, feed_of
 from mirrorfeed.feed.source import Source
+from mirrorfeed.feed.switch import Feed, feed_of
 from tests.delta import DeltaTable
 
 ROW_TRACKING = {"delta.enableRowTracking": "true"}
@@ -35,18 +36,18 @@ def test_an_engine_that_computes_no_changes_has_those_that_are_recorded(
     spark: SparkSession, tmp_path: Path, feed: bool, properties: dict[str, str], found: Feed
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t", feed=feed, properties=properties)
-    assert feed_of(spark, table.source, detail(spark, table.source)) is found
+    assert feed_of(spark, table.source, detail_of(spark, table.source)) is found
 
 
 def test_a_table_whose_changes_the_engine_computes_needs_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an engine answers that does so: reading changes of the newest version is no error."""
-    monkeypatch.setattr(history, "feed_on_at", lambda *_: True)
+    monkeypatch.setattr(switch, "feed_on_at", lambda *_: True)
     table = DeltaTable(spark, tmp_path / "t", feed=False, properties=ROW_TRACKING)
-    assert feed_of(spark, table.source, detail(spark, table.source)) is Feed.COMPUTED
+    assert feed_of(spark, table.source, detail_of(spark, table.source)) is Feed.COMPUTED
     assert enable(spark, table.source) is Enabled.COMPUTED
-    assert not detail(spark, table.source).records_changes
+    assert not detail_of(spark, table.source).records_changes
 
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: zone\ntables: [{source: ./t, target: t, keys: [id]}]\n")
     said = {
@@ -82,7 +83,7 @@ ICEBERG = Source.parse("main.sales.orders")
 
 
 def test_iceberg_comes_through_the_same_interface() -> None:
-    found = detail(
+    found = detail_of(
         engine(format="iceberg", properties=None, partitionColumns=None, numFiles=None, sizeInBytes=None), ICEBERG
     )
     assert (found.table_id, found.properties, found.partition_columns, found.files) == ("a", {}, (), 0)
@@ -93,12 +94,12 @@ def test_iceberg_comes_through_the_same_interface() -> None:
 @pytest.mark.parametrize("format_", ["parquet", "CSV", None])
 def test_other_formats_have_no_changes(format_: str | None) -> None:
     with pytest.raises(NotDelta, match=r"orders is a table in the format (parquet|csv|unknown), not a Delta table"):
-        detail(engine(format=format_), ICEBERG)
+        detail_of(engine(format=format_), ICEBERG)
 
 
 def test_a_table_without_an_identity_is_refused_for_it_could_be_another_tomorrow() -> None:
     with pytest.raises(NoIdentity) as refused:
-        detail(engine(format="iceberg", id=None), ICEBERG)
+        detail_of(engine(format="iceberg", id=None), ICEBERG)
     assert str(refused.value) == (
         "main.sales.orders, a table in the format iceberg, has no id in DESCRIBE DETAIL: if it were dropped and made"
         " again, its mirror would keep the rows of both. Publish a Delta table that holds the same rows, or ask for"
@@ -121,7 +122,7 @@ def test_features_are_known_by_name_and_so_are_their_previews(features: list[str
 
 def test_a_feature_that_nobody_looked_at_is_refused_by_its_name() -> None:
     with pytest.raises(UnknownFeatures) as refused:
-        detail(engine(tableFeatures=["appendOnly", "timeMachine"]), ICEBERG)
+        detail_of(engine(tableFeatures=["appendOnly", "timeMachine"]), ICEBERG)
     assert str(refused.value) == (
         "main.sales.orders has table features that this release does not know: timeMachine. What they change is"
         " unknown. Install a newer release of mirrorfeed, or drop the features from the table (ALTER TABLE … DROP"

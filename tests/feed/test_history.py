@@ -12,21 +12,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.feed import history
-from mirrorfeed.feed.history import (
-    LogDamaged,
-    NoTableAtPath,
-    NotDelta,
-    SourceMissing,
-    begin_of_feed,
-    commits,
-    detail,
-    facts,
-    first_with_feed,
-    only_adds,
-)
+from mirrorfeed.feed.detail import LogDamaged, NoTableAtPath, NotDelta, SourceMissing, detail_of
+from mirrorfeed.feed.facts import facts_of
+from mirrorfeed.feed.history import commits
 from mirrorfeed.feed.preview import changes_between
 from mirrorfeed.feed.ranges import Commit
+from mirrorfeed.feed.schemas import only_adds
 from mirrorfeed.feed.source import Source
+from mirrorfeed.feed.switch import begin_of_feed, feed_on_at, first_with_feed
 from tests.delta import DeltaTable, PlainTable
 
 
@@ -127,7 +120,7 @@ def test_commits_after_a_version_far_back_are_all_there(spark: SparkSession, tmp
 
 
 def test_the_feed_is_known_for_every_version(spark: SparkSession, table: DeltaTable) -> None:
-    on = [version for version in range(9) if history.feed_on_at(spark, table.source, version)]
+    on = [version for version in range(9) if feed_on_at(spark, table.source, version)]
     assert on == [0, 1, 4, 5, 6, 7, 8]
 
 
@@ -135,7 +128,7 @@ def test_the_feed_is_known_for_every_version(spark: SparkSession, table: DeltaTa
 def test_the_first_version_without_the_feed_is_a_fact(
     spark: SparkSession, table: DeltaTable, after: int, off: int | None
 ) -> None:
-    found = facts(spark, table.source, after, limit=100)
+    found = facts_of(spark, table.source, after, limit=100)
     assert found.feed_off_at == off
     assert [commit.version for commit in found.commits] == list(range(after + 1, 9))
     assert found.latest == 8
@@ -144,10 +137,10 @@ def test_the_first_version_without_the_feed_is_a_fact(
 def test_a_table_that_was_never_published_is_judged_by_its_newest_version(
     spark: SparkSession, table: DeltaTable, tmp_path: Path
 ) -> None:
-    found = facts(spark, table.source, None, limit=100)
+    found = facts_of(spark, table.source, None, limit=100)
     assert (found.latest, [commit.version for commit in found.commits], found.feed_off_at) == (8, [8], None)
     off = PlainTable(spark, tmp_path / "off", feed=False)
-    assert facts(spark, off.source, None, limit=100).feed_off_at == 0
+    assert facts_of(spark, off.source, None, limit=100).feed_off_at == 0
 
 
 def test_a_table_with_nothing_new_is_not_asked_for_its_history(
@@ -157,24 +150,24 @@ def test_a_table_with_nothing_new_is_not_asked_for_its_history(
         raise AssertionError("the history was asked")
 
     monkeypatch.setattr(history, "_newest", asked)
-    found = facts(spark, table.source, 8, limit=100)
+    found = facts_of(spark, table.source, 8, limit=100)
     assert (found.latest, found.commits, found.breaks, found.feed_off_at) == (8, (), (), None)
     with pytest.raises(AssertionError, match="the history was asked"):
-        facts(spark, table.source, 7, limit=100)
+        facts_of(spark, table.source, 7, limit=100)
     with pytest.raises(AssertionError, match="the history was asked"):  # it went back
-        facts(spark, table.source, 9, limit=100)
+        facts_of(spark, table.source, 9, limit=100)
 
 
 def test_an_engine_that_does_not_say_which_version_is_the_newest_is_asked_for_the_history(
     spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "parameter", lambda *_: None)
-    found = facts(spark, table.source, 8, limit=100)
+    found = facts_of(spark, table.source, 8, limit=100)
     assert (found.latest, found.commits) == (8, ())
 
 
 def test_added_columns_break_no_range(spark: SparkSession, table: DeltaTable) -> None:
-    assert facts(spark, table.source, 4, limit=100).breaks == ()
+    assert facts_of(spark, table.source, 4, limit=100).breaks == ()
 
 
 @pytest.mark.parametrize(
@@ -193,15 +186,15 @@ def test_other_changes_of_columns_break_a_range(
     table.insert(1)
     table.sql(statement)
     assert commits(spark, table.source)[-1].operation == follows
-    assert facts(spark, table.source, 0, limit=100).breaks == (2,)
-    assert facts(spark, table.source, 1, limit=100).breaks == (2,)
+    assert facts_of(spark, table.source, 0, limit=100).breaks == (2,)
+    assert facts_of(spark, table.source, 1, limit=100).breaks == (2,)
 
 
 def test_schemas_and_the_feed_are_looked_at_for_no_more_versions_than_asked_for(
     spark: SparkSession, table: DeltaTable
 ) -> None:
-    assert facts(spark, table.source, 0, limit=1).feed_off_at is None
-    assert facts(spark, table.source, 0, limit=2).feed_off_at == 2
+    assert facts_of(spark, table.source, 0, limit=1).feed_off_at is None
+    assert facts_of(spark, table.source, 0, limit=2).feed_off_at == 2
 
 
 @pytest.mark.parametrize(
@@ -210,7 +203,7 @@ def test_schemas_and_the_feed_are_looked_at_for_no_more_versions_than_asked_for(
 def test_a_missing_version_is_a_fact_and_not_a_failure(
     spark: SparkSession, holed: DeltaTable, after: int, there: list[int], damaged_at: int | None
 ) -> None:
-    found = facts(spark, holed.source, after, limit=100)
+    found = facts_of(spark, holed.source, after, limit=100)
     assert [commit.version for commit in found.commits] == there
     assert found.damaged_at == damaged_at
 
@@ -221,7 +214,7 @@ def test_a_log_that_cannot_be_read_at_all_is_an_error_that_says_so(spark: SparkS
         table.insert(i)
     table.commit_file(2).unlink()
     with pytest.raises(LogDamaged) as caught:
-        facts(spark, table.source, 1, limit=100)
+        facts_of(spark, table.source, 1, limit=100)
     assert str(caught.value) == (
         f"The transaction log of {tmp_path}/t cannot be read: commits are missing from it. Put the missing files back"
         " into its _delta_log folder, or restore the table from a copy."
@@ -233,7 +226,7 @@ def test_an_id_tells_a_table_from_another_at_its_place(spark: SparkSession) -> N
     ids = []
     for statement in ("CREATE TABLE", "CREATE OR REPLACE TABLE", "CREATE TABLE"):
         spark.sql(f"{statement} recreated (id int) USING DELTA")
-        ids.append(detail(spark, source).table_id)
+        ids.append(detail_of(spark, source).table_id)
         if statement != "CREATE TABLE" or len(ids) == 3:
             spark.sql("DROP TABLE recreated")
     assert len(set(ids)) == 3
@@ -242,16 +235,16 @@ def test_an_id_tells_a_table_from_another_at_its_place(spark: SparkSession) -> N
 def test_restoring_and_optimizing_keep_the_id(spark: SparkSession, table: DeltaTable, tmp_path: Path) -> None:
     table = PlainTable(spark, tmp_path / "t")
     table.insert(1)
-    before = detail(spark, table.source).table_id
+    before = detail_of(spark, table.source).table_id
     table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
     table.sql("OPTIMIZE {}")
-    assert detail(spark, table.source).table_id == before
+    assert detail_of(spark, table.source).table_id == before
 
 
 def test_a_missing_table_is_said_to_be_missing(spark: SparkSession) -> None:
     for name in ("nowhere", "no_schema.nowhere", "no_catalog.no_schema.nowhere"):
         with pytest.raises(SourceMissing) as caught:
-            detail(spark, Source.parse(name))
+            detail_of(spark, Source.parse(name))
         assert str(caught.value) == (
             f"There is no table {name}, or it is not to be seen from here. Check `source` in the configuration, and"
             " the right to select from the table."
@@ -259,7 +252,7 @@ def test_a_missing_table_is_said_to_be_missing(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("kind", ["nothing", "an empty folder", "Parquet files", "a log without commits", "a file"])
-@pytest.mark.parametrize("look", [detail, commits], ids=["detail", "commits"])
+@pytest.mark.parametrize("look", [detail_of, commits], ids=["detail", "commits"])
 def test_a_path_without_a_delta_table_is_said_to_have_none(
     spark: SparkSession, tmp_path: Path, kind: str, look: Any
 ) -> None:
@@ -293,7 +286,7 @@ def test_views_and_tables_of_other_formats_are_refused(spark: SparkSession, tabl
     try:
         for name, words in expected.items():
             with pytest.raises(NotDelta) as caught:
-                detail(spark, Source.parse(name))
+                detail_of(spark, Source.parse(name))
             assert str(caught.value) == f"{words} Name the Delta table that holds the data."
     finally:
         spark.sql("DROP VIEW a_view")
@@ -308,7 +301,7 @@ def test_paths_of_any_spelling_lead_to_their_table(spark: SparkSession, tmp_path
     table = PlainTable(spark, tmp_path / folder)
     table.insert(1)
     assert [commit.version for commit in commits(spark, table.source)] == [0, 1]
-    assert facts(spark, table.source, 0, limit=10).table_id
+    assert facts_of(spark, table.source, 0, limit=10).table_id
     assert table.commit_file(1).exists()
 
 
@@ -317,7 +310,7 @@ def test_a_name_of_any_spelling_is_looked_up_as_it_is(spark: SparkSession, name:
     """Spark's own catalog has no such names; others may."""
     for source in (Source((name,)), Source(("default", name)), Source((name, name)), Source((name, name, name))):
         with pytest.raises(SourceMissing) as caught:
-            detail(spark, source)
+            detail_of(spark, source)
         assert str(source) in str(caught.value)
 
 

@@ -12,7 +12,8 @@ from deltalake import DeltaTable as OtherWriter
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from mirrorfeed.feed import history
+from mirrorfeed.feed import facts, switch
+from mirrorfeed.feed.facts import facts_of
 from mirrorfeed.feed.log import metadata_changes
 from mirrorfeed.feed.source import Source
 from tests.delta import FEED
@@ -56,8 +57,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return ask
 
-    for name in ("schema_at", "feed_on_at"):
-        monkeypatch.setattr(history, name, counted(getattr(history, name)))
+    for room, name in ((facts, "schema_at"), (switch, "feed_on_at")):
+        monkeypatch.setattr(room, name, counted(getattr(room, name)))
     return found
 
 
@@ -71,13 +72,13 @@ def test_commits_that_hold_metadata_are_known(spark: SparkSession, written: Sour
 def test_many_writes_are_read_at_once_and_delta_is_asked_about_the_others_alone(
     spark: SparkSession, written: Source, asked: list[int], monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(history, "_FEW", 8)
-    found = history.facts(spark, written, after, limit=100)
+    monkeypatch.setattr(facts, "_FEW", 8)
+    found = facts_of(spark, written, after, limit=100)
     changed = {10, 15, 16, 20, 22} - set(range(after))
     assert set(asked) == {after, after + 1, *changed}
     asked.clear()
-    monkeypatch.setattr(history, "metadata_changes", lambda *_: None)
-    assert history.facts(spark, written, after, limit=100) == found
+    monkeypatch.setattr(facts, "metadata_changes", lambda *_: None)
+    assert facts_of(spark, written, after, limit=100) == found
     assert set(asked) >= set(range(after, 26)) - {20, 22}
     assert (found.breaks, found.feed_off_at) == ((15,), 20)
 

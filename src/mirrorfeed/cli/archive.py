@@ -234,10 +234,10 @@ def source_of(table: str) -> Source:
 
 def _tiers(spark: Any, source: Source) -> Any:
     """Those of the place where the table is; None where it has none, so that nothing archived counts as back."""
-    from mirrorfeed.feed.history import detail
+    from mirrorfeed.feed.detail import detail_of
     from mirrorfeed.stores.tiered import tiers_at
 
-    return tiers_at(detail(spark, source).location)
+    return tiers_at(detail_of(spark, source).location)
 
 
 def given_rates(prices: str | None, path: str) -> Rates | None:

@@ -131,13 +131,13 @@ def _may_have_an_archive(spark: Any, source: Source) -> bool:
 def look(spark: Any, source: Source, rates: Rates | None, ledger: Source | None) -> bool:
     """Shows it and writes it into the ledger. After the fact: what fails here is told, and harms nothing."""
     from mirrorfeed.archive.upkeep.share import share
-    from mirrorfeed.feed.history import detail
+    from mirrorfeed.feed.detail import detail_of
     from mirrorfeed.publish.ledger import archived, keep
     from mirrorfeed.stores.tiered import tiers_at
 
     now = datetime.now(UTC)
     try:
-        found = share(spark, source, now, tiers_at(detail(spark, source).location))
+        found = share(spark, source, now, tiers_at(detail_of(spark, source).location))
     except Exception as error:
         click.echo(f"Error: {named(f'Looking how much of {source} is archived', error)}", err=True)
         return False

@@ -95,7 +95,7 @@ def spark_session(*needed: Source) -> Any:
     from mirrorfeed.terminal import waiting
 
     if needed and all(map(_is_missing, needed)):
-        from mirrorfeed.feed.history import NoTableAtPath
+        from mirrorfeed.feed.detail import NoTableAtPath
 
         raise NoTableAtPath(", ".join(map(str, needed)))
 

@@ -13,7 +13,8 @@ from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.doctor.findings import REMEDIES, Code, Finding, Weight
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.fabric import answers as fabric
-from mirrorfeed.feed import history, keys, read
+from mirrorfeed.feed import keys, read
+from mirrorfeed.feed.detail import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.feed.ranges import EXPIRED, FeedOff, Gap, PartitionsChanged, SourceRecreated
 from mirrorfeed.feed.retention import FILES, LEAST, LOG
 from mirrorfeed.landing import metadata, schema
@@ -29,7 +30,7 @@ _BY_ERROR: tuple[tuple[tuple[type[MirrorfeedError], ...], Code], ...] = (
     ((view.NumbersDisagree, view.ForeignFile, view.FinalNameTaken), Code.NUMBERS_DISAGREE),
     ((view.BeginningMissing, view.LogLost, view.StagedFileDamaged), Code.LOG_DAMAGED),
     ((commit.LogUnreadable, RecordUnreadable, RecordTooNew), Code.LOG_DAMAGED),
-    ((history.SourceMissing, history.NoTableAtPath, history.NotDelta), Code.SOURCE_MISSING),
+    ((SourceMissing, NoTableAtPath, NotDelta), Code.SOURCE_MISSING),
     ((read.FilesArchived, ArchivedFilesNeeded), Code.ARCHIVE_BLOCKS),
     ((credentials.CredentialRefused, credentials.SecretUnreachable), Code.CREDENTIAL),
     ((credentials.CertificatesUnreadable,), Code.CREDENTIAL),

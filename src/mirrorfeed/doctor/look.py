@@ -15,6 +15,7 @@ from mirrorfeed.doctor.texts import CHEAP, longest_text
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.fabric import TableState, database_of
 from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.feed.ranges import Facts, Finding
 from mirrorfeed.feed.retention import FILES, LOG, seconds_of
@@ -136,7 +137,7 @@ def _of_time(
 
 
 def _longest_text(spark: SparkSession, source: Source) -> tuple[str, int] | None:
-    return longest_text(spark, source) if history.detail(spark, source).bytes <= CHEAP else None
+    return longest_text(spark, source) if detail_of(spark, source).bytes <= CHEAP else None
 
 
 def _of_service(table: Table, states: Sequence[TableState] | None) -> dict[str, object]:

@@ -7,8 +7,9 @@ from enum import Enum
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.feed.history import FEED, Feed, detail, feed_of
+from mirrorfeed.feed.detail import FEED, detail_of
 from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.feed.switch import Feed, feed_of
 from mirrorfeed.landing.schema import ReservedColumn, reserved_names
 
 DEFAULT_SETTING = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
@@ -31,7 +32,7 @@ def create_with_feed(spark: SparkSession, source: Source, columns: Sequence[tupl
 
 def enable(spark: SparkSession, source: Source) -> Enabled:
     """Switches it on for a table that exists, unless the engine computes it; changes made before are not recorded."""
-    found = detail(spark, source)
+    found = detail_of(spark, source)
     _refuse_reserved(source, spark.table(source.sql).columns)
     if (feed := feed_of(spark, source, found)) is not Feed.OFF:
         return Enabled.BEFORE if feed is Feed.RECORDED else Enabled.COMPUTED

@@ -16,9 +16,11 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.days import all_days
-from mirrorfeed.feed.history import commits, detail, schema_at
+from mirrorfeed.feed.detail import detail_of
+from mirrorfeed.feed.history import commits
 from mirrorfeed.feed.ranges import Commit, Gap, Range, first_missing
 from mirrorfeed.feed.read import FeedUnreadable, changes, read_faults
+from mirrorfeed.feed.schemas import schema_at
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.landing.schema import FEED_COLUMNS
 
@@ -153,7 +155,7 @@ def changes_between(
 ) -> Changes:
     """The feed from a version or time to another, both included, in the columns of the range's end. Without an end,
     to the newest version. Past the newest, an error, or, with `empty`, what there is."""
-    detail(spark, source)  # a view has no history, and says so less clearly
+    detail_of(spark, source)  # a view has no history, and says so less clearly
     zone = ZoneInfo(spark.conf.get("spark.sql.session.timeZone") or "UTC")
     known = commits(spark, source)
     last = None if end is None else parse_bound(end, zone)

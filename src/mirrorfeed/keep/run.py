@@ -23,6 +23,8 @@ from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed import history as log
 from mirrorfeed.feed import read
 from mirrorfeed.feed.days import all_days
+from mirrorfeed.feed.detail import LogDamaged, detail_of
+from mirrorfeed.feed.facts import facts_of
 from mirrorfeed.feed.faults import first_of
 from mirrorfeed.feed.ranges import (
     Commit,
@@ -38,6 +40,7 @@ from mirrorfeed.feed.ranges import (
     decide,
 )
 from mirrorfeed.feed.read import FeedUnreadable
+from mirrorfeed.feed.schemas import VersionExpired, schema_at
 from mirrorfeed.feed.source import Source
 from mirrorfeed.keep.columns import (
     DROP,
@@ -183,7 +186,7 @@ class _Run:
 
     def begin(self) -> None:
         """An empty history, which says nothing as kept."""
-        mapped = maps_columns(log.detail(self.spark, self.how.source))
+        mapped = maps_columns(detail_of(self.spark, self.how.source))
         try:
             self.table.create(mapped=mapped)
         except Exception:
@@ -201,13 +204,13 @@ class _Run:
     def append(self, seen: Seen, step: _Step) -> tuple[Record | None, bool]:
         """What was sent, and whether Delta has raised nothing against it; whether it was kept is for a look to say.
         None where another table took the source's name meanwhile."""
-        if maps_columns(log.detail(self.spark, self.how.source)) and not seen.mapped:
+        if maps_columns(detail_of(self.spark, self.how.source)) and not seen.mapped:
             self.table.map_columns()
         rows = None if step.what is None else self._rows(step.what, step)
         faults = read.read_faults(self.source, step.what) if step.what is not None else nullcontext()
         with faults, all_days(self.spark):
             record = self._record(seen, step, rows.count() if rows is not None else 0)
-            if log.detail(self.spark, self.how.source).table_id != step.facts.table_id:
+            if detail_of(self.spark, self.how.source).table_id != step.facts.table_id:
                 return None, False
             try:
                 self.table.append(rows if record.rows else None, record)
@@ -240,7 +243,7 @@ class _Run:
         self._schemas.clear()
         after = newest.to_version_inclusive if newest else None
         limit = self.how.versions_per_range
-        facts = log.facts(self.spark, self.how.source, after, limit, self._schema)
+        facts = facts_of(self.spark, self.how.source, after, limit, self._schema)
         before = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
         return facts, decide(self.source, before, facts, limit)
 
@@ -271,7 +274,7 @@ class _Run:
     def _again(self, facts: Facts, there: Mapping[str, str], finding: Finding) -> _Step:
         """A snapshot of the version at which columns broke, or else of the newest, for all between is lost."""
         if isinstance(finding, ColumnsBroken):
-            with suppress(log.VersionExpired, log.LogDamaged):
+            with suppress(VersionExpired, LogDamaged):
                 return replace(self._snapshot(facts, finding.version, there), instead_of=finding)
         now, decision = self._decide(None)
         if not isinstance(decision, TakeSnapshot):
@@ -289,7 +292,7 @@ class _Run:
 
     def _schema(self, version: int) -> dict[str, Any]:
         if version not in self._schemas:
-            self._schemas[version] = log.schema_at(self.spark, self.how.source, version)
+            self._schemas[version] = schema_at(self.spark, self.how.source, version)
         return self._schemas[version]
 
 

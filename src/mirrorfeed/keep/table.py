@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.archive.interval.policy import PROPERTY, understood
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history as log
-from mirrorfeed.feed.history import NoTableAtPath, SourceMissing
+from mirrorfeed.feed.detail import Detail, NoTableAtPath, SourceMissing, detail_of
 from mirrorfeed.feed.ranges import Commit
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.keep.columns import places
@@ -70,7 +70,7 @@ class HistoryTable:
     def look(self) -> Seen | None:
         """What it holds; None where there is none yet. Or `HistoryChanged`, where that is not what was kept."""
         try:
-            found = log.detail(self.spark, self.place)
+            found = detail_of(self.spark, self.place)
         except (SourceMissing, NoTableAtPath):
             return None
         version = log.newest_version(self.spark, self.place)
@@ -151,7 +151,7 @@ class HistoryTable:
             f"_commit_date BETWEEN DATE'{min(days)}' AND DATE'{max(days)}'"
             f" AND _commit_version BETWEEN {min(versions)} AND {max(versions)}"
         )
-        found = log.detail(self.spark, self.place)
+        found = detail_of(self.spark, self.place)
         if PROPERTY not in found.properties:
             return self._at(seen_at).where(where)
         from mirrorfeed.archive.guard.table import (
@@ -207,7 +207,7 @@ def as_inserts(snapshot: DataFrame, commit: Commit) -> DataFrame:
     )
 
 
-def maps_columns(table: log.Detail) -> bool:
+def maps_columns(table: Detail) -> bool:
     """Whether its columns may have names that Delta takes no other way."""
     return table.properties.get(_MAPPING, "none") != "none"
 

@@ -13,9 +13,11 @@ from pyspark.sql import SparkSession
 import mirrorfeed
 from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.feed import days, history
+from mirrorfeed.feed import days
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.keys import check_policies, in_unity_catalog, table_of
 from mirrorfeed.feed.source import Source
+from mirrorfeed.feed.switch import Feed, feed_of
 from mirrorfeed.files.place import place_for
 from mirrorfeed.files.trial import trial
 from mirrorfeed.preflight.check import Check, State
@@ -175,10 +177,10 @@ def _write_on_executor(spark: SparkSession, store: Store, path: str) -> None:
 def _feed(spark: SparkSession, source: Source) -> Check:
     what = f"change data feed of {source}"
     try:
-        feed = history.feed_of(spark, source, history.detail(spark, source))
+        feed = feed_of(spark, source, detail_of(spark, source))
     except Exception as error:
         return Check(what, State.MISSING, said(error))
-    if feed is history.Feed.OFF:
+    if feed is Feed.OFF:
         return Check(what, State.MISSING, "it is off: run `mirrorfeed enable`")
     return Check(what, State.OK, feed.value)
 

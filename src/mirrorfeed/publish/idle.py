@@ -14,11 +14,12 @@ from functools import cached_property
 from pathlib import Path
 
 from mirrorfeed.config import Config, Table
+from mirrorfeed.feed.detail import Detail
 from mirrorfeed.feed.features import commits_elsewhere, unknown
-from mirrorfeed.feed.history import Detail, Feed
 from mirrorfeed.feed.log import commit_name
 from mirrorfeed.feed.ranges import NothingNew
 from mirrorfeed.feed.source import Source
+from mirrorfeed.feed.switch import Feed
 from mirrorfeed.publish import metadata
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.freshness import UNASKED, Beyond

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, Transient, named
-from mirrorfeed.feed import history as log
-from mirrorfeed.feed.history import only_adds
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.ranges import Facts, Gap, Range
+from mirrorfeed.feed.schemas import only_adds
 from mirrorfeed.feed.source import Source
 from mirrorfeed.keep.record import Chapter, chapter_of, record_of
 from mirrorfeed.keep.table import HistoryTable
@@ -80,7 +80,7 @@ def is_kept(
         return False
     place = table.history.table
     try:
-        return held(spark, place, gap.published, log.detail(spark, table.source).table_id) is not None
+        return held(spark, place, gap.published, detail_of(spark, table.source).table_id) is not None
     except Exception as error:
         on_trouble(NotFromHistory(gap, str(place), named(f"Asking the history {place}", error)))
         return False

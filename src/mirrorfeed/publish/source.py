@@ -10,9 +10,12 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.guard import feed as archive
-from mirrorfeed.feed import changes, history, read
+from mirrorfeed.feed import changes, read
 from mirrorfeed.feed.days import all_days
+from mirrorfeed.feed.detail import detail_of
+from mirrorfeed.feed.facts import facts_of
 from mirrorfeed.feed.ranges import Facts, Range
+from mirrorfeed.feed.schemas import schema_at
 from mirrorfeed.feed.source import Source
 from mirrorfeed.files import few
 from mirrorfeed.files.job import StagingJob
@@ -43,11 +46,11 @@ class DeltaFeed:
 
     def facts(self, after: int | None, limit: int) -> Facts:
         self._schemas.clear()
-        self._last[:] = [history.facts(self.spark, self.source, after, limit, self._schema)]
+        self._last[:] = [facts_of(self.spark, self.source, after, limit, self._schema)]
         return self._last[0]
 
     def table_id(self) -> str:
-        return history.detail(self.spark, self.source).table_id
+        return detail_of(self.spark, self.source).table_id
 
     def columns(self, version: int) -> tuple[Column, ...]:
         return columns_of(str(self.source), self._schema(version))
@@ -75,7 +78,7 @@ class DeltaFeed:
 
     def _schema(self, version: int) -> dict[str, Any]:
         if version not in self._schemas:
-            self._schemas[version] = history.schema_at(self.spark, self.source, version)
+            self._schemas[version] = schema_at(self.spark, self.source, version)
         return self._schemas[version]
 
     def _stage(self, rows: DataFrame, job: StagingJob, **facts: Any) -> Staged:

@@ -12,7 +12,9 @@ from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import named
 from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.ranges import Published, recreated
+from mirrorfeed.feed.switch import Feed, feed_of
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
 from mirrorfeed.publish.view import View
@@ -61,13 +63,13 @@ def statuses(
             newest = view.newest if view else None
             published = newest.to_version_inclusive if newest else None
             found = history.commits(spark, table.source, published)
-            detail = history.detail(spark, table.source)
+            detail = detail_of(spark, table.source)
             if newest:
                 before = Published(newest.source_id, newest.to_version_inclusive)
                 if finding := recreated(source, before, detail.table_id, found[-1].version):
                     raise finding
             new = [each for each in found if published is not None and each.version > published]
-            feed = history.feed_of(spark, table.source, detail)
+            feed = feed_of(spark, table.source, detail)
             unpublished = new[0].timestamp if new else None
             fresh = fresh_of(log, view, found[-1].timestamp, unpublished, beyond(table))
             return status_of(table, view, found[-1].version, feed, fresh, _seconds_since(unpublished))
@@ -88,7 +90,7 @@ def fresh_of(
 
 
 def status_of(
-    table: Table, view: View | None, newest: int, feed: history.Feed, fresh: Freshness, seconds: float = 0.0
+    table: Table, view: View | None, newest: int, feed: Feed, fresh: Freshness, seconds: float = 0.0
 ) -> Status:
     """By what its log and its newest version say, and the seconds since what is not published was committed."""
     published = view.newest.to_version_inclusive if view and view.newest else None

@@ -15,7 +15,7 @@ from mirrorfeed.archive.guard import feed
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.config import Config, Table
-from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.ranges import Gap, Range
 from mirrorfeed.feed.read import SnapshotGone
 from mirrorfeed.landing.names import Target
@@ -31,7 +31,7 @@ LATER = NOW + timedelta(days=90)
 
 
 def check(table: Orders, what: Range | int, tiers: FolderTiers | None = None, now: datetime = NOW) -> None:
-    found = history.detail(table.spark, table.source)
+    found = detail_of(table.spark, table.source)
     feed.check(table.spark, table.source, what, found.properties, tiers, now)
 
 

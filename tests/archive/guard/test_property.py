@@ -25,6 +25,7 @@ from mirrorfeed.archive.log.delta import DeltaLog
 from mirrorfeed.archive.log.entry import plain
 from mirrorfeed.archive.log.skipping import Doubt
 from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source
 
 LATER = datetime.now(UTC) + timedelta(days=400)
@@ -232,7 +233,7 @@ def test_no_file_with_a_matching_row_is_missing(
     with_files = frame.withColumn("__file__", F.col("_metadata.file_path"))
     every = files_of(frame)
     # The log is the same for all, so it is read once.
-    log = DeltaLog(spark, str(table), history.detail(spark, table).location)
+    log = DeltaLog(spark, str(table), detail_of(spark, table).location)
     known = log.files(history.newest_version(spark, table))
     assert set(known) == set(every)
     assert len(archived_among([known[uri] for uri in every], Policy(1), LATER)) == len(every)

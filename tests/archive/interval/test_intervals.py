@@ -17,7 +17,7 @@ from mirrorfeed.archive.interval.policy import (
     to_properties,
 )
 from mirrorfeed.days import parse_days
-from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import detail_of
 from tests.delta import DeltaTable
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ def test_the_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSe
     )
     assert intervals.read(spark, table.source) is None
     intervals.set_first(spark, table.source, parse_days("60 days"), START)
-    assert history.detail(spark, table.source).properties[PROPERTY] == "60 days"
+    assert detail_of(spark, table.source).properties[PROPERTY] == "60 days"
     with pytest.raises(LongerInterval) as longer:
         intervals.set_first(spark, table.source, 90, START)
     assert str(longer.value) == (
@@ -51,7 +51,7 @@ def test_the_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSe
     assert intervals.step(spark, table.source, START + 99 * DAY).days == 30
     assert spark.conf.get("spark.databricks.delta.allowArbitraryProperties.enabled") == "false"
     intervals.unset(spark, table.source)
-    assert [name for name in history.detail(spark, table.source).properties if "rchive" in name] == []
+    assert [name for name in detail_of(spark, table.source).properties if "rchive" in name] == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from mirrorfeed.archive.guard import feed
 from mirrorfeed.archive.guard.here import LocalIndex
 from mirrorfeed.archive.log.delta import CommitsElsewhere, Parts, log_of, parts_at
 from mirrorfeed.archive.log.entry import uri_of
-from mirrorfeed.feed.history import LogDamaged, detail
+from mirrorfeed.feed.detail import LogDamaged, detail_of
 from mirrorfeed.feed.source import Source
 from tests.archive.scenes import Orders, days
 from tests.delta import SPARK_4_0
@@ -77,7 +77,7 @@ def engine(*features: str) -> Any:
 def test_a_log_whose_newest_commits_are_known_to_the_catalog_alone_is_refused_by_its_name(feature: str) -> None:
     spark, orders = engine("appendOnly", feature), Source.parse("main.sales.orders")
     with pytest.raises(CommitsElsewhere) as refused:
-        log_of(spark, orders, detail(spark, orders))
+        log_of(spark, orders, detail_of(spark, orders))
     assert str(refused.value) == (
         f"main.sales.orders has the table feature {feature}: its newest commits may be known to its catalog alone, so"
         " what stands in its _delta_log is perhaps not all. Ask on Databricks, where the engine itself names the"
@@ -86,12 +86,12 @@ def test_a_log_whose_newest_commits_are_known_to_the_catalog_alone_is_refused_by
     with pytest.raises(CommitsElsewhere):
         LocalIndex(spark, orders).log()
     with pytest.raises(CommitsElsewhere):
-        feed.needed(spark, orders, detail(spark, orders), 3)
+        feed.needed(spark, orders, detail_of(spark, orders), 3)
 
 
 def test_a_log_that_is_all_in_its_folder_is_read() -> None:
     spark, orders = engine("inCommitTimestamp", "rowTracking"), Source.parse("main.sales.orders")
-    assert log_of(spark, orders, detail(spark, orders)).location == "s3://b/t"
+    assert log_of(spark, orders, detail_of(spark, orders)).location == "s3://b/t"
 
 
 @pytest.mark.parametrize(

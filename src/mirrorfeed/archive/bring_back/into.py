@@ -8,8 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.bring_back.plan import Plan
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed import history
-from mirrorfeed.feed.history import NoTableAtPath, NotDelta, SourceMissing
+from mirrorfeed.feed.detail import NoTableAtPath, NotDelta, SourceMissing, detail_of
 from mirrorfeed.feed.source import Source
 
 _COPY_OF = "mirrorfeed.archive.copyOf"
@@ -32,7 +31,7 @@ def is_there(spark: SparkSession, plan: Plan, into: Source) -> bool:
 def made_before(spark: SparkSession, into: Source, property_: str, told: str, expected: str) -> bool:
     """Whether the table is there and has this value of a property, as who made it gave it; or `TargetThere`."""
     try:
-        found = history.detail(spark, into)
+        found = detail_of(spark, into)
     except (SourceMissing, NoTableAtPath):
         return False
     except NotDelta as error:

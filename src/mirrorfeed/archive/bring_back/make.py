@@ -24,6 +24,7 @@ from mirrorfeed.archive.log.archived import archived_of
 from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.faults import FILES_GONE, first_of
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.feed.source import Source
@@ -57,7 +58,7 @@ def make_plan(
             raise FeedOnDatabricks(str(source))
         version = _last_of_range(spark, source, feed_from, feed_to)
         try:
-            table = history.detail(spark, source)
+            table = detail_of(spark, source)
             changed = feed.needed(spark, source, table, Range(feed_from - 1, version))
         except AnalysisException as error:
             if first_of(error, FILES_GONE) is None:
@@ -103,7 +104,7 @@ def check_plan(spark: SparkSession, made: Plan) -> None:
         source = Source.parse(table.table)
         newest = history.newest_version(spark, source)
         one = replace(made, table=table.table, table_id=table.table_id, version=table.version)
-        restore.check_table(one, history.detail(spark, source).table_id, newest)
+        restore.check_table(one, detail_of(spark, source).table_id, newest)
 
 
 def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
@@ -116,7 +117,7 @@ def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime)
         return None
     if made.feed_from is None:
         return ArchiveAwareTable(spark, source, tiers, lambda: now).query(made.where, version=made.version)
-    properties = history.detail(spark, source).properties
+    properties = detail_of(spark, source).properties
     feed.check(spark, source, Range(made.feed_from - 1, made.version), properties, tiers, now)
     return None
 

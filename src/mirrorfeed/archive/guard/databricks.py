@@ -16,6 +16,7 @@ from mirrorfeed.archive.interval.policy import Policy
 from mirrorfeed.archive.log.entry import LogFile, plain
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source
 
 
@@ -49,7 +50,7 @@ class NativeIndex:
     guards_itself: ClassVar[bool] = True
 
     def facts(self) -> Facts:
-        found = history.detail(self.spark, self.source)
+        found = detail_of(self.spark, self.source)
         return Facts(found.table_id, tuple(self.spark.table(self.source.sql).columns), found.properties)
 
     def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
@@ -65,7 +66,7 @@ class NativeIndex:
         return Answer(tuple(LogFile(plain(str(row[0]))) for row in rows), None, at)
 
     def location(self) -> str:
-        return history.detail(self.spark, self.source).location
+        return detail_of(self.spark, self.source).location
 
     def newest_version(self) -> int:
         return history.newest_version(self.spark, self.source)

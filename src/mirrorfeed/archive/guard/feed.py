@@ -20,7 +20,7 @@ from mirrorfeed.archive.interval.policy import understood
 from mirrorfeed.archive.log.archived import archived_of
 from mirrorfeed.archive.log.delta import log_of
 from mirrorfeed.archive.log.entry import LogFile
-from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import Detail, detail_of
 from mirrorfeed.feed.ranges import Gap, Range
 from mirrorfeed.feed.read import SnapshotGone
 from mirrorfeed.feed.source import Source
@@ -43,7 +43,7 @@ def check(
     interval = understood(str(source), properties)
     if interval is None or is_databricks(spark):
         return
-    found = history.detail(spark, source)
+    found = detail_of(spark, source)
     tiers = tiers or tiers_at(found.location)
     files = needed(spark, source, found, what)
     last = what if isinstance(what, int) else what.to_version_inclusive
@@ -58,7 +58,7 @@ def check(
         raise ArchivedFilesNeeded(asked, str(source), last, None, blocked, feed_from=first)
 
 
-def needed(spark: SparkSession, source: Source, found: history.Detail, what: Range | int) -> Sequence[LogFile]:
+def needed(spark: SparkSession, source: Source, found: Detail, what: Range | int) -> Sequence[LogFile]:
     log = log_of(spark, source, found)
     if isinstance(what, int):
         return list(log.files(what).values())

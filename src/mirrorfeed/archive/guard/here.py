@@ -25,6 +25,7 @@ from mirrorfeed.archive.log.entry import LogFile, column_names
 from mirrorfeed.archive.log.skipping import Doubt
 from mirrorfeed.errors import Terminal, first_line
 from mirrorfeed.feed import history, read
+from mirrorfeed.feed.detail import NotDelta, detail_of
 from mirrorfeed.feed.faults import LOG_GONE, first_of
 from mirrorfeed.feed.source import Source
 
@@ -144,8 +145,8 @@ class LocalIndex:
         except AnalysisException:
             found = None
         if found is None:
-            what = history.detail(self.spark, self.source)  # which says what is there instead
-            raise history.NotDelta(str(self.source), f"a table at {what.location} whose log cannot be found")
+            what = detail_of(self.spark, self.source)  # which says what is there instead
+            raise NotDelta(str(self.source), f"a table at {what.location} whose log cannot be found")
         return found
 
     def location(self) -> str:
@@ -169,7 +170,7 @@ class LocalIndex:
         return planned(rows).rows
 
     def log(self) -> DeltaLog:
-        return log_of(self.spark, self.source, history.detail(self.spark, self.source))
+        return log_of(self.spark, self.source, detail_of(self.spark, self.source))
 
     def rows(self, version: int) -> DataFrame:
         try:

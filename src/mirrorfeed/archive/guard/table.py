@@ -32,7 +32,7 @@ from mirrorfeed.archive.interval.policy import Policy, understood
 from mirrorfeed.archive.log.archived import archived_of
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.stores.tiered import tiers_at
 from mirrorfeed.stores.tiers import TierStore
@@ -114,7 +114,7 @@ class ArchiveAwareTable:
         The predicate may name partition columns only."""
         if n < 0:
             raise BadNumber(str(self.source), "LIMIT", n)
-        partitions = history.detail(self._spark, self.source).partition_columns
+        partitions = detail_of(self._spark, self.source).partition_columns
         names = self._spark.table(self.source.sql).select(*map(quote, partitions))
         filtered(names, f"the partitions of {self.source}", partition_predicate)
         if self._index.guards_itself:

@@ -24,7 +24,7 @@ from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.world import world_of
 from mirrorfeed.archive.interval.intervals import any_property
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import quote
 
 _BOUNDED = (ByteType, ShortType, IntegerType, LongType, DateType, StringType)
@@ -90,7 +90,7 @@ class GuardedWriter:
 
     def replace(self, rows: DataFrame) -> None:
         """The table by a new one with these rows and columns, which keeps its properties. None of its files is read."""
-        found = history.detail(self._spark, self._source)
+        found = detail_of(self._spark, self._source)
         writer = self._table.of_any(rows).writeTo(self._source.sql).using("delta")
         for name, value in found.properties.items():
             writer = writer.tableProperty(name, value)

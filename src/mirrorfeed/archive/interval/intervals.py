@@ -20,7 +20,7 @@ from mirrorfeed.archive.interval.policy import (
     understood,
 )
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source
 
 _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
@@ -28,7 +28,7 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 
 def read(spark: SparkSession, source: Source) -> Policy | None:
     """Or `NotUnderstood`."""
-    return understood(str(source), history.detail(spark, source).properties)
+    return understood(str(source), detail_of(spark, source).properties)
 
 
 def required(spark: SparkSession, source: Source) -> Policy:

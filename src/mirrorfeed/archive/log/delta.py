@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.log.entry import LogFile, column_names, file_of, no_pattern
 from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.detail import Detail, LogDamaged
 from mirrorfeed.feed.features import commits_elsewhere
-from mirrorfeed.feed.history import Detail, LogDamaged
 from mirrorfeed.feed.log import commit_name
 from mirrorfeed.feed.source import Source
 

@@ -16,7 +16,7 @@ from mirrorfeed.archive.rules.azure.check import Place
 from mirrorfeed.archive.rules.azure.forms import FORMS
 from mirrorfeed.archive.rules.finding import Finding, Wanted, starts
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed import history
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source
 
 
@@ -109,7 +109,7 @@ def rules_at(location: str, partition_columns: Sequence[str], random_names: bool
 
 def rules_of(spark: SparkSession, source: Source) -> Rules:
     """Those of a table, or `NoLifecycle`."""
-    found = history.detail(spark, source)
+    found = detail_of(spark, source)
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
     random_names = any(found.properties.get(name, "none") not in ("none", "false") for name in names)
     if rules := rules_at(found.location, found.partition_columns, random_names):

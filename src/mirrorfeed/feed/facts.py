@@ -1,0 +1,68 @@
+"""What is to be known before the next publication of a table is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.feed.detail import LogDamaged, detail_of
+from mirrorfeed.feed.history import since
+from mirrorfeed.feed.log import metadata_changes
+from mirrorfeed.feed.ranges import Facts, first_missing
+from mirrorfeed.feed.schemas import KEEPS_SCHEMA, VersionExpired, breaks, schema_at
+from mirrorfeed.feed.source import Source
+from mirrorfeed.feed.switch import KEEPS_FEED, first_off
+
+_FEW = 16
+"""More doubtful commits than these are looked up in the log itself, at once, where it can be read."""
+
+
+def facts_of(
+    spark: SparkSession,
+    source: Source,
+    after: int | None,
+    limit: int,
+    schema: Callable[[int], dict[str, Any]] | None = None,
+) -> Facts:
+    """What `decide` needs; schemas and feed are looked at for no more than `limit` versions after the published one.
+    Schemas are asked of `schema`, or else of `schema_at`."""
+    with ThreadPoolExecutor(1) as meanwhile:
+        asked = meanwhile.submit(since, spark, source, after)
+        table = detail_of(spark, source)
+    latest, new = asked.result()
+    if after is None:
+        # Where the property is set, the engine need not be asked: what is committed later is judged by its own version.
+        off = None if table.records_changes else first_off(spark, source, new)
+        partitions = table.partition_columns
+        return Facts(
+            *(table.table_id, latest, tuple(new), off),
+            properties=table.properties,
+            partitions=partitions,
+            bytes=table.bytes,
+        )
+    missing = first_missing(after, latest, [commit.version for commit in new])
+    end = min(after + limit, latest) if missing is None else min(after + limit, missing - 1)
+    near = [commit for commit in new if commit.version <= end]
+    doubtful = [commit for commit in near if commit.operation not in KEEPS_SCHEMA]
+    if len(doubtful) > _FEW:
+        changed = metadata_changes(spark, table.location, [commit.version for commit in doubtful])
+        doubtful = [commit for commit in doubtful if changed is None or commit.version in changed]
+    broken, stop, reason = breaks(schema or partial(schema_at, spark, source), after, near[:1], doubtful)
+    whole = [commit for commit in doubtful if stop is None or commit.version < stop]
+    off = first_off(spark, source, [commit for commit in whole if commit.operation not in KEEPS_FEED])
+    return Facts(
+        table.table_id,
+        latest,
+        tuple(new),
+        off,
+        tuple(broken),
+        stop if reason is LogDamaged else None,
+        stop if reason is VersionExpired else None,
+        table.properties,
+        table.partition_columns,
+        table.bytes,
+    )
