@@ -15,7 +15,7 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # every process that tests start would compile what it imports
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick slow test-floor test-connect check fmt docs bench bench-report soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick slow test-floor test-lowest test-connect check fmt docs dist bench bench-report soak lock clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-16s%s\n' "$$verb" "$$line"; done
@@ -44,6 +44,10 @@ slow: setup ## run all tests, and print where seconds and processors went: by ca
 test-floor: .venv-floor/made ## all tests on the oldest Spark that is supported
 	@.venv-floor/bin/python -m pytest $(SIDE_BY_SIDE)
 
+test-lowest: .venv-lowest/made ## what needs no Spark, and every import, with the oldest releases of what is asked for
+	@.venv-lowest/bin/python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark'
+	@PYTHONPATH=. .venv-lowest/bin/python -m fixtures.demo
+
 test-connect: .venv-connect/made ## those marked for it over Databricks Connect, where a workspace is configured
 	@.venv-connect/bin/python -m pytest -m connect -rs
 
@@ -64,6 +68,10 @@ docs: $(UV) ## build the site into docs/.site; a link that leads nowhere stops i
 	@"$(UV)" run --quiet --frozen --isolated --only-group docs --python "$$(.ci/prerequisites)" \
 		zensical build --config-file docs/zensical.toml --strict --clean
 
+dist: $(UV) ## build the wheel of a release into dist, and the bill of its materials
+	@"$(UV)" build --quiet --wheel --clear --no-create-gitignore --out-dir dist --python "$$(.ci/prerequisites)"
+	@"$(UV)" export --quiet --frozen --no-default-groups --all-extras --format cyclonedx1.5 --output-file dist/sbom.cdx.json
+
 bench: setup $(UV) ## measure publication against Spark alone, and planning against another reader of the log
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench.planning
@@ -78,7 +86,7 @@ lock: $(UV) ## resolve the dependencies again, as far as uv.lock is out of date
 	@"$(UV)" lock --python "$$(.ci/prerequisites)"
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-floor .venv-connect .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
+	@rm -rf .venv .venv-floor .venv-lowest .venv-connect .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 prerequisites: # $(error) says it in one line, where a recipe that fails would take two
@@ -92,6 +100,15 @@ prerequisites: # $(error) says it in one line, where a recipe that fails would t
 .venv-floor/made: pyproject.toml uv.lock | prerequisites $(UV)
 	@echo 'Setting up .venv-floor'
 	@UV_PROJECT_ENVIRONMENT=.venv-floor $(SYNC) --group floor
+	@touch $@
+
+.venv-lowest/made: pyproject.toml uv.lock | prerequisites $(UV)
+	@echo 'Setting up .venv-lowest'
+	@"$(UV)" venv --quiet --clear --python "$$(.ci/prerequisites)" .venv-lowest
+	@"$(UV)" pip compile --quiet --resolution lowest-direct --python .venv-lowest --extra replica --extra s3 \
+		--output-file .venv-lowest/lowest.txt pyproject.toml
+	@"$(UV)" pip install --quiet --python .venv-lowest --constraint .venv-lowest/lowest.txt \
+		--group dev --group local --editable '.[replica,s3]'
 	@touch $@
 
 .venv-connect/made: pyproject.toml uv.lock | prerequisites $(UV)
