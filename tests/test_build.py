@@ -57,6 +57,17 @@ def test_a_committed_project_has_the_version_of_its_commit(committed: Path) -> N
     assert of_sources(committed) != first
 
 
+def test_a_commit_that_is_tagged_as_the_release_has_its_version_alone_as_long_as_nothing_is_changed(
+    committed: Path,
+) -> None:
+    git(committed, "tag", "v0.0.1")
+    assert re.fullmatch(COMMITTED, of_sources(committed))
+    git(committed, "tag", f"v{module.RELEASE}")
+    assert of_sources(committed) == module.RELEASE
+    (committed / "src/mirrorfeed/a.py").write_text("A = 2\n", encoding="utf-8")
+    assert re.fullmatch(CHANGED, of_sources(committed))
+
+
 def change(project: Path) -> None:
     (project / "src/mirrorfeed/a.py").write_text("A = 3\n", encoding="utf-8")
 

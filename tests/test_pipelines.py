@@ -71,17 +71,23 @@ def test_what_is_tagged_is_deployed_after_the_tests_on_the_oldest_spark() -> Non
     assert (deploy["dependsOn"], "succeeded()" in deploy["condition"]) == ("check", True)
 
 
-def test_each_week_the_oldest_spark_and_the_long_form_of_the_proof_are_run() -> None:
+def verbs() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_each_week_the_oldest_of_all_and_the_long_form_of_the_proof_are_run() -> None:
     workflow = yaml.safe_load(THOROUGH)
     on = workflow[True]  # as YAML 1.1 takes the word
     assert [len(each["cron"].split()) for each in on["schedule"]] == [5]
     assert on["schedule"][0]["cron"].split()[2:] == ["*", "*", "6"]
     (job,) = workflow["jobs"].values()
     of_a_push, of_the_schedule = re.findall(r"'(\[.*?\])'", job["strategy"]["matrix"]["verb"])
-    assert (json.loads(of_a_push), json.loads(of_the_schedule)) == (["test-floor"], ["test-floor", "soak"])
+    assert (json.loads(of_a_push), json.loads(of_the_schedule)) == (
+        ["test-floor"],
+        ["test-floor", "test-lowest", "soak"],
+    )
     assert job["steps"][-1] == {"run": "make ${{ matrix.verb }}"}
-    verbs = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert {"test-floor", "soak"} <= set(verbs)
+    assert {"test-floor", "test-lowest", "soak"} <= verbs()
 
 
 def test_the_site_is_built_for_every_change_and_published_once_it_is_merged_with_the_token_of_the_run() -> None:
@@ -94,6 +100,68 @@ def test_the_site_is_built_for_every_change_and_published_once_it_is_merged_with
     assert (publish["needs"], publish["permissions"]) == ("build", {"pages": "write", "id-token": "write"})
     assert publish["if"] == build["steps"][-1]["if"] == "github.event_name == 'push'"
     assert "secrets." not in DOCS
+
+
+def test_a_release_is_built_and_signed_after_what_is_tagged_was_tested_and_published_with_the_token_of_the_run() -> (
+    None
+):
+    text = (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+    workflow, bundle = yaml.safe_load(text), yaml.safe_load(GITHUB)
+    assert workflow[True] == {"push": {"tags": ["v*"]}}
+    assert bundle[True].keys() == {"pull_request", "push", "workflow_call"}
+    assert workflow["permissions"] == {"contents": "read"}
+    jobs = workflow["jobs"]
+    assert (ROOT / jobs["bundle"]["uses"]).read_text(encoding="utf-8") == GITHUB
+    needs = {name: job.get("needs") for name, job in jobs.items()}
+    assert needs == {"bundle": None, "build": "bundle", "publish": "build", "release": "publish"}
+    writes = {
+        name: sorted(right for right, level in job["permissions"].items() if level == "write")
+        for name, job in jobs.items()
+    }
+    assert writes == {
+        "bundle": ["id-token"],
+        "build": ["attestations", "id-token"],
+        "publish": ["id-token"],
+        "release": ["contents"],
+    }
+    steps = jobs["build"]["steps"]
+    signed = [step["with"] for step in steps if "actions/attest@" in step.get("uses", "")]
+    assert [each.get("sbom-path") for each in signed] == [None, "dist/sbom.cdx.json"]
+    assert all(each["subject-path"] == "dist/mirrorfeed-*" for each in signed)
+    assert next(step for step in steps if "run" in step) == {"run": "make dist"}
+    assert "dist" in verbs()
+    assert not re.search(r"secrets\.|password", text)
+
+
+def test_hooks_call_the_verbs_that_ci_calls() -> None:
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))["repos"]
+    called = [hook["entry"] for hook in local["hooks"]]
+    assert local["repo"] == "local"
+    assert called == ["make check", "make docs", "make quick"]
+    assert {entry.removeprefix("make ") for entry in called} <= verbs()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.stem)
+def test_a_form_for_issues_asks_what_the_doctor_found(path: Path) -> None:
+    form = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if path.stem == "config":
+        assert form == {"blank_issues_enabled": False}
+        return
+    assert form.keys() == {"name", "description", "body"}
+    fields = {each["id"]: each for each in form["body"] if each["type"] != "markdown"}
+    assert "`mirrorfeed doctor --json`" in fields["doctor"]["attributes"]["description"]
+    assert len(fields) == len([each for each in form["body"] if "id" in each])
+
+
+def test_the_changelog_has_its_form() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    releases = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert releases[0] == "[Unreleased]"
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", each) for each in releases[1:])
+    kinds = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+    for release in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        found = re.findall(r"^### (.*)$", release, re.MULTILINE)
+        assert found == [kind for kind in kinds if kind in found]
 
 
 WORKFLOWS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / ".github/workflows").glob("*.yml"))}

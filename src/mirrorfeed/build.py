@@ -32,11 +32,14 @@ def project() -> Path:
 
 
 def of_sources(project: Path) -> str:
-    """The release, with `g` and the commit where there is one, and `d` and a hash of the content where it differs."""
+    """The release, alone where the commit is tagged as it. Else with `g` and the commit where there is one, and `d` and
+    a hash of the content where it differs."""
     commit = _git(project, "rev-parse", f"--short={_DIGITS}", "HEAD")
     # A project may also lie in another one's repository, which does not know its files.
     known = commit is not None and _git(project, "cat-file", "-e", "HEAD:./pyproject.toml") is not None
     clean = known and _git(project, "status", "--porcelain", "--", *_BUILT) == ""
+    if clean and f"v{RELEASE}" in (_git(project, "tag", "--points-at", "HEAD") or "").split():
+        return RELEASE
     parts = [f"g{commit}"] if known else []
     parts += [] if clean else [f"d{_hash(project)}"]
     return f"{RELEASE}+{'.'.join(parts)}"
