@@ -26,13 +26,10 @@ settings.load_profile(os.environ.get("MIRRORFEED_HYPOTHESIS", "ci"))
 INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 """What is asked of so few rows is asked once: to write and compile code for it takes most of the time. Commands in
 processes of their own and what is behind walls run compiled."""
-LAZY = (
-    "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=40000 -XX:Tier4MinInvocationThreshold=5000"
-    " -XX:Tier4CompileThreshold=120000 -XX:Tier4BackEdgeThreshold=320000"
-)
-"""For every Spark that tests start: a JVM that optimizes only what runs eight times as often as it otherwise would, and
-has no threads for collecting garbage beside the work."""
-os.environ.setdefault("SPARK_SUBMIT_OPTS", LAZY)
+SIMPLY = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+"""For every Spark that tests start: a JVM that compiles once and simply, for little runs long enough to be worth more,
+and has no threads for collecting garbage beside the work."""
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SIMPLY)
 
 COUNTED = pytest.StashKey[Counter[str]]()
 
