@@ -191,12 +191,16 @@ def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
         monkeypatch.setattr(f"mirrorfeed.cli.{command}.spark_session", no_spark)
     assert project.json("status") == asked
     assert "nothing new, version 0 is published" in project.run("publish", "sales.orders", "--dry-run")
+    (published,) = project.json("publish", "sales.orders")
+    assert (published["table"], published["error"], published["lag_versions"]) == ("sales.orders", None, 0)
+    assert "nothing new" in project.run("publish", "sales.orders")
+    assert "This needs Spark, and there is none here" in project.run("publish", code=1)
     assert "This needs Spark, and there is none here" in project.run(
         "publish", "--dry-run", code=1
     )  # nothing of lines is published
     orders.insert(1)
-    assert "This needs Spark, and there is none here" in project.run("status", code=1)
-    assert "This needs Spark, and there is none here" in project.run("publish", "sales.orders", "--dry-run", code=1)
+    for asked_for in (["status"], ["publish", "sales.orders", "--dry-run"], ["publish", "sales.orders"]):
+        assert "This needs Spark, and there is none here" in project.run(*asked_for, code=1)
 
 
 def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_without_spark(

@@ -42,13 +42,18 @@ def publish(
         _say_decisions(config, chosen, as_json)
     if follow:
         follow_tables(config, tables, minutes)
+    out = error_console() if as_json else console()
+    from mirrorfeed.publish.fleet import Fleet, all_at_rest, publish_tables
+
+    with waiting("Looking at what is published"):
+        at_rest = all_at_rest(config, tables)
+    if at_rest:
+        say_outcomes(out, at_rest, [], 0, as_json=as_json)
     # A ledger is told of tables that are missing, as of any other failure.
     spark = spark_session(*([] if config.ledger or as_json else [table.source for table in chosen]))
     from mirrorfeed import show
-    from mirrorfeed.publish.fleet import Fleet, publish_tables
     from mirrorfeed.stores.process import retries
 
-    out = error_console() if as_json else console()
     repeated = retries().value
     troubles: list[MirrorfeedError] = []
     stop = Stop()

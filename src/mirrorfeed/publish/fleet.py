@@ -18,6 +18,7 @@ from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.course import TRIES, Course, Rules, after, reseeds
+from mirrorfeed.publish.idle import Idle
 from mirrorfeed.publish.kept import FromHistory, feed_for, is_kept
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.partner import trouble_in_introducing
@@ -128,6 +129,19 @@ def publish_tables(fleet: Fleet, names: Sequence[str] = ()) -> list[Outcome]:
     return [replace(each, published_before=each.table in teller.loaded_again) for each in outcomes]
 
 
+def all_at_rest(config: Config, names: Sequence[str] = ()) -> list[Outcome] | None:
+    """What publishing comes to where there is nothing to publish in any table, nor a ledger to be told, and Spark need
+    not be started; None where it has to be. Who publishes is said as ever."""
+    if config.ledger:
+        return None
+    zone = zone_of(config)
+    found = each_of(Idle(config, zone).outcome, config.select(names))
+    outcomes = [each for each in found if each]
+    if len(outcomes) < len(found) or trouble_in_introducing(zone, config):
+        return None
+    return outcomes
+
+
 def publish_each(
     fleet: Fleet, names: Sequence[str] = (), hear: Callable[[Sequence[Outcome]], None] = lambda _: None
 ) -> list[Outcome]:
@@ -150,6 +164,8 @@ def _one(fleet: Fleet, table: Table) -> Outcome | None:
     """What becomes of a table; None where none is to be begun any more."""
     if fleet.stop():
         return None
+    if fleet.way.work is _publish and (at_rest := Idle(fleet.config, fleet.zone).outcome(table)):
+        return at_rest
     progress, started = Progress(), time.monotonic()
     rules = Rules(
         is_kept=lambda gap: is_kept(fleet.spark, table, gap, fleet.on_trouble),

@@ -6,6 +6,7 @@ whatever only the engine or a catalog knows, and whatever is new, is left to Spa
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from mirrorfeed.feed.switch import Feed
 from mirrorfeed.publish import metadata
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.freshness import UNASKED, Beyond
+from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.status import Status, fresh_of, status_of
 from mirrorfeed.publish.view import View
@@ -55,10 +57,12 @@ class Idle:
     """The tables of a configuration, over one landing zone, which may ask for a login."""
 
     config: Config
+    store: Store | None = None
+    """The landing zone, where a run has it open; None: the configuration's."""
 
     @cached_property
     def _store(self) -> Store:
-        return zone_of(self.config)
+        return self.store or zone_of(self.config)
 
     def status(self, table: Table, beyond: Callable[[Table], Beyond] = lambda _: UNASKED) -> Status | None:
         """The status of a table of which nothing is new or nothing published; `beyond` tells of its mirror."""
@@ -82,6 +86,22 @@ class Idle:
 
     def decision(self, table: Table) -> NothingNew | None:
         """That nothing is new in a table, where nothing is left to do for what is published either."""
+        found = self._at_rest(table)
+        return NothingNew(found[1]) if found else None
+
+    def outcome(self, table: Table) -> Outcome | None:
+        """What publishing comes to where there is nothing to publish, and nothing to tidy."""
+        begun = time.monotonic()
+        if (found := self._at_rest(table)) is None:
+            return None
+        view, version = found
+        if view.staged or view.old_records(table.keep_records):
+            return None
+        progress = Progress(str(NothingNew(version)), published=version, latest=version)
+        return Outcome(str(table.target), progress, time.monotonic() - begun, table.check_keys)
+
+    def _at_rest(self, table: Table) -> tuple[View, int] | None:
+        """A table that is published up to its newest version."""
         try:
             if (found := newest(table.source)) is None:
                 return None
@@ -94,7 +114,7 @@ class Idle:
             metadata.check(self._store, plan.folder, plan.metadata(view.newest.columns))
         except Exception:  # of any finding Spark's way tells
             return None
-        return NothingNew(found[1])
+        return view, found[1]
 
 
 def _committed(folder: str, version: int) -> datetime | None:
