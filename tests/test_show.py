@@ -23,7 +23,7 @@ from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
 from mirrorfeed.publish.outcome import Outcome
-from mirrorfeed.publish.status import Status
+from mirrorfeed.publish.status import Status, by_need
 from mirrorfeed.publish.table import Progress, publish
 from tests.publish.scenes import orders, plan
 
@@ -193,6 +193,20 @@ def test_nothing_is_cut_and_no_word_is_broken_at_80_columns(name: str) -> None:
     assert text.count("99.0 d") == len(AHEAD)
     if len(name) < 80:
         assert text.count(name) >= 3
+
+
+def test_many_tables_are_summed_up_and_those_in_need_come_first() -> None:
+    rows = [
+        Status("done", "s", 3, 3, 0, 0.0),
+        Status("new", "s", None, 3),
+        Status("late", "s", 2, 3, 1, 60.0),
+        Status("renaming", "s", 3, 3, 0, 0.0, not_renamed=1),
+        Status("broken", "s", error="gone"),
+        Status("later", "s", 1, 3, 2, 3600.0),
+    ]
+    assert str(show.states(rows)) == "6 tables: 1 up to date, 1 never published, 3 behind, 1 in trouble"
+    assert str(show.states(rows[:1])) == "1 table: 1 up to date"
+    assert [row.table for row in by_need(rows)] == ["broken", "later", "late", "renaming", "new", "done"]
 
 
 def test_each_step_is_told_by_the_time_since_or_by_what_waits_or_as_not_known() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -150,6 +151,15 @@ def _lag(outcome: Outcome) -> str:
 
 def by_marker(rows: Mapping[str, int]) -> str:
     return ", ".join(counted(rows[marker], marker) for marker in MARKERS if rows.get(marker))
+
+
+def states(rows: Sequence[Status]) -> Text:
+    """How many tables are up to date, and how many are not, in one line."""
+    from mirrorfeed.publish.status import STATES  # imports Spark, which most that is shown has no need of
+
+    counts = Counter(row.state for row in rows)
+    told = [f"{counts[state]} {state}" for state in reversed(STATES) if counts[state]]
+    return Text(f"{counted(len(rows), 'table')}: {', '.join(told)}")
 
 
 def status(rows: Sequence[Status]) -> Listing:

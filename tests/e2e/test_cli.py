@@ -168,7 +168,11 @@ def test_status_tells_how_far_each_table_is(project: Project, orders: DeltaTable
     assert (row["published_version"], row["newest_version"], row["lag_versions"]) == (1, 2, 1)
     assert row["lag_seconds"] > 0
     assert (row["not_renamed"], row["not_consumed"], row["error"]) == (0, 0, None)
-    assert "sales.orders" in project.run("status")
+    assert "1 table: 1 behind " in project.run("status")
+    assert [each["table"] for each in project.json("status", "--behind")] == ["sales.orders"]
+    project.run("publish")
+    assert project.json("status", "--behind") == []
+    assert project.run("status", "--behind").endswith("1 table: 1 up to date")
     project.configure("  - {source: ./orders, target: sales.bought, keys: [id]}")
     assert "sales.orders is published and not in" in project.run("status")
 

@@ -24,12 +24,16 @@ if TYPE_CHECKING:
 
 @main.command()
 @click.argument("tables", nargs=-1)
+@click.option("--behind", is_flag=True, help="Show only tables that are not up to date.")
 @click.option("--fabric", "with_fabric", is_flag=True, help="Beside it, what Fabric and its SQL endpoint say.")
 @click.option("--mirror", help="The folder of the replicated tables, to tell how far they are.")
 @json_option
 @config_option
-def status(tables: tuple[str, ...], with_fabric: bool, mirror: str | None, as_json: bool, path: str) -> None:
-    """Show how far each table is published, what waits in the landing zone, and how far what was committed has come.
+def status(
+    tables: tuple[str, ...], behind: bool, with_fabric: bool, mirror: str | None, as_json: bool, path: str
+) -> None:
+    """Show how far each table is published, what waits in the landing zone, and how far what was committed has come:
+    first how many are up to date, then the tables, those in trouble and those behind before the others.
 
     Spark reads the sources, but for tables in folders of this machine of which nothing is new; --fabric also needs a
     mirrored database, and who may ask Fabric about it: the SQL endpoint takes up what is new, and tells when.
@@ -52,15 +56,20 @@ def status(tables: tuple[str, ...], with_fabric: bool, mirror: str | None, as_js
 
     rows = told(config, chosen, ask_log, ask_spark)
     from mirrorfeed import show
+    from mirrorfeed.publish.status import by_need
     from mirrorfeed.publish.strays import strays
     from mirrorfeed.publish.zone import zone_of
 
-    found = [replace(row, service=words) for row, words in zip(rows, said, strict=True)]
+    every = [replace(row, service=words) for row, words in zip(rows, said, strict=True)]
+    found = [row for row in every if not behind or row.state != "up to date"]
     out = console()
     if as_json:
         say_json([{**asdict(row), "fresh": row.fresh and row.fresh.told()} for row in found])
     else:
-        out.print(show.status(found))
+        out.print(show.states(every))
+        found = by_need(found)
+        if found:
+            out.print(show.status(found))
         if any(row.fresh for row in found):
             out.print(show.freshness(found, datetime.now(UTC)))
         for row in found:
@@ -68,7 +77,7 @@ def status(tables: tuple[str, ...], with_fabric: bool, mirror: str | None, as_js
                 out.print(text(f"{row.table}: {row.error}", style="red"))
         for target in [] if tables else strays(zone_of(config), config):
             out.print(text(f"{target} is published and not in {path}. It is left alone; `mirrorfeed drop` removes it."))
-    sys.exit(any(row.error for row in found))
+    sys.exit(any(row.error for row in every))
 
 
 def _states(config: Config) -> Sequence[TableState]:

@@ -20,6 +20,9 @@ from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
 from mirrorfeed.publish.view import View
 from mirrorfeed.publish.zone import zone_of
 
+STATES = ("in trouble", "behind", "never published", "up to date")
+"""What a reader looks for, in this order."""
+
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -43,6 +46,19 @@ class Status:
     """What Fabric says about the table; None if it was not asked."""
     fresh: Freshness | None = None
     """How far what was committed has come; None if the source or the landing zone could not be asked."""
+
+    @property
+    def state(self) -> str:
+        if self.error:
+            return "in trouble"
+        if self.published_version is None:
+            return "never published"
+        return "behind" if self.lag_versions or self.not_renamed else "up to date"
+
+
+def by_need(rows: Sequence[Status]) -> list[Status]:
+    """What is in trouble first, then what is behind for longest; else in the order that they have."""
+    return sorted(rows, key=lambda row: (STATES.index(row.state), -(row.lag_seconds or 0.0)))
 
 
 def statuses(
