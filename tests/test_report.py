@@ -243,6 +243,19 @@ def test_a_chart_of_lines_has_a_point_for_every_value_in_its_place() -> None:
     assert [title.text for title in svg.iter("title")][1] == "a, 2026-03-14 10:30: 50 min"
 
 
+@pytest.mark.parametrize("seconds", [0, 0.2, 5, 59])
+def test_points_that_are_close_stand_over_an_axis_with_times_and_the_day(seconds: float) -> None:
+    points = [Point(NOW, 1.0), Point(NOW + timedelta(seconds=seconds), 2.0)]
+    said = [text.text or "" for text in ElementTree.fromstring(lines({"a": points}, "min")).iter("text")]
+    assert "time on 2026-03-14, UTC" in said
+    assert len([text for text in said if re.fullmatch(r"\d\d:\d\d(:\d\d)?", text)]) >= 3
+
+
+def test_bars_say_what_they_stand_for() -> None:
+    svg = ElementTree.fromstring(bars([("4", {"rows": 1.0})], ["rows"], "rows", "version of the source"))
+    assert [text.text for text in svg.iter("text")][-2:] == ["version of the source", "4"]
+
+
 def test_the_parts_of_a_bar_stand_on_each_other_and_are_as_high_as_their_values() -> None:
     drawn = bars([("Mar 14", {"in": 10.0, "out": 30.0})], ["in", "out"], "rows")
     svg = ElementTree.fromstring(drawn.partition("<p")[0])
@@ -307,6 +320,7 @@ def test_an_axis_has_round_steps(largest: float, expected: list[float]) -> None:
         (timedelta(hours=3), ["09:30", "10:00", "10:30", "11:00", "11:30", "12:00", "12:30"]),
         (timedelta(days=3), ["12:00", "Mar 15", "12:00", "Mar 16", "12:00", "Mar 17"]),
         (timedelta(days=10), ["Mar 15", "Mar 17", "Mar 19", "Mar 21", "Mar 23"]),
+        (timedelta(minutes=1), ["09:30:00", "09:30:15", "09:30:30", "09:30:45", "09:31:00"]),
     ],
 )
 def test_times_are_told_at_round_moments(span: timedelta, labels: list[str]) -> None:

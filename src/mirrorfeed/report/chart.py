@@ -15,10 +15,12 @@ from html import escape
 COLOURS = 8
 """So many series are told apart; what is beyond is drawn as one."""
 
-_WIDTH, _HEIGHT = 640, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 28
+_WIDTH, _HEIGHT = 640, 266
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 44
 _LABELS = 8
 """So many have room below the bars; of more columns only some are labelled."""
+_LEAST = timedelta(minutes=1)
+"""Points that are closer have an axis of so much around them, on which there is a time to read."""
 _DENSE = 60
 """A line of more points shows them only under the pointer."""
 
@@ -30,13 +32,14 @@ class Point:
 
 
 def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
-    """A line a series, its points in order of time."""
+    """A line a series, its points in order of time, over an axis that says which times they are."""
     points = [point for each in series.values() for point in each]
     if not points:
         return _nothing()
     start, end = min(point.time for point in points), max(point.time for point in points)
-    if start == end:
-        start, end = start - timedelta(hours=1), end + timedelta(hours=1)
+    if end - start < _LEAST:
+        middle, around = start + (end - start) / 2, _LEAST if end > start else timedelta(hours=2)
+        start, end = middle - around / 2, middle + around / 2
     top = ticks(max(point.value for point in points))
     span = (end - start).total_seconds()
 
@@ -44,6 +47,7 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
         return _LEFT + (time - start).total_seconds() / span * (_WIDTH - _LEFT - _RIGHT)
 
     drawn = [*_value_axis(top, unit), *(_tick_below(x(time), label) for time, label in time_ticks(start, end))]
+    drawn.append(_axis_below(_times(start, end)))
     for colour, (name, own) in enumerate(_told_apart(series)):
         path = " ".join(f"{x(point.time):.1f},{_y(point.value, top):.1f}" for point in own)
         shade = _shade(colour)
@@ -58,14 +62,15 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
     return _figure(drawn, [name for name, _ in _told_apart(series)])
 
 
-def bars(columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], unit: str) -> str:
-    """A bar a column, over its label, with a part for each kind from the bottom up."""
+def bars(columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], unit: str, across: str = "") -> str:
+    """A bar a column, over its label, with a part for each kind from the bottom up; `across` says what the columns
+    are."""
     if not columns:
         return _nothing()
     top = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for _, parts in columns))
     slot = (_WIDTH - _LEFT - _RIGHT) / len(columns)
     wide = min(slot * 0.7, 48)
-    drawn = _value_axis(top, unit)
+    drawn = [*_value_axis(top, unit), _axis_below(across)]
     every = math.ceil(len(columns) / _LABELS)
     for n, (label, parts) in enumerate(columns):
         middle = _LEFT + (n + 0.5) * slot
@@ -98,14 +103,16 @@ def ticks(largest: float) -> list[float]:
 def time_ticks(start: datetime, end: datetime) -> list[tuple[datetime, str]]:
     """Round moments between two times, and what to write at them."""
     span = end - start
-    steps = [timedelta(minutes=minutes) for minutes in (1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 10080)]
+    minutes = (0.25, 0.5, 1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 10080)
+    steps = [timedelta(minutes=each) for each in minutes]
     step = next((step for step in steps if span / step <= 7), timedelta(days=math.ceil(span.days / 7)))
     zero = datetime(2024, 1, 1, tzinfo=UTC)  # a Monday
     found: list[tuple[datetime, str]] = []
     moment = zero + math.ceil((start - zero) / step) * step
     while moment <= end:
-        midnight = moment.hour == moment.minute == 0
-        found.append((moment, f"{moment:%b} {moment.day}" if midnight else f"{moment:%H:%M}"))
+        midnight = moment.hour == moment.minute == moment.second == 0
+        clock = f"{moment:%H:%M:%S}" if step < timedelta(minutes=1) else f"{moment:%H:%M}"
+        found.append((moment, f"{moment:%b} {moment.day}" if midnight else clock))
         moment += step
     return found
 
@@ -149,7 +156,18 @@ def _value_axis(top: Sequence[float], unit: str) -> list[str]:
 
 
 def _tick_below(x: float, label: str) -> str:
-    return f'<text x="{x:.1f}" y="{_HEIGHT - 8}" text-anchor="middle">{escape(label)}</text>'
+    return f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{escape(label)}</text>'
+
+
+def _axis_below(words: str) -> str:
+    """What the axis tells."""
+    return f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">{escape(words)}</text>' if words else ""
+
+
+def _times(start: datetime, end: datetime) -> str:
+    """Which day it is, unless the axis names days itself."""
+    days = [f"{moment.astimezone(UTC):%Y-%m-%d}" for moment in (start, end)]
+    return f"time on {days[0]}, UTC" if days[0] == days[1] else "time, UTC"
 
 
 def _figure(drawn: Sequence[str], names: Sequence[str]) -> str:

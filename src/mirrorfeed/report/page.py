@@ -16,6 +16,7 @@ from mirrorfeed.report.chart import Point, bars, lines, number, what
 
 _LAG_DAYS, _DAYS, _ARCHIVE_DAYS = 14, 30, 90
 _FAILURES = 50
+_DAY = "day, UTC"
 MARKERS = ("inserts", "updates", "upserts", "deletes")
 PHASES = ("stage", "record", "rename")
 
@@ -31,7 +32,7 @@ def page(rows: Sequence[Row], now: datetime) -> str:
         '<div class="charts">',
         _card("Lag: from a commit to its publication", lag_chart(_since(published, now - timedelta(days=_LAG_DAYS)))),
         _card("Rows a day, by what they do", marker_chart(recent)),
-        _card("MiB a day", bars(by_day(recent, ["files"], lambda row, _: row.bytes / 2**20), ["files"], "MiB")),
+        _card("MiB a day", bars(by_day(recent, ["files"], lambda row, _: row.bytes / 2**20), ["files"], "MiB", _DAY)),
         _card("Seconds a day, by phase", phase_chart(recent)),
         *(_card(*each) for each in archive.charts(_since(rows, now - timedelta(days=_ARCHIVE_DAYS)))),
         "</div>",
@@ -52,6 +53,15 @@ def whole(body: str) -> str:
     )
 
 
+def framed(drawn: str) -> str:
+    """The same for a page of another's, which keeps its own colours."""
+    return f'<div class="mirrorfeed-drawn"><style>{FRAME}</style>{drawn}</div>'
+
+
+def titled(title: str, drawn: str) -> str:
+    return f"<h4>{escape(title)}</h4>{drawn}"
+
+
 def lag_chart(rows: Iterable[Row]) -> str:
     """A line a table: how old the oldest change of each publication was."""
     series: dict[str, list[Point]] = defaultdict(list)
@@ -62,11 +72,11 @@ def lag_chart(rows: Iterable[Row]) -> str:
 
 
 def marker_chart(rows: Iterable[Row]) -> str:
-    return bars(by_day(rows, MARKERS, lambda row, marker: getattr(row, marker)), MARKERS, "rows")
+    return bars(by_day(rows, MARKERS, lambda row, marker: getattr(row, marker)), MARKERS, "rows", _DAY)
 
 
 def phase_chart(rows: Iterable[Row]) -> str:
-    return bars(by_day(rows, PHASES, lambda row, phase: getattr(row, f"{phase}_seconds") or 0), PHASES, "s")
+    return bars(by_day(rows, PHASES, lambda row, phase: getattr(row, f"{phase}_seconds") or 0), PHASES, "s", _DAY)
 
 
 def by_day(
@@ -297,3 +307,27 @@ th,td{padding:6px 14px 6px 0;border-bottom:1px solid var(--line);vertical-align:
 tr:last-child td{border-bottom:0}.n{text-align:right;font-variant-numeric:tabular-nums}
 th.n,td.n{padding-right:28px}.t{white-space:nowrap}
 """
+
+FRAME = """
+.mirrorfeed-drawn{--soft:#7d8796;--line:#7d879644;--c0:#2f6fd6;--c1:#e08a1e;--c2:#1d9a73;--c3:#c2408f;--c4:#7a5bd6;
+--c5:#5aa3d8;--c6:#a8871a;--c7:#8a5a44;--rest:#a7afbd;max-width:760px;font:13px/1.45 system-ui,-apple-system,"Segoe UI",
+Roboto,"DejaVu Sans",sans-serif}
+.mirrorfeed-drawn h4{margin:12px 0 6px;font-size:14px;font-weight:600}
+""" + "".join(
+    f".mirrorfeed-drawn {rule}\n"
+    for rule in (
+        "svg{display:block;width:100%;height:auto}",
+        "svg text{font-size:11px;fill:var(--soft)}",
+        ".grid{stroke:var(--line)}",
+        ".axis{stroke:var(--soft)}",
+        ".line{fill:none;stroke:currentColor;stroke-width:1.6;stroke-linejoin:round}",
+        ".dot,.mirrorfeed-drawn .bar{fill:currentColor}",
+        ".dense{opacity:0}",
+        ".key{display:inline-block;width:10px;height:10px;border-radius:3px;margin-right:6px;background:currentColor}",
+        *(f".c{n}{{color:var(--c{n})}}" for n in range(8)),
+        ".rest{color:var(--rest)}",
+        ".legend{display:flex;flex-wrap:wrap;gap:4px 16px;margin:8px 0 0;font-size:12px;color:var(--soft)}",
+        ".nothing{margin:0;color:var(--soft)}",
+    )
+)
+"""For charts in a page of another's: in colours that are seen on light and on dark."""
