@@ -366,8 +366,9 @@ def test_a_notebook_is_kept_without_outputs_and_reads_each_of_its_widgets(file: 
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
     code = "".join("".join(cell["source"]) for cell in cells)
     made = re.findall(r'widgets\.text\("(\w+)"', code)
-    assert "notebook.setting(dbutils)" in code
-    assert set(made) - {"config", "landing_zone", "mirror", "table"} == set(re.findall(r'widgets\.get\("(\w+)"', code))
+    assert "mirrorfeed.deployed(dbutils, spark)" in code
+    assert "from mirrorfeed" not in code  # the public names are enough
+    assert set(made) - {"config", "landing_zone", "mirror"} == set(re.findall(r'widgets\.get\("(\w+)"', code))
     assert made[0] == "config"
 
 

@@ -212,7 +212,7 @@ class Python:
         if isinstance(of, _Instance) and is_dataclass(kind) and name in kind.__annotations__:
             return _instance(kind, name)
         assert hasattr(kind, name), f"{kind} has no {name}"
-        found = inspect.getattr_static(kind, name)
+        found = inspect.getattr_static(kind, name, None)  # a module may make its names when they are asked for
         if isinstance(found, property) and isinstance(of, _Instance):
             return _instance(found.fget)
         return _Method(getattr(kind, name)) if isinstance(of, _Instance) else getattr(kind, name)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,6 +18,8 @@ from fixtures.shared import offered
 from tests.test_wheel import uv
 
 PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
+
+TABLES = {"feed": 3, "publish": 5, "verify": 3, "recovery": 6, "archive": 2}
 
 
 @pytest.fixture(scope="module")
@@ -53,5 +56,14 @@ def test_a_notebook_runs_with_its_defaults_in_the_deployed_folder(
     assert said.splitlines()[0] == first
     assert str(outputs).count("<svg") == PICTURES[name]
     assert not (files / "elsewhere").exists()
+    assert "Traceback" not in str(outputs)
+    assert str(outputs).count('class="mirrorfeed"') == TABLES[name]
+    assert [output for output in outputs if _shown_as_python(output)] == []
     if name == "feed":
-        assert "is looked at from" not in said  # the shop's feed was on from its first row
+        assert "No row was changed" not in str(outputs)  # the shop's feed was on from its first row
+
+
+def _shown_as_python(output: dict[str, Any]) -> bool:
+    """Whether all that there is to see of it is a dictionary, or what an object is called."""
+    data = output.get("data", {})
+    return "text/html" not in data and str(data.get("text/plain", "")).startswith(("['{", "['<"))

@@ -1,28 +1,20 @@
-"""For notebooks: what their deployment says, and results as frames for `display`."""
+"""For notebooks: what their deployment says."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_type_hints
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import Any
 
 from mirrorfeed import config
 from mirrorfeed.build import this_build
-from mirrorfeed.config import Config, Table
+from mirrorfeed.config import Config
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.source import Source, quote
-from mirrorfeed.verify.place import folder_of
 
 DEPLOYED = "deployed/deployment.json"
 """Beside the notebooks; written when the bundle is built."""
-_TYPES = {bool: "boolean", int: "bigint", float: "double", str: "string", datetime: "timestamp"}
 
 
 @dataclass(frozen=True)
@@ -30,26 +22,10 @@ class Setting:
     """What a notebook works with: the fields that were filled in, and for the others what the deployment says."""
 
     config: Config
-    archive_tables: tuple[str, ...]
-    _table: str
-    _mirror: str
-
-    @property
-    def table(self) -> Table:
-        """The one that is named, or else the first of the configuration."""
-        return self.config.select([self._table] if self._table else [])[0]
-
-    @property
-    def mirror(self) -> str:
-        """The folder of the mirrored tables."""
-        return folder_of(self.config, self._mirror)
-
-    @property
-    def archived(self) -> Source:
-        """The table with an archive that is named, or else the first of the deployment's."""
-        if not (names := [name for name in (self._table, *self.archive_tables) if name]):
-            raise NoArchiveNamed()
-        return Source.parse(names[0])
+    mirror: str | None
+    """The folder of the mirrored tables, if one is named."""
+    archived: str | None
+    """The table with an archive that is named, or else the first of the deployment's, if there is one."""
 
 
 def setting(dbutils: Any) -> Setting:
@@ -69,7 +45,8 @@ def setting(dbutils: Any) -> Setting:
         given["landing_zone"] = zone
     loaded = config.load(os.path.normpath(folder / field("config")), **given)
     print(f"mirrorfeed {this_build()}, {loaded.path}, landing zone {loaded.landing_zone}")
-    return Setting(loaded, archive_tables, field("table"), field("mirror") or mirror)
+    archived = next((name for name in (field("table"), *archive_tables) if name), None)
+    return Setting(loaded, field("mirror") or mirror or None, archived)
 
 
 def folder_of_notebook(dbutils: Any) -> Path:
@@ -99,22 +76,3 @@ class NoArchiveNamed(Terminal):
 
     def next(self) -> str:
         return "Name one. A table gets an archive by `mirrorfeed archive set`."
-
-
-def frame(spark: SparkSession, kind: type, rows: Iterable[Any]) -> DataFrame:
-    """Rows of a dataclass with its fields as columns; what is no plain value is shown as its text."""
-    hints = get_type_hints(kind)
-    types = {field.name: _TYPES.get(_plain(hints[field.name])) for field in fields(kind)}
-    schema = ", ".join(f"{quote(name)} {type_ or 'string'}" for name, type_ in types.items())
-
-    def value(row: Any, name: str) -> Any:
-        found = getattr(row, name)
-        return found if found is None or types[name] else str(found)
-
-    return spark.createDataFrame([tuple(value(row, name) for name in types) for row in rows], schema)
-
-
-def _plain(hint: Any) -> Any:
-    """The type of a field that may be missing."""
-    there = [each for each in get_args(hint) if each is not NoneType]
-    return there[0] if len(there) == 1 else hint

@@ -94,7 +94,7 @@ def summary(outcomes: Sequence[Outcome]) -> Listing:
     rows = [
         (
             outcome.table,
-            _versions(outcome),
+            versions(outcome),
             by_marker(outcome.progress.rows),
             str(outcome.progress.files),
             size(outcome.progress.bytes),
@@ -130,7 +130,8 @@ def notes(outcomes: Sequence[Outcome], repeated: int = 0, *, rebuilt: bool = Fal
     return found
 
 
-def _versions(outcome: Outcome) -> str:
+def versions(outcome: Outcome) -> str:
+    """What was published of the source, in words."""
     progress = outcome.progress
     if outcome.error and not progress.publications:
         return "failed"

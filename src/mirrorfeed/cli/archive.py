@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.cli.root import config_option, json_option, load_if_there, main, spark_session
-from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
     from mirrorfeed.config.prices import Rates
@@ -34,12 +33,13 @@ def files(table: str, where: str | None, with_tiers: bool, as_json: bool) -> Non
     from mirrorfeed.amounts import counted, size
     from mirrorfeed.archive.guard.described import described
     from mirrorfeed.archive.guard.table import ArchiveAwareTable
+    from mirrorfeed.stores import tiered
 
     source, spark = source_of(table), spark_session()
     answer = ArchiveAwareTable(spark, source).files(where)
     tiers = _tiers(spark, source) if with_tiers else None
     if with_tiers and tiers is None:
-        raise NoTiers(str(source))
+        raise tiered.NoTiers(str(source))
     listed = described(answer.archived, where, now(), tiers)
     if as_json:
         click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
@@ -146,6 +146,7 @@ def restore(
     from mirrorfeed.archive.bring_back.moment import in_zone
     from mirrorfeed.archive.bring_back.plan import Plan
     from mirrorfeed.archive.bring_back.tiers import TiersOfTables
+    from mirrorfeed.stores import tiered
     from mirrorfeed.stores.tiers import Tier
 
     made, rates = Plan.load(file), given_rates(prices, path)
@@ -160,7 +161,7 @@ def restore(
     uris = tuple(file.uri for file in made.files)
     tiers = TiersOfTables(uris) if made.others else _tiers(spark, source)
     if tiers is None:
-        raise NoTiers(str(source))
+        raise tiered.NoTiers(str(source))
     terms = restoring.Terms(Tier[tier.upper()], keep)
     if costs := restoring.costs(made, tiers, terms, rates, now()):
         click.echo(costs)
@@ -252,21 +253,3 @@ def given_rates(prices: str | None, path: str) -> Rates | None:
 
 def _say_progress(found: Any) -> None:
     click.echo(f"{found.ready} back, {found.pending} on their way, {found.archived} in the archive")
-
-
-class NoTiers(Terminal):
-    """The files of the table lie where there are no tiers."""
-
-    code = "MF5601"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"{self.table} is neither in Azure storage nor in S3, so its files have no tiers."
-
-    def next(self) -> str:
-        return (
-            "Name a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
-            " s3://bucket/folder."
-        )

@@ -10,7 +10,6 @@ import click
 
 from mirrorfeed.amounts import counted
 from mirrorfeed.cli.root import config_option, json_option, load, main, say_json
-from mirrorfeed.feed.ranges import Range
 from mirrorfeed.landing.names import Target
 from mirrorfeed.terminal import waiting
 
@@ -72,17 +71,13 @@ def _say(found: Examined | None, folder: str) -> None:
     if found is None:
         click.echo(f"{folder} has no log: nothing was published there.")
         return
+    from mirrorfeed.publish.examine import published
+
     click.echo(found.log)
     for record in reversed(found.records):
-        after = record.from_version_exclusive
-        what = f"snapshot at version {record.to_version_inclusive}"
-        if record.repairs:
-            what = f"repair at version {record.to_version_inclusive}"
-        elif after is not None:
-            what = str(Range(after, record.to_version_inclusive))
         rows = sum(count for file in record.files for count in file.rows.values())
         files = counted(len(record.files), "file")
-        click.echo(f"  record {record.number} of {record.time}: {what}, {counted(rows, 'row')}, {files}")
+        click.echo(f"  record {record.number} of {record.time}: {published(record)}, {counted(rows, 'row')}, {files}")
     if not found.follows_on:
         click.echo("The record that the newest one follows is not there.")
     for place in found.places:

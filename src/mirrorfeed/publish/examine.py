@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from mirrorfeed.feed.ranges import Range
 from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.landing.names import log_folder, published_name
 from mirrorfeed.publish.commit import TableLog
@@ -38,6 +39,14 @@ class Examined:
     def as_recorded(self) -> bool:
         """Whether nothing is there that the log does not account for."""
         return self.follows_on and all(place.is_the_file for place in self.places if place.found)
+
+
+def published(record: Record) -> str:
+    """What a record published, in words."""
+    after, last = record.from_version_exclusive, record.to_version_inclusive
+    if after is None:
+        return f"snapshot at version {last}"
+    return f"repair at version {last}" if record.repairs else str(Range(after, last))
 
 
 def examine(store: Store, folder: str) -> Examined | None:

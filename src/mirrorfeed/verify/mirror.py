@@ -73,14 +73,16 @@ def mirror_of(folder: str, target: Target) -> Source:
     return Source(path=str(place if (place / "_delta_log").is_dir() else place / below))
 
 
-def verify_at(spark: SparkSession, source: Source, mirror: Source, records: Sequence[Record]) -> Comparison:
+def verify_at(
+    spark: SparkSession, source: Source, mirror: Source, records: Sequence[Record], shown: int = SHOWN
+) -> Comparison:
     """The comparison at the version at which the mirror stands, which is that of one of these publications."""
     if not records:
         raise NothingTaken(str(source))
 
     def compare_at(record: Record) -> Comparison:
         as_text = record.extension != PARQUET
-        return compare(spark, source, record.to_version_inclusive, mirror, record.keys, as_text=as_text)
+        return compare(spark, source, record.to_version_inclusive, mirror, record.keys, shown, as_text=as_text)
 
     return first_equal(compare_at, records)
 

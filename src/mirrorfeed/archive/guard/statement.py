@@ -24,6 +24,7 @@ from mirrorfeed.stores.tiered import tiers_at
 
 
 def guarded(spark: SparkSession) -> Guarded:
+    """Guards any query, over any tables with and without an archive: `guarded(spark).sql` in place of `spark.sql`."""
     return Guarded(spark)
 
 
@@ -34,8 +35,9 @@ class Guarded:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def sql(self, statement: str, args: Any = None) -> DataFrame:
-        """The rows of a query, or `ArchivedFilesNeeded`. Statements that read no table's rows run as ever; those that
-        change tables are refused, for `GuardedWriter` guards them."""
+        """The rows of a query; or `ArchivedFilesNeeded`, with the `plan()` that brings back what is missing. Statements
+        that read no table's rows run as ever; those that change tables are refused, for those `ArchiveAwareTable` has
+        methods of its own."""
         judges = world_of(self.spark).judges(statement)
         found = self.spark.sql(statement) if args is None else self.spark.sql(statement, args)
         return self.frame(found, statement) if judges else found

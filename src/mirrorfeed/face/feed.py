@@ -1,0 +1,322 @@
+"""The feed of a configuration: what a notebook or a job does with its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from mirrorfeed import FILE
+from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.results import (
+    Chart,
+    Comparison,
+    Decision,
+    Feeding,
+    Finding,
+    History,
+    Kept,
+    Publication,
+    Record,
+    Repair,
+    Result,
+    Status,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from mirrorfeed.config import Config, Table
+    from mirrorfeed.face.archive import ArchiveAwareTable
+    from mirrorfeed.face.changes import Changes
+
+
+def load(
+    path: str | Path = FILE,
+    spark: SparkSession | None = None,
+    *,
+    landing_zone: str | None = None,
+    ledger: str | None = None,
+    handover: str | None = None,
+) -> Feed:
+    """Reads a configuration, and gives the feed of its tables. Nothing is published, and no session is started.
+
+    `spark` is the session to work with; without it one is started, or taken over, where it is first needed.
+    `landing_zone`, `ledger` and `handover` take the place of the file's, so that one file does for several deployments.
+
+    Raises `MirrorfeedError` with every mistake in the file, each with its line.
+    """
+    from mirrorfeed import config
+
+    return Feed(config.load(path, landing_zone=landing_zone, ledger=ledger, handover=handover), spark)
+
+
+def deployed(dbutils: Any, spark: SparkSession) -> Feed:
+    """The feed as the deployment of this notebook has it, which the first line says: configuration, landing zone,
+    ledger, mirror, and tables with an archive. The notebook's fields `config`, `landing_zone`, `mirror` and `table` go
+    before, as far as it has them and they are filled in.
+
+    Raises `MirrorfeedError` with every mistake in the configuration, each with its line.
+    """
+    from mirrorfeed.notebook import setting
+
+    found = setting(dbutils)
+    return Feed(found.config, spark, found.mirror, found.archived)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Feed:
+    """The tables of a configuration. `load` makes one.
+
+    Methods that take `tables` take targets, as `sales.orders`, or sources; without any they are about all tables of the
+    configuration, and raise `MirrorfeedError` for a name that it does not have. The failure of one table never stops
+    the others: it stands in the row of that table, and `check` of the result raises it.
+    """
+
+    _config: Config
+    _session: SparkSession | None = None
+    _mirror: str | None = None
+    _archived: str | None = None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The targets, in the order of the configuration."""
+        return tuple(str(table.target) for table in self._config.tables)
+
+    @property
+    def landing_zone(self) -> str:
+        """Where the tables are published."""
+        return self._config.landing_zone
+
+    def publish(self, *tables: str) -> Result[Publication]:
+        """Publishes what is new, and gives back a row a table when all is published.
+
+        What is published already is not published again, so this may be called at any time, after any failure too:
+        what an earlier run left unfinished is finished first. What may pass by itself is tried again, with pauses.
+
+        Raises `MirrorfeedError` where the landing zone cannot be asked at all.
+        """
+        from mirrorfeed.face.came import publications
+        from mirrorfeed.publish.fleet import Fleet, publish_tables
+
+        notes: list[MirrorfeedError] = []
+        return publications(publish_tables(Fleet(self._spark, self._config, on_trouble=notes.append), tables), notes)
+
+    def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
+        """The same for `foreachBatch` of any stream, in whose process it publishes. The rows of the batch are not read:
+        what is published follows what is published before, whatever the stream has to tell. A failure fails the batch,
+        which Spark then repeats."""
+        from mirrorfeed.publish.stream import publisher
+
+        return publisher(self._config, *tables)
+
+    def dry_run(self, *tables: str) -> Result[Decision]:
+        """What `publish` would do next for each table, or why it cannot go on. Touches nothing.
+
+        Raises `MirrorfeedError` where the landing zone cannot be asked at all.
+        """
+        from mirrorfeed.publish.decisions import decisions
+
+        return Result(
+            tuple(
+                Decision(table, "cannot go on", found) if isinstance(found, MirrorfeedError) else Decision(table, found)
+                for table, found in decisions(self._spark, self._config, tables)
+            )
+        )
+
+    def status(self, *tables: str) -> Result[Status]:
+        """How far each table is: what is published, what is newer in the source, and what waits in the landing zone.
+        Changes nothing.
+
+        Raises `MirrorfeedError` where the landing zone cannot be asked at all.
+        """
+        from mirrorfeed.face.came import status
+        from mirrorfeed.publish.status import statuses
+
+        return Result(tuple(map(status, statuses(self._spark, self._config, tables))))
+
+    def verify(self, mirror: str | None = None, *tables: str, shown: int = 5) -> Result[Comparison]:
+        """Compares each source, at the version at which its mirror stands, with the mirror, row for row; tells the
+        ledger, where there is one. Changes nothing else.
+
+        `mirror` is the folder of the replicated tables; None: that of the deployment, or the tables of the mirrored
+        database in OneLake. Of each table the first differences are given, as many as `shown`.
+
+        Raises `MirrorfeedError` where nobody says where the mirror is.
+        """
+        from mirrorfeed.face.verifying import comparisons
+        from mirrorfeed.verify.place import folder_of
+
+        folder = folder_of(self._config, mirror or self._mirror)
+        return comparisons(self._spark, self._config, tables, folder, shown)
+
+    def repair(self, table: str, mirror: str | None = None, where: str | None = None) -> Result[Repair]:
+        """Publishes the rows of a table that differ in its mirror once more, without the table vanishing for readers.
+        With `where`, a condition in SQL, all rows that fulfil it.
+
+        `mirror` is as for `verify`. What a repair does not mend stands in the row's `error`.
+
+        Raises `MirrorfeedError` where nothing of the table is published, or only `rebuild` helps.
+        """
+        from mirrorfeed.face.came import repair
+        from mirrorfeed.repair import repair_table
+        from mirrorfeed.verify.place import folder_of
+
+        notes: list[MirrorfeedError] = []
+        folder = folder_of(self._config, mirror or self._mirror)
+        rows = [
+            repair(each, repair_table(self._spark, self._config, each, folder, where, on_trouble=notes.append))
+            for each in self._config.select([table])
+        ]
+        return Result(tuple(rows), tuple(map(str, notes)))
+
+    def rebuild(self, table: str) -> Result[Publication]:
+        """Publishes a table anew: deletes its folder in the landing zone, waits until Fabric has dropped the table, and
+        publishes a snapshot. Until then readers in Fabric do not have the table. After a failure call it again.
+
+        Raises `MirrorfeedError` for what is in the way of it before anything is deleted, and where Fabric does not drop
+        the table in time.
+        """
+        from mirrorfeed.face.came import publications
+        from mirrorfeed.publish.fleet import Fleet, rebuild_table
+
+        notes: list[MirrorfeedError] = []
+        fleet = Fleet(self._spark, self._config, on_trouble=notes.append)
+        return publications([rebuild_table(fleet, each) for each in self._config.select([table])], notes)
+
+    def log(self, table: str) -> Result[Record]:
+        """The publications of a target that its log has, the newest first, and whether the files of the newest are what
+        its record says: these are read whole. Changes nothing, and needs no Spark.
+
+        Raises `MirrorfeedError` where the log cannot be read.
+        """
+        from mirrorfeed.face.came import records
+        from mirrorfeed.landing.names import Target
+        from mirrorfeed.publish.examine import examine
+        from mirrorfeed.publish.zone import zone_of
+
+        target = Target.parse(table)
+        return records(str(target), examine(zone_of(self._config), target.folder))
+
+    def lint(self) -> Result[Finding]:
+        """What in the landing zone is not as Fabric expects it, in any table and of any publisher. Changes nothing, and
+        needs no Spark.
+
+        Raises `MirrorfeedError` where the landing zone cannot be read.
+        """
+        from mirrorfeed.inspect import lint
+        from mirrorfeed.publish.zone import zone_of
+
+        found = lint(zone_of(self._config)).findings
+        rows = tuple(Finding(each.code, each.severity.value, each.file, each.what, each.next) for each in found)
+        return Result(rows, _nothing="Nothing is found.")
+
+    def doctor(self, *tables: str) -> Result[Finding]:
+        """What is wrong with the tables, or soon will be, from their sources to Fabric, each with what helps. Changes
+        nothing.
+        """
+        from mirrorfeed.doctor.fleet import findings_of
+        from mirrorfeed.face.came import finding
+
+        return Result(tuple(map(finding, findings_of(self._spark, self._config, tables))), _nothing="Nothing is wrong.")
+
+    def enable(self, *tables: str) -> Result[Feeding]:
+        """Switches the change data feed on for the sources, where it is not on. Changes made before are not in it."""
+        return Result(tuple(map(self._enabled, self._config.select(tables))))
+
+    def changes(
+        self,
+        table: str,
+        start: str | int | None = None,
+        end: str | int | None = None,
+        past_end: Literal["error", "empty"] = "error",
+    ) -> Changes:
+        """The change data feed of a source from a version or time to another, both included. Without a start, from
+        where the feed begins; without an end, to the newest version. Past the newest it is an error, or, with `empty`,
+        what there is.
+
+        Raises `MirrorfeedError` where the history does not go so far, or its changes cannot be read.
+        """
+        from mirrorfeed.face.changes import changes
+
+        return changes(self._spark, self._config.select([table])[0].source, start, end, past_end)
+
+    def keep(self, *tables: str) -> Result[Kept]:
+        """Appends what is new to the permanent histories of the tables that have one.
+
+        Raises `MirrorfeedError` where none of them has one, or one that is named has none.
+        """
+        from mirrorfeed.face.came import kept
+        from mirrorfeed.keep.fleet import keep_tables
+
+        return Result(tuple(map(kept, keep_tables(self._spark, self._config, tables))))
+
+    def history(self, *tables: str) -> Result[History]:
+        """Which versions of the tables their permanent histories keep, and how far these are behind. Changes nothing.
+
+        Raises `MirrorfeedError` where none of them has one, or one that is named has none.
+        """
+        from mirrorfeed.face.came import history
+        from mirrorfeed.keep.fleet import statuses
+
+        return Result(tuple(map(history, statuses(self._spark, self._config, tables))))
+
+    def chart(self) -> Chart:
+        """What the ledger tells, drawn: how old changes were when they were published, and rows a day by what they do.
+        Nothing is drawn where the configuration names no ledger."""
+        from mirrorfeed.publish import ledger
+        from mirrorfeed.report.page import lag_chart, marker_chart, titled
+
+        place = self._config.ledger
+        told = ledger.read(self._spark, place) if place else []
+        rows = titled("Rows a day, by what they do", marker_chart(told))
+        return Chart("Lag: from a commit to its publication", lag_chart(told) + rows)
+
+    def archive(self, table: str | None = None) -> ArchiveAwareTable:
+        """A table whose old files are in an archive tier: by a target or a source of the configuration, or by any other
+        name or path; None: the deployment's first.
+
+        Raises `MirrorfeedError` where none is named.
+        """
+        from mirrorfeed.config import UnknownTable
+        from mirrorfeed.face.archive import ArchiveAwareTable
+        from mirrorfeed.notebook import NoArchiveNamed
+
+        name = table or self._archived
+        if name is None:
+            raise NoArchiveNamed()
+        try:
+            return ArchiveAwareTable(self._spark, self._config.select([name])[0].source)
+        except UnknownTable:
+            return ArchiveAwareTable(self._spark, name)
+
+    def _enabled(self, table: Table) -> Feeding:
+        from mirrorfeed.feed.enable import enable
+
+        name, source = str(table.target), str(table.source)
+        try:
+            return Feeding(name, source, enable(self._spark, table.source).value)
+        except Exception as error:
+            return Feeding(name, source, None, named(f"Enabling the feed of {source}", error))
+
+    @property
+    def _spark(self) -> SparkSession:
+        if self._session is not None:
+            return self._session
+        from mirrorfeed.session import get_session
+
+        return get_session()
+
+    def __repr__(self) -> str:
+        return f"<the feed of {self._config.path}: {', '.join(self.tables)}, into {self.landing_zone}>"
+
+    def _repr_html_(self) -> str:
+        from mirrorfeed.face.drawn import as_html
+
+        return as_html([*self._cells()], [], [f"{self._config.path}, into {self.landing_zone}"], "")
+
+    def _cells(self) -> Iterator[dict[str, object]]:
+        for table in self._config.tables:
+            keys = "those of Unity Catalog" if table.keys is None else ", ".join(table.keys)
+            yield {"table": str(table.target), "source": str(table.source), "keys": keys}

@@ -1,0 +1,192 @@
+"""The public face: what it names, what importing it starts, and how its results are seen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mirrorfeed
+from fixtures.face import FUNCTIONS, members, signatures, values
+from mirrorfeed import results
+from mirrorfeed.face.archive import ArchiveAwareTable
+from mirrorfeed.feed.ranges import FeedOff
+from mirrorfeed.results import Comparison, Difference, Failed, Finding, Publication, Result, Status
+
+ROOT = Path(__file__).parent.parent
+
+# What stands here is promised: a line of it changes after a release has warned of it, and only then.
+NAMES = "ArchiveAwareTable Feed MirrorfeedError Terminal Transient deployed guarded load"
+SIGNATURES = {
+    "load": "(path='mirrorfeed.yml', spark=None, *, landing_zone=None, ledger=None, handover=None)",
+    "deployed": "(dbutils, spark)",
+    "guarded": "(spark)",
+    "guarded(…).sql": "(statement, args=None)",
+    "guarded(…).table": "(name)",
+    "guarded(…).frame": "(frame, statement=None)",
+    "ArchiveAwareTable": "(spark, name)",
+    "Feed.tables": "",
+    "Feed.landing_zone": "",
+    "Feed.publish": "(*tables)",
+    "Feed.publisher": "(*tables)",
+    "Feed.dry_run": "(*tables)",
+    "Feed.status": "(*tables)",
+    "Feed.verify": "(mirror=None, *tables, shown=5)",
+    "Feed.repair": "(table, mirror=None, where=None)",
+    "Feed.rebuild": "(table)",
+    "Feed.log": "(table)",
+    "Feed.lint": "()",
+    "Feed.doctor": "(*tables)",
+    "Feed.enable": "(*tables)",
+    "Feed.changes": "(table, start=None, end=None, past_end='error')",
+    "Feed.keep": "(*tables)",
+    "Feed.history": "(*tables)",
+    "Feed.chart": "()",
+    "Feed.archive": "(table=None)",
+    "ArchiveAwareTable.name": "",
+    "ArchiveAwareTable.interval_days": "",
+    "ArchiveAwareTable.query": "(where=None, columns=None, version=None)",
+    "ArchiveAwareTable.count": "(version=None)",
+    "ArchiveAwareTable.bounds": "(column, version=None)",
+    "ArchiveAwareTable.partitions": "(version=None)",
+    "ArchiveAwareTable.limit": "(n, where=None)",
+    "ArchiveAwareTable.recent": "(columns=None)",
+    "ArchiveAwareTable.stream": "(starting_version=None)",
+    "ArchiveAwareTable.files": "(where=None, version=None)",
+    "ArchiveAwareTable.delete": "(where)",
+    "ArchiveAwareTable.update": "(assignments, where=None)",
+    "ArchiveAwareTable.merge": "(rows, keys, clauses, target_condition=None)",
+    "ArchiveAwareTable.overwrite": "(rows)",
+    "ArchiveAwareTable.share": "()",
+    "ArchiveAwareTable.chart": "()",
+    "ArchiveAwareTable.plan": "(where=None)",
+    "ArchiveAwareTable.restore": "(plan)",
+    "Comparison.chart": "()",
+    "RestorePlan.save": "(path)",
+    "Result.ok": "",
+    "Result.check": "()",
+    "Result.to_dict": "()",
+    "Row.ok": "",
+    "Row.to_dict": "()",
+    "Changes.counts": "()",
+    "Changes.chart": "()",
+}
+_ROWS = "inserts updates upserts deletes"
+VALUES = {
+    "Changes": "table from_version_exclusive to_version_inclusive rows",
+    "Chart": "title html",
+    "Comparison": "table what equal version published_version source_rows mirror_rows differing differences error",
+    "Decision": "table next error",
+    "Difference": "key column source mirror",
+    "Feeding": "table source feed error",
+    "Finding": "code weight place what next",
+    "History": "table history kept since newest_version lag_versions rows error",
+    "Kept": "table what rows kept_version error",
+    "Publication": "table what from_version_exclusive to_version_inclusive published_version lag_versions"
+    f" {_ROWS} files bytes seconds tries reseeded error",
+    "Recent": "rows version left_out_files what",
+    "Record": f"table record time what from_version_exclusive to_version_inclusive {_ROWS} files bytes build error",
+    "Repair": "table what upserts deletes published_version error",
+    "RestorePlan": "table version where files bytes hours",
+    "Restoring": "table ready pending archived",
+    "Result": "rows notes",
+    "Share": "table what files bytes archived_files archived_bytes restored_files",
+    "Status": "table source feed published_version newest_version lag_versions lag_seconds not_renamed not_consumed"
+    " error",
+}
+
+
+def test_names_parameters_and_fields_are_those_that_are_promised() -> None:
+    assert " ".join(mirrorfeed.__all__) == NAMES
+    assert signatures() == SIGNATURES
+    assert values() == VALUES
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    owners = [mirrorfeed.Feed, ArchiveAwareTable, *(getattr(results, name) for name in results.__all__)]
+    spoken = {name: member for owner in owners for name, member in members(owner)}
+    spoken |= {name: getattr(mirrorfeed, name) for name in (*mirrorfeed.__all__, *FUNCTIONS)}
+    assert [name for name, member in spoken.items() if not (member.__doc__ or "").strip()] == []
+    assert not hasattr(mirrorfeed, "nothing_of_that_name")
+
+
+def test_to_import_it_and_to_load_a_configuration_starts_no_spark_and_no_client_of_a_cloud(tmp_path: Path) -> None:
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./a, target: a, keys: [id]}]\n")
+    code = (
+        "import sys, mirrorfeed; mirrorfeed.Feed, mirrorfeed.MirrorfeedError, mirrorfeed.ArchiveAwareTable\n"
+        "print(mirrorfeed.load().tables)\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}"
+        " & {'pyspark', 'py4j', 'azure', 'boto3', 'botocore', 'databricks', 'pyarrow'}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == ["('a',)", "[]"]
+
+
+def status(table: str, error: str | None = None, lag: int | None = 0) -> Status:
+    return Status(table, f"main.{table}", "recorded with every commit", 3, 3 + (lag or 0), lag, 0.0, 0, 0, error)
+
+
+def publication(table: str, **other: object) -> Publication:
+    given: dict[str, object] = {
+        "what": "1 to 3", "from_version_exclusive": 0, "to_version_inclusive": 3, "published_version": 3,
+        "lag_versions": 0, "inserts": 0, "updates": 0, "upserts": 7, "deletes": 0, "files": 1, "bytes": 2048,
+        "seconds": 1.25, "tries": 1, **other,
+    }  # fmt: skip
+    return Publication(table, **given)  # type: ignore[arg-type]
+
+
+def test_a_result_is_a_sequence_that_says_whether_all_is_well() -> None:
+    found = Result((status("a"), status("b", "It is gone. Look for it.")))
+    assert [row.table for row in found] == ["a", "b"]
+    assert (len(found), found[0].ok, found[1].ok, found.ok, found[:1]) == (2, True, False, False, (found[0],))
+    with pytest.raises(Failed) as raised:
+        found.check()
+    assert str(raised.value) == "b: It is gone. Look for it."
+    assert Result((status("a"),)).check() is None
+
+
+def test_a_result_is_told_to_programs_with_errors_by_their_parts() -> None:
+    error = FeedOff("main.a", 4)
+    told = Result((publication("a", error=error),), ("A note.",)).to_dict()
+    json.dumps(told)
+    assert (told["ok"], told["notes"], told["rows"][0]["table"]) == (False, ["A note."], "a")
+    assert told["rows"][0]["error"] == error.to_dict()
+
+
+def test_a_result_is_a_table_in_a_notebook_and_in_a_terminal() -> None:
+    found = Result((publication("sales.orders"), publication("b<", error=FeedOff("main.b", 4))), ("A note.",))
+    drawn = found._repr_html_()
+    assert "<th>table</th><th>published</th>" in drawn
+    assert '<td>sales.orders</td><td>1 to 3</td><td class="n">7</td>' in drawn
+    assert "b&lt;" in drawn
+    assert "deletes" not in drawn  # no row has any
+    assert '<p class="bad">b&lt;: ' in drawn
+    lines = repr(found).splitlines()
+    assert lines[1].split()[1:3] == ["table", "┃"]
+    assert lines[-1] == "A note."
+    assert lines[-2].startswith("b<: ")
+    assert repr(Result[Status]((), _nothing="Nothing is wrong.")) == "Nothing is wrong."
+
+
+def test_a_mirror_that_is_different_is_not_well_and_shows_its_first_differences() -> None:
+    differences = Result((Difference("id = 1", "v", "'a'", "'b'"), Difference("id = 2", "", "1 row", "0 rows")))
+    row = Comparison("a", "DIFFERENT at version 3: …", False, 3, 3, 9, 8, 2, differences)
+    assert not row.ok
+    assert "DIFFERENT" in row._repr_html_()
+    assert row.to_dict()["differences"][0] == {"key": "id = 1", "column": "v", "source": "'a'", "mirror": "'b'"}
+    assert "(whole row)" in repr(differences)
+    chart = row.chart()
+    assert "<h4>a: the first differences, by column</h4>" in chart._repr_html_()
+    assert "<svg" not in repr(chart)
+
+
+@pytest.mark.parametrize(("weight", "ok"), [("error", False), ("wrong", False), ("soon", False), ("note", True)])
+def test_a_finding_is_well_where_it_is_no_more_than_a_note(weight: str, ok: bool) -> None:
+    found = Result((Finding("MF101", weight, "a", "What it is.", "what helps"),))
+    assert found.ok is ok
+    if not ok:
+        with pytest.raises(Failed, match=rf"MF101, {weight}, a, What it is\., what helps"):
+            found.check()
