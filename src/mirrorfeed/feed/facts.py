@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -29,9 +29,15 @@ def facts_of(
     schema: Callable[[int], dict[str, Any]] | None = None,
 ) -> Facts:
     """What `decide` needs; schemas and feed are looked at for no more than `limit` versions after the published one.
-    Schemas are asked of `schema`, or else of `schema_at`."""
+    Schemas are asked of `schema`, or else of `schema_at`, each once."""
+    schema = cache(schema or partial(schema_at, spark, source))
+
+    def first_schemas() -> None:
+        if after is not None:
+            schema(after), schema(after + 1)
+
     with ThreadPoolExecutor(1) as meanwhile:
-        asked = meanwhile.submit(since, spark, source, after)
+        asked = meanwhile.submit(since, spark, source, after, first_schemas)
         table = detail_of(spark, source)
     latest, new = asked.result()
     if after is None:
@@ -51,7 +57,7 @@ def facts_of(
     if len(doubtful) > _FEW:
         changed = metadata_changes(spark, table.location, [commit.version for commit in doubtful])
         doubtful = [commit for commit in doubtful if changed is None or commit.version in changed]
-    broken, stop, reason = breaks(schema or partial(schema_at, spark, source), after, near[:1], doubtful)
+    broken, stop, reason = breaks(schema, after, near[:1], doubtful)
     whole = [commit for commit in doubtful if stop is None or commit.version < stop]
     off = first_off(spark, source, [commit for commit in whole if commit.operation not in KEEPS_FEED])
     return Facts(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import Row, SparkSession
@@ -77,14 +78,19 @@ def newest_or_next(spark: SparkSession, source: Source, after: int) -> int | Non
     return after + 1
 
 
-def since(spark: SparkSession, source: Source, after: int | None) -> tuple[int, list[Commit]]:
-    """The newest version, and the commits after this one; the newest commit where there is none to go on from."""
+def since(
+    spark: SparkSession, source: Source, after: int | None, meanwhile: Callable[[], object] = lambda: None
+) -> tuple[int, list[Commit]]:
+    """The newest version, and the commits after this one; the newest commit where there is none to go on from. Where
+    one is new, something else is done while the history takes its time."""
     if after is None:
         found = _newest(spark, source, 1)
         return found[-1].version, found
     if newest_or_next(spark, source, after) == after:
         return after, []
-    found = commits(spark, source, after)
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(meanwhile)
+        found = commits(spark, source, after)
     return found[-1].version, [commit for commit in found if commit.version > after]
 
 
