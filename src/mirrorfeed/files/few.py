@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
@@ -26,8 +25,8 @@ def taken(rows: DataFrame, *, known: bool) -> pa.Table | None:
     texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
     narrow = rows
     if texts:
-        is_wide = _size(texts) > _WIDE
-        narrow = rows.observe(seen, F.count_if(is_wide).alias("wide")).where(~is_wide)
+        is_wide = f"{_size(texts)} > {_WIDE}"
+        narrow = rows.observe(seen, F.expr(f"count_if({is_wide}) AS wide")).where(f"NOT {is_wide}")
     try:
         found = (narrow if known else narrow.limit(ROWS + 1)).toArrow()
     except Exception as error:
@@ -38,6 +37,5 @@ def taken(rows: DataFrame, *, known: bool) -> pa.Table | None:
     return None if too_many or (texts and seen.get["wide"]) else found
 
 
-def _size(texts: Sequence[str]) -> SparkColumn:
-    sizes = [F.coalesce(F.octet_length(F.col(quote(name))), F.lit(0)) for name in texts]
-    return sum(sizes[1:], sizes[0])
+def _size(texts: Sequence[str]) -> str:
+    return f"({' + '.join(f'coalesce(octet_length({quote(name)}), 0)' for name in texts)})"

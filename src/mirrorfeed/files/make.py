@@ -47,7 +47,7 @@ class Made:
 def made(rows: DataFrame, place: Place, job: StagingJob, rows_per_file: int | None = None) -> Iterator[Made]:
     """Writes landing rows, whose last column is their problem, into a folder that is gone afterwards."""
     folder, seen = place.folder(job), Observation()
-    finished = rows.observe(seen, *_counts(job)).select(*_optional(rows))
+    finished = rows.observe(seen, *_counts(job)).selectExpr(*_optional(rows))
     text = job.output.delimited is not None
     options = _FORM | {"compression": "zstd" if text else job.compression}
     if rows_per_file is not None:
@@ -86,23 +86,22 @@ def _found(
 
 
 def _counts(job: StagingJob) -> Iterator[SparkColumn]:
-    yield F.count_if(F.col(PROBLEM).isNotNull()).alias("bad")
+    yield F.expr(f"count_if({PROBLEM} IS NOT NULL) AS bad")
     if not job.with_marker:
-        yield F.count(F.lit(1)).alias("rows")
+        yield F.expr("count(*) AS rows")
         return
     for marker in Marker:
-        yield F.count_if(F.col(MARKER) == marker.value).alias(str(marker.value))
+        yield F.expr(f"count_if({MARKER} = {marker.value}) AS `{marker.value}`")
 
 
-def _optional(rows: DataFrame) -> Iterator[SparkColumn]:
+def _optional(rows: DataFrame) -> Iterator[str]:
     """All columns but the problem, none of them such that Spark writes it as one that is never NULL: a delete leaves
     all but the keys empty, so files of one table would differ. What Spark knows of a condition it takes for granted, so
     this is one that it cannot know."""
-    always = F.monotonically_increasing_id() >= 0
     for field in rows.schema.fields:
+        name = quote(field.name)
         if field.name != PROBLEM:
-            column = _col(field.name)
-            yield column if field.nullable else F.when(always, column).alias(field.name)
+            yield name if field.nullable else f"CASE WHEN monotonically_increasing_id() >= 0 THEN {name} END AS {name}"
 
 
 def _col(name: str) -> SparkColumn:
