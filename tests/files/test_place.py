@@ -6,7 +6,7 @@ import io
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.faults import Crash
+from mirrorfeed.feed import changes
 from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.files import few, place, stage, unique
 from mirrorfeed.files.job import Receipt, StagingJob
@@ -153,6 +154,23 @@ def test_rows_that_cannot_be_published_are_refused_and_nothing_of_them_is_left(
         published(zone)
     assert zone.files == left_in(handed) == []
     assert list(zone.folder.rglob("*.parquet")) == []
+
+
+@pytest.mark.parametrize(("keys", "queries"), [(("id",), 0), (("id", "v"), 1)])
+def test_keys_that_are_one_whole_number_are_compared_without_a_query(
+    orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...], queries: int
+) -> None:
+    asked: list[Sequence[str]] = []
+    hashes = changes.key_hashes
+
+    def counted(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+        asked.append(keys)
+        return hashes(rows, keys)
+
+    monkeypatch.setattr(changes, "key_hashes", counted)
+    published(orders, keys=keys)
+    assert len(asked) == queries
+    assert orders.mirrors_the_table()
 
 
 def test_what_a_dead_run_left_is_removed_by_the_next_of_that_table_and_others_keep_theirs(

@@ -71,7 +71,7 @@ class Place:
     def open(self, path: str) -> BinaryIO:
         """What Spark wrote, as a file that can be read in any order."""
         try:
-            if self._sees():
+            if self.sees():
                 return Path(path).open("rb")
             if self.root.startswith(VOLUMES):  # Spark is elsewhere
                 return self._fetched(path)
@@ -83,7 +83,7 @@ class Place:
 
     def remove(self, path: str) -> None:
         """As far as that can be done: what is left harms nobody, and the next publication of the table tries again."""
-        if self._sees():
+        if self.sees():
             shutil.rmtree(path, ignore_errors=True)
         elif self.root.startswith(VOLUMES):
             with suppress(Exception):
@@ -93,7 +93,7 @@ class Place:
         """Removes what is there of a table up to this record: of a run that died, or is about to lose the race for the
         same number. Where Spark is elsewhere that takes a call."""
         table = self.of_table(job.table)
-        if self._sees():
+        if self.sees():
             for folder in Path(table).glob("*"):
                 if folder.name[:20] <= f"{job.record_number:020d}":
                     shutil.rmtree(folder, ignore_errors=True)
@@ -102,7 +102,8 @@ class Place:
         elif may_ask:
             self.remove(table)
 
-    def _sees(self) -> bool:
+    def sees(self) -> bool:
+        """Whether its files are at hand for this process, without a call."""
         return os.path.isdir(self.root)
 
     def _fetched(self, path: str) -> BinaryIO:

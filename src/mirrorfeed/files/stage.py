@@ -7,19 +7,22 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
+from mirrorfeed.errors import first_line
 from mirrorfeed.feed import changes
 from mirrorfeed.files import few, unique
 from mirrorfeed.files.executors import send_by_executors
 from mirrorfeed.files.job import PROBLEMS_SHOWN, BadRow, Receipt, StagingJob, bad_rows
 from mirrorfeed.files.make import Made, made
-from mirrorfeed.files.place import NoHandover, Place
+from mirrorfeed.files.place import HandoverLost, NoHandover, Place
 from mirrorfeed.files.rolling import UnwritableRow, write_files
 from mirrorfeed.files.send import send
 from mirrorfeed.landing.arrow import told
 from mirrorfeed.landing.rows import Problem
 
+_WHOLE = ("byte", "short", "integer", "long")
 Staged = tuple[Sequence[Receipt], Sequence[BadRow]]
 """Files in the order in which they are to be applied; or, with bad rows, nothing that counts."""
 
@@ -46,7 +49,7 @@ def stage(
     if place is None:
         raise NoHandover(job.table)
     with made(rows, place, job, rows_per_file) as files:
-        if bad := files.bad or _shared_in(files, unique_keys):
+        if bad := files.bad or _shared_in(files, job, unique_keys):
             return (), bad
         try:
             return (send if sender == "driver" else send_by_executors)(job, files), ()
@@ -74,13 +77,32 @@ def _shared(found: pa.Table, keys: Sequence[str]) -> list[BadRow]:
     return [BadRow(Problem.DUPLICATE_KEY, told(shared, at)) for at in range(shared.num_rows)]
 
 
-def _shared_in(files: Made, keys: Sequence[str]) -> list[BadRow]:
-    """The same of files that were just written, by hashes of the keys where these are not too many."""
+def _shared_in(files: Made, job: StagingJob, keys: Sequence[str]) -> list[BadRow]:
+    """The same of files that were just written, by numbers for the keys where these are not too many."""
     if not (keys and files.names):
         return []
     if sum(files.rows.values()) <= unique.MOST:
-        hashes = changes.key_hashes(files.written, keys).toArrow().column(0)
-        if not unique.repeat(hashes):
+        numbers = _whole_numbers(files, job, keys)
+        if numbers is None:
+            numbers = changes.key_hashes(files.written, keys).toArrow().column(0)
+        if not unique.repeat(numbers):
             return []
     found = changes.key_problems(files.written, keys, PROBLEMS_SHOWN).toArrow()
     return bad_rows(found, changes.PROBLEM, keys)
+
+
+def _whole_numbers(files: Made, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
+    """The keys themselves where that is what they are, and the files are at hand: to read a column takes a tenth of
+    what a query does."""
+    if [column.type in _WHOLE for column in job.columns if column.name in keys] != [True] or not files.place.sees():
+        return None
+    found: list[pa.Array] = []
+    for name in files.names:
+        path = f"{files.folder}/{name}"
+        with files.place.open(path) as file:
+            try:
+                found += pq.ParquetFile(file).read([keys[0]]).column(keys[0]).cast(pa.int64()).chunks
+            except (pa.ArrowException, OSError, KeyError) as error:
+                raise HandoverLost(path, first_line(str(error))) from error
+    numbers = pa.chunked_array(found, pa.int64())
+    return None if numbers.null_count else numbers

@@ -1,4 +1,4 @@
-"""Whether keys repeat, told by 64-bit hashes of them: 8 bytes a key."""
+"""Whether keys repeat, told by 64-bit numbers for them, themselves or hashes: 8 bytes a key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 MOST = 2**23
-"""Rows whose hashes are compared on the driver, 64 MiB of them. Of more, Spark compares the keys themselves."""
+"""Rows whose numbers are compared on the driver, 64 MiB of them. Of more, Spark compares the keys themselves."""
 
 
 def repeat(hashes: pa.ChunkedArray) -> bool:
