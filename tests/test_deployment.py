@@ -84,7 +84,7 @@ def test_outside_a_runtime_there_are_no_task_values(monkeypatch: pytest.MonkeyPa
 )
 def test_an_option_in_the_files_place_is_checked_as_the_file_is(file: str, options: list[str], words: str) -> None:
     result = CliRunner().invoke(main, [*options, "tables", "--config", file])
-    assert (result.exit_code, result.output.split("\n")[0].startswith(f"Error: {words}")) == (1, True)
+    assert (result.exit_code, result.output.split("\n")[0].startswith(f"Error MF1104: {words}")) == (1, True)
 
 
 def test_a_mirror_that_is_not_named_is_refused_before_spark_starts(file: str) -> None:
@@ -130,9 +130,9 @@ def test_what_notebooks_are_to_know_is_written_when_a_deployment_is_built(file: 
 )
 def test_tables_with_an_archive_that_no_job_could_loop_over_are_refused(file: str, tables: str, words: str) -> None:
     status, said = deployment(file, tables=tables)
-    assert (status, said.startswith(f"Error: The variable archive_tables {words}")) == (1, True), said
+    assert (status, said.startswith(f"Error MF1301: The variable archive_tables {words}")) == (1, True), said
     assert not Path(file).with_name("deployment.json").exists()
 
 
 def test_a_deployment_without_a_configuration_is_refused(tmp_path: Path) -> None:
-    assert deployment(str(tmp_path / "mirrorfeed.yml"))[1].startswith("Error: There is no configuration at")
+    assert deployment(str(tmp_path / "mirrorfeed.yml"))[1].startswith("Error MF1101: There is no configuration at")

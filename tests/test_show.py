@@ -25,6 +25,7 @@ from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
 from mirrorfeed.publish.outcome import Outcome
 from mirrorfeed.publish.status import Status, by_need
 from mirrorfeed.publish.table import Progress, publish
+from mirrorfeed.stores import NotThere
 from tests.publish.scenes import orders, plan
 
 
@@ -86,7 +87,7 @@ def test_failures_repeated_tries_and_unchecked_keys_are_told_below() -> None:
     assert "failed" in lines[3]
     assert "snapshot to 3" in lines[4]
     below = " ".join(lines[6:])
-    assert "a: The change data feed of main.a is off at version 4, so no changes could follow." in below
+    assert "a: MF2101: The change data feed of main.a is off at version 4, so no changes could follow." in below
     assert "b: took 3 tries." in below
     assert "b: the keys of its first load were not checked (check_keys: false)." in below
 
@@ -214,7 +215,7 @@ def test_each_step_is_told_by_the_time_since_or_by_what_waits_or_as_not_known() 
         ago(2), ago(3), ago(3), None, None, {Step.CONSUMED: ago(7)}, {Step.SEEN: "no", Step.MIRRORED: "no"}
     )
     whole = Freshness(ago(2), None, None, ago(1), ago(0), {}, {Step.VISIBLE: "no"})
-    rows = [Status("a", "s", fresh=fresh), Status("b", "s", error="No."), Status("c", "s", fresh=whole)]
+    rows = [Status("a", "s", fresh=fresh), Status("b", "s", error=NotThere("x")), Status("c", "s", fresh=whole)]
     told = show.freshness(rows, NOW)
     assert told.header == ["table", "committed", "visible", "consumed", "in the mirror", "seen by SQL"]
     assert told.rows == [
@@ -233,7 +234,7 @@ def test_what_is_piped_is_never_folded(capsys: pytest.CaptureFixture[str]) -> No
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6
     assert f"{LONG}_{LONG}_{LONG}" in lines[3]
-    assert lines[-1].startswith("a: The change data feed")
+    assert lines[-1].startswith("a: MF2101: The change data feed")
     assert lines[-1].endswith(".")
 
 

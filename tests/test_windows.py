@@ -64,4 +64,6 @@ def test_a_command_that_needs_no_spark_runs(tmp_path: Path, arguments: list[str]
 def test_a_command_that_needs_spark_says_so(tmp_path: Path, arguments: list[str]) -> None:
     status, said = call(tmp_path, *arguments)
     assert status == 1
-    assert said.startswith("Error: This needs Spark, and there is none here: pyspark and delta-spark are not installed")
+    assert said.startswith(
+        "Error MF1201: This needs Spark, and there is none here: pyspark and delta-spark are not installed"
+    )

@@ -91,6 +91,11 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+def coded(error: MirrorfeedError) -> str:
+    """As it is shown where it stands among other words."""
+    return f"{error.code}: {error}"
+
+
 def visible(text: str) -> str:
     """With carriage returns as `\\r`: a terminal would write the rest of the line over its beginning."""
     return text.replace("\r", "\\r")

@@ -17,7 +17,7 @@ from rich.table import Column
 from rich.text import Text
 
 from mirrorfeed.amounts import counted, duration, size
-from mirrorfeed.errors import visible
+from mirrorfeed.errors import coded, visible
 from mirrorfeed.publish.freshness import Step
 from mirrorfeed.terminal import Listing, folded
 
@@ -120,7 +120,7 @@ def notes(outcomes: Sequence[Outcome], repeated: int = 0, *, rebuilt: bool = Fal
         if outcome.reseeded:
             found.append(Text(f"{outcome.table}: reseeded from a snapshot. {outcome.reseeded.what()}", style="yellow"))
         if outcome.error:
-            found.append(Text(f"{outcome.table}: {outcome.error}", style="red"))
+            found.append(Text(f"{outcome.table}: {coded(outcome.error)}", style="red"))
         if outcome.tries > 1:
             found.append(Text(f"{outcome.table}: took {outcome.tries} tries."))
         if outcome.first_load and not outcome.keys_checked:

@@ -77,7 +77,7 @@ def test_a_run_that_was_killed_and_what_lies_about_are_mended(patient: Patient) 
     (log,) = patient.zone.folder.glob("_mirrorfeed/*/")
     (log / f"{1:020d}-ab-00000-00000.parquet").write_bytes(b"left")
     found = json.loads(patient.doctor("--json", code=1))
-    assert [(each["code"], each["remedy"]) for each in found] == [
+    assert [(each["name"], each["remedy"]) for each in found] == [
         ("UNFINISHED", "mirrorfeed doctor sales.orders --fix"),
         ("ORPHANS", "mirrorfeed doctor sales.orders --fix"),
     ]
@@ -171,7 +171,7 @@ def test_a_feed_that_is_off_and_a_clone(spark: SparkSession, tmp_path: Path) -> 
     text = "landing_zone: ./landing\ntables:\n  - {source: ./clone, target: sales.orders, keys: [id]}\n"
     (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
     found = json.loads(patient.doctor("--json"))
-    assert [each["code"] for each in found] == ["NOT_PUBLISHED", "CLONED"]
+    assert [each["name"] for each in found] == ["NOT_PUBLISHED", "CLONED"]
     assert (
         f"The source is a clone of delta.`file:{patient.table.path}`" in found[1]["what"]
         or str(patient.table.path) in found[1]["what"]

@@ -120,16 +120,16 @@ def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Projec
     assert not project.landing.exists()
     (row,) = project.json("publish")
     assert row.keys() == {name for name, _, _ in ledger.COLUMNS}
-    assert (row["table"], row["outcome"], row["from_version"]) == ("sales.orders", ledger.PUBLISHED, None)
+    assert (row["table"], row["outcome"], row["from_version_exclusive"]) == ("sales.orders", ledger.PUBLISHED, None)
     files = list(project.orders.glob("*.parquet"))
-    assert (row["to_version"], row["inserts"], row["files"], row["lag_versions"]) == (2, 3, len(files), 0)
+    assert (row["to_version_inclusive"], row["inserts"], row["files"], row["lag_versions"]) == (2, 3, len(files), 0)
     table.sql("UPDATE {} SET id = 30 WHERE id = 3")
     assert "sales.orders: version 3" in project.run("publish", "sales.orders", "--dry-run")
     assert project.json("publish", "--dry-run") == [{"table": "sales.orders", "error": None, "message": "version 3"}]
     assert "1 upsert, 1 delete" in project.run("publish")
     assert "nothing new at 3" in project.run("publish")
     (row,) = project.json("publish")
-    assert (row["outcome"], row["from_version"], row["lag_versions"]) == (ledger.WELL, 3, 0)
+    assert (row["outcome"], row["from_version_exclusive"], row["lag_versions"]) == (ledger.WELL, 3, 0)
 
     replicated = said(["replicate", str(project.landing), str(project.mirror)], 0)
     assert "sales.orders: replicating, " in replicated
@@ -141,13 +141,13 @@ def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Projec
     assert "DIFFERENT at version 3" in wrong
     assert "id = 30: v is 'v3' in the source, 'other' in the mirror" in wrong
     (row,) = project.json("verify", "--mirror", str(project.mirror), code=1)
-    assert (row["table"], row["outcome"], row["to_version"]) == ("sales.orders", ledger.DIFFERENT, 3)
+    assert (row["table"], row["outcome"], row["to_version_inclusive"]) == ("sales.orders", ledger.DIFFERENT, 3)
     assert row["differences"] == [{"key": "id = 30", "column": "v", "source": "v3", "mirror": "other"}]
 
     told = Source(path=str(project.folder / "ledger"))
     here = ("--ledger", str(told), "verify")
     assert "DIFFERENT at version 3" in project.run(*here, "--mirror", str(project.mirror), code=1)
-    assert "Error: sales.orders: There is no Delta table" in project.run(*here, "--mirror", "nowhere", code=1)
+    assert "Error MF7101: sales.orders: There is no Delta table" in project.run(*here, "--mirror", "nowhere", code=1)
     rows = ledger.read(spark, told)
     assert [(row.table, row.outcome, row.to_version, row.error) for row in rows] == [
         ("sales.orders", ledger.DIFFERENT, 3, None),
@@ -239,10 +239,18 @@ def test_one_table_that_fails_leaves_the_others_alone(project: Project, orders: 
 @pytest.mark.parametrize(
     ("command", "words", "other"),
     [
-        (["enable"], "Error: Enabling the feed of foo://far/away failed with", "the change data feed is on already"),
-        (["publish"], "far: Publishing far failed with", "snapshot to 0"),
-        (["publish", "--dry-run"], "far: Deciding about far failed with", "sales.orders: snapshot at version 0"),
-        (["status"], "far: Asking for the status of far failed with", "sales.orders"),
+        (
+            ["enable"],
+            "Error MF1000: Enabling the feed of foo://far/away failed with",
+            "the change data feed is on already",
+        ),
+        (["publish"], "far: MF1000: Publishing far failed with", "snapshot to 0"),
+        (
+            ["publish", "--dry-run"],
+            "far: MF1000: Deciding about far failed with",
+            "sales.orders: snapshot at version 0",
+        ),
+        (["status"], "far: MF1000: Asking for the status of far failed with", "sales.orders"),
     ],
 )
 def test_a_failure_without_a_name_leaves_the_other_tables_alone(
@@ -276,8 +284,8 @@ def test_changes_shows_the_feed_by_version_and_time(project: Project, orders: De
     assert "versions 1 to 3 delete 1 insert 2 update_postimage 1 update_preimage 1" in shown
     assert "_commit_version" in shown
     told = project.json("changes", "sales.orders", "--from", "1", "--to", "3", "--rows", "1")
-    assert {name: told[name] for name in ("from_version", "to_version", "inserts", "updates", "deletes")} == {
-        "from_version": 0, "to_version": 3, "inserts": 2, "updates": 1, "deletes": 1,
+    assert {name: told[name] for name in told if name not in ("table", "rows")} == {
+        "from_version_exclusive": 0, "to_version_inclusive": 3, "inserts": 2, "updates": 1, "deletes": 1,
     }  # fmt: skip
     assert [row["_change_type"] for row in told["rows"]] == ["insert"]
     assert "insert 2" in project.run("changes", str(orders.path), "--from", "2020-01-01", "--to", "1", "--rows", "0")

@@ -80,7 +80,7 @@ def test_advice_alone_passes(zone: FolderStore) -> None:
 def test_a_landing_zone_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     result = _lint(str(tmp_path / "nowhere"))
     assert result.exit_code == 1
-    assert result.output.startswith(f"Error: There is no landing zone at {tmp_path / 'nowhere'}.")
+    assert result.output.startswith(f"Error MF1004: There is no landing zone at {tmp_path / 'nowhere'}.")
 
 
 def test_nothing_of_spark_is_loaded(zone: FolderStore) -> None:
@@ -113,5 +113,5 @@ def test_an_address_in_onelake_that_names_no_ids_is_told() -> None:
     result = _lint("onelake://sales/orders")
     assert result.exit_code == 1
     assert result.output.startswith(
-        "Error: The landing zone 'onelake://sales/orders' does not name a workspace and a mirrored database by"
+        "Error MF1105: The landing zone 'onelake://sales/orders' does not name a workspace and a mirrored database by"
     )

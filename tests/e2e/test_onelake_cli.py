@@ -92,7 +92,7 @@ def test_a_rebuild_waits_for_fabric_and_goes_on_where_it_was_left(
     onelake.fabric.drop_looks = 2
     left = project.run("rebuild", "sales.orders", "--yes", "--wait", "0", code=1)
     assert "sales.orders: waiting until Fabric has dropped it; now Replicating" in left
-    assert "Error: The folder of sales.orders is deleted, and after 0 s the mirrored database" in left
+    assert "Error MF4214: The folder of sales.orders is deleted, and after 0 s the mirrored database" in left
     assert project.files() == []
 
     onelake.fabric.databases[DATABASE].tables = {}

@@ -60,8 +60,8 @@ def test_mirroring_starts_once_every_table_has_a_file(project: Project) -> None:
     project.onelake.store().create("lines/_metadata.json", b"{}")
     refused = project.run("fabric", "start", code=1)
     assert refused == (
-        "Error: These tables have no first file in the landing zone: lines. Run `mirrorfeed publish` first, so that"
-        " mirroring begins with whole tables; or start with --force."
+        "Error MF4216: These tables have no first file in the landing zone: lines. Run `mirrorfeed publish` first, so"
+        " that mirroring begins with whole tables; or start with --force."
     )
     assert not any(verb.startswith("fabric") for verb in project.onelake.verbs())
 

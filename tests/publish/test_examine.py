@@ -73,8 +73,11 @@ def test_programs_are_told_the_same_under_the_names_of_the_ledger(tmp_path: Path
     found = told()
 
     newest = found["records"][0]
-    assert newest.keys() - {name for name, _, _ in ledger.COLUMNS} == {"record"}
-    assert [newest[name] for name in ("record", "from_version", "to_version", "upserts", "files")] == [2, 1, 2, 1, 1]
+    names = {name for name, _, _ in ledger.COLUMNS}
+    assert newest.keys() - names == {"record", "from_version_exclusive", "to_version_inclusive"}
+    assert [
+        newest[name] for name in ("record", "from_version_exclusive", "to_version_inclusive", "upserts", "files")
+    ] == [2, 1, 2, 1, 1]
     assert [place["is_the_file"] for place in found["files"]] == [False, True]
 
 

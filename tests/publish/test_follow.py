@@ -261,4 +261,4 @@ def test_an_error_is_said_once_and_so_is_its_end() -> None:
     said = Said(lambda text, **_: lines.append(text), lambda: datetime(2026, 11, 21, 12))
     for error in (SessionLost(), SessionLost(), None, None):
         said.outcome(Outcome("s.t", Progress(), 0.0, error=error))
-    assert lines == [f"12:00:00 Error: s.t: {SessionLost()}", "12:00:00 s.t: goes on"]
+    assert lines == [f"12:00:00 Error MF1202: s.t: {SessionLost()}", "12:00:00 s.t: goes on"]

@@ -82,7 +82,7 @@ def test_the_command_writes_the_file_and_says_so(config: Config) -> None:
     assert run(config).output == f"{path} says it already.\n"
     path.write_text("{}")
     refused = run(config)
-    assert (refused.exit_code, refused.stderr[:40]) == (1, f"Error: {path}"[:40])
+    assert (refused.exit_code, refused.stderr[:40]) == (1, f"Error MF3010: {path}"[:40])
     assert run(config, "--force").output == f"{path} was written.\n"
 
 

@@ -95,18 +95,19 @@ def test_a_refused_publication_makes_no_folder_of_others_droppable(published: Pu
     [
         (
             "sales.orders",
-            "sales.orders is in {path}, so the next run would publish it again. Take it out of the file first. To"
-            " publish it anew, run `mirrorfeed rebuild` instead.",
+            "MF3401: sales.orders is in {path}, so the next run would publish it again. Take it out of the file"
+            " first. To publish it anew, run `mirrorfeed rebuild` instead.",
         ),
         (
             "sales.never",
-            "{zone}/sales.schema/never is not there, or nothing in it shows that mirrorfeed published sales.never."
-            " `mirrorfeed status` names the tables that can be dropped. What others wrote is theirs to remove.",
+            "MF3402: {zone}/sales.schema/never is not there, or nothing in it shows that mirrorfeed published"
+            " sales.never. `mirrorfeed status` names the tables that can be dropped. What others wrote is theirs"
+            " to remove.",
         ),
     ],
 )
 def test_what_is_configured_or_not_ours_is_not_dropped(published: Published, table: str, words: str) -> None:
     store, config = published("sales.orders")
     code, said = run(config, table, "--yes")
-    assert (code, said) == (1, f"Error: {words.format(path=config.path, zone=store.root)}\n")
+    assert (code, said) == (1, f"Error {words.format(path=config.path, zone=store.root)}\n")
     assert store.list("sales.schema/orders")

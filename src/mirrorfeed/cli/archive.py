@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.cli.root import config_option, json_option, load_if_there, main, spark_session
+from mirrorfeed.cli.root import (
+    config_option,
+    for_programs,
+    load_if_there,
+    main,
+    say,
+    say_json,
+    say_result,
+    spark_session,
+)
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from mirrorfeed.config.prices import Rates
     from mirrorfeed.feed.source import Source
 
@@ -27,8 +38,7 @@ def archive() -> None:
 @click.argument("table")
 @where_option
 @click.option("--tiers", "with_tiers", is_flag=True, help="Ask the storage for the tier of each file.")
-@json_option
-def files(table: str, where: str | None, with_tiers: bool, as_json: bool) -> None:
+def files(table: str, where: str | None, with_tiers: bool) -> None:
     """List the archived files of TABLE that must be read to know which rows match. Reads no data file."""
     from mirrorfeed.amounts import counted, size
     from mirrorfeed.archive.guard.described import described
@@ -41,15 +51,15 @@ def files(table: str, where: str | None, with_tiers: bool, as_json: bool) -> Non
     if with_tiers and tiers is None:
         raise tiered.NoTiers(str(source))
     listed = described(answer.archived, where, now(), tiers)
-    if as_json:
-        click.echo(json.dumps(listed, indent=2, ensure_ascii=False))
+    if for_programs():
+        say_json(listed)
         return
     for row in listed:
         told = [size(row["bytes"]) if row["bytes"] is not None else None, row["tier"]]
-        told += [f"{row['age_days']} days" if row["age_days"] is not None else None, row["why"]]
-        click.echo(f"{row['uri']}  {', '.join(filter(None, told))}")
+        told += [counted(row["age_days"], "day") if row["age_days"] is not None else None, row["why"]]
+        say(f"{row['uri']}  {', '.join(filter(None, told))}")
     hot = "" if answer.hot is None else f", beside {counted(answer.hot, 'hot file')}"
-    click.echo(f"{source} at version {answer.version}: needs {counted(len(listed), 'archived file')}{hot}")
+    say(f"{source} at version {answer.version}: needs {counted(len(listed), 'archived file')}{hot}")
 
 
 @archive.command()
@@ -63,7 +73,8 @@ def query(table: str, where: str | None, columns: str | None, rows: int) -> None
 
     source, spark = source_of(table), spark_session()
     chosen = columns.split(",") if columns else None
-    ArchiveAwareTable(spark, source, _tiers(spark, source)).query(where, chosen).show(rows, truncate=60)
+    found = ArchiveAwareTable(spark, source, _tiers(spark, source)).query(where, chosen)
+    say_result({"table": str(source), "rows": _show(found, rows)})
 
 
 @archive.command()
@@ -108,13 +119,26 @@ def plan(
     else:
         made = make.make_statement_plan(spark, statement or "", urgent, rates, at)
     made.save(target)
+    say_result(
+        {
+            "plan": target,
+            "tables": [each.table for each in made.tables],
+            "files": len(made.files),
+            "bytes": made.bytes,
+            "hours": made.hours,
+            "cost": made.cost,
+            "currency": made.currency,
+            "asks_for": made.sql or made.where,
+            "zone": made.zone,
+        }
+    )
     cost = "" if made.cost is None else f", {made.cost:,.2f} {made.currency}"
-    click.echo(
+    say(
         f"Wrote {target}: {counted(len(made.files), 'file')}, {size(made.bytes)}, up to {made.hours:g} hours{cost}."
         f" Carry it out with `mirrorfeed archive restore {target}`."
     )
     if asked := made.sql or made.where:
-        click.echo(f"It asks for {asked}, with times as in {made.zone}.")
+        say(f"It asks for {asked}, with times as in {made.zone}.")
 
 
 @archive.command()
@@ -156,7 +180,8 @@ def restore(
     source, spark = source_of(made.table), spark_session()
     make.check_plan(spark, made)
     if copied and into.is_there(spark, made, copied):
-        click.echo(f"{copied} holds the rows of {file} already")
+        say(f"{copied} holds the rows of {file} already")
+        say_result({"table": made.table, "done": True, "into": str(copied)})
         return
     uris = tuple(file.uri for file in made.files)
     tiers = TiersOfTables(uris) if made.others else _tiers(spark, source)
@@ -164,25 +189,28 @@ def restore(
         raise tiered.NoTiers(str(source))
     terms = restoring.Terms(Tier[tier.upper()], keep)
     if costs := restoring.costs(made, tiers, terms, rates, now()):
-        click.echo(costs)
+        say(costs)
     report = _say_progress
     found = restoring.ask(made, tiers, terms) if once else restoring.follow(made, tiers, poll, terms, report)
     if once:
         _say_progress(found)
+    told = {"table": made.table, "done": found.done, **asdict(found), "into": None, "rows": None}
     if found.done:
         with in_zone(spark, made.zone):
             answer = make.look_again(spark, made, tiers, now())
             if made.files_alone:
-                click.echo(f"{source}: all files that were planned can be read")
+                say(f"{source}: all files that were planned can be read")
             elif answer is None:
-                click.echo(f"{source}: its changes from version {made.feed_from} to {made.version} can be read")
+                say(f"{source}: its changes from version {made.feed_from} to {made.version} can be read")
             elif copied:
                 into.copy(spark, answer, made, copied)
-                click.echo(f"Copied the rows into {copied}: nothing else has to stay where it is")
+                say(f"Copied the rows into {copied}: nothing else has to stay where it is")
+                say_result({**told, "into": str(copied)})
                 return
             else:
-                answer.show(rows, truncate=60)
-    click.echo(restoring.afterwards(made.table, tiers, terms))
+                told["rows"] = _show(answer, rows)
+    say_result(told)
+    say(restoring.afterwards(made.table, tiers, terms))
 
 
 @archive.command()
@@ -199,13 +227,14 @@ def maintain(table: str, optimize: bool, zorder: str | None, purge: bool, analyz
 
     wanted = Maintenance(optimize, tuple(zorder.split(",")) if zorder else (), purge, analyze, vacuum)
     done = run(spark_session(), source_of(table), wanted, now())
+    say_result({**asdict(done), "table": table, "left_out": [dict(each) for each in done.left_out]})
     for statement in done.statements:
-        click.echo(statement)
+        say(statement)
     for partition in done.left_out:
         named = ", ".join(f"{name}={value}" for name, value in partition) or "the table, which has no partitions"
-        click.echo(f"Left out, for it holds archived files: {named}")
+        say(f"Left out, for it holds archived files: {named}")
     for note in done.notes:
-        click.echo(note)
+        say(note)
 
 
 @archive.command()
@@ -216,11 +245,22 @@ def check(table: str) -> None:
 
     source, spark = source_of(table), spark_session()
     gone = missing_files(spark, source, now(), _tiers(spark, source))
+    say_result({"table": str(source), "missing": list(gone)})
     for uri in gone:
-        click.echo(f"Missing: {uri}")
+        say(f"Missing: {uri}")
     if not gone:
-        click.echo(f"{source}: all hot files are there")
+        say(f"{source}: all hot files are there")
     sys.exit(bool(gone))
+
+
+def _show(rows: DataFrame, most: int) -> list[dict[str, Any]] | None:
+    """The first of them: with --json to be told, else shown."""
+    if not for_programs():
+        rows.show(most, truncate=60)
+        return None
+    from mirrorfeed.feed.preview import spelled
+
+    return spelled(rows.limit(most))
 
 
 def now() -> datetime:
@@ -252,4 +292,4 @@ def given_rates(prices: str | None, path: str) -> Rates | None:
 
 
 def _say_progress(found: Any) -> None:
-    click.echo(f"{found.ready} back, {found.pending} on their way, {found.archived} in the archive")
+    say(f"{found.ready} back, {found.pending} on their way, {found.archived} in the archive")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,8 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.cli.archive import archive, given_rates
-from mirrorfeed.cli.root import config_option, given_ledger, json_option, load, load_if_there, spark_session
-from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.cli.root import (
+    config_option,
+    for_programs,
+    given_ledger,
+    load,
+    load_if_there,
+    say,
+    say_error,
+    say_json,
+    say_result,
+    spark_session,
+)
+from mirrorfeed.errors import MirrorfeedError, coded, named
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.upkeep.simulate import Simulation
@@ -35,7 +45,6 @@ prices_option = click.option("--prices", metavar="FILE", help="Your prices, in p
     "--history", type=click.IntRange(1, 365), metavar="DAYS", help="And the queries of these days (Databricks)."
 )
 @prices_option
-@json_option
 def simulate(
     path: str,
     table: str,
@@ -44,7 +53,6 @@ def simulate(
     predicates: str | None,
     history: int | None,
     prices: str | None,
-    as_json: bool,
 ) -> None:
     """Say what INTERVALS such as '60 days' would do to TABLE: how much would be cold, which questions would fail."""
     from mirrorfeed.archive.upkeep import simulate as simulating
@@ -57,8 +65,8 @@ def simulate(
     spark = spark_session()
     questions += simulating.asked(spark, source, history) if history else []
     found = simulating.simulate(spark, source, list(dict.fromkeys(days)), questions, datetime.now(UTC))
-    if as_json:
-        click.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
+    if for_programs():
+        say_json(asdict(found))
         return
     _say_outcomes(found)
     for each in found.shares:
@@ -72,13 +80,13 @@ def _say_outcomes(found: Simulation) -> None:
         text = " ".join(outcome.question.text.split())
         asked = f" (asked {outcome.question.times:,} times)" if outcome.question.times > 1 else ""
         if outcome.error is not None:
-            click.echo(f"{text}{asked}: not known, for it cannot be planned here: {outcome.error}")
+            say(f"{text}{asked}: not known, for it cannot be planned here: {outcome.error}")
             continue
         told = []
         for days, need in outcome.needs.items():
             fails = f"fails, for {counted(need.files, 'file')} in the archive, {size(need.bytes)}"
-            told.append(f"{days} days: {fails if need.files else 'answered'}")
-        click.echo(f"{text}{asked}: {'; '.join(told)}")
+            told.append(f"{counted(days, 'day')}: {fails if need.files else 'answered'}")
+        say(f"{text}{asked}: {'; '.join(told)}")
 
 
 def _say_interval(found: Simulation, days: int, rates: Rates | None) -> None:
@@ -92,7 +100,7 @@ def _say_interval(found: Simulation, days: int, rates: Rates | None) -> None:
         words.append(f"{failed:,} of {counted(known, 'question')} would fail")
     if rates and month:
         words.append(f"a month costs {month.cost:,.2f} {rates.currency} and saves {month.saving:,.2f}")
-    click.echo(f"{days} days: {'; '.join(words)}")
+    say(f"{counted(days, 'day')}: {'; '.join(words)}")
 
 
 @archive.command()
@@ -115,7 +123,8 @@ def report(path: str, tables: Sequence[str], prices: str | None) -> None:
     spark = spark_session()
     chosen = [source for source in listed if given or _may_have_an_archive(spark, source)]
     found = [look(spark, source, rates, ledger) for source in chosen]
-    sys.exit(not all(found))
+    say_result(found)
+    sys.exit(any(row["error"] for row in found))
 
 
 def _may_have_an_archive(spark: Any, source: Source) -> bool:
@@ -128,23 +137,24 @@ def _may_have_an_archive(spark: Any, source: Source) -> bool:
         return True
 
 
-def look(spark: Any, source: Source, rates: Rates | None, ledger: Source | None) -> bool:
-    """Shows it and writes it into the ledger. After the fact: what fails here is told, and harms nothing."""
+def look(spark: Any, source: Source, rates: Rates | None, ledger: Source | None) -> dict[str, Any]:
+    """Shows it, writes it into the ledger, and tells it. After the fact: what fails here is told, and harms nothing."""
     from mirrorfeed.archive.upkeep.share import share
     from mirrorfeed.feed.detail import detail_of
-    from mirrorfeed.publish.ledger import archived, keep
+    from mirrorfeed.publish.ledger import archived, keep, told
     from mirrorfeed.stores.tiered import tiers_at
 
     now = datetime.now(UTC)
     try:
         found = share(spark, source, now, tiers_at(detail_of(spark, source).location))
     except Exception as error:
-        click.echo(f"Error: {named(f'Looking how much of {source} is archived', error)}", err=True)
-        return False
+        trouble = named(f"Looking how much of {source} is archived", error)
+        say_error(trouble)
+        return {"table": str(source), "error": trouble}
     row = archived(str(source), found, now, rates)
     month = "" if row.month_cost is None else f"; a month costs {row.month_cost:,.2f} {row.currency}"
     month += "" if row.month_saving is None else f" and saves {row.month_saving:,.2f}"
-    click.echo(f"{source}: {found}{month}")
+    say(f"{source}: {found}{month}")
     if lost := keep(spark, ledger, [row]):
-        click.echo(str(lost), err=True)
-    return True
+        click.echo(coded(lost), err=True)
+    return told(row)

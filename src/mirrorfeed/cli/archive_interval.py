@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.cli.archive import archive, given_rates, now, source_of
-from mirrorfeed.cli.root import config_option, given_ledger, spark_session
+from mirrorfeed.cli.root import config_option, given_ledger, say, say_result, spark_session
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ def set_(table: str, interval: str) -> None:
     days, source = parse_days(interval), source_of(table)
     spark = spark_session()
     found = intervals.set_first(spark, source, days, now())
-    click.echo(f"{source}: files count as archived from {found.days} days on")
+    say_result(_told(source, found))
+    say(f"{source}: files count as archived from {counted(found.days, 'day')} on")
     _say_rule(spark, source, found)
 
 
@@ -38,7 +40,8 @@ def show(table: str) -> None:
 
     source, spark = source_of(table), spark_session()
     found = intervals.required(spark, source)
-    click.echo(f"{source}: files count as archived from {found.days} days on")
+    say_result(_told(source, found))
+    say(f"{source}: files count as archived from {counted(found.days, 'day')} on")
     _say_change(found)
     _say_rule(spark, source, found)
 
@@ -54,7 +57,8 @@ def unset(table: str, nothing_archived: bool) -> None:
     if not nothing_archived:
         raise StillArchived(str(source))
     intervals.unset(spark_session(), source)
-    click.echo(f"{source}: no file counts as archived")
+    say_result({"table": str(source), "days": None, "rule": None, "change": None})
+    say(f"{source}: no file counts as archived")
 
 
 @archive.command("change-interval")
@@ -73,10 +77,11 @@ def change_interval(table: str, interval: str, exact: bool, rule_changed: bool) 
     if days > before.rule and not rule_changed:
         raise RuleFirst(str(source), before.rule, days)
     found = intervals.change_interval(spark, source, days, exact, now())
-    click.echo(f"{source}: files count as archived from {found.days} days on")
+    say_result(_told(source, found))
+    say(f"{source}: files count as archived from {counted(found.days, 'day')} on")
     _say_change(found)
     if days < before.rule:
-        click.echo("Now change the cloud's rule to the same number of days.")
+        say("Now change the cloud's rule to the same number of days.")
         _say_rule(spark, source, found)
 
 
@@ -95,32 +100,41 @@ def step(path: str, table: str) -> None:
     source, ledger, rates = source_of(table), given_ledger(), given_rates(None, path)
     spark = spark_session()
     found = intervals.step(spark, source, now())
-    click.echo(f"{source}: files count as archived from {found.days} days on")
+    say(f"{source}: files count as archived from {counted(found.days, 'day')} on")
     _say_change(found)
-    look(spark, source, rates, ledger)
+    say_result({**_told(source, found), "archived": look(spark, source, rates, ledger)})
+
+
+def _told(source: Source, found: Policy) -> dict[str, object]:
+    """`rule` is what the cloud's rule must say; `change` ends where the days are the same."""
+    change = found.change if found.days < found.rule else None
+    until = {"until": change.frontier.done_at(), "exact": change.exact} if change else None
+    return {"table": str(source), "days": found.days, "rule": found.rule, "change": until}
 
 
 def _say_rule(spark: Any, source: Source, found: Policy) -> None:
     from mirrorfeed.archive.rules.port import NoLifecycle, rules_of
 
-    click.echo(
-        f"This moves no file. The cloud's lifecycle rule must say the same: {found.rule} days, by creation time."
+    say(
+        "This moves no file. The cloud's lifecycle rule must say the same:"
+        f" {counted(found.rule, 'day')}, by creation time."
     )
     try:
         rules = rules_of(spark, source)
     except NoLifecycle as error:
-        click.echo(f"{error.what()[:-1]}, and none to show.")
+        say(f"{error.what()[:-1]}, and none to show.")
         return
-    click.echo(rules.written(rules.policy(found.rule), rules.forms[0]))
-    click.echo(rules.apply)
+    say(rules.written(rules.policy(found.rule), rules.forms[0]))
+    say(rules.apply)
 
 
 def _say_change(found: Policy) -> None:
     if found.change and found.days < found.rule:
         done = found.change.frontier.done_at()
         how = "raised daily" if found.change.exact else "kept until then"
-        click.echo(
-            f"On the way to {found.rule} days, {how}: run `mirrorfeed archive step` daily, until {done:%Y-%m-%d}"
+        say(
+            f"On the way to {counted(found.rule, 'day')}, {how}: run `mirrorfeed archive step` daily, until"
+            f" {done:%Y-%m-%d}"
         )
 
 
@@ -152,12 +166,12 @@ class RuleFirst(Terminal):
 
     def what(self) -> str:
         return (
-            f"While the cloud's rule for {self.table} says {self.rule} days it goes on moving files of that age, so the"
-            f" way to {self.asked} days cannot begin."
+            f"While the cloud's rule for {self.table} says {counted(self.rule, 'day')} it goes on moving files of that"
+            f" age, so the way to {counted(self.asked, 'day')} cannot begin."
         )
 
     def next(self) -> str:
         return (
-            f"Let the cloud's rule say {self.asked} days (`mirrorfeed archive rule {self.table} --merge EXPORTED"
-            f" --interval '{self.asked} days'`), then run the command again with --rule-changed."
+            f"Let the cloud's rule say {counted(self.asked, 'day')} (`mirrorfeed archive rule {self.table} --merge"
+            f" EXPORTED --interval '{self.asked} days'`), then run the command again with --rule-changed."
         )

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.cli.archive import archive
-from mirrorfeed.cli.root import spark_session
+from mirrorfeed.cli.root import for_programs, say, say_json, say_result, spark_session
 from mirrorfeed.errors import Terminal
 
 _exported = click.Path(exists=True, dir_okay=False)
@@ -53,12 +54,18 @@ def rule(
     if (chosen := form or rules.forms[0]) not in rules.forms:
         raise click.UsageError(f"--form {chosen} is for another cloud; for {source} there is {', '.join(rules.forms)}.")
     made = rules.policy(days, Wanted.PAUSED if paused else Wanted.GONE if remove else Wanted.ON, there, take_over)
-    click.echo(rules.written(made, chosen, there))
+    problems = [each for each in rules.check(made, days) if each.rule or not (paused or remove)]
+    theirs = rules.of_others(there)
+    written = rules.written(made, chosen, there)
+    if for_programs():
+        facts = {"policy": written, "form": chosen, "apply": rules.apply, "of_others": list(theirs)}
+        say_json({"table": str(source), **facts, "problems": list(map(str, problems))})
+        sys.exit(bool(problems))
+    click.echo(written)
     click.echo(rules.apply, err=True)
-    if theirs := rules.of_others(there):
+    if theirs:
         done = "Taken over" if take_over else "Kept, and taken over with --take-over"
         click.echo(f"{done}: {', '.join(theirs)}, by which others archive files of {source} alone", err=True)
-    problems = [each for each in rules.check(made, days) if each.rule or not (paused or remove)]
     for problem in problems:
         click.echo(str(problem), err=True)
     sys.exit(bool(problems))
@@ -77,10 +84,11 @@ def lifecycle_check(file: str, table: str) -> None:
     spark = spark_session()
     days = intervals.required(spark, source).rule
     problems = rules_of(spark, source).check(exported, days)
+    say_result({"table": str(source), "days": days, "problems": list(map(str, problems))})
     for problem in problems:
-        click.echo(str(problem))
+        say(str(problem))
     if not problems:
-        click.echo(f"{source}: the rules archive its files after {days} days, as its property says")
+        say(f"{source}: the rules archive its files after {counted(days, 'day')}, as its property says")
     sys.exit(bool(problems))
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.amounts import counted
-from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
+from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_json, say_result, spark_session
 from mirrorfeed.errors import Terminal
 from mirrorfeed.terminal import console, text, waiting
 
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 @main.command()
 @click.option("--live", is_flag=True, help="Try what only the services themselves can show, and list the rest.")
-@json_option
 @config_option
-def preflight(live: bool, as_json: bool, path: str) -> None:
+def preflight(live: bool, path: str) -> None:
     """Check what publishing needs: rights, the credential, the landing zone, the feeds. Exits with 1 if it lacks any.
 
     Writes an empty file into the landing zone, under a name that readers ignore, and removes it; with --live a few
@@ -41,13 +40,12 @@ def preflight(live: bool, as_json: bool, path: str) -> None:
     left = chain(checks.preflight(spark, config), checks.live(spark, config) if live else ())
     while check := _next(left, "Checking what publishing needs"):
         found.append(check)
-        if as_json:
+        if for_programs():
             continue
         detail = f": {check.detail}" if check.detail else ""
         style = "red" if check.state is checks.State.MISSING else ""
         out.print(text(f"{check.state.value:<12}{check.what}{detail}", style=style))
-    if as_json:
-        say_json([{"check": each.what, "outcome": each.state.value, "message": each.detail} for each in found])
+    say_result([{"check": each.what, "outcome": each.state.value, "message": each.detail} for each in found])
     sys.exit(any(check.state is checks.State.MISSING for check in found))
 
 
@@ -64,8 +62,9 @@ def tables(task_value: str | None, path: str) -> None:
     targets = [str(table.target) for table in load(path).tables]
     if task_value is not None:
         hand_on(task_value, targets)
+    say_result(targets)
     for target in targets:
-        click.echo(target)
+        say(target)
 
 
 @main.command(hidden=True)
@@ -84,9 +83,8 @@ def deployment(context: click.Context, file: str, mirror: str, archive_tables: s
 
 @main.command()
 @click.option("--html", "file", metavar="FILE", help="Draw them as a page, whole in one file.")
-@json_option
 @config_option
-def report(file: str | None, as_json: bool, path: str) -> None:
+def report(file: str | None, path: str) -> None:
     """Show what the ledger tells: how far each table is, whether its mirror is equal, and what went wrong."""
     config = load(path)
     if config.ledger is None:
@@ -99,8 +97,8 @@ def report(file: str | None, as_json: bool, path: str) -> None:
         rows, now = ledger.read(spark, config.ledger), datetime.now(UTC)
     if file is not None:
         Path(file).write_text(reports.page(rows, now), encoding="utf-8")
-        click.echo(f"Wrote {file}, from {counted(len(rows), 'row')} of the ledger.", err=as_json)
-    if as_json:
+        say(f"Wrote {file}, from {counted(len(rows), 'row')} of the ledger.")
+    if for_programs():
         say_json(reports.told(rows, now))
     elif file is None:
         out = console()

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
+from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_error, say_json, spark_session
 from mirrorfeed.errors import named
 from mirrorfeed.terminal import console, text, waiting
 
@@ -14,9 +14,8 @@ from mirrorfeed.terminal import console, text, waiting
 @main.command()
 @click.argument("tables", nargs=-1)
 @click.option("--fix", is_flag=True, help="Carry out the remedies that change nothing but what every run begins with.")
-@json_option
 @config_option
-def doctor(tables: tuple[str, ...], fix: bool, as_json: bool, path: str) -> None:
+def doctor(tables: tuple[str, ...], fix: bool, path: str) -> None:
     """Name what is wrong with the tables, from their sources to Fabric, each with the command that helps.
 
     Warns before changes are lost: where the feed keeps less than the lag, or soon will. Exits with 1 if it found more
@@ -39,21 +38,23 @@ def doctor(tables: tuple[str, ...], fix: bool, as_json: bool, path: str) -> None
         if fix and any(each.safe for each in of_table):
             try:
                 room.mend(store, table)
-                click.echo(f"{table.target}: finished and tidied.", err=as_json)
+                say(f"{table.target}: finished and tidied.")
             except Exception as error:
-                click.echo(f"Error: {table.target}: {named('Mending', error)}", err=True)
+                say_error(named("Mending", error), str(table.target))
             of_table = room.judge_table(room.look_at_table(spark, store, table, states), zone)
         found += of_table
-    if as_json:
-        told = [{"code": each.code.name, "weight": each.weight.value, "table": each.table, "what": each.what,
-                 "remedy": each.remedy} for each in found]  # fmt: skip
+    if for_programs():
+        told = [{"code": each.code.value, "name": each.code.name, "weight": each.weight.value,
+                 "table": each.table, "what": each.what, "remedy": each.remedy} for each in found]  # fmt: skip
         say_json(told)
     else:
         out = console()
         for each in found:
             style = {Weight.WRONG: "red", Weight.SOON: "yellow"}.get(each.weight, "")
             place = each.table or "mirrored database"
-            out.print(text(f"{each.weight.value:<6}{each.code.name}  {place}: {each.what}", style=style))
+            out.print(
+                text(f"{each.weight.value:<6}{each.code.value} {each.code.name}  {place}: {each.what}", style=style)
+            )
             out.print(text(f"      {each.remedy}"))
         out.print(text("Nothing is wrong." if not found else f"{len(found)} found."))
     sys.exit(any(each.weight is not Weight.NOTE for each in found))

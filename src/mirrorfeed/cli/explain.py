@@ -6,18 +6,17 @@ from dataclasses import asdict
 
 import click
 
-from mirrorfeed.cli.root import json_option, main, say_json
+from mirrorfeed.cli.root import for_programs, main, say_json
 
 
 @main.command()
 @click.argument("code")
-@json_option
-def explain(code: str, as_json: bool) -> None:
+def explain(code: str) -> None:
     """Say what CODE means, of an error or a finding such as MF2102, and what to do about it. Needs no Spark."""
     from mirrorfeed import explain as room
 
     entry = room.explain(code)
-    if as_json:
+    if for_programs():
         say_json(asdict(entry))
         return
     click.echo(f"{entry.code} {entry.name} ({entry.kind})\n{entry.means}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.cli.root import config_option, load, main, wait_option
+from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_json, say_result, wait_option
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
@@ -49,10 +50,12 @@ def create(name: str, path: str) -> None:
         raise service.NotInFabric(config.landing_zone)
     workspace, _ = config.onelake
     database, made = service.create(service.api_of(config), workspace, name)
-    click.echo(f"{name!r} {'was made' if made else 'is there already'}. In {path}:\n")
     from mirrorfeed.config import ONELAKE
 
-    click.echo(f"landing_zone: {ONELAKE}{workspace}/{database}")
+    address = f"{ONELAKE}{workspace}/{database}"
+    say_result({"name": name, "made": made, "landing_zone": address})
+    say(f"{name!r} {'was made' if made else 'is there already'}. In {path}:\n")
+    say(f"landing_zone: {address}")
 
 
 @fabric.command()
@@ -69,7 +72,7 @@ def start(force: bool, wait: float, path: str) -> None:
     if not force and (lacking := without_files(config)):
         raise NothingToMirror(tuple(lacking))
     database.start(_say_status, wait * 60)
-    _say_tables(database)
+    _say_tables(database, "Running")
 
 
 @fabric.command()
@@ -79,7 +82,10 @@ def stop(wait: float, path: str) -> None:
     """Stop mirroring. When it is started again, Fabric takes every table anew."""
     from mirrorfeed import fabric as service
 
-    service.database_of(load(path)).stop(_say_status, wait * 60)
+    database = service.database_of(load(path))
+    database.stop(_say_status, wait * 60)
+    if for_programs():
+        say_json({"status": database.status()})
 
 
 @fabric.command()
@@ -89,17 +95,18 @@ def status(path: str) -> None:
     from mirrorfeed import fabric as service
 
     database = service.database_of(load(path))
-    _say_status(database.status())
-    sys.exit(_say_tables(database))
+    _say_status(status := database.status())
+    sys.exit(_say_tables(database, status))
 
 
 def _say_status(status: str) -> None:
-    click.echo(f"The mirrored database is {status}.")
+    say(f"The mirrored database is {status}.")
 
 
-def _say_tables(database: MirroredDatabase) -> bool:
+def _say_tables(database: MirroredDatabase, status: str) -> bool:
     """Whether one of them has an error."""
     tables = database.tables()
+    say_result({"status": status, "tables": [asdict(table) for table in tables]})
     for table in tables:
-        click.echo(f"{table.schema}.{table.table}: {table}")
+        say(f"{table.schema}.{table.table}: {table}")
     return any(table.error or table.status == "Failed" for table in tables)

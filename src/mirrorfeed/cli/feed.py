@@ -7,7 +7,18 @@ from typing import Any
 
 import click
 
-from mirrorfeed.cli.root import config_option, json_option, load, load_if_there, main, say_json, spark_session
+from mirrorfeed.cli.root import (
+    config_option,
+    for_programs,
+    load,
+    load_if_there,
+    main,
+    say,
+    say_error,
+    say_json,
+    say_result,
+    spark_session,
+)
 from mirrorfeed.errors import named
 from mirrorfeed.terminal import console, waiting
 
@@ -26,18 +37,20 @@ def enable(tables: tuple[str, ...], path: str) -> None:
     from mirrorfeed.feed.enable import DEFAULT_LINE
     from mirrorfeed.feed.enable import enable as switch_on
 
-    failed = False
+    done: list[dict[str, Any]] = []
     for at, table in enumerate(chosen, 1):
         try:
             with waiting(f"Table {at} of {len(chosen)}, {table.source}: switching the feed on"):
                 found = switch_on(spark, table.source)
-            click.echo(f"{table.source}: the change data feed is {found.value}")
+            say(f"{table.source}: the change data feed is {found.value}")
+            done.append({"table": str(table.target), "source": str(table.source), "feed": found.value, "error": None})
         except Exception as error:
-            failed = True
-            click.echo(f"Error: {named(f'Enabling the feed of {table.source}', error)}", err=True)
-    click.echo(f"For all new tables, in the Spark configuration of a cluster or job:\n{DEFAULT_LINE}")
-    if failed:
-        sys.exit(1)
+            trouble = named(f"Enabling the feed of {table.source}", error)
+            say_error(trouble)
+            done.append({"table": str(table.target), "source": str(table.source), "feed": None, "error": trouble})
+    say_result(done)
+    say(f"For all new tables, in the Spark configuration of a cluster or job:\n{DEFAULT_LINE}")
+    sys.exit(any(each["error"] for each in done))
 
 
 @main.command()
@@ -46,9 +59,8 @@ def enable(tables: tuple[str, ...], path: str) -> None:
 @click.option("--to", "end", metavar="VERSION|TIME", help="The last to show; the newest by default.")
 @click.option("--past-end", type=click.Choice(["error", "empty"]), default="error", show_default=True)
 @click.option("--rows", "preview", default=20, show_default=True, help="How many rows to show.")
-@json_option
 @config_option
-def changes(table: str, start: str, end: str | None, past_end: Any, preview: int, as_json: bool, path: str) -> None:
+def changes(table: str, start: str, end: str | None, past_end: Any, preview: int, path: str) -> None:
     """Show the change data feed of TABLE: a name, a path, or a table of the configuration."""
     source = _source(table, path)
     spark = spark_session(source)
@@ -57,10 +69,12 @@ def changes(table: str, start: str, end: str | None, past_end: Any, preview: int
     with waiting(f"Reading the feed of {source}"):
         found = changes_between(spark, source, start, end, past_end)
         counts, rows = found.counts(), found.first(preview)
-    if as_json:
+    if for_programs():
         told = {kind: counts.get(name, 0) for kind, name in _KINDS.items()}
         after, to = found.range.from_version_exclusive, found.range.to_version_inclusive
-        say_json({"table": str(source), "from_version": after, "to_version": to, **told, "rows": rows})
+        say_json(
+            {"table": str(source), "from_version_exclusive": after, "to_version_inclusive": to, **told, "rows": rows}
+        )
         return
     click.echo(f"{source}, {found.range}" if found.range.versions else f"{source}, no versions in this range")
     for kind, count in counts.items():

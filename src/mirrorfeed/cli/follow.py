@@ -9,15 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from mirrorfeed.amounts import counted
-from mirrorfeed.cli.root import config_option, load, main, spark_session
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_result, spark_session
+from mirrorfeed.errors import MirrorfeedError, coded
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config
@@ -117,14 +118,16 @@ def stream(table: str, checkpoint: str, pairs: tuple[str, ...], path: str) -> No
     (chosen,) = config.select([table])
     options = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
     spark = spark_session(chosen.source)
+    from mirrorfeed.publish import ledger
     from mirrorfeed.publish.stream import drain
 
-    said = Said()
+    said = Said(partial(click.echo, err=True) if for_programs() else click.echo)
     outcomes = drain(spark, config, table, checkpoint, options, said.trouble)
     for outcome in outcomes:
         said.outcome(outcome)
         if outcome.is_idle:
-            click.echo(f"{outcome.table}: {outcome.progress.decision}")
+            say(f"{outcome.table}: {outcome.progress.decision}")
+    say_result(ledger.for_programs(outcomes, datetime.now(UTC)))
     sys.exit(any(outcome.error for outcome in outcomes))
 
 
@@ -140,13 +143,14 @@ class Said:
             rows = ", ".join(counted(count, marker) for marker, count in progress.rows.items() if count) or "no rows"
             files = counted(progress.files, "file")
             self._echo(f"{time_} {outcome.table}: version {progress.published} is published, {rows}, {files}")
-        text = str(outcome.error) if outcome.error else ""
+        error = outcome.error
+        text = str(error) if error else ""
         before = self._errors.get(outcome.table, "")
-        if text and text != before:
-            self._echo(f"{time_} Error: {outcome.table}: {text}", err=True)
+        if error and text != before:
+            self._echo(f"{time_} Error {error.code}: {outcome.table}: {error}", err=True)
         elif before and not text:
             self._echo(f"{time_} {outcome.table}: goes on")
         self._errors[outcome.table] = text
 
     def trouble(self, error: MirrorfeedError) -> None:
-        self._echo(str(error), err=True)
+        self._echo(coded(error), err=True)

@@ -7,7 +7,18 @@ from dataclasses import asdict
 
 import click
 
-from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
+from mirrorfeed.cli.root import (
+    config_option,
+    for_programs,
+    load,
+    main,
+    say,
+    say_error,
+    say_json,
+    say_result,
+    spark_session,
+)
+from mirrorfeed.errors import coded
 from mirrorfeed.terminal import Listing, console, text, waiting
 
 
@@ -31,19 +42,19 @@ def run(tables: tuple[str, ...], begin_again: bool, path: str) -> None:
 
     with waiting("Keeping what is new"):
         outcomes = fleet.keep_tables(spark, config, tables, begin_again=begin_again)
+    say_result([fleet.told(outcome) for outcome in outcomes])
     for outcome in outcomes:
         for line in fleet.words(outcome):
-            click.echo(line)
+            say(line)
         if outcome.error:
-            click.echo(f"Error: {outcome.table}: {outcome.error}", err=True)
+            say_error(outcome.error, outcome.table)
     sys.exit(any(outcome.error for outcome in outcomes))
 
 
 @history.command()
 @click.argument("tables", nargs=-1)
-@json_option
 @config_option
-def status(tables: tuple[str, ...], as_json: bool, path: str) -> None:
+def status(tables: tuple[str, ...], path: str) -> None:
     """Show which versions of each table are kept, and how far its history is behind."""
     from mirrorfeed.keep.fleet import chosen
 
@@ -54,7 +65,7 @@ def status(tables: tuple[str, ...], as_json: bool, path: str) -> None:
 
     with waiting("Looking at what is kept"):
         found = fleet.statuses(spark, config, tables)
-    if as_json:
+    if for_programs():
         say_json([asdict(row) for row in found])
     else:
         header = ("table", "history", "kept since", "versions", "newest", "lag", "rows")
@@ -63,7 +74,7 @@ def status(tables: tuple[str, ...], as_json: bool, path: str) -> None:
         out.print(Listing(header, rows, right=4))
         for row in found:
             if row.error:
-                out.print(text(f"{row.table}: {row.error}", style="red"))
+                out.print(text(f"{row.table}: {coded(row.error)}", style="red"))
     sys.exit(any(row.error for row in found))
 
 
@@ -91,4 +102,6 @@ def replay(table: str, to_version: int | None, as_of: str | None, into: str, pat
     with waiting(f"Rebuilding {found.target} from {found.history.table}"):
         made = rebuild(spark, found.history.table, place, asked)
     at = f"version {made.version} of {found.source}, committed at {made.at:%Y-%m-%d %H:%M:%S} UTC"
-    click.echo(f"{place} {'holds' if made.there else 'now holds'} {at}")
+    facts = {"source": str(found.source), "version": made.version, "at": made.at, "made": not made.there}
+    say_result({"table": str(found.target), "into": str(place), **facts})
+    say(f"{place} {'holds' if made.there else 'now holds'} {at}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from mirrorfeed import FILE
-from mirrorfeed.cli.root import main
+from mirrorfeed.cli.root import main, say, say_result
 from mirrorfeed.errors import Terminal
 
 
@@ -37,4 +37,5 @@ def init(file: str) -> None:
             target.write(EXAMPLE)
     except FileExistsError as error:
         raise FileInTheWay(file) from error
-    click.echo(f"Wrote {file}. Edit it, then run `mirrorfeed enable` and `mirrorfeed publish`.")
+    say_result({"file": file})
+    say(f"Wrote {file}. Edit it, then run `mirrorfeed enable` and `mirrorfeed publish`.")

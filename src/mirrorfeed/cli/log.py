@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.amounts import counted
-from mirrorfeed.cli.root import config_option, json_option, load, main, say_json
+from mirrorfeed.cli.root import config_option, for_programs, load, main, say_json
 from mirrorfeed.landing.names import Target
 from mirrorfeed.terminal import waiting
 
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 @main.command()
 @click.argument("table")
-@json_option
 @config_option
-def log(table: str, as_json: bool, path: str) -> None:
+def log(table: str, path: str) -> None:
     """Show the publications of TABLE that are recorded, and whether the newest one's files are what the record says.
 
     Reads these files whole, changes nothing, and needs no Spark.
@@ -34,7 +33,7 @@ def log(table: str, as_json: bool, path: str) -> None:
     store, target = zone_of(config), Target.parse(table)
     with waiting(f"Reading the log of {target} and the newest publication's files"):
         found = examine(store, target.folder)
-    if as_json:
+    if for_programs():
         _say_for_programs(target, found)
     else:
         _say(found, store.address(target.folder))
@@ -58,8 +57,8 @@ def _told(target: Target, record: Record) -> dict[str, Any]:
         "record": record.number,
         "time": record.time,
         "table": str(target),
-        "from_version": record.from_version_exclusive,
-        "to_version": record.to_version_inclusive,
+        "from_version_exclusive": record.from_version_exclusive,
+        "to_version_inclusive": record.to_version_inclusive,
         **rows,
         "files": len(record.files),
         "bytes": sum(file.bytes for file in record.files),

@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING
 import click
 
 from mirrorfeed.cli.repair import repair_by_itself
-from mirrorfeed.cli.root import config_option, json_option, load, load_if_there, main, say_json, spark_session
-from mirrorfeed.errors import Terminal, named
+from mirrorfeed.cli.root import (
+    config_option,
+    for_programs,
+    load,
+    load_if_there,
+    main,
+    say,
+    say_error,
+    say_result,
+    spark_session,
+)
+from mirrorfeed.errors import Terminal, coded, named
 from mirrorfeed.terminal import waiting
 
 if TYPE_CHECKING:
@@ -64,6 +74,8 @@ class ReplicaMissing(Terminal):
 @config_option
 def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str) -> None:
     """Apply LANDING_ZONE to Delta tables below the folder TARGET, as Fabric would."""
+    if for_programs() and not once:
+        raise click.UsageError("--follow tells of each pass as it is made, and takes no --json.")
     zone = _zone(landing_zone, path)
     try:
         from mirrorfeed import replica
@@ -72,10 +84,13 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str
     service = replica.Replica(zone, str(Path(target).resolve()))
     if once:
         reports = service.step()
+        say_result([{**asdict(report), "state": report.state.value} for report in reports])
         _say_reports(reports)
         sys.exit(any(report.state is replica.State.FAILED for report in reports))
     with suppress(KeyboardInterrupt):
-        replica.follow(service, poll, lambda: False, report=_say_reports, trouble=lambda error: click.echo(str(error)))
+        replica.follow(
+            service, poll, lambda: False, report=_say_reports, trouble=lambda error: click.echo(coded(error))
+        )
 
 
 def _say_reports(reports: Sequence[TableReport]) -> None:
@@ -86,7 +101,7 @@ def _say_reports(reports: Sequence[TableReport]) -> None:
     for report in reports:
         done = [counted(report.files, "file"), by_marker({names[marker]: n for marker, n in report.rows.items()})]
         message = f": {report.message}" if report.message else ""
-        click.echo(f"{report.table}: {', '.join(filter(None, [report.state.value, *done]))}{message}")
+        say(f"{report.table}: {', '.join(filter(None, [report.state.value, *done]))}{message}")
 
 
 @main.command()
@@ -96,9 +111,8 @@ def _say_reports(reports: Sequence[TableReport]) -> None:
     help="The folder of the replicated tables, or, for one table, that of its Delta table. Left out for a landing zone"
     " in OneLake: the tables of the mirrored database.",
 )
-@json_option
 @config_option
-def verify(tables: tuple[str, ...], mirror: str | None, as_json: bool, path: str) -> None:
+def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
     """Compare each source, at the version at which its mirror stands, with the mirror, row for row.
 
     Where it stands is told by the files that the service has taken. What was found is written into the ledger, where
@@ -117,14 +131,13 @@ def verify(tables: tuple[str, ...], mirror: str | None, as_json: bool, path: str
 
     rows: list[ledger.Row] = []
     told: list[dict[str, object]] = []
-    say = (lambda _: None) if as_json else click.echo
     with waiting("Looking where the mirrors stand"):
         stand = standings(config, tables)
     for at, (table, standing) in enumerate(stand, 1):
-        name, first = str(table.target), list[Difference]()
+        name, first, trouble = str(table.target), list[Difference](), None
         if standing.newest is None:
             nothing = "nothing is published yet. Run `mirrorfeed publish`."
-            told.append(ledger.named(ledger.Row(datetime.now(UTC), name, ledger.UNVERIFIED, message=nothing)))
+            told.append(ledger.told(ledger.Row(datetime.now(UTC), name, ledger.UNVERIFIED, message=nothing)))
             say(f"{name}: {nothing}")
             continue
         try:
@@ -133,7 +146,7 @@ def verify(tables: tuple[str, ...], mirror: str | None, as_json: bool, path: str
         except Exception as error:
             trouble = named("Verifying", error)
             rows.append(ledger.verified(name, trouble, datetime.now(UTC)))
-            click.echo(f"Error: {name}: {trouble}", err=True)
+            say_error(trouble, name)
         else:
             first += found.first
             rows.append(ledger.verified(name, found, datetime.now(UTC)))
@@ -141,12 +154,11 @@ def verify(tables: tuple[str, ...], mirror: str | None, as_json: bool, path: str
             for difference in first:
                 say(f"  {difference}")
             if not found.equal:
-                repair_by_itself(spark, config, table, folder, err=as_json)
-        told.append({**ledger.named(rows[-1]), "differences": [asdict(difference) for difference in first]})
-    if as_json:
-        say_json(told)
+                repair_by_itself(spark, config, table, folder)
+        told.append({**ledger.told(rows[-1], trouble), "differences": [asdict(difference) for difference in first]})
+    say_result(told)
     if lost := ledger.keep(spark, config.ledger, rows):
-        click.echo(str(lost), err=True)
+        click.echo(coded(lost), err=True)
     sys.exit(any(row["outcome"] != ledger.VERIFIED for row in told))
 
 
@@ -159,9 +171,8 @@ def _behind(version: int, standing: Standing) -> str:
 
 @main.command()
 @click.argument("landing_zone")
-@json_option
 @config_option
-def lint(landing_zone: str, as_json: bool, path: str) -> None:
+def lint(landing_zone: str, path: str) -> None:
     """Check whether LANDING_ZONE, of any publisher, is as Fabric expects it. Exits with 1 on errors and warnings.
 
     It is a folder, or onelake://<workspace id>/<mirrored database id>, read with the credential of the configuration
@@ -172,7 +183,8 @@ def lint(landing_zone: str, as_json: bool, path: str) -> None:
     from mirrorfeed.inspect import words
 
     report = inspect.lint(zone)
-    for line in [words.as_json(report)] if as_json else words.lines(report):
+    say_result(words.as_dict(report))
+    for line in words.lines(report) if not for_programs() else ():
         click.echo(line)
     sys.exit(not report.conforms)
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
-from mirrorfeed.cli.root import say_json
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.cli.root import for_programs, say_json
+from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.terminal import text
 
 if TYPE_CHECKING:
@@ -25,17 +25,16 @@ def say_outcomes(
     *,
     left: str | None = None,
     rebuilt: bool = False,
-    as_json: bool = False,
 ) -> NoReturn:
     from mirrorfeed import show
     from mirrorfeed.publish import ledger
 
-    if as_json:
+    if for_programs():
         say_json(ledger.for_programs(outcomes, datetime.now(UTC)))
     else:
         out.print(show.summary(outcomes))
     notes = show.notes(outcomes, repeated, rebuilt=rebuilt)
-    for note in [*notes, *(text(str(error), style="yellow") for error in troubles)]:
+    for note in [*notes, *(text(coded(error), style="yellow") for error in troubles)]:
         out.print(note)
     if left:
         out.print(text(f"Ended as asked, with nothing half done; left for the next run: {left}."))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mirrorfeed.cli.root import config_option, load, main
+from mirrorfeed.cli.root import config_option, load, main, say, say_result
 from mirrorfeed.landing.partner import PARTNER_EVENTS
 
 
@@ -18,8 +18,10 @@ def partner(force: bool, path: str) -> None:
     from mirrorfeed.publish.zone import zone_of
 
     if config.partner is None:
-        click.echo("The configuration has no `partner`; nothing was done.")
+        say_result({"address": None, "written": False})
+        say("The configuration has no `partner`; nothing was done.")
         return
     store = zone_of(config)
     written = introduce(store, config, force=force)
-    click.echo(f"{store.address(PARTNER_EVENTS)} {'was written' if written else 'says it already'}.")
+    say_result({"address": store.address(PARTNER_EVENTS), "written": written})
+    say(f"{store.address(PARTNER_EVENTS)} {'was written' if written else 'says it already'}.")

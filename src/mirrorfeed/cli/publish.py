@@ -12,8 +12,8 @@ from mirrorfeed.amounts import counted
 from mirrorfeed.cli.follow import Stop, follow_tables
 from mirrorfeed.cli.idle import told
 from mirrorfeed.cli.outcomes import say_outcomes
-from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.cli.root import config_option, for_programs, load, main, say_json, spark_session
+from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.terminal import console, error_console, text, waiting
 
 if TYPE_CHECKING:
@@ -26,31 +26,28 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the decision for each table and touch nothing.")
 @click.option("--follow", is_flag=True, help="Go on, and publish what is committed as `at_most` says.")
 @click.option("--for", "minutes", type=click.FloatRange(0), metavar="MINUTES", help="With --follow: end after these.")
-@json_option
 @config_option
-def publish(
-    tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float | None, as_json: bool, path: str
-) -> None:
+def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float | None, path: str) -> None:
     """Publish what is new in the tables of the configuration, or in those named."""
-    if follow and as_json:
+    if follow and for_programs():
         raise click.UsageError("--follow tells of each publication as it is made, and takes no --json.")
     if minutes is not None and not follow:
         raise click.UsageError("--for says how long --follow goes on, and is nothing without it.")
     config = load(path)
     chosen = config.select(tables)
     if dry_run:
-        _say_decisions(config, chosen, as_json)
+        _say_decisions(config, chosen)
     if follow:
         follow_tables(config, tables, minutes)
-    out = error_console() if as_json else console()
+    out = error_console() if for_programs() else console()
     from mirrorfeed.publish.fleet import Fleet, all_at_rest, publish_tables
 
     with waiting("Looking at what is published"):
         at_rest = all_at_rest(config, tables)
     if at_rest:
-        say_outcomes(out, at_rest, [], 0, as_json=as_json)
+        say_outcomes(out, at_rest, [], 0)
     # A ledger is told of tables that are missing, as of any other failure.
-    spark = spark_session(*([] if config.ledger or as_json else [table.source for table in chosen]))
+    spark = spark_session(*([] if config.ledger or for_programs() else [table.source for table in chosen]))
     from mirrorfeed import show
     from mirrorfeed.stores.process import retries
 
@@ -63,30 +60,31 @@ def publish(
         outcomes = publish_tables(fleet, tables)
     left = len(chosen) - sum(not outcome.stopped for outcome in outcomes)
     of_all = f"{left} of {counted(len(chosen), 'table')}" if left else None
-    say_outcomes(out, outcomes, troubles, retries().value - repeated, left=of_all, as_json=as_json)
+    say_outcomes(out, outcomes, troubles, retries().value - repeated, left=of_all)
 
 
-def _say_decisions(config: Config, chosen: Sequence[Table], as_json: bool) -> NoReturn:
+def _say_decisions(config: Config, chosen: Sequence[Table]) -> NoReturn:
     def ask_log(idle: Idle, table: Table) -> object | None:
         return idle.decision(table)
 
     def ask_spark(names: Sequence[str]) -> Sequence[object]:
-        spark = spark_session(*([] if as_json else [table.source for table in config.select(names)]))
+        spark = spark_session(*([] if for_programs() else [table.source for table in config.select(names)]))
         from mirrorfeed.publish.decisions import decisions
 
         with waiting("Deciding about what is new"):
             return [decision for _, decision in decisions(spark, config, names)]
 
     decided = told(config, chosen, ask_log, ask_spark)
-    if as_json:
+    if for_programs():
         say_json([_decision(table, decision) for table, decision in zip(chosen, decided, strict=True)])
     else:
         out = console()
         for table, decision in zip(chosen, decided, strict=True):
-            out.print(text(f"{table.target}: {decision}"))
+            said = coded(decision) if isinstance(decision, MirrorfeedError) else decision
+            out.print(text(f"{table.target}: {said}"))
     sys.exit(any(isinstance(decision, MirrorfeedError) for decision in decided))
 
 
 def _decision(table: Table, decision: object) -> dict[str, object]:
-    error = type(decision).__name__ if isinstance(decision, MirrorfeedError) else None
+    error = decision if isinstance(decision, MirrorfeedError) else None
     return {"table": str(table.target), "error": error, "message": str(decision)}

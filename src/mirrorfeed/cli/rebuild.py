@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from mirrorfeed.cli.outcomes import say_outcomes
-from mirrorfeed.cli.root import config_option, load, main, spark_session, wait_option
+from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_result, spark_session, wait_option
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.terminal import console
+from mirrorfeed.terminal import console, error_console
 
 
 @main.command()
@@ -30,11 +32,11 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
 
     for each in chosen:
         place = zone_of(config).address(each.target.folder)
-        click.echo(f"{place} is deleted with all that is in it, and the table is gone in Fabric until it is published.")
+        say(f"{place} is deleted with all that is in it, and the table is gone in Fabric until it is published.")
     if not yes:
-        click.confirm("Go on?", abort=True)
-    dropping = dropping_by(config, click.echo, wait * 60)
-    spark, out, repeated = spark_session(), console(), retries().value
+        click.confirm("Go on?", abort=True, err=for_programs())
+    dropping = dropping_by(config, partial(click.echo, err=for_programs()), wait * 60)
+    spark, out, repeated = spark_session(), error_console() if for_programs() else console(), retries().value
     troubles: list[MirrorfeedError] = []
     with show.steps(out) as on_step:
         on_step.looking(len(chosen))
@@ -55,10 +57,9 @@ def drop(table: str, yes: bool, path: str) -> None:
     from mirrorfeed.publish.zone import zone_of
 
     store, target = zone_of(config), Target.parse(table)
-    click.echo(
-        f"{droppable(store, config, target)} The folder is deleted with all that is in it, and Fabric drops the table."
-    )
+    say(f"{droppable(store, config, target)} The folder is deleted with all that is in it, and Fabric drops the table.")
     if not yes:
-        click.confirm("Go on?", abort=True)
+        click.confirm("Go on?", abort=True, err=for_programs())
     store.remove_folder(target.folder)
-    click.echo(f"{target} is gone from the landing zone.")
+    say_result({"table": str(target), "address": store.address(target.folder)})
+    say(f"{target} is gone from the landing zone.")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.cli.root import config_option, load, main, spark_session
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.cli.root import config_option, load, main, say, say_error, say_result, spark_session
+from mirrorfeed.errors import MirrorfeedError, Terminal, coded, named
 from mirrorfeed.terminal import waiting
 
 if TYPE_CHECKING:
@@ -47,15 +48,15 @@ def repair(table: str, where: str | None, mirror: str | None, source_only: bool,
     from mirrorfeed.verify.place import folder_of
 
     folder = None if source_only else folder_of(config, mirror)
-    if not _repaired(spark_session(), config, chosen, folder, where):
-        sys.exit(1)
+    done = _repaired(spark_session(), config, chosen, folder, where)
+    say_result(done)
+    sys.exit(done["error"] is not None)
 
 
-def repair_by_itself(spark: Any, config: Config, table: Table, folder: str, *, err: bool = False) -> None:
-    """After a verification that found a difference: up to the limit of the configuration. What was done is said on
-    standard error where the output is for programs."""
+def repair_by_itself(spark: Any, config: Config, table: Table, folder: str) -> None:
+    """After a verification that found a difference: up to the limit of the configuration."""
     if table.repair_up_to:
-        _repaired(spark, config, table, folder, None, at_most=table.repair_up_to, err=err)
+        _repaired(spark, config, table, folder, None, at_most=table.repair_up_to)
 
 
 def _repaired(
@@ -66,10 +67,9 @@ def _repaired(
     where: str | None,
     *,
     at_most: int | None = None,
-    err: bool = False,
-) -> bool:
-    """Whether all was mended that was to be; what was done is said."""
-    from mirrorfeed.errors import named
+) -> dict[str, Any]:
+    """What was done, which is said as well; `error` where not all was mended that was to be."""
+    from mirrorfeed.publish import ledger
     from mirrorfeed.repair import repair_table, words
 
     beside: list[MirrorfeedError] = []
@@ -79,14 +79,16 @@ def _repaired(
                 spark, config, table, folder, where, at_most=at_most, on_trouble=beside.append
             )
     except Exception as error:
-        click.echo(f"Error: {table.target}: {named('Repairing', error)}", err=True)
-        return False
+        trouble = named("Repairing", error)
+        say_error(trouble, str(table.target))
+        return {"table": str(table.target), "publications": [], "error": trouble}
     finally:
         for each in beside:
-            click.echo(str(each), err=True)
+            click.echo(coded(each), err=True)
     for line in words(found, str(table.target)):
-        click.echo(line, err=err)
-    troubles: list[MirrorfeedError | None] = [found.outcome.error if found.outcome else None, found.left]
-    for trouble in filter(None, troubles):
-        click.echo(f"Error: {table.target}: {trouble}", err=True)
-    return not any(troubles)
+        say(line)
+    troubles = [each for each in (found.outcome and found.outcome.error, found.left) if each]
+    for each in troubles:
+        say_error(each, str(table.target))
+    made = ledger.for_programs([found.outcome], datetime.now(UTC)) if found.outcome else []
+    return {"table": str(table.target), "publications": made, "error": next(iter(troubles), None)}

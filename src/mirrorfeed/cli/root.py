@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mirrorfeed import FILE
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.errors import MirrorfeedError, Terminal, named, visible
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config
@@ -22,29 +22,52 @@ config_option = click.option(
     "--config", "path", default=FILE, show_default=True, metavar="FILE", help="The configuration to use."
 )
 wait_option = click.option("--wait", default=10.0, show_default=True, metavar="MINUTES", help="How long to wait.")
-json_option = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
-
+_JSON = "mirrorfeed.json"
 _WHOLE = 1000
 """Characters: the first sentence of a command, however long."""
+
+
+class _Command(click.Command):
+    """Every command takes --json."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.params.append(click.Option(["--json"], is_flag=True, expose_value=False, help="For programs."))
 
 
 class _Commands(click.Group):
     """Errors that say what to do are shown as they are, without a traceback, and commands are listed unabridged."""
 
     group_class = type
+    command_class = _Command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Known before anything is understood, for what is not understood is told in the same way.
+        ctx.meta[_JSON] = ctx.meta.get(_JSON, False) or "--json" in args
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except MirrorfeedError as error:
-            fail(str(error))
+            fail(error)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "pyspark":
                 raise
             from mirrorfeed.session import SparkMissing
 
-            fail(str(SparkMissing()))
+            fail(SparkMissing())
+        except click.UsageError as error:
+            if not for_programs():
+                raise
+            fail(Misused(error.format_message()), error.exit_code)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if not for_programs():
+                raise
+            fail(named(f"mirrorfeed {ctx.invoked_subcommand}", error))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -54,9 +77,60 @@ class _Commands(click.Group):
             )
 
 
-def fail(message: str) -> NoReturn:
-    click.echo(f"Error: {message}", err=True)
-    sys.exit(1)
+class Misused(Terminal):
+    """The command was called with arguments or options that it does not take, or without some that it needs."""
+
+    code = "MF1001"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def what(self) -> str:
+        return self.reason
+
+    def next(self) -> str:
+        return "`--help` after the command says what it takes."
+
+
+def for_programs() -> bool:
+    """Whether --json was asked for."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_JSON))
+
+
+def say(words: str = "") -> None:
+    """For people; with --json beside the result."""
+    click.echo(words, err=for_programs())
+
+
+def say_result(value: object) -> None:
+    """The result, with --json; without, it was said in words."""
+    if for_programs():
+        say_json(value)
+
+
+def say_json(value: object) -> None:
+    """Alone on standard output. Times are in ISO form, errors as they tell themselves, decisions in words."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_told))
+
+
+def _told(value: object) -> object:
+    if isinstance(value, MirrorfeedError):
+        return value.to_dict()
+    return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def say_error(error: MirrorfeedError, of: str = "") -> None:
+    """On standard error, and whose it is, where there are several."""
+    click.echo(f"Error {error.code}: {of and f'{visible(of)}: '}{error}", err=True)
+
+
+def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
+    if for_programs():
+        say_json({"error": error})
+    else:
+        say_error(error)
+    sys.exit(status)
 
 
 def load(path: str) -> Config:
@@ -65,15 +139,6 @@ def load(path: str) -> Config:
 
     given: dict[str, str | None] = click.get_current_context().find_object(dict) or {}
     return config.load(path, **given)
-
-
-def say_json(value: object) -> None:
-    """For programs, alone on standard output. Times are in ISO form, decisions and errors in words."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_in_words))
-
-
-def _in_words(value: object) -> str:
-    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def given_ledger() -> Source | None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mirrorfeed.cli.idle import told
-from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
+from mirrorfeed.cli.root import config_option, for_programs, load, main, say_json, spark_session
+from mirrorfeed.errors import coded
 from mirrorfeed.terminal import console, text, waiting
 
 if TYPE_CHECKING:
@@ -27,10 +28,9 @@ if TYPE_CHECKING:
 @click.option("--behind", is_flag=True, help="Show only tables that are not up to date.")
 @click.option("--fabric", "with_fabric", is_flag=True, help="Beside it, what Fabric and its SQL endpoint say.")
 @click.option("--mirror", help="The folder of the replicated tables, to tell how far they are.")
-@json_option
 @config_option
 def status(
-    tables: tuple[str, ...], behind: bool, with_fabric: bool, mirror: str | None, as_json: bool, path: str
+    tables: tuple[str, ...], behind: bool, with_fabric: bool, mirror: str | None, path: str
 ) -> None:
     """Show how far each table is published, what waits in the landing zone, and how far what was committed has come:
     first how many are up to date, then the tables, those in trouble and those behind before the others.
@@ -63,7 +63,7 @@ def status(
     every = [replace(row, service=words) for row, words in zip(rows, said, strict=True)]
     found = [row for row in every if not behind or row.state != "up to date"]
     out = console()
-    if as_json:
+    if for_programs():
         say_json([{**asdict(row), "fresh": row.fresh and row.fresh.told()} for row in found])
     else:
         out.print(show.states(every))
@@ -74,7 +74,7 @@ def status(
             out.print(show.freshness(found, datetime.now(UTC)))
         for row in found:
             if row.error:
-                out.print(text(f"{row.table}: {row.error}", style="red"))
+                out.print(text(f"{row.table}: {coded(row.error)}", style="red"))
         for target in [] if tables else strays(zone_of(config), config):
             out.print(text(f"{target} is published and not in {path}. It is left alone; `mirrorfeed drop` removes it."))
     sys.exit(any(row.error for row in every))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mirrorfeed.amounts import counted
-from mirrorfeed.cli.root import config_option, json_option, load, main, say_json, spark_session
+from mirrorfeed.cli.root import config_option, for_programs, load, main, say_error, say_json, spark_session
+from mirrorfeed.errors import coded
 from mirrorfeed.terminal import console, text, waiting
 
 if TYPE_CHECKING:
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
 
 @main.command()
 @click.option("--mirror", help="The folder of the replicated tables, to tell how far they are.")
-@json_option
 @config_option
-def watch(mirror: str | None, as_json: bool, path: str) -> None:
+def watch(mirror: str | None, path: str) -> None:
     """Look at all tables, from the commit to the SQL endpoint, and tell what is in trouble: each trouble once, and once
     more when it is over.
 
@@ -42,10 +42,10 @@ def watch(mirror: str | None, as_json: bool, path: str) -> None:
     with waiting(f"Looking at {counted(len(config.tables), 'table')}, and at what Fabric says"):
         seen = look_at_all(spark, config, _now, mirror)
     if lost := ledger.keep(spark, config.ledger, seen.rows(_now())):
-        click.echo(str(lost), err=True)
+        click.echo(coded(lost), err=True)
     store, folder = book_of(config)
     told = tell(store, seen.look, {OUTPUT: printed.append, **channels_of(config)}, uuid.uuid4().hex, _now, folder)
-    if as_json:
+    if for_programs():
         say_json(
             {
                 "tables": [{"table": each.table, "fresh": each.fresh and each.fresh.told()} for each in seen.statuses],
@@ -53,7 +53,7 @@ def watch(mirror: str | None, as_json: bool, path: str) -> None:
                               "since": each.since} for each in seen.look.troubles],
                 "told": [{"to": each.to, "table": each.entry.table, "kind": each.entry.kind, "over": each.over}
                          for each in told.sent],
-                "not_told": [{"to": name, "message": str(error)} for name, error in told.failed],
+                "not_told": [{"to": name, "error": error} for name, error in told.failed],
             }
         )  # fmt: skip
     else:
@@ -65,7 +65,7 @@ def watch(mirror: str | None, as_json: bool, path: str) -> None:
         if not printed:
             out.print(text(_nothing(len(seen.look.troubles), other=told.other)))
     for _, error in told.failed:
-        click.echo(str(error), err=True)
+        say_error(error)
     sys.exit(bool(told.failed) or any(not message.over for message in printed))
 
 

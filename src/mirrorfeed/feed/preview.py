@@ -139,15 +139,22 @@ class Changes:
         return {row["_change_type"]: row["count"] for row in sorted(found)}
 
     def first(self, count: int) -> list[dict[str, Any]]:
-        """The first rows, by version, as JSON has them; decimals are text, for numbers of JSON would be rounded."""
-        columns = [
-            F.col(quote(name)).cast("string").alias(name) if type_.startswith("decimal") else F.col(quote(name))
-            for name, type_ in self.rows.dtypes
-        ]
-        spelled = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
-        with _refusals(self.table, self.range), all_days(self.rows.sparkSession):
-            found = self.rows.orderBy("_commit_version").limit(count).select(spelled).collect() if count else []
-        return [json.loads(row[0]) for row in found]
+        """The first rows, by version."""
+        if not count:
+            return []
+        with _refusals(self.table, self.range):
+            return spelled(self.rows.orderBy("_commit_version").limit(count))
+
+
+def spelled(rows: DataFrame) -> list[dict[str, Any]]:
+    """As JSON has them; decimals are text, for numbers of JSON would be rounded."""
+    columns = [
+        F.col(quote(name)).cast("string").alias(name) if type_.startswith("decimal") else F.col(quote(name))
+        for name, type_ in rows.dtypes
+    ]
+    text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+    with all_days(rows.sparkSession):
+        return [json.loads(row[0]) for row in rows.select(text).collect()]
 
 
 def changes_between(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
+from typing import Any
 
 from mirrorfeed.errors import visible
 from mirrorfeed.inspect.look import Report
@@ -14,9 +14,9 @@ from mirrorfeed.landing.lint import Severity
 from mirrorfeed.landing.lint.finding import counted
 
 
-def as_json(report: Report) -> str:
+def as_dict(report: Report) -> dict[str, Any]:
     """`{"findings": […]}`, each with code, severity, file, what and next."""
-    return json.dumps({"findings": [asdict(finding) for finding in report.findings]}, indent=2, ensure_ascii=False)
+    return {"findings": [asdict(finding) for finding in report.findings]}
 
 
 def lines(report: Report) -> Iterator[str]:

@@ -41,7 +41,7 @@ class Status:
     newest_version: int | None = None
     lag_versions: int | None = None
     rows: int | None = None
-    error: str | None = None
+    error: MirrorfeedError | None = None
 
 
 class NoHistory(Terminal):
@@ -131,7 +131,7 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
                 seen.newest.total - seen.newest.number,
             )
         except Exception as error:
-            return Status(name, place, error=str(named(f"Asking for the history of {name}", error)))
+            return Status(name, place, error=named(f"Asking for the history of {name}", error))
 
     return each_of(one, chosen(config, names))
 
@@ -151,6 +151,20 @@ def words(outcome: Outcome) -> list[str]:
     elif outcome.error is None:
         lines.append(f"{outcome.table}: nothing new, version {kept.version} is kept")
     return lines
+
+
+def told(outcome: Outcome) -> dict[str, object]:
+    """The same for programs."""
+    made = [record for record in outcome.kept.made if record.commits]
+    return {
+        "table": outcome.table,
+        "kept_version": outcome.kept.version,
+        "from_version_exclusive": made[0].commits[0].version - 1 if made else None,
+        "to_version_inclusive": made[-1].to_version_inclusive if made else None,
+        "rows": sum(record.rows for record in made),
+        "began_again": outcome.kept.began_again,
+        "error": outcome.error,
+    }
 
 
 def cells(status: Status) -> tuple[object, ...]:

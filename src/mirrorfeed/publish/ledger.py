@@ -89,6 +89,7 @@ COLUMNS = (
     ("message", "string", "What happened, and what to do next"),
     ("build", "string", "The mirrorfeed that wrote the row"),
 )
+_WHICH_END = {"from_version": "from_version_exclusive", "to_version": "to_version_inclusive"}
 _ALWAYS = ("time", "table", "outcome")
 """Every ledger has these."""
 
@@ -177,14 +178,20 @@ def rows(outcomes: Iterable[Outcome], now: datetime) -> list[Row]:
 
 
 def for_programs(outcomes: Iterable[Outcome], now: datetime) -> list[dict[str, Any]]:
-    """What a run did under the names of the columns, with a row for each table that had nothing new as well."""
-    found = ([well(each, now)] if each.is_idle else rows([each], now) for each in outcomes)
-    return [named(row) for each in found for row in each]
+    """What a run did, with a row for each table that had nothing new as well."""
+    found = []
+    for each in outcomes:
+        by_kind = {RESEEDED: each.reseeded}
+        made = [well(each, now)] if each.is_idle else rows([each], now)
+        found += [told(row, by_kind.get(row.outcome, each.error) if row.error else None) for row in made]
+    return found
 
 
-def named(row: Row) -> dict[str, Any]:
-    """A row of this build under the names of the columns."""
-    return asdict(replace(row, build=this_build()))
+def told(row: Row, error: MirrorfeedError | None = None) -> dict[str, Any]:
+    """A row of this build under the names of the columns, of which those of versions say which end is included; an
+    error is told as a whole."""
+    named = {_WHICH_END.get(name, name): value for name, value in asdict(replace(row, build=this_build())).items()}
+    return {**named, "error": error}
 
 
 def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> Row:

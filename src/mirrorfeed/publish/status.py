@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
-from mirrorfeed.errors import named
+from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed import history
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.ranges import Published, recreated
@@ -39,7 +39,7 @@ class Status:
     """Files that are recorded and still have their staged names."""
     not_consumed: int = 0
     """Files that the service has not taken away; of all files it leaves the last one."""
-    error: str | None = None
+    error: MirrorfeedError | None = None
     feed: str | None = None
     """Which change data feed the source has; None if it could not be asked."""
     service: str | None = None
@@ -90,7 +90,7 @@ def statuses(
             fresh = fresh_of(log, view, found[-1].timestamp, unpublished, beyond(table))
             return status_of(table, view, found[-1].version, feed, fresh, _seconds_since(unpublished))
         except Exception as error:
-            return Status(name, source, error=str(named(f"Asking for the status of {name}", error)))
+            return Status(name, source, error=named(f"Asking for the status of {name}", error))
 
     return each_of(one, config.select(names))
 

@@ -1,0 +1,132 @@
+"""What commands print for programs: every one of them takes --json, and tells its failure in one form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from mirrorfeed import config as configuration
+from mirrorfeed.cli import main
+from mirrorfeed.landing.partner import PARTNER_EVENTS
+
+
+def _commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, each in group.commands.items():
+        if isinstance(each, click.Group):
+            yield from _commands(each, (*path, name))
+        else:
+            yield (*path, name), each
+
+
+COMMANDS = [pytest.param(path, each, id=" ".join(path)) for path, each in _commands(main)]
+
+
+def told(*arguments: str, code: int = 0) -> Any:
+    """What stood on standard output."""
+    result = CliRunner().invoke(main, [*arguments, "--json"])
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """A configuration with a landing zone that is not there yet."""
+    path = tmp_path / "mirrorfeed.yml"
+    lines = [
+        "landing_zone: ./zone",
+        "partner: {name: us, source_type: files, source_version: '1'}",
+        "tables: [{source: ./orders, target: sales.orders, keys: [id]}]",
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS)
+def test_every_command_takes_it_and_tells_what_it_does_not_understand(
+    path: tuple[str, ...], command: click.Command
+) -> None:
+    assert [each.opts for each in command.params].count(["--json"]) == 1
+    assert told(*path, "--1", code=2) == {
+        "error": {
+            "code": "MF1001",
+            "what": "No such option '--1'.",
+            "next": "`--help` after the command says what it takes.",
+            "facts": {"reason": "No such option '--1'."},
+        }
+    }
+
+
+@pytest.mark.parametrize("arguments", [["nothing"], ["archive", "nothing"], ["archive", "plan", "t"]], ids=" ".join)
+def test_what_is_not_understood_is_told_as_data_too(arguments: list[str]) -> None:
+    error = told(*arguments, code=2)["error"]
+    assert (error["code"], error["what"] == error["facts"]["reason"]) == ("MF1001", True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["publish"], ["status"], ["enable"], ["rebuild", "t"], ["drop", "t"], ["doctor"], ["watch"], ["verify"]),
+        *(["fabric", "status"], ["history", "run"], ["archive", "report"], ["archive", "plan", "t", "--to", "x"]),
+    ],
+    ids=" ".join,
+)
+def test_what_fails_is_told_in_one_form(arguments: list[str]) -> None:
+    assert told(*arguments, "--config", "/not/there.yml", code=1) == {
+        "error": {
+            "code": "MF1101",
+            "what": "There is no configuration at /not/there.yml.",
+            "next": "Run `mirrorfeed init` to write a commented example, or name the file that you mean.",
+            "facts": {"path": "/not/there.yml"},
+        }
+    }
+
+
+def test_without_it_the_code_stands_before_the_words(file: str) -> None:
+    result = CliRunner().invoke(main, ["tables", "--config", f"{file}x"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"Error MF1101: There is no configuration at {file}x. Run `mirrorfeed init`")
+
+
+def test_a_failure_without_a_name_is_told_as_well_and_its_traceback_is_logged(
+    file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("somewhere")
+
+    monkeypatch.setattr(configuration, "load", fails)
+    error = told("tables", "--config", file, code=1)["error"]
+    assert (error["code"], error["what"]) == (
+        "MF1000",
+        "mirrorfeed tables failed with ZeroDivisionError: somewhere",
+    )
+    assert [each.exc_info[0] for each in caplog.records if each.exc_info] == [ZeroDivisionError]
+    assert isinstance(CliRunner().invoke(main, ["tables", "--config", file]).exception, ZeroDivisionError)
+
+
+def test_results_that_need_no_spark(file: str, tmp_path: Path) -> None:
+    example = str(tmp_path / "example.yml")
+    assert told("init", example) == {"file": example}
+    assert told("init", example, code=1)["error"]["code"] == "MF1003"
+    assert told("tables", "--config", file) == ["sales.orders"]
+    place = str(tmp_path / "zone" / PARTNER_EVENTS)
+    assert told("partner", "--config", file) == {"address": place, "written": True}
+    assert told("partner", "--config", file) == {"address": place, "written": False}
+    assert told("lint", str(tmp_path / "zone"))["findings"] == []
+    assert told("replicate", str(tmp_path / "zone"), str(tmp_path / "mirror")) == []
+    assert told("drop", "sales.orders", "--yes", "--config", file, code=1)["error"]["code"] == "MF3401"
+
+
+def test_what_is_told_step_by_step_takes_none(file: str, tmp_path: Path) -> None:
+    assert told("publish", "--follow", "--config", file, code=2)["error"]["what"] == (
+        "--follow tells of each publication as it is made, and takes no --json."
+    )
+    (tmp_path / "zone").mkdir()
+    assert told("replicate", str(tmp_path / "zone"), "m", "--follow", code=2)["error"]["what"] == (
+        "--follow tells of each pass as it is made, and takes no --json."
+    )
