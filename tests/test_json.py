@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,17 @@ def test_what_fails_is_told_in_one_form(arguments: list[str]) -> None:
             "facts": {"path": "/not/there.yml"},
         }
     }
+
+
+def test_the_page_about_results_has_every_command() -> None:
+    page = (Path(__file__).parent.parent / "docs/reference/json.md").read_text(encoding="utf-8")
+    told = {
+        name
+        for line in page.splitlines()
+        if line.startswith("| `")
+        for name in re.findall("`([^`]*)`", line.split("|")[1])
+    }
+    assert {" ".join(path) for path, _ in _commands(main)} == told - {"publish --dry-run"}
 
 
 def test_without_it_the_code_stands_before_the_words(file: str) -> None:

@@ -46,6 +46,25 @@ def test_rows_apply_in_their_order_and_files_in_theirs(world: World) -> None:
     assert world.rows() == [(1, "c"), (2, "y")]
 
 
+@pytest.mark.parametrize(("days", "kept"), [(-719_163, False), (-719_162, True), (2_932_896, True), (2_932_897, False)])
+def test_a_date_of_a_year_that_the_mirror_cannot_hold_stops_its_table_alone(
+    world: World, days: int, kept: bool
+) -> None:
+    """The engine writes one outside the years 1 to 9999 and cannot read its table any more."""
+    due = pa.array([0, days], pa.int32()).cast(pa.date32())
+    file = world.put("orders", 1, plain((1, "a"), (2, "b")).append_column("due", due))
+    world.put("others", 1, plain((1, "a")))
+    orders, others = world.replica.step()
+    assert (orders.state, others.state) == (State.REPLICATING if kept else State.FAILED, State.REPLICATING)
+    if not kept:
+        assert orders.message == (
+            f"{file} has dates in due that are not of the years 1 to 9999."
+            " The mirror's engine cannot read them back: publish such dates as text, or correct them in the source."
+        )
+    world.put("orders", 1 if not kept else 2, marked((1, "c", 4)))
+    assert world.replica.step()[0].state is State.REPLICATING
+
+
 @pytest.mark.parametrize("place", ["first", "last"])
 def test_the_marker_may_be_the_first_or_the_last_column(world: World, place: str) -> None:
     rows = marked((1, "a", 4), (1, "b", 4))

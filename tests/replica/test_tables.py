@@ -11,6 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from mirrorfeed.replica import Replica, State, TableReport, follow
+from mirrorfeed.replica.table import Mirror
 from mirrorfeed.stores import Entry, FolderStore, StoreUnavailable
 from tests.replica.conftest import World, marked, plain
 
@@ -112,6 +113,22 @@ def test_a_mirror_that_cannot_be_read_is_reported_and_tried_again(world: World) 
     assert report.message.endswith("Nothing of the file was applied; it is tried again with the next pass.")
     commit.write_bytes(content)
     assert world.step().files == 1
+
+
+def test_a_failure_without_a_name_stops_its_table_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Mirror, *_: object) -> None:
+        raise RuntimeError("of the engine")
+
+    for table in ("others", "orders"):
+        world.put(table, 1, plain((1, "a")))
+    world.replica.step()
+    world.put("orders", 2, plain((2, "b")))
+    monkeypatch.setattr(Mirror, "append", fails)
+    orders, others = world.replica.step()
+    assert (orders.state, others.state) == (State.FAILED, State.REPLICATING)
+    assert orders.message.startswith("Replicating orders failed with RuntimeError: of the engine Nothing is lost")
+    assert orders.error is not None
+    assert orders.error.code == "MF1000"
 
 
 @dataclass(frozen=True)

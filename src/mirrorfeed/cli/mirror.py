@@ -101,7 +101,8 @@ def _say_reports(reports: Sequence[TableReport]) -> None:
     for report in reports:
         done = [counted(report.files, "file"), by_marker({names[marker]: n for marker, n in report.rows.items()})]
         message = f": {report.message}" if report.message else ""
-        say(f"{report.table}: {', '.join(filter(None, [report.state.value, *done]))}{message}")
+        state = f"{report.state.value} {report.error.code if report.error else ''}".strip()
+        say(f"{report.table}: {', '.join(filter(None, [state, *done]))}{message}")
 
 
 @main.command()

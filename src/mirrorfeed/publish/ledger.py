@@ -188,10 +188,13 @@ def for_programs(outcomes: Iterable[Outcome], now: datetime) -> list[dict[str, A
 
 
 def told(row: Row, error: MirrorfeedError | None = None) -> dict[str, Any]:
-    """A row of this build under the names of the columns, of which those of versions say which end is included; an
-    error is told as a whole."""
-    named = {_WHICH_END.get(name, name): value for name, value in asdict(replace(row, build=this_build())).items()}
-    return {**named, "error": error}
+    """A row of this build, with its error whole."""
+    return {**named(replace(row, build=this_build())), "error": error}
+
+
+def named(row: Row) -> dict[str, Any]:
+    """Under the names of the columns, but that those of the versions say which end is included."""
+    return {_WHICH_END.get(name, name): value for name, value in asdict(row).items()}
 
 
 def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> Row:

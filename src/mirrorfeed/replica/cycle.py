@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, named
 from mirrorfeed.replica.apply import net_change
 from mirrorfeed.replica.metadata import Metadata, parse_metadata
 from mirrorfeed.replica.reader import DELETE, FileRows, read_rows
 from mirrorfeed.replica.retention import delete_old, set_aside
-from mirrorfeed.replica.table import Mirror, create_mirror, drop, open_mirror, place_of, refuse_nulls
+from mirrorfeed.replica.table import Mirror, create_mirror, drop, open_mirror, place_of, refuse_nulls, refuse_years
 from mirrorfeed.replica.types import TypeChanged, UnsupportedType, added_columns, in_shape_of, with_types
 from mirrorfeed.replica.zone import METADATA, DataFile, Queue, TableFolder, by_number, by_time, data_files, tables_in
 from mirrorfeed.stores import NotThere, Store
@@ -40,6 +40,8 @@ class TableReport:
     rows: Mapping[int, int] = field(default_factory=dict)
     """Rows applied, by marker."""
     message: str = ""
+    error: MirrorfeedError | None = None
+    """What this pass failed with; a table that is stopped since before has a message alone."""
 
 
 class TableCycle:
@@ -54,8 +56,9 @@ class TableCycle:
     def run(self, now: datetime) -> TableReport:
         try:
             return self._report(*self._run(now))
-        except MirrorfeedError as error:
-            return self._report(State.FAILED, str(error))
+        except Exception as caught:  # of an engine that fails in ways of its own: the other tables go on
+            error = named(f"Replicating {self._folder.table}", caught)
+            return self._report(State.FAILED, str(error), error)
 
     def _run(self, now: datetime) -> tuple[State, str]:
         place = place_of(self._target, self._folder)
@@ -85,7 +88,7 @@ class TableCycle:
             if mirror is not None:
                 self._tidy(mirror, done, now)
         if failure is not None:
-            return State.FAILED, str(failure)
+            raise failure
         if queue.missing is not None:
             return State.WAITING, _waiting(queue)
         return State.REPLICATING, "" if done else "No file was published yet."
@@ -127,7 +130,9 @@ class TableCycle:
             self._fit(mirror, content, address)
         rows = in_shape_of(mirror.schema, content.rows)
         markers = content.markers
-        refuse_nulls(mirror.schema, rows if markers is None else rows.filter(pc.not_equal(markers, DELETE)), address)
+        written = rows if markers is None else rows.filter(pc.not_equal(markers, DELETE))
+        refuse_nulls(mirror.schema, written, address)
+        refuse_years(written, address)
         if markers is None:
             mirror.append(rows, file, metadata.by_time)
         else:
@@ -175,9 +180,9 @@ class TableCycle:
             self._notes.append(f"{name} was applied before and is not read again.")
         delete_old(self._zone, self._folder.path, mirror.place, now)
 
-    def _report(self, state: State, message: str) -> TableReport:
+    def _report(self, state: State, message: str, error: MirrorfeedError | None = None) -> TableReport:
         text = " ".join(filter(None, [*self._notes, message]))
-        return TableReport(self._folder.table, state, self._files, dict(sorted(self._rows.items())), text)
+        return TableReport(self._folder.table, state, self._files, dict(sorted(self._rows.items())), text, error)
 
 
 def _waiting(queue: Queue) -> str:

@@ -42,7 +42,7 @@ class Replica:
         for folder in folders:
             if places[place_of(self.target, folder)] > 1:
                 error = SamePlace(folder.table, str(place_of(self.target, folder)))
-                reports.append(TableReport(folder.table, State.FAILED, message=str(error)))
+                reports.append(TableReport(folder.table, State.FAILED, message=str(error), error=error))
             else:
                 reports.append(TableCycle(self.zone, self.target, folder).run(self.clock()))
         return sorted(reports, key=lambda report: report.table)
@@ -70,7 +70,7 @@ class Replica:
         except NotOurs:
             return None
         except MirrorfeedError as error:
-            return TableReport(table, State.FAILED, message=str(error))
+            return TableReport(table, State.FAILED, message=str(error), error=error)
         return TableReport(table, State.DROPPED, message="Its folder was deleted.")
 
 

@@ -12,9 +12,11 @@ import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
@@ -25,6 +27,7 @@ _PREFIX = "mirrorfeed.replica"
 _FOLDER, _ETAG, _KEYS, _STOPPED = (f"{_PREFIX}.{name}" for name in ("folder", "etag", "keys", "stopped"))
 _DEFAULT_SCHEMA = "dbo"
 _DROPPED = "_dropped"
+_FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 
 
 def place_of(target: str, folder: TableFolder) -> Path:
@@ -184,6 +187,15 @@ def refuse_nulls(schema: pa.Schema, rows: pa.Table, address: str) -> None:
             raise NullNotAllowed(address, field.name)
 
 
+def refuse_years(rows: pa.Table, address: str) -> None:
+    """The engine describes each file by its least and greatest dates, and reads back those of four digits alone."""
+    for field in rows.schema:
+        if pa.types.is_date32(field.type):
+            found = pc.min_max(rows[field.name].cast(pa.int32())).as_py()
+            if found["min"] is not None and not _FIRST_DAY <= found["min"] <= found["max"] <= _LAST_DAY:
+                raise YearNotHeld(address, field.name)
+
+
 def _is_table(place: Path) -> bool:
     return place.is_dir() and DeltaTable.is_deltatable(_address(place))
 
@@ -244,3 +256,19 @@ class NullNotAllowed(Terminal):
 
     def next(self) -> str:
         return "Publish the values, or delete the table's folder and create it again with all data."
+
+
+class YearNotHeld(Terminal):
+    """A data file has dates that are not of the years 1 to 9999. The replica could write them and not read them back;
+    whether Fabric can is not known."""
+
+    code = "MF7020"
+
+    def __init__(self, address: str, column: str) -> None:
+        self.address, self.column = address, column
+
+    def what(self) -> str:
+        return f"{self.address} has dates in {self.column} that are not of the years 1 to 9999."
+
+    def next(self) -> str:
+        return "The mirror's engine cannot read them back: publish such dates as text, or correct them in the source."

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from rich.text import Text
 
 from mirrorfeed.amounts import counted, duration, size
-from mirrorfeed.publish.ledger import Row
+from mirrorfeed.publish.ledger import Row, named
 from mirrorfeed.report import archive, freshness
 from mirrorfeed.report.chart import number, what
 from mirrorfeed.report.page import MARKERS, PHASES, STANDING, days, failures, figures, moment, standings
@@ -49,21 +48,21 @@ def _day(day: dict[str, Any]) -> tuple[str, ...]:
 
 
 def told(rows: Sequence[Row], now: datetime) -> dict[str, Any]:
-    """The same for programs: rows under the ledger's own names."""
+    """The same for programs."""
     where = [
         {
             "table": standing.table,
-            "state": None if standing.row is None else asdict(standing.row),
-            "published": None if standing.published is None else asdict(standing.published),
-            "compared": None if standing.compared is None else asdict(standing.compared),
+            "state": None if standing.row is None else named(standing.row),
+            "published": None if standing.published is None else named(standing.published),
+            "compared": None if standing.compared is None else named(standing.compared),
         }
         for standing in standings(rows)
     ]
     return {
         "figures": figures(rows, now),
         "tables": where,
-        "fresh": [asdict(row) for row in freshness.newest(rows)],
+        "fresh": [named(row) for row in freshness.newest(rows)],
         "days": days(rows, now),
-        "archives": [asdict(row) for row in archive.newest(rows)],
-        "wrong": [asdict(row) for row in failures(rows)],
+        "archives": [named(row) for row in archive.newest(rows)],
+        "wrong": [named(row) for row in failures(rows)],
     }
