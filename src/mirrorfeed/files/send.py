@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.errors import first_line
 from mirrorfeed.files.job import Receipt, StagingJob
 from mirrorfeed.files.look import Look, look
@@ -52,7 +53,7 @@ def check(made: Made, receipts: Sequence[Receipt]) -> None:
 
 
 def _rows(by_marker: dict[str, int]) -> str:
-    return f"{sum(by_marker.values()):,} rows"
+    return counted(sum(by_marker.values()), "row")
 
 
 def send_one(job: StagingJob, place: Place, path: str) -> list[Receipt]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.config import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.preflight.check import Check, State
@@ -131,7 +132,7 @@ def _writes_parts(store: Store, place: str) -> str:
     with store.open_write(f"{place}/parts") as file:
         file.write(data)
     _expect(store.read(f"{place}/parts") == data, "it was read back as something else")
-    return f"{len(data):,} bytes"
+    return counted(len(data), "byte")
 
 
 def _renames(store: Store, place: str) -> str:

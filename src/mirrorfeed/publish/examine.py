@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.landing.names import log_folder, published_name
@@ -74,7 +75,7 @@ def _place(store: Store, path: str, file: PublishedFile) -> Place:
     except NotThere:
         return Place(address, None)
     if size != file.bytes:
-        return Place(address, f"not the file: it has {size:,} bytes, and the record says {file.bytes:,}")
+        return Place(address, f"not the file: it has {counted(size, 'byte')}, and the record says {file.bytes:,}")
     if digest.hexdigest() != file.sha256:
         return Place(address, f"not the file: it has the {size:,} bytes of the record and another checksum")
-    return Place(address, f"the file, {size:,} bytes, with the checksum of the record", is_the_file=True)
+    return Place(address, f"the file, {counted(size, 'byte')}, with the checksum of the record", is_the_file=True)

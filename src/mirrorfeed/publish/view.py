@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.ranges import Finding
 from mirrorfeed.landing.log import PublishedFile, Record
@@ -141,7 +142,8 @@ class StagedFileDamaged(Terminal):
         self.address, self.found, self.expected = address, found, expected
 
     def what(self) -> str:
-        return f"{self.address} has {self.found:,} bytes, and its record says {self.expected:,}. It is not published."
+        found = counted(self.found, "byte")
+        return f"{self.address} has {found}, and its record says {self.expected:,}. It is not published."
 
     def next(self) -> str:
         return (

@@ -180,8 +180,9 @@ class KeptByARule(Terminal):
 
     def what(self) -> str:
         return (
-            f"Files of {self.table} cannot be kept for {self.days} days by bringing them back: in Azure a file that is"
-            " back keeps its creation time, so the rule archives it again at one of its next runs, which are daily."
+            f"Files of {self.table} cannot be kept for {counted(self.days, 'day')} by bringing them back: in Azure"
+            " a file that is back keeps its creation time, so the rule archives it again at one of its next runs, which"
+            " are daily."
         )
 
     def next(self) -> str:
@@ -218,7 +219,8 @@ class NotTaken(Transient):
 
     def what(self) -> str:
         uri, reason = next(iter(self.refused.items()))
-        return f"The storage did not take the request for {len(self.refused):,} files of {self.table}: {uri}: {reason}."
+        asked = counted(len(self.refused), "file")
+        return f"The storage did not take the request for {asked} of {self.table}: {uri}: {reason}."
 
     def next(self) -> str:
         return "Run the same command again later; what is on its way is not asked for twice."

@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.archive.guard import ask
 from mirrorfeed.archive.guard.columns import check_columns
 from mirrorfeed.archive.guard.described import DESCRIBED, described
@@ -50,7 +51,7 @@ class Recent:
         if not self.left_out:
             return f"all rows at version {self.version}"
         rows = [file.rows for file in self.left_out]
-        count = "rows of unknown number" if None in rows else f"{sum(filter(None, rows)):,} rows"
+        count = "rows of unknown number" if None in rows else counted(sum(filter(None, rows)), "row")
         return f"version {self.version} without {amount(self.left_out)} in the archive, {count}"
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.archive.engine import is_databricks, setting
 from mirrorfeed.archive.interval.policy import (
     ALL,
@@ -120,8 +121,9 @@ class LongerInterval(Terminal):
 
     def what(self) -> str:
         return (
-            f"{self.table} counts files as archived from {self.now} days. To say {self.asked} days at once would make"
-            " hot files of those that the cloud has moved already, for it brings none back."
+            f"{self.table} counts files as archived from {counted(self.now, 'day')}. To say"
+            f" {counted(self.asked, 'day')} at once would make hot files of those that the cloud has moved already, for"
+            " it brings none back."
         )
 
     def next(self) -> str:

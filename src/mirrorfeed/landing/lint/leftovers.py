@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.landing.lint.facts import Contents, Table
 from mirrorfeed.landing.lint.files import number_of
 from mirrorfeed.landing.lint.finding import REBUILD, Finding, error, listed, warning
@@ -121,5 +122,5 @@ def _against_record(table: Table, settings: Settings, record: Record) -> Iterato
             last = data_name(record.next_file_number - 1, record.extension) if record.next_file_number > 1 else "none"
             yield FOREIGN.broken(path, f"mirrorfeed's log does not know the file; the last that it published: {last}.")
         elif isinstance(file.inside, Contents) and sizes.get(number, file.size) != file.size:
-            what = f"The file has {file.size:,} bytes, and record {record.number} published {sizes[number]:,}."
+            what = f"The file has {counted(file.size, 'byte')}, and record {record.number} published {sizes[number]:,}."
             yield OTHER_CONTENT.broken(path, what)
