@@ -207,7 +207,7 @@ class Status(Row):
     """Files that are recorded, and so published, and still have their staged names: the next run gives them theirs."""
     not_consumed: int
     """Files that the service has not taken away; of all files it leaves the last one."""
-    error: str | None = None
+    error: MirrorfeedError | None = None
 
     def _cells(self) -> Cells:
         return {
@@ -400,7 +400,7 @@ class History(Row):
     newest_version: int | None
     lag_versions: int | None
     rows: int | None
-    error: str | None = None
+    error: MirrorfeedError | None = None
 
     def _cells(self) -> Cells:
         return {

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 @click.option("--fabric", "with_fabric", is_flag=True, help="Beside it, what Fabric and its SQL endpoint say.")
 @click.option("--mirror", help="The folder of the replicated tables, to tell how far they are.")
 @config_option
-def status(
-    tables: tuple[str, ...], behind: bool, with_fabric: bool, mirror: str | None, path: str
-) -> None:
+def status(tables: tuple[str, ...], behind: bool, with_fabric: bool, mirror: str | None, path: str) -> None:
     """Show how far each table is published, what waits in the landing zone, and how far what was committed has come:
     first how many are up to date, then the tables, those in trouble and those behind before the others.
 
