@@ -231,7 +231,7 @@ def test_one_table_that_fails_leaves_the_others_alone(project: Project, orders: 
     )
     orders.insert(1)
     ended = project.run("publish", code=1)
-    assert "sales.missing: There is no Delta table at" in ended
+    assert "sales.missing: MF2002: There is no Delta table at" in ended
     assert "snapshot to 1" in ended
     assert project.orders.is_dir()
 
