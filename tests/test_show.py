@@ -202,7 +202,7 @@ def test_many_tables_are_summed_up_and_those_in_need_come_first() -> None:
         Status("new", "s", None, 3),
         Status("late", "s", 2, 3, 1, 60.0),
         Status("renaming", "s", 3, 3, 0, 0.0, not_renamed=1),
-        Status("broken", "s", error="gone"),
+        Status("broken", "s", error=NotThere("x")),
         Status("later", "s", 1, 3, 2, 3600.0),
     ]
     assert str(show.states(rows)) == "6 tables: 1 up to date, 1 never published, 3 behind, 1 in trouble"
