@@ -81,7 +81,7 @@ VALUES = {
     "Comparison": "table what equal version published_version source_rows mirror_rows differing differences error",
     "Decision": "table next error",
     "Difference": "key column source mirror",
-    "Feeding": "table source feed error",
+    "Enabled": "table source feed error",
     "Finding": "code weight place what next",
     "History": "table history kept since newest_version lag_versions rows error",
     "Kept": "table what rows kept_version error",

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from mirrorfeed.archive.bring_back.plan import Plan
 
 __all__ = [
+    "Changes",
     "Chart",
     "Comparison",
     "Decision",
     "Difference",
+    "Enabled",
     "Failed",
-    "Feeding",
     "Finding",
     "History",
     "Kept",
@@ -39,6 +40,9 @@ __all__ = [
     "Share",
     "Status",
 ]
+
+_KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
+"""By change type: an update has a row of before as well, which is none of its own."""
 
 
 class Row:
@@ -357,7 +361,7 @@ class Repair(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class Feeding(Row):
+class Enabled(Row):
     """The change data feed of a source, after it was switched on."""
 
     table: str
@@ -502,6 +506,44 @@ class Restoring(Row):
 
     def _cells(self) -> Cells:
         return {"table": self.table, "back": self.ready, "on their way": self.pending, "in the archive": self.archived}
+
+
+@dataclass(frozen=True, repr=False)
+class Changes:
+    """The rows of a range of versions, pinned at both ends; none where the range is empty."""
+
+    table: str
+    from_version_exclusive: int
+    to_version_inclusive: int
+    rows: DataFrame
+    """As the feed has them, by version: `_change_type`, `_commit_version` and `_commit_timestamp` beside the columns.
+    An update has two rows, before and after."""
+
+    def counts(self) -> list[dict[str, int]]:
+        """A dictionary for each version that changed rows, ascending: `version`, `inserts`, `updates`, `deletes`."""
+        from mirrorfeed.feed.days import all_days
+
+        found: dict[int, dict[str, int]] = {}
+        with all_days(self.rows.sparkSession):
+            for version, kind, count in self.rows.groupBy("_commit_version", "_change_type").count().collect():
+                if kind in _KINDS:
+                    found.setdefault(version, dict.fromkeys(_KINDS.values(), 0))[_KINDS[kind]] = count
+        return [{"version": version, **found[version]} for version in sorted(found)]
+
+    def chart(self) -> Chart:
+        """Rows by version and what was done with them."""
+        from mirrorfeed.report.pictures import change_chart
+
+        names = {name: kind for kind, name in _KINDS.items()}
+        counts = [(row["version"], names[name], row[name]) for row in self.counts() for name in names if row[name]]
+        return Chart(f"Changes of {self.table}: rows by version", change_chart(counts))
+
+    def __repr__(self) -> str:
+        first, last = self.from_version_exclusive + 1, self.to_version_inclusive
+        return f"<changes of {self.table}, {f'versions {first} to {last}' if first <= last else 'no versions'}>"
+
+    def _repr_html_(self) -> str:
+        return as_html(self.counts(), [], [repr(self)[1:-1]], "No row was changed.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from mirrorfeed import FILE
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.results import (
+    Changes,
     Chart,
     Comparison,
     Decision,
-    Feeding,
+    Enabled,
     Finding,
     History,
     Kept,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from mirrorfeed.config import Config, Table
     from mirrorfeed.face.archive import ArchiveAwareTable
-    from mirrorfeed.face.changes import Changes
 
 
 def load(
@@ -221,7 +221,7 @@ class Feed:
 
         return Result(tuple(map(finding, findings_of(self._spark, self._config, tables))), _nothing="Nothing is wrong.")
 
-    def enable(self, *tables: str) -> Result[Feeding]:
+    def enable(self, *tables: str) -> Result[Enabled]:
         """Switches the change data feed on for the sources, where it is not on. Changes made before are not in it."""
         return Result(tuple(map(self._enabled, self._config.select(tables))))
 
@@ -291,14 +291,14 @@ class Feed:
         except UnknownTable:
             return ArchiveAwareTable(self._spark, name)
 
-    def _enabled(self, table: Table) -> Feeding:
+    def _enabled(self, table: Table) -> Enabled:
         from mirrorfeed.feed.enable import enable
 
         name, source = str(table.target), str(table.source)
         try:
-            return Feeding(name, source, enable(self._spark, table.source).value)
+            return Enabled(name, source, enable(self._spark, table.source).value)
         except Exception as error:
-            return Feeding(name, source, None, named(f"Enabling the feed of {source}", error))
+            return Enabled(name, source, None, named(f"Enabling the feed of {source}", error))
 
     @property
     def _spark(self) -> SparkSession:
