@@ -58,8 +58,14 @@ def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
 
 
 def bag(rows: list[Row]) -> Counter[str]:
-    """Rows in any order; 0.0 and -0.0 are one value."""
-    return Counter(repr(tuple(value + 0.0 if isinstance(value, float) else value for value in row)) for row in rows)
+    """Rows in any order; 0.0 and -0.0 are one value, and so is a time whatever its zone is made of."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, datetime):
+            return value.isoformat()
+        return value + 0.0 if isinstance(value, float) else value
+
+    return Counter(repr(tuple(map(plain, row))) for row in rows)
 
 
 KEY_VALUE = pa.schema([("k", pa.int64()), ("v", pa.string())])
