@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -120,7 +121,16 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     assert "The cloud's lifecycle rule must say the same: 60 days, by creation time." in first
     assert "there is no lifecycle rule for it, and none to show." in first
 
-    listed = json.loads(run("files", table, "--where", "id = 15", "--json"))
+    def told_by(*arguments: str, code: int = 0) -> Any:
+        result = CliRunner().invoke(main, ["archive", *arguments, "--json"])
+        assert result.exit_code == code, result.output
+        return json.loads(result.stdout)
+
+    assert told_by("show", table) == {"table": table, "days": 60, "rule": 60, "change": None}
+    assert [row["id"] for row in told_by("query", table, "--where", "id = 35")["rows"]] == [35]
+    assert told_by("query", table, code=1)["error"]["code"] == "MF5001"
+    assert told_by("check", table) == {"table": table, "missing": []}
+    listed = told_by("files", table, "--where", "id = 15")
     assert [(row["partition"], row["rows"], row["age_days"], row["tier"]) for row in listed] == [
         ({"day": "1"}, 10, 100, None)
     ]
@@ -151,6 +161,13 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     run("plan", table, "--where", "id < 15 AND current_date() > DATE '2020-01-01'", "--to", relative)
     where = json.loads(Path(relative).read_text())["where"]
     assert where == f"id < 15 AND DATE '{spark.sql('SELECT string(current_date())').first()[0]}' > DATE '2020-01-01'"
+    made_plan = told_by("plan", table, "--where", "id < 30", "--to", str(tmp_path / "told.json"))
+    assert {name: made_plan[name] for name in ("tables", "files", "cost", "asks_for")} == {
+        "tables": [table],
+        "files": 2,
+        "cost": None,
+        "asks_for": "id < 30",
+    }
     several = str(tmp_path / "several.json")
     query = f"SELECT * FROM delta.`{table}` WHERE id < 30"
     assert f"It asks for {query}" in run("plan", "--sql", query, "--to", several)

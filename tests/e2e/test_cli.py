@@ -111,15 +111,21 @@ def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Projec
     assert "The change data feed of" in off
     assert "is off at version 1, so no changes could follow. Run `mirrorfeed enable`, then publish." in off
 
+    (row,) = project.json("publish", code=1)
+    assert (row["outcome"], row["error"]["code"], row["error"]["facts"]["version"]) == (ledger.FINDING, "MF2101", 1)
+    assert row["error"]["next"] == "Run `mirrorfeed enable`, then publish."
+
     enabled = project.run("enable")
     assert "orders: the change data feed is switched on" in enabled
     assert "spark.databricks.delta.properties.defaults.enableChangeDataFeed true" in enabled
-    assert "orders: the change data feed is on already" in project.run("enable")
+    (told_,) = project.json("enable")
+    assert (told_["table"], told_["feed"], told_["error"]) == ("sales.orders", "on already", None)
 
     assert "sales.orders: snapshot at version 2" in project.run("publish", "--dry-run")
     assert not project.landing.exists()
     (row,) = project.json("publish")
-    assert row.keys() == {name for name, _, _ in ledger.COLUMNS}
+    bounds = {"from_version", "to_version"}, {"from_version_exclusive", "to_version_inclusive"}
+    assert row.keys() == ({name for name, _, _ in ledger.COLUMNS} - bounds[0]) | bounds[1]
     assert (row["table"], row["outcome"], row["from_version_exclusive"]) == ("sales.orders", ledger.PUBLISHED, None)
     files = list(project.orders.glob("*.parquet"))
     assert (row["to_version_inclusive"], row["inserts"], row["files"], row["lag_versions"]) == (2, 3, len(files), 0)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -21,6 +23,13 @@ def run(folder: Path, *arguments: str, status: int = 0) -> str:
     return found.output
 
 
+def told_by(folder: Path, *arguments: str, status: int = 0) -> Any:
+    asked = [*arguments, "--config", str(folder / "mirrorfeed.yml"), "--json"]
+    found = CliRunner().invoke(main, asked, catch_exceptions=False)
+    assert found.exit_code == status, found.output
+    return json.loads(found.stdout)
+
+
 def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     zone = Zone(tmp_path / "landing", table)
@@ -33,7 +42,17 @@ def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark
     table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("DELETE FROM {} WHERE id = 1")
-    assert "sales.orders: kept versions 2 to 4, 3 rows" in run(tmp_path, "history", "run")
+    assert told_by(tmp_path, "history", "run") == [
+        {
+            "table": "sales.orders",
+            "kept_version": 4,
+            "from_version_exclusive": 1,
+            "to_version_inclusive": 4,
+            "rows": 3,
+            "began_again": [],
+            "error": None,
+        }
+    ]
     table.sql("UPDATE {} SET w = 7 WHERE id = 3")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
     (stopped,) = publish_tables(Fleet(spark, config, sleep=lambda _: None, on_trouble=lambda _: None))
@@ -42,9 +61,13 @@ def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark
     assert zone.record["to_version_inclusive"] == 4
 
     assert "ends at version 4. The changes of" in run(tmp_path, "history", "run", "sales.orders", status=1)
+    (failed,) = told_by(tmp_path, "history", "run", status=1)
+    assert (failed["error"]["code"], failed["error"]["facts"]["finding"]["code"]) == ("MF6002", "MF2102")
     told = run(tmp_path, "history", "run", "--begin-again")
     assert "sales.orders: went on with a snapshot, for the versions before it cannot be kept. The changes of" in told
     assert "1 to 4, 5 to 5" in run(tmp_path, "history", "status")
+    (row,) = told_by(tmp_path, "history", "status")
+    assert (row["kept"], row["newest_version"], row["error"]) == ([[1, 4], [5, 5]], 5, None)
 
 
 def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession, tmp_path: Path) -> None:
@@ -71,4 +94,6 @@ def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession,
     asked = ["history", "replay", "sales.orders", "--to-version", "2", "--into", str(into)]
     assert f"{into} now holds version 2 of " in run(tmp_path, *asked)
     assert f"{into} holds version 2 of " in run(tmp_path, *asked)
+    made = told_by(tmp_path, *asked)
+    assert (made["table"], made["into"], made["version"], made["made"]) == ("sales.orders", str(into), 2, False)
     assert sorted(row["v"] for row in spark.read.format("delta").load(str(into)).collect()) == ["new", "v1", "v3"]
