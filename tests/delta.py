@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -111,6 +112,16 @@ class PlainTable(DeltaTable):
             self._created[kind] = self.commit_file(0).read_text(encoding="utf-8")
         self._known.add(self.path)
 
+    @classmethod
+    def copied(cls, original: PlainTable, path: Path) -> PlainTable:
+        """As another is, its id included."""
+        copy = cls.__new__(cls)
+        copy.spark, copy.path, copy.source = original.spark, path, Source(path=str(path))
+        copy._rows_alone = original._rows_alone
+        shutil.copytree(original.path, path)
+        cls._known.add(path)
+        return copy
+
     def sql(self, statement: str) -> None:
         if not (self._rows_alone and commit(self.path, statement)):
             super().sql(statement)
@@ -125,6 +136,14 @@ class Zone:
         self.plan = Plan(str(table.source), "sales.orders", "sales.schema/orders", keys, **options)
         self.folder = root / self.plan.folder
         self._mirror = Mirror(self.store, self.plan.folder)
+
+    @classmethod
+    def copied(cls, original: Zone, folder: Path) -> Zone:
+        """As another is, of a copy of its table, with nothing mirrored."""
+        shutil.copytree(original.root, folder / original.root.name)
+        assert isinstance(original.table, PlainTable)
+        table = PlainTable.copied(original.table, folder / original.table.path.name)
+        return cls(folder / original.root.name, table, original.plan.keys)
 
     def publish(self) -> Progress:
         return publish(DeltaFeed(self.table.spark, self.table.source), self.store, self.plan)

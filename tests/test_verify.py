@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -45,11 +46,17 @@ def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sou
     return made
 
 
-@pytest.fixture
-def mirror(spark: SparkSession, tmp_path: Path) -> Source:
-    made = Source(path=str(tmp_path / "mirror"))
-    spark.sql(f"CREATE TABLE {made.sql} USING DELTA AS {MIRROR}")
+@pytest.fixture(scope="module")
+def right(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("verify") / "mirror"
+    spark.sql(f"CREATE TABLE {Source(path=str(made)).sql} USING DELTA AS {MIRROR}")
     return made
+
+
+@pytest.fixture
+def mirror(right: Path, tmp_path: Path) -> Source:
+    """A copy, to be changed."""
+    return Source(path=str(shutil.copytree(right, tmp_path / "mirror")))
 
 
 def compared(spark: SparkSession, source: Source, mirror: Source, keys: tuple[str, ...] = ("id",)) -> Comparison:

@@ -22,15 +22,13 @@ from mirrorfeed.doctor import Code, judge_table, judge_zone, look_at_table, look
 from mirrorfeed.doctor.texts import longest_text
 from mirrorfeed.fabric import TableState
 from mirrorfeed.publish.zone import zone_of
-from tests.delta import DeltaTable, Zone
+from tests.delta import DeltaTable, PlainTable, Zone
 
 
 class Patient:
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
-        self.table = DeltaTable(spark, folder / "t")
-        self.zone = Zone(folder / "landing", self.table)
-        self.zone.root.mkdir()
+    def __init__(self, zone: Zone) -> None:
+        self.zone, self.table, self.spark, self.folder = zone, zone.table, zone.table.spark, zone.root.parent
+        self.zone.root.mkdir(exist_ok=True)
         self.configure("id")
 
     def configure(self, key: str) -> None:
@@ -55,7 +53,21 @@ class Patient:
 
 @pytest.fixture
 def patient(spark: SparkSession, tmp_path: Path) -> Patient:
-    return Patient(spark, tmp_path)
+    return Patient(Zone(tmp_path / "landing", PlainTable(spark, tmp_path / "t")))
+
+
+@pytest.fixture(scope="module")
+def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
+    folder = tmp_path_factory.mktemp("begun")
+    zone = Zone(folder / "landing", PlainTable(spark, folder / "t"))
+    zone.publish()
+    return zone
+
+
+@pytest.fixture
+def published(begun: Zone, tmp_path: Path) -> Patient:
+    """At version 0, which is empty."""
+    return Patient(Zone.copied(begun, tmp_path))
 
 
 def test_a_table_from_nothing_to_well(patient: Patient) -> None:
@@ -98,11 +110,11 @@ def test_a_text_that_is_longer_than_its_column_is_measured_in_a_small_table(pati
 
 
 def test_nested_values_are_as_long_as_their_json(spark: SparkSession, tmp_path: Path) -> None:
-    table = DeltaTable(spark, tmp_path / "t", "`a.b` int, n struct<x: string>, m map<string, int>")
+    table = PlainTable(spark, tmp_path / "t", "`a.b` int, n struct<x: string>, m map<string, int>")
     assert longest_text(spark, table.source) is None
     table.sql("INSERT INTO {} VALUES (1, named_struct('x', 'yy'), map('k', 7))")
     assert longest_text(spark, table.source) == ("n", len('{"x":"yy"}'))
-    assert longest_text(spark, DeltaTable(spark, tmp_path / "numbers", "id int").source) is None
+    assert longest_text(spark, PlainTable(spark, tmp_path / "numbers", "id int").source) is None
 
 
 def _keys(patient: Patient) -> None:
@@ -117,7 +129,7 @@ def _gap(patient: Patient) -> None:
 def _recreated(patient: Patient) -> None:
     shutil.rmtree(patient.table.path)
     patient.spark.catalog.clearCache()
-    DeltaTable(patient.spark, patient.table.path)
+    PlainTable(patient.spark, patient.table.path)
 
 
 def _another_file(patient: Patient) -> None:
@@ -156,14 +168,12 @@ def _gone(patient: Patient) -> None:
         (_gone, [Code.SOURCE_MISSING]),
     ],
 )
-def test_what_happens_to_a_table(patient: Patient, happen: Callable[[Patient], None], codes: list[Code]) -> None:
-    patient.zone.publish()
-    happen(patient)
-    assert patient.codes() == codes
+def test_what_happens_to_a_table(published: Patient, happen: Callable[[Patient], None], codes: list[Code]) -> None:
+    happen(published)
+    assert published.codes() == codes
 
 
-def test_a_feed_that_is_off_and_a_clone(spark: SparkSession, tmp_path: Path) -> None:
-    patient = Patient(spark, tmp_path)
+def test_a_feed_that_is_off_and_a_clone(patient: Patient, tmp_path: Path) -> None:
     patient.table.insert(1)
     clone = DeltaTable.cloned(patient.table, tmp_path / "clone", version=1)
     patient.table.set_feed(False)

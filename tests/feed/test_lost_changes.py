@@ -19,14 +19,21 @@ from mirrorfeed.publish.table import RowsRefused
 from tests.delta import SPARK_4_0, DeltaTable, PlainTable, Zone
 
 
-@pytest.fixture
-def published(spark: SparkSession, tmp_path: Path) -> Zone:
+@pytest.fixture(scope="module")
+def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
     """Rows 1 to 3, published at version 1."""
-    table = PlainTable(spark, tmp_path / "orders")
+    folder = tmp_path_factory.mktemp("begun")
+    table = PlainTable(spark, folder / "orders")
     table.insert(1, 2, 3)
-    zone = Zone(tmp_path / "zone", table)
+    zone = Zone(folder / "zone", table)
     zone.publish()
     return zone
+
+
+@pytest.fixture
+def published(begun: Zone, tmp_path: Path) -> Zone:
+    """The same, to be changed."""
+    return Zone.copied(begun, tmp_path)
 
 
 def vacuum_everything(table: DeltaTable) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -22,6 +23,7 @@ from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.rebuild import clear
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.verify import compare, mirror_of
+from tests.publish.conftest import everything
 
 PLAIN = "id int, v string, w int NOT NULL"
 PLAIN_ROWS = "(1, 'a', 1), (2, 'b', 2)"
@@ -43,7 +45,21 @@ def merges_evolve(spark: SparkSession) -> Iterator[None]:
 class Changing(Journey):
     """A table that is published with two rows and then changed."""
 
+    _begun: ClassVar[dict[tuple[str, ...], dict[Path, bytes]]] = {}
+
     def begin(self, columns: str, rows: str, *, mapping: str = "name", more: str = "") -> None:
+        """The first of each kind is made and published; others are copies of it and of what is published."""
+        kind = (columns, rows, mapping, more)
+        if kind not in self._begun:
+            self._begin(columns, rows, mapping, more)
+            made = everything(self.place).items()
+            self._begun[kind] = {Path(each).relative_to(self.place): data for each, data in sorted(made)}
+            return
+        for name, data in self._begun[kind].items():
+            (self.place / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.place / name).write_bytes(data)
+
+    def _begin(self, columns: str, rows: str, mapping: str, more: str) -> None:
         properties = "delta.enableChangeDataFeed = true"
         if mapping != "none":  # or other writers could not write
             properties += f", delta.enableTypeWidening = true, delta.columnMapping.mode = '{mapping}'"
