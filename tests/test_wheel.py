@@ -97,7 +97,8 @@ def without_python(spark: SparkSession) -> Iterator[str]:
 def test_it_publishes_over_connect_where_executors_have_no_python(
     place: Path, spark: SparkSession, without_python: str, tmp_path: Path
 ) -> None:
-    """Few rows, files that Spark makes, and text of both; what is around the package is this suite's own."""
+    """Few rows, files that Spark makes, and text of both; what is around the package is this suite's own. It takes
+    long, for its Spark is one whose executors have no Python, and each command is a process with the wheel alone."""
     brought = str(Path(importlib.util.find_spec("pyspark").origin or "").parent.parent)  # type: ignore[union-attr]
     (tmp_path / "mirrorfeed.yml").write_text(
         "landing_zone: ./landing\nhandover: ./handover\ntables:\n"

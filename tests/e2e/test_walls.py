@@ -165,6 +165,7 @@ tables:
 def test_a_fleet_is_published_into_onelake_by_the_driver(
     spark: SparkSession, walled: str, onelake: OneLake, tmp_path: Path
 ) -> None:
+    """It takes long, for each command is a process that has no more of Spark than its address."""
     shop = Shop(spark, tmp_path, onelake, walled)
     shop.configure(f"handover: {tmp_path}/handover")
     said = shop.run("publish")

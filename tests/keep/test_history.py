@@ -59,6 +59,7 @@ class History:
 def test_every_kept_version_can_be_rebuilt_through_duplicates_columns_and_maintenance(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    """It takes long, for Spark alone changes columns under column mapping, and three versions are rebuilt."""
     history = History(spark, tmp_path, "a int, b string, m map<string, double>, n struct<x: double>", properties=MAPPED)
     table = history.source
     row = "(1, 'x', map('k', 1.5D), named_struct('x', -0.0D))"

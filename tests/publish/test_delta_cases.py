@@ -41,6 +41,7 @@ STATEMENTS = (
 def test_with_all_changes_as_upserts_the_mirror_passes_through_every_version_in_order(
     spark: SparkSession, tmp_path: Path, vectors: str
 ) -> None:
+    """It takes long, for all kinds of commits that Spark makes are published in one range, each with its state."""
     properties = {"delta.enableDeletionVectors": vectors}
     table = DeltaTable(spark, tmp_path / "t", "id int, v string, p string", properties=properties, by="p")
     table.sql("INSERT INTO {} VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'y')")
