@@ -156,7 +156,8 @@ def test_a_result_is_told_to_programs_with_errors_by_their_parts() -> None:
     assert told["rows"][0]["error"] == error.to_dict()
 
 
-def test_a_result_is_a_table_in_a_notebook_and_in_a_terminal() -> None:
+def test_a_result_is_a_table_in_a_notebook_and_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     found = Result((publication("sales.orders"), publication("b<", error=FeedOff("main.b", 4))), ("A note.",))
     drawn = found._repr_html_()
     assert "<th>table</th><th>published</th>" in drawn

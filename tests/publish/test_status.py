@@ -30,7 +30,7 @@ def test_a_status_is_told_for_each_table(
     assert behind.lag_seconds is not None
     assert 0 <= behind.lag_seconds < 3600
     assert (done.lag_versions, done.lag_seconds, done.not_renamed, done.not_consumed) == (0, 0.0, 0, 0)
-    assert (nowhere.error or "").startswith(f"There is no Delta table at {tmp_path}/nowhere")
+    assert str(nowhere.error).startswith(f"There is no Delta table at {tmp_path}/nowhere")
     assert everything(tmp_path) == before
 
 
@@ -53,7 +53,7 @@ def test_the_status_of_a_table_that_was_created_again_is_no_negative_lag(
         (outcome,) = publish_tables(Fleet(spark, config, sleep=never))
         assert isinstance(outcome.error, SourceRecreated)
         (found,) = statuses(spark, config)
-        assert "is another table than the one that was published" in (found.error or "")
+        assert "is another table than the one that was published" in str(found.error)
         assert (found.lag_versions, found.lag_seconds) == (None, None)
     finally:
         spark.sql(f"DROP TABLE IF EXISTS {source}")
