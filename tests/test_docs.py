@@ -33,7 +33,7 @@ from fixtures.reference import FOLDER, stale
 from mirrorfeed.cli import main
 from mirrorfeed.config import keeping, load
 from mirrorfeed.config.credential import PLACES, PRINCIPAL
-from mirrorfeed.config.model import Options, Table, Top
+from mirrorfeed.config.model import Options, Sources, Table, Top
 from mirrorfeed.stores.onelake import ENDPOINT
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -145,7 +145,8 @@ def test_every_configuration_is_taken(snippet: Snippet, tmp_path: Path) -> None:
     missing = {"landing_zone": zone, "tables": [{"source": "main.sales.orders", "target": "sales.orders"}]}
     whole = {**missing, **{name: value for each in given for name, value in needs.get(each, {}).items()}, **given}
     (tmp_path / "mirrorfeed.yml").write_text(yaml.safe_dump(whole, allow_unicode=True), encoding="utf-8")
-    assert load(tmp_path / "mirrorfeed.yml").tables
+    loaded = load(tmp_path / "mirrorfeed.yml")
+    assert loaded.tables or loaded.patterns
 
 
 @pytest.mark.parametrize("snippet", snippets("json"), ids=str)
@@ -285,6 +286,10 @@ def rows() -> Mapping[str, list[str]]:
 def in_the_file() -> dict[str, FieldInfo | None]:
     own = Table.model_fields.keys() - Options.model_fields.keys()
     of_tables = {f"tables[].{name}": field for name, field in fields(Table) if name in own}
+    of_tables |= {
+        f"tables[].{Sources.model_fields[name].alias or name}": Sources.model_fields[name]
+        for name in ("sources", "except_")
+    }
     secret = {f"credential.service_principal.secret.{name}" for name in PLACES}
     principal = {f"credential.service_principal.{name}" for name in PRINCIPAL}
     by_hand = {"credential.service_credential", *principal, *secret, *(f"history.{each}" for each in keeping._KNOWN)}
@@ -314,7 +319,7 @@ def test_a_field_is_said_with_its_default_and_all_its_values(name: str) -> None:
     elif name == "credential":
         assert said == "`default`"
     else:
-        assert yaml.safe_load(said.strip("`")) == default
+        assert yaml.safe_load(said.strip("`")) == (list(default) if isinstance(default, tuple) else default)
     values = [value for each in kinds(field.annotation) if get_origin(each) is Literal for value in get_args(each)]
     assert all(f"`{value}`" in words for value in values)
 

@@ -125,7 +125,8 @@ def test_results_that_need_no_spark(file: str, tmp_path: Path) -> None:
     example = str(tmp_path / "example.yml")
     assert told("init", example) == {"file": example}
     assert told("init", example, code=1)["error"]["code"] == "MF1003"
-    assert told("tables", "--config", file) == ["sales.orders"]
+    (table,) = told("tables", "--config", file)
+    assert (table["table"], table["included"], table["why"]) == ("sales.orders", True, "named by itself")
     place = str(tmp_path / "zone" / PARTNER_EVENTS)
     assert told("partner", "--config", file) == {"address": place, "written": True}
     assert told("partner", "--config", file) == {"address": place, "written": False}

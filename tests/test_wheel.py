@@ -60,7 +60,7 @@ def test_its_commands_start_without_spark(place: Path, tmp_path: Path) -> None:
     assert "preflight" in run(place / "mirrorfeed", "--help")
     config = tmp_path / "mirrorfeed.yml"
     config.write_text("landing_zone: ./landing\ntables: [{source: a, target: sales.orders}]\n")
-    assert run(place / "mirrorfeed-task", "tables", "--config", config) == "sales.orders\n"
+    assert "inserts only" in run(place / "mirrorfeed-task", "tables", "--config", config)
 
 
 def test_every_module_of_it_can_be_imported_beside_a_runtime(place: Path, tmp_path: Path) -> None:

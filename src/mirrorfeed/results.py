@@ -29,6 +29,7 @@ __all__ = [
     "Finding",
     "History",
     "Kept",
+    "Listed",
     "Publication",
     "Recent",
     "Record",
@@ -372,6 +373,30 @@ class Enabled(Row):
 
     def _cells(self) -> Cells:
         return {"table": self.table, "source": self.source, "feed": self.feed}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Row):
+    """A table that the configuration names or that one of its patterns matches, and whether it is published."""
+
+    table: str | None
+    """Its target; None: it is left out."""
+    source: str
+    included: bool
+    why: str
+    """By which entry it is in, or why it is out."""
+    keys: tuple[str, ...] | None = None
+    """None: not asked, or not known."""
+    takes: str | None = None
+    """Which changes can be published, in words."""
+    error: MirrorfeedError | None = None
+
+    def _cells(self) -> Cells:
+        keys = None if self.keys is None else ", ".join(self.keys)
+        return {"table": self.table, "source": self.source, "keys": keys, "takes": self.takes, "why": self.why}
+
+    def _remarks(self) -> Sequence[str]:
+        return [] if self.error is None else [f"{self.source}: {self.error}"]
 
 
 @dataclass(frozen=True, slots=True)

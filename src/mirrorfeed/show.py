@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mirrorfeed.publish.freshness import Freshness
     from mirrorfeed.publish.outcome import Outcome, Progress
     from mirrorfeed.publish.status import Status
+    from mirrorfeed.results import Listed
 
 MARKERS = ("insert", "update", "upsert", "delete")
 _LONGEST = 60
@@ -210,6 +211,21 @@ def _came(fresh: Freshness, step: Step, now: datetime) -> str:
         return f"waits {duration(waited)}"
     at = fresh.at(step)
     return "-" if at is None else f"{duration(max(0.0, (now - at).total_seconds()))} ago"
+
+
+def tables(rows: Sequence[Listed]) -> Listing:
+    """Those that are published, and those that are left out."""
+    cells = [
+        (
+            row.table or "-",
+            row.source,
+            ", ".join(row.keys or ()),
+            row.takes or "",
+            row.why if row.table else f"out: {row.why}",
+        )
+        for row in rows
+    ]
+    return Listing(["table", "source", "keys", "takes", "why"], cells, right=5)
 
 
 def listed(rows: Sequence[Mapping[str, Any]]) -> Listing:

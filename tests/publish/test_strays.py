@@ -7,12 +7,18 @@ import pytest
 from click.testing import CliRunner
 
 from fixtures.tables import TableFeed
+from mirrorfeed import expansion
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, load
+from mirrorfeed.config.expand import expand
+from mirrorfeed.feed.pattern import Found
+from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
+from mirrorfeed.publish import fleet
 from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.strays import strays
+from mirrorfeed.publish.strays import left_behind, strays
 from mirrorfeed.publish.table import publish
 from mirrorfeed.publish.view import NumbersDisagree
 from mirrorfeed.stores import FolderStore
@@ -54,6 +60,36 @@ def test_published_tables_that_the_configuration_does_not_name_are_found(publish
 def test_a_target_that_differs_only_in_case_is_the_same_table(published: Published) -> None:
     store, config = published("Sales.Orders")
     assert strays(store, config) == []
+
+
+def test_a_source_that_a_pattern_finds_no_more_is_told_and_what_is_published_of_it_stays(
+    published: Published, tmp_path: Path
+) -> None:
+    store, config = published("sales.orders", "sales.old")
+    assert left_behind(store, config) is None  # each table is named, and who took one out knows of it
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
+    found = [Found(Source(("sales", "orders")))]
+    told = left_behind(store, expand(load(tmp_path / "mirrorfeed.yml"), [found]).config)
+    assert str(told) == (
+        f"sales.old: published, and {tmp_path}/mirrorfeed.yml stands for no such table now. The source was renamed or"
+        " dropped, or is not to be seen any more. What is published is left alone; `mirrorfeed drop sales.old` removes"
+        " it."
+    )
+    assert store.list("sales.schema/old")
+
+
+def test_a_run_with_nothing_new_tells_what_is_left_behind_without_spark(
+    published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published("sales.orders", "sales.old")
+    monkeypatch.setattr(fleet, "all_at_rest", lambda *_: [Outcome("sales.orders", Progress("nothing new"), 0.0)])
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
+    monkeypatch.setattr(expansion, "found", lambda *_: [Found(Source(("sales", "orders")))])
+    ended = CliRunner().invoke(main, ["publish", "--config", str(file)])
+    assert (ended.exit_code, "MF3408: sales.old: published, and" in " ".join(ended.output.split())) == (0, True)
+    ended = CliRunner().invoke(main, ["publish", "sales.orders", "--config", str(file)])
+    assert (ended.exit_code, "MF3408" in ended.output) == (0, False)
 
 
 def run(config: Config, *arguments: str, answer: str = "") -> tuple[int, str]:

@@ -15,8 +15,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.amounts import counted
-from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_json, say_result, spark_session
-from mirrorfeed.errors import Terminal
+from mirrorfeed.cli.root import (
+    config_option,
+    for_programs,
+    load,
+    load_as_written,
+    load_expanded,
+    main,
+    say,
+    say_json,
+    say_result,
+    spark_session,
+)
+from mirrorfeed.errors import Terminal, coded
 from mirrorfeed.terminal import console, text, waiting
 
 if TYPE_CHECKING:
@@ -58,13 +69,32 @@ def _next(left: Iterator[Check], what: str) -> Check | None:
 @click.option("--task-value", metavar="NAME", help="In a Databricks task: hand them to the tasks after it.")
 @config_option
 def tables(task_value: str | None, path: str) -> None:
-    """List the targets of the configuration."""
-    targets = [str(table.target) for table in load(path).tables]
+    """List the tables of the configuration, and of what its patterns match what is left out: why each is in or out,
+    its keys, and which changes it can take. Exits with 1 if one cannot be published as it is.
+
+    Keys that are left out are asked of Unity Catalog, what patterns match of it, of Spark's catalog or of folders.
+    """
+    expansion = load_expanded(path)
     if task_value is not None:
+        targets = [str(table.target) for table in expansion.config.tables]
         hand_on(task_value, targets)
-    say_result(targets)
-    for target in targets:
-        say(target)
+        say_result(targets)
+        say("\n".join(targets))
+        return
+    from mirrorfeed.face.listing import listed
+
+    with waiting("Asking for keys"):
+        found = listed(expansion)
+    say_result([row.to_dict() for row in found])
+    if not for_programs():
+        from mirrorfeed import show
+
+        out = console()
+        out.print(show.tables(found))
+        for row in found:
+            if row.error:
+                out.print(text(f"{row.source}: {coded(row.error)}", style="red"))
+    sys.exit(not found.ok)
 
 
 @main.command(hidden=True)
@@ -76,7 +106,7 @@ def tables(task_value: str | None, path: str) -> None:
 def deployment(context: click.Context, file: str, mirror: str, archive_tables: str, path: str) -> None:
     """Check what a deployment is made of, and write into FILE what its notebooks are to know. The bundle calls it."""
     archived = tables_in(archive_tables)
-    load(path)
+    load_as_written(path)
     facts = context.find_object(dict) or {}
     Path(file).write_text(json.dumps({**facts, "mirror": mirror, "archive_tables": archived}, indent=1) + "\n")
 
@@ -86,7 +116,7 @@ def deployment(context: click.Context, file: str, mirror: str, archive_tables: s
 @config_option
 def report(file: str | None, path: str) -> None:
     """Show what the ledger tells: how far each table is, whether its mirror is equal, and what went wrong."""
-    config = load(path)
+    config = load_as_written(path)
     if config.ledger is None:
         raise NoLedger(config.path)
     spark = spark_session()

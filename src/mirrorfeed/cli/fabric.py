@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_json, say_result, wait_option
+from mirrorfeed.cli.root import (
+    config_option,
+    for_programs,
+    load,
+    load_as_written,
+    main,
+    say,
+    say_json,
+    say_result,
+    wait_option,
+)
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
@@ -43,7 +53,7 @@ def fabric() -> None:
 @config_option
 def create(name: str, path: str) -> None:
     """Make an open mirrored database NAME in the workspace of the configuration, if it is not there yet."""
-    config = load(path)
+    config = load_as_written(path)
     from mirrorfeed import fabric as service
 
     if config.onelake is None:
@@ -82,7 +92,7 @@ def stop(wait: float, path: str) -> None:
     """Stop mirroring. When it is started again, Fabric takes every table anew."""
     from mirrorfeed import fabric as service
 
-    database = service.database_of(load(path))
+    database = service.database_of(load_as_written(path))
     database.stop(_say_status, wait * 60)
     if for_programs():
         say_json({"status": database.status()})
@@ -94,7 +104,7 @@ def status(path: str) -> None:
     """Show the status of the mirrored database and of each of its tables. Exits with 1 if one has an error."""
     from mirrorfeed import fabric as service
 
-    database = service.database_of(load(path))
+    database = service.database_of(load_as_written(path))
     _say_status(status := database.status())
     sys.exit(_say_tables(database, status))
 

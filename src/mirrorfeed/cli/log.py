@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.amounts import counted
-from mirrorfeed.cli.root import config_option, for_programs, load, main, say_json
+from mirrorfeed.cli.root import config_option, for_programs, load_as_written, main, say_json
 from mirrorfeed.landing.names import Target
 from mirrorfeed.terminal import waiting
 
@@ -26,7 +26,7 @@ def log(table: str, path: str) -> None:
 
     Reads these files whole, changes nothing, and needs no Spark.
     """
-    config = load(path)
+    config = load_as_written(path)
     from mirrorfeed.publish.examine import examine
     from mirrorfeed.publish.zone import zone_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mirrorfeed.cli.root import config_option, load, main, say, say_result
+from mirrorfeed.cli.root import config_option, load_as_written, main, say, say_result
 from mirrorfeed.landing.partner import PARTNER_EVENTS
 
 
@@ -13,7 +13,7 @@ from mirrorfeed.landing.partner import PARTNER_EVENTS
 @config_option
 def partner(force: bool, path: str) -> None:
     """Write `partner` of the configuration into the landing zone; `publish` does it too, where no file is."""
-    config = load(path)
+    config = load_as_written(path)
     from mirrorfeed.publish.partner import introduce
     from mirrorfeed.publish.zone import zone_of
 

@@ -41,11 +41,14 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
         follow_tables(config, tables, minutes)
     out = error_console() if for_programs() else console()
     from mirrorfeed.publish.fleet import Fleet, all_at_rest, publish_tables
+    from mirrorfeed.publish.strays import left_behind
+    from mirrorfeed.publish.zone import zone_of
 
     with waiting("Looking at what is published"):
         at_rest = all_at_rest(config, tables)
     if at_rest:
-        say_outcomes(out, at_rest, [], 0)
+        left_alone = None if tables else left_behind(zone_of(config), config)
+        say_outcomes(out, at_rest, [left_alone] if left_alone else [], 0)
     # A ledger is told of tables that are missing, as of any other failure.
     spark = spark_session(*([] if config.ledger or for_programs() else [table.source for table in chosen]))
     from mirrorfeed import show

@@ -16,6 +16,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, named, visible
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config
+    from mirrorfeed.config.expand import Expansion
     from mirrorfeed.feed.source import Source
 
 config_option = click.option(
@@ -134,7 +135,19 @@ def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
 
 
 def load(path: str) -> Config:
-    """The configuration, with what the options before the command say in its place."""
+    """The configuration with all tables that it stands for now, which are asked for where it has patterns."""
+    return load_expanded(path).config
+
+
+def load_expanded(path: str) -> Expansion:
+    """The same, and why each table is in or out."""
+    from mirrorfeed.expansion import expanded
+
+    return expanded(load_as_written(path), spark_session)
+
+
+def load_as_written(path: str) -> Config:
+    """The configuration with what the options before the command say in its place, for what needs no tables."""
     from mirrorfeed import config
 
     given: dict[str, str | None] = click.get_current_context().find_object(dict) or {}
@@ -151,7 +164,7 @@ def given_ledger() -> Source | None:
 
 def load_if_there(path: str) -> Config | None:
     """None where no file was named and the usual one is not there."""
-    return load(path) if path != FILE or Path(path).exists() else None
+    return load_as_written(path) if path != FILE or Path(path).exists() else None
 
 
 def spark_session(*needed: Source) -> Any:

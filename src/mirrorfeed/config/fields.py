@@ -7,11 +7,14 @@ import re
 import reprlib
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.pattern import Pattern
 from mirrorfeed.feed.source import BadSource, Source, without_query
-from mirrorfeed.landing.names import BadTarget, Target, fold
+from mirrorfeed.landing.names import BadTarget, Target, fold, split_name
 from mirrorfeed.landing.schema import reserved_names
 
 _UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -50,6 +53,52 @@ def target(value: object) -> Target:
         return Target.parse(text(value))
     except BadTarget as error:
         raise ValueError(f"{error.text!r} {error.reason}") from error
+
+
+def sources(value: object) -> Pattern:
+    return value if isinstance(value, Pattern) else Pattern.parse(text(value))
+
+
+def endings(value: object) -> tuple[tuple[str, ...], ...]:
+    """The names of tables that a pattern leaves out, by their last parts."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"must be a list of names, as in [tmp_*, staging.*], not {short(value)}")
+    return tuple(map(_ending, value))
+
+
+def _ending(value: object) -> tuple[str, ...]:
+    try:
+        parts = tuple(text(value).strip("/").split("/")) if "/" in text(value) else split_name(text(value))
+    except ValueError as error:
+        raise ValueError(f"{short(value)} {error}") from None
+    if not all(parts):
+        raise ValueError(f"{short(value)} has an empty part")
+    return parts
+
+
+_FILLED = re.compile(r"\{([^{}]*)\}")
+_PARTS = ("catalog", "schema", "table")
+
+
+def template(value: object) -> str:
+    """A target in which {catalog}, {schema} and {table} stand for parts of the source's name."""
+    known = ", ".join(f"{{{name}}}" for name in _PARTS)
+    if unknown := [name for name in _FILLED.findall(text(value)) if name not in _PARTS]:
+        raise ValueError(f"{value!r} holds {{{unknown[0]}}}, and known are {known}")
+    if "{table}" not in text(value):
+        raise ValueError(f"{value!r} holds no {{table}}, so that all tables would have one target")
+    target(_FILLED.sub("x", text(value)))
+    return text(value)
+
+
+def filled(template: str, parts: Mapping[str, str]) -> Target:
+    """The target of one table; or `BadTarget`."""
+    names = [_FILLED.sub(lambda match: parts[match[1]], part) for part in split_name(template)]
+    return Target(names[0] if len(names) > 1 else None, names[-1])
+
+
+def filled_in(template: str) -> set[str]:
+    return set(_FILLED.findall(template))
 
 
 def keys(value: object) -> tuple[str, ...] | None:
@@ -127,7 +176,10 @@ def short(value: object) -> str:
     return reprlib.repr(value)
 
 
-def located(source: Source, file: str) -> Source:
+_Of = TypeVar("_Of", Source, Pattern)
+
+
+def located(source: _Of, file: str) -> _Of:
     if source.path is None or URI.match(source.path):
         return source
     return replace(source, path=absolute(source.path, file))

@@ -13,7 +13,7 @@ from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.document import Document, Mistake, Place, read
 from mirrorfeed.config.fields import ONELAKE, absolute, located
 from mirrorfeed.config.keeping import KeptIn, below
-from mirrorfeed.config.model import Config, Options, Table, Top
+from mirrorfeed.config.model import Config, Options, Sources, Table, Top
 from mirrorfeed.config.output import contradictions
 from mirrorfeed.config.words import check
 from mirrorfeed.errors import Terminal, visible
@@ -46,12 +46,14 @@ def load(
     for name in given:
         if reason := faults.get((name,)):
             raise OptionInvalid(name, reason)
-    tables = [check(Table, table, ("tables", i), faults) for i, table in enumerate(document.tables)]
+    entries = [_entry(entry, ("tables", i), faults) for i, entry in enumerate(document.tables)]
+    tables = [entry if isinstance(entry, Table) else None for entry in entries]
+    patterns = [entry if isinstance(entry, Sources) else None for entry in entries]
     mistakes = [document.mistake(place, words) for place, words in faults.items() if place not in document.unusable]
     mistakes += document.mistakes
     mistakes += _shared_targets(document)
     if top is not None:
-        mistakes += dict.fromkeys(_contradictions(document, top, tables))
+        mistakes += dict.fromkeys(_contradictions(document, top, entries))
     if top is not None and landing_zone is None and not top.landing_zone.startswith(ONELAKE):
         words = "is for a landing zone in OneLake alone (onelake://…)"
         mistakes += [document.mistake((name,), words) for name in _ONELAKE_FIELDS if name in top.model_fields_set]
@@ -59,6 +61,7 @@ def load(
         mistakes.append(document.mistake(("handover",), "is in the landing zone: name a folder elsewhere"))
     if top is not None:
         mistakes += _misplaced_histories(document, top, tables, shown)
+        mistakes += dict.fromkeys(_misplaced_places(document, top, patterns, shown))
     if mistakes or top is None:
         raise ConfigInvalid(shown, tuple(sorted(set(mistakes))))
     resolved = tuple(_resolved(table, top, shown) for table in tables if table is not None)
@@ -80,7 +83,16 @@ def load(
         between,
         top.archive,
         _remembering(top.alerts, shown),
+        tuple(_resolved_pattern(entry, top, shown) for entry in patterns if entry is not None),
     )
+
+
+def _entry(entry: Any, place: Place, faults: dict[Place, str]) -> Table | Sources | None:
+    return check(Sources, entry, place, faults) if _is_pattern(entry) else check(Table, entry, place, faults)
+
+
+def _is_pattern(entry: object) -> bool:
+    return isinstance(entry, dict) and "sources" in entry
 
 
 def _remembering(alerts: Alerts, file: str) -> Alerts:
@@ -88,15 +100,36 @@ def _remembering(alerts: Alerts, file: str) -> Alerts:
 
 
 def _in_landing_zone(top: Top, file: str) -> bool:
-    if top.handover is None or top.landing_zone.startswith(ONELAKE):
-        return False
-    return Path(absolute(top.handover, file)).is_relative_to(absolute(top.landing_zone, file))
+    return top.handover is not None and _is_in_zone(absolute(top.handover, file), top, file)
 
 
 def _resolved(table: Table, top: Top, file: str) -> Table:
     """The table with the options that it takes from the top level, and its path made absolute."""
     own = {"source": located(table.source, file), "history": _history(table, top, file)}
     return table.model_copy(update={**_inherited(table, top), **own})
+
+
+def _resolved_pattern(entry: Sources, top: Top, file: str) -> Sources:
+    own = {"sources": located(entry.sources, file), "history": _place_of_histories(entry, top, file)}
+    return entry.model_copy(update={**_inherited(entry, top), **own})
+
+
+def _place_of_histories(entry: Sources, top: Top, file: str) -> KeptIn | None:
+    found = top.history if entry.history is None else entry.history
+    return replace(found, table=located(found.table, file)) if isinstance(found, KeptIn) else None
+
+
+def _misplaced_places(document: Document, top: Top, patterns: Sequence[Sources | None], file: str) -> Iterable[Mistake]:
+    """Of the histories of those that a pattern stands for."""
+    for i, entry in enumerate(patterns):
+        kept = _place_of_histories(entry, top, file) if entry else None
+        if entry and kept and kept.table.path is not None and _is_in_zone(kept.table.path, top, file):
+            place: Place = ("tables", i, "history") if entry.history is not None else ("history",)
+            yield document.mistake(place, "is in the landing zone: name a folder elsewhere")
+
+
+def _is_in_zone(path: str, top: Top, file: str) -> bool:
+    return not top.landing_zone.startswith(ONELAKE) and Path(path).is_relative_to(absolute(top.landing_zone, file))
 
 
 def _history(table: Table, top: Top, file: str) -> KeptIn | None:
@@ -124,17 +157,16 @@ def _misplaced_histories(document: Document, top: Top, tables: Sequence[Table | 
                 place, f"'{kept.table}' {words}: name another table for the history of {table.target}"
             )
         taken[kept.table.fold()] = "is the history of another table too"
-        zone = None if top.landing_zone.startswith(ONELAKE) else absolute(top.landing_zone, file)
-        if zone is not None and kept.table.path is not None and Path(kept.table.path).is_relative_to(zone):
+        if kept.table.path is not None and _is_in_zone(kept.table.path, top, file):
             yield document.mistake(place, "is in the landing zone: name a folder elsewhere")
 
 
-def _inherited(table: Table, top: Top) -> dict[str, Any]:
+def _inherited(table: Table | Sources, top: Top) -> dict[str, Any]:
     names = (Options.model_fields.keys() & top.model_fields_set) - table.model_fields_set
     return {name: getattr(top, name) for name in names}
 
 
-def _contradictions(document: Document, top: Top, tables: Sequence[Table | None]) -> Iterable[Mistake]:
+def _contradictions(document: Document, top: Top, tables: Sequence[Table | Sources | None]) -> Iterable[Mistake]:
     """Each where it is said: at the table, or once at the top."""
     for i, table in enumerate(tables):
         if table is None:
@@ -153,6 +185,8 @@ def _shared_targets(document: Document) -> Iterable[Mistake]:
     first: dict[tuple[str, str], tuple[int, Target]] = {}
     for i, table in enumerate(document.tables):
         place: Place = ("tables", i, "target")
+        if _is_pattern(table):
+            continue  # its targets are known once it is expanded
         try:
             target = Target.parse(table["target"])
         except (BadTarget, TypeError, KeyError):

@@ -33,6 +33,11 @@ def of_one(value: object) -> KeptIn | bool | None:
     return value if value is None or value is False else _kept_in(value, "a table, as in main.history.orders, or false")
 
 
+def of_many(value: object) -> KeptIn | bool | None:
+    """The place of the histories of the tables that a pattern stands for; False: none are kept."""
+    return value if value is None or value is False else of_all(value)
+
+
 def below(place: KeptIn, target: Target) -> KeptIn:
     """The history of one table, where all have one place."""
     names = [part for part in (target.schema, target.table) if part is not None]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
 from mirrorfeed import FILE
 from mirrorfeed.config import fields, keeping
@@ -19,6 +19,7 @@ from mirrorfeed.config.output import OutputOptions, Partner
 from mirrorfeed.config.prices import Rates
 from mirrorfeed.credentials import Credential, Default
 from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.pattern import Pattern
 from mirrorfeed.feed.source import BadSource, Source
 from mirrorfeed.landing.names import BadTarget, Target
 from mirrorfeed.landing.output import COMPRESSION
@@ -52,6 +53,24 @@ class Table(Options):
     """None: the primary key constraint decides. Empty: the table has no key."""
     history: Annotated[Any, PlainValidator(keeping.of_one)] = None
     """A `KeptIn`, once it is resolved; None: no history is kept."""
+
+
+class Sources(Options):
+    """An entry of the file that stands for as many tables as there are. `expand` makes tables of it."""
+
+    sources: Annotated[Pattern, PlainValidator(fields.sources)]
+    except_: Annotated[tuple[tuple[str, ...], ...], PlainValidator(fields.endings)] = Field((), alias="except")
+    target: Annotated[str, PlainValidator(fields.template)] = "{schema}.{table}"
+    keys: Annotated[tuple[str, ...] | None, PlainValidator(fields.keys)] = None
+    """Of the tables that have all of these columns."""
+    history: Annotated[Any, PlainValidator(keeping.of_many)] = None
+    """A `KeptIn` of a schema or a folder, once it is resolved; None: no history is kept."""
+
+    @model_validator(mode="after")
+    def _names_are_there(self) -> Sources:
+        if lacking := fields.filled_in(self.target) - set(self.sources.names):
+            raise ValueError(f"target: {self.sources} has no {', '.join(sorted(lacking))} to fill in")
+        return self
 
 
 class ArchiveOptions(BaseModel):
@@ -105,6 +124,8 @@ class Config:
     """A folder in which Spark makes files, where that cannot be in the landing zone."""
     archive: ArchiveOptions | None = None
     alerts: Alerts = field(default_factory=Alerts)
+    patterns: tuple[Sources, ...] = ()
+    """What stands for further tables, which `expand` puts behind those that are named."""
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:

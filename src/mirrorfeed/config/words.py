@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from mirrorfeed.config.document import Place
 from mirrorfeed.config.fields import short
 from mirrorfeed.config.hidden import may_be_secret
-from mirrorfeed.config.model import Options, Table, Top
+from mirrorfeed.config.model import Options, Sources, Table, Top
 
 _GONE = {
     "writers": (
@@ -83,6 +83,9 @@ def _unknown_field(name: str, model: type[BaseModel]) -> str:
     own, other = model.model_fields, (Table if model is Top else Top).model_fields
     if issubclass(model, Options) and name in other:
         return "belongs to a table, below tables" if model is Top else "belongs at the top level, not to a table"
-    if close := difflib.get_close_matches(name, own, 1):
+    if model is Sources and name == "source":
+        return "stands beside sources: an entry names one table, or stands for several"
+    known = [field.alias or each for each, field in own.items()]
+    if close := difflib.get_close_matches(name, known, 1):
         return f"is not a known field; did you mean {close[0]}?"
-    return f"is not a known field; known here: {', '.join(own)}"
+    return f"is not a known field; known here: {', '.join(known)}"

@@ -18,6 +18,7 @@ from mirrorfeed.results import (
     Finding,
     History,
     Kept,
+    Listed,
     Publication,
     Record,
     Repair,
@@ -74,20 +75,31 @@ class Feed:
     the others: it stands in the row of that table, and `check` of the result raises it.
     """
 
-    _config: Config
+    _written: Config
     _session: SparkSession | None = None
     _mirror: str | None = None
     _archived: str | None = None
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The targets, in the order of the configuration."""
+        """The targets, in the order of the configuration; behind them those of its patterns, which are asked for."""
         return tuple(str(table.target) for table in self._config.tables)
 
     @property
     def landing_zone(self) -> str:
         """Where the tables are published."""
-        return self._config.landing_zone
+        return self._written.landing_zone
+
+    def sources(self) -> Result[Listed]:
+        """Each table that the configuration names or that one of its patterns matches: why it is in or out, its keys,
+        and which changes it takes. What patterns match, and keys that are left out, is asked for now.
+
+        Raises `MirrorfeedError` where a pattern matches nothing, or two tables meet in one target.
+        """
+        from mirrorfeed.expansion import expanded
+        from mirrorfeed.face.listing import listed
+
+        return listed(expanded(self._written, lambda: self._spark))
 
     def publish(self, *tables: str) -> Result[Publication]:
         """Publishes what is new, and gives back a row a table when all is published.
@@ -109,7 +121,7 @@ class Feed:
         which Spark then repeats."""
         from mirrorfeed.publish.stream import publisher
 
-        return publisher(self._config, *tables)
+        return publisher(self._written, *tables)
 
     def dry_run(self, *tables: str) -> Result[Decision]:
         """What `publish` would do next for each table, or why it cannot go on. Touches nothing.
@@ -148,8 +160,8 @@ class Feed:
         from mirrorfeed.face.verifying import comparisons
         from mirrorfeed.verify.place import folder_of
 
-        folder = folder_of(self._config, mirror or self._mirror)
-        return comparisons(self._spark, self._config, tables, folder, shown)
+        config = self._config
+        return comparisons(self._spark, config, tables, folder_of(config, mirror or self._mirror), shown)
 
     def repair(self, table: str, mirror: str | None = None, where: str | None = None) -> Result[Repair]:
         """Publishes the rows of a table that differ in its mirror once more, without the table vanishing for readers.
@@ -164,10 +176,11 @@ class Feed:
         from mirrorfeed.verify.place import folder_of
 
         notes: list[MirrorfeedError] = []
-        folder = folder_of(self._config, mirror or self._mirror)
+        config = self._config
+        folder = folder_of(config, mirror or self._mirror)
         rows = [
-            repair(each, repair_table(self._spark, self._config, each, folder, where, on_trouble=notes.append))
-            for each in self._config.select([table])
+            repair(each, repair_table(self._spark, config, each, folder, where, on_trouble=notes.append))
+            for each in config.select([table])
         ]
         return Result(tuple(rows), tuple(map(str, notes)))
 
@@ -183,7 +196,7 @@ class Feed:
 
         notes: list[MirrorfeedError] = []
         fleet = Fleet(self._spark, self._config, on_trouble=notes.append)
-        return publications([rebuild_table(fleet, each) for each in self._config.select([table])], notes)
+        return publications([rebuild_table(fleet, each) for each in fleet.config.select([table])], notes)
 
     def log(self, table: str) -> Result[Record]:
         """The publications of a target that its log has, the newest first, and whether the files of the newest are what
@@ -197,7 +210,7 @@ class Feed:
         from mirrorfeed.publish.zone import zone_of
 
         target = Target.parse(table)
-        return records(str(target), examine(zone_of(self._config), target.folder))
+        return records(str(target), examine(zone_of(self._written), target.folder))
 
     def lint(self) -> Result[Finding]:
         """What in the landing zone is not as Fabric expects it, in any table and of any publisher. Changes nothing, and
@@ -208,7 +221,7 @@ class Feed:
         from mirrorfeed.inspect import lint
         from mirrorfeed.publish.zone import zone_of
 
-        found = lint(zone_of(self._config)).findings
+        found = lint(zone_of(self._written)).findings
         rows = tuple(Finding(each.code, each.severity.value, each.file, each.what, each.next) for each in found)
         return Result(rows, _nothing="Nothing is found.")
 
@@ -268,7 +281,7 @@ class Feed:
         from mirrorfeed.publish import ledger
         from mirrorfeed.report.page import lag_chart, marker_chart, titled
 
-        place = self._config.ledger
+        place = self._written.ledger
         told = ledger.read(self._spark, place) if place else []
         rows = titled("Rows a day, by what they do", marker_chart(told))
         return Chart("Lag: from a commit to its publication", lag_chart(told) + rows)
@@ -301,6 +314,13 @@ class Feed:
             return Enabled(name, source, None, named(f"Enabling the feed of {source}", error))
 
     @property
+    def _config(self) -> Config:
+        """With all tables that it stands for now: asked once in each method."""
+        from mirrorfeed.expansion import expanded
+
+        return expanded(self._written, lambda: self._spark).config
+
+    @property
     def _spark(self) -> SparkSession:
         if self._session is not None:
             return self._session
@@ -309,14 +329,21 @@ class Feed:
         return get_session()
 
     def __repr__(self) -> str:
-        return f"<the feed of {self._config.path}: {', '.join(self.tables)}, into {self.landing_zone}>"
+        names = [str(each) for each in (*(table.target for table in self._written.tables), *self._patterns())]
+        return f"<the feed of {self._written.path}: {', '.join(names)}, into {self.landing_zone}>"
 
     def _repr_html_(self) -> str:
         from mirrorfeed.face.drawn import as_html
 
-        return as_html([*self._cells()], [], [f"{self._config.path}, into {self.landing_zone}"], "")
+        return as_html([*self._cells()], [], [f"{self._written.path}, into {self.landing_zone}"], "")
 
     def _cells(self) -> Iterator[dict[str, object]]:
-        for table in self._config.tables:
-            keys = "those of Unity Catalog" if table.keys is None else ", ".join(table.keys)
-            yield {"table": str(table.target), "source": str(table.source), "keys": keys}
+        """As it is written: nothing is asked to show it."""
+        entries = [(str(table.target), str(table.source), table.keys) for table in self._written.tables]
+        entries += [(each.target, str(each.sources), each.keys) for each in self._written.patterns]
+        for target, source, keys in entries:
+            told = "those of Unity Catalog" if keys is None else ", ".join(keys)
+            yield {"table": target, "source": source, "keys": told}
+
+    def _patterns(self) -> Iterator[str]:
+        return (str(each.sources) for each in self._written.patterns)

@@ -25,6 +25,7 @@ from mirrorfeed.publish.partner import trouble_in_introducing
 from mirrorfeed.publish.plan import Plan, default_workspace, plan_of
 from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.source import DeltaFeed
+from mirrorfeed.publish.strays import left_behind
 from mirrorfeed.publish.table import publish
 from mirrorfeed.publish.teller import ByMinute, Teller
 from mirrorfeed.publish.zone import zone_of
@@ -119,6 +120,8 @@ def publish_tables(fleet: Fleet, names: Sequence[str] = ()) -> list[Outcome]:
     spark, config, begun = fleet.spark, fleet.config, datetime.now(UTC)
     if trouble := trouble_in_introducing(fleet.zone, config):
         fleet.on_trouble(trouble)
+    if not names and (left := left_behind(fleet.zone, config)):
+        fleet.on_trouble(left)
     teller = Teller(spark, config.ledger, config.select(names), fleet.zone, begun)
     book = ByMinute(teller.tell)
     ledger.begin(spark, config.ledger)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
-from mirrorfeed.amounts import counted
+from mirrorfeed.amounts import a_few, counted
 from mirrorfeed.config import Config
-from mirrorfeed.errors import Terminal
+from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing.log import Record, RecordTooNew, RecordUnreadable
 from mirrorfeed.landing.names import LOG, METADATA, BadTarget, Target
 from mirrorfeed.publish.commit import LogUnreadable, TableLog
@@ -46,10 +48,41 @@ class NotPublishedHere(Terminal):
         return "`mirrorfeed status` names the tables that can be dropped. What others wrote is theirs to remove."
 
 
+class LeftBehind(Terminal):
+    """A note beside a publication: tables are published whose sources no pattern of the configuration finds any more.
+    They were renamed or dropped, or are not shown to who publishes. What is published of them stays."""
+
+    code = "MF3408"
+
+    def __init__(self, targets: tuple[str, ...], path: str) -> None:
+        self.targets, self.path = targets, path
+
+    def what(self) -> str:
+        return f"{a_few(self.targets)}: published, and {self.path} stands for no such table now."
+
+    def next(self) -> str:
+        return (
+            "The source was renamed or dropped, or is not to be seen any more. What is published is left alone; "
+            f"`mirrorfeed drop {self.targets[0]}` removes it."
+        )
+
+
 def strays(store: Store, config: Config) -> list[Target]:
     """The tables of ours in the landing zone that are no target of the configuration."""
     configured = {table.target.fold() for table in config.tables}
-    return [target for target in _published(store) if target.fold() not in configured]
+    return [target for target in _folders(store) if target.fold() not in configured and _shows(store, target)]
+
+
+def left_behind(store: Store, config: Config) -> LeftBehind | None:
+    """Those of a configuration with patterns, where a source may be gone without anybody having touched the file; None
+    where none is left, or the landing zone does not tell, which the tables themselves will say."""
+    if not config.patterns:
+        return None
+    try:
+        found = strays(store, config)
+    except MirrorfeedError:
+        return None
+    return LeftBehind(tuple(map(str, found)), config.path) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +129,8 @@ def _is_ours(store: Store, target: Target, view: View | None) -> bool:
     return {entry.name for entry in store.list(target.folder)} <= {LOG, METADATA}
 
 
-def _published(store: Store) -> list[Target]:
-    found: list[Target] = []
+def _folders(store: Store) -> Iterator[Target]:
+    """Those that can be tables of ours by their names."""
     for entry in store.list(""):
         if not entry.is_folder:
             continue
@@ -106,10 +139,13 @@ def _published(store: Store) -> list[Target]:
             schema = entry.name.removesuffix(_SCHEMA)
             tables = [below.name for below in store.list(entry.name) if below.is_folder]
         for table in tables:
-            try:
-                target = Target(schema, table)
-                if _is_ours(store, target, TableLog(store, target.folder).glance()):
-                    found.append(target)
-            except (BadTarget, LogUnreadable, RecordUnreadable, RecordTooNew):
-                continue  # no table of ours is called so, or nothing shows that it is ours
-    return found
+            with suppress(BadTarget):
+                yield Target(schema, table)
+
+
+def _shows(store: Store, target: Target) -> bool:
+    """Whether something in the folder shows that it is ours."""
+    try:
+        return _is_ours(store, target, TableLog(store, target.folder).glance())
+    except (LogUnreadable, RecordUnreadable, RecordTooNew):
+        return False

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config import Config
 from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.expansion import expanded
 from mirrorfeed.feed.stream import StreamBroken, changes, fault
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.outcome import Outcome
@@ -19,7 +20,8 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
     The rows of the batch are not read. A failure fails the batch, which Spark then repeats."""
 
     def publish(rows: DataFrame, _: int) -> None:
-        for outcome in publish_tables(Fleet(rows.sparkSession, config), names):
+        spark = rows.sparkSession
+        for outcome in publish_tables(Fleet(spark, expanded(config, lambda: spark).config), names):
             if outcome.error:
                 raise outcome.error
 

@@ -1,0 +1,159 @@
+"""What a configuration with patterns stands for, decided over what was found for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from mirrorfeed.amounts import a_few
+from mirrorfeed.config import fields, keeping
+from mirrorfeed.config.fields import ONELAKE
+from mirrorfeed.config.keeping import KeptIn
+from mirrorfeed.config.model import Config, Sources, Table
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.pattern import Found, is_left_out, named_parts
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.names import BadTarget, fold
+
+_BY_ITSELF = "named by itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A table that is named or was found, and why it is in or out."""
+
+    source: Source
+    table: Table | None
+    """None: it is left out."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    config: Config
+    """With every table; as it was, where it has no pattern."""
+    listed: tuple[Listed, ...]
+
+
+def expand(config: Config, found: Sequence[Sequence[Found]]) -> Expansion:
+    """The tables that are named, and behind them those that were found for each pattern, which the first to match one
+    takes. Or `NothingMatches`, `TargetsMeet`."""
+    listed = [Listed(table.source, table, _BY_ITSELF) for table in config.tables]
+    taken = {table.source.fold(): _BY_ITSELF for table in config.tables}
+    for entry, there in zip(config.patterns, found, strict=True):
+        of_entry = []
+        for each in there:
+            why = taken.get(each.source.fold()) or _why_not(config, entry, each)
+            listed_as = _listed(entry, each) if not why else Listed(each.source, None, why)
+            of_entry.append(listed_as)
+            if listed_as.table:
+                taken[each.source.fold()] = f"by {entry.sources} already"
+        if not any(each.table or each.source.fold() in taken for each in of_entry):
+            raise NothingMatches(str(entry.sources), config.path, tuple(f"{row.source} {row.why}" for row in of_entry))
+        listed += [row for row in of_entry if row.why != _BY_ITSELF]
+    tables = tuple(row.table for row in listed if row.table)
+    if meeting := tuple(_meeting(tables)):
+        raise TargetsMeet(meeting, config.path)
+    return Expansion(replace(config, tables=tables), tuple(listed))
+
+
+def _why_not(config: Config, entry: Sources, found: Found) -> str:
+    """Why a table that a pattern matches is none to publish; empty if it is."""
+    if any(is_left_out(found.source, ending) for ending in entry.except_):
+        return "is left out by `except`"
+    if found.unfit:
+        return f"is {found.unfit}, which has no change data feed"
+    return _ours(config, found.source)
+
+
+def _ours(config: Config, source: Source) -> str:
+    """What it is, where mirrorfeed itself made it."""
+    if config.ledger and source.fold() == config.ledger.fold():
+        return "is the ledger"
+    if any(source.fold() == kept.table.fold() for kept in _histories(table.history for table in config.tables)):
+        return "is a history that is kept"
+    if any(_is_below(source, kept.table) for kept in _histories(entry.history for entry in config.patterns)):
+        return "is where histories are kept"
+    if config.handover and source.path and PurePath(source.path).is_relative_to(config.handover):
+        return "is in the handover"
+    zone = None if config.landing_zone.startswith(ONELAKE) else config.landing_zone
+    if zone and source.path and PurePath(source.path).is_relative_to(zone):
+        return "is in the landing zone"
+    return ""
+
+
+def _histories(kept: Iterator[object]) -> Iterator[KeptIn]:
+    return (each for each in kept if isinstance(each, KeptIn))
+
+
+def _is_below(source: Source, place: Source) -> bool:
+    if source.path is not None and place.path is not None:
+        return PurePath(source.path).is_relative_to(place.path)
+    return source.path is None and place.path is None and source.fold()[: len(place.parts)] == place.fold()
+
+
+def _listed(entry: Sources, found: Found) -> Listed:
+    """As one table of its entry, with its options."""
+    try:
+        target = fields.filled(entry.target, named_parts(found.source))
+    except BadTarget as error:
+        return Listed(found.source, None, f"cannot be the target {error.text!r}, which {error.reason}")
+    table = Table(source=found.source, target=target, keys=_keys(entry, found))
+    history = keeping.below(entry.history, target) if entry.history else None
+    options = {name: getattr(entry, name) for name in _ALIKE}
+    return Listed(found.source, table.model_copy(update={**options, "history": history}), f"by {entry.sources}")
+
+
+_ALIKE = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"target", "keys", "history"}
+
+
+def _keys(entry: Sources, found: Found) -> tuple[str, ...] | None:
+    """Those of the entry where the table has all of these columns; None: Unity Catalog says which."""
+    if entry.keys is None:
+        return None
+    there = {fold(name): name for name in found.columns}
+    return tuple(there[fold(key)] for key in entry.keys) if all(fold(key) in there for key in entry.keys) else None
+
+
+def _meeting(tables: Sequence[Table]) -> Iterator[tuple[str, str, str]]:
+    first: dict[tuple[str, str], Table] = {}
+    for table in tables:
+        other = first.setdefault(table.target.fold(), table)
+        if other is not table:
+            yield str(other.source), str(table.source), str(table.target)
+
+
+class NothingMatches(Terminal):
+    """A pattern in the configuration stands for no table: nothing is there, or all that is there is left out."""
+
+    code = "MF1111"
+
+    def __init__(self, pattern: str, path: str, left_out: tuple[str, ...]) -> None:
+        self.pattern, self.path, self.left_out = pattern, path, left_out
+
+    def what(self) -> str:
+        out = f": {a_few(self.left_out)}" if self.left_out else ""
+        return f"{self.pattern} in {self.path} stands for no table{out}."
+
+    def next(self) -> str:
+        return "Correct the pattern or its `except`, or take the entry out. Nothing was done."
+
+
+class TargetsMeet(Terminal):
+    """Two sources of the configuration would be published into one table, for which a pattern is one reason."""
+
+    code = "MF1112"
+
+    def __init__(self, meeting: tuple[tuple[str, str, str], ...], path: str) -> None:
+        self.meeting, self.path = meeting, path
+
+    def what(self) -> str:
+        told = a_few([f"{one} and {other} in {target}" for one, other, target in self.meeting])
+        return f"Sources of {self.path} meet in one target, where names that differ only in case are one: {told}."
+
+    def next(self) -> str:
+        return (
+            "Tell them apart in `target`, as {schema}_{table}, leave one out by `except`, or give it an entry of its"
+            " own. Nothing was done."
+        )

@@ -1,0 +1,57 @@
+"""Which tables a configuration stands for, why each is in or out, and which changes it can take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from mirrorfeed.at_once import each_of
+from mirrorfeed.config.expand import Expansion
+from mirrorfeed.config.expand import Listed as Decided
+from mirrorfeed.errors import named
+from mirrorfeed.feed.keys import Workspace, in_unity_catalog
+from mirrorfeed.publish.plan import default_workspace, plan_of
+from mirrorfeed.results import Listed, Result
+
+_NOT_ASKED = "its keys are those of Unity Catalog, and no workspace is configured here"
+
+
+def listed(expansion: Expansion, workspace: Callable[[], Workspace] = default_workspace) -> Result[Listed]:
+    """Keys that are left out are asked of Unity Catalog, a call a table."""
+    asks = any(row.table and in_unity_catalog(row.source) for row in expansion.listed)
+    client = _client(workspace) if asks else None
+    rows = tuple(each_of(partial(_row, client), expansion.listed))
+    return Result(rows)
+
+
+def _client(workspace: Callable[[], Workspace]) -> Workspace | None:
+    try:
+        return workspace()
+    except ValueError:  # none is configured
+        return None
+
+
+def _row(client: Workspace | None, decided: Decided) -> Listed:
+    table, source = decided.table, str(decided.source)
+    if table is None:
+        return Listed(None, source, False, decided.why)
+    row = Listed(str(table.target), source, True, decided.why)
+    if client is None and in_unity_catalog(table.source):
+        if table.keys is None:
+            return replace(row, why=f"{decided.why}; {_NOT_ASKED}")
+        return replace(row, keys=table.keys, takes=_takes(table.keys))
+
+    def ask() -> Workspace:
+        assert client  # of a table in Unity Catalog alone
+        return client
+
+    try:
+        keys = plan_of(table, ask).keys
+    except Exception as error:
+        return replace(row, error=named(f"Asking for the keys of {source}", error))
+    return replace(row, keys=keys, takes=_takes(keys))
+
+
+def _takes(keys: Sequence[str]) -> str:
+    return "inserts, updates, deletes" if keys else "inserts only: it has no key"

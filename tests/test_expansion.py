@@ -1,0 +1,318 @@
+"""Configurations with patterns: what they stand for, what is refused, and what commands and the face make of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+import yaml
+from click.testing import CliRunner
+from databricks.sdk.errors import PermissionDenied
+from databricks.sdk.service.catalog import PrimaryKeyConstraint, TableConstraint, TableInfo
+
+import mirrorfeed
+from fixtures.fakes import RecordingWorkspace
+from mirrorfeed import config as configuration
+from mirrorfeed import session
+from mirrorfeed.cli import main
+from mirrorfeed.config import Config, ConfigInvalid
+from mirrorfeed.config.expand import Expansion, NothingMatches, TargetsMeet, expand
+from mirrorfeed.face.listing import listed
+from mirrorfeed.feed.pattern import Found
+from mirrorfeed.feed.source import Source
+
+Written = Callable[..., Config]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    """A configuration with these entries, in the working folder of nobody."""
+
+    def write(*entries: Mapping[str, Any], **top: Any) -> Config:
+        file = tmp_path / "mirrorfeed.yml"
+        file.write_text(yaml.safe_dump({"landing_zone": "./zone", "tables": list(entries), **top}), encoding="utf-8")
+        return configuration.load(file)
+
+    return write
+
+
+def there(*names: str) -> list[Found]:
+    return [Found(Source.parse(name)) for name in names]
+
+
+def told(expansion: Expansion) -> dict[str, str]:
+    """By source: its target, or why it is out."""
+    return {
+        str(row.source): f"-> {row.table.target}" if row.table else row.why
+        for row in expansion.listed
+    }  # fmt: skip
+
+
+ORDERS, LINES, TMP = "main.sales.orders", "main.sales.lines", "main.sales.tmp_x"
+SALES = {"sources": "main.sales.*"}
+NAMED = {"source": ORDERS, "target": "shop.orders", "keys": ["order_id"]}
+
+
+@pytest.mark.parametrize(
+    ("entries", "top", "found", "expected"),
+    [
+        ([SALES], {}, [[ORDERS, LINES]], {ORDERS: "-> sales.orders", LINES: "-> sales.lines"}),
+        ([{**SALES, "target": "{table}"}], {}, [[ORDERS]], {ORDERS: "-> orders"}),
+        ([{**SALES, "target": "{catalog}_{schema}.t_{table}"}], {}, [[ORDERS]], {ORDERS: "-> main_sales.t_orders"}),
+        (
+            [{**SALES, "except": ["tmp_*"]}], {}, [[ORDERS, TMP]],
+            {ORDERS: "-> sales.orders", TMP: "is left out by `except`"},
+        ),
+        ([NAMED, SALES], {}, [[ORDERS, LINES]], {ORDERS: "-> shop.orders", LINES: "-> sales.lines"}),
+        ([SALES, NAMED], {}, [[ORDERS.upper()]], {ORDERS: "-> shop.orders"}),
+        (
+            [SALES, {"sources": "main.*.orders", "target": "all.{schema}_{table}"}], {},
+            [[LINES, ORDERS], [ORDERS, "main.crm.orders"]],
+            {LINES: "-> sales.lines", ORDERS: "by main.sales.* already", "main.crm.orders": "-> all.crm_orders"},
+        ),
+        (
+            [SALES], {"ledger": "main.sales.ledger"}, [[ORDERS, "main.sales.Ledger"]],
+            {ORDERS: "-> sales.orders", "main.sales.Ledger": "is the ledger"},
+        ),
+        (
+            [{"sources": "main.*.*"}], {"history": "main.kept"}, [["main.kept.sales_orders", ORDERS]],
+            {"main.kept.sales_orders": "is where histories are kept", ORDERS: "-> sales.orders"},
+        ),
+        (
+            [SALES, {"source": "main.crm.a", "target": "crm.a", "history": "main.sales.kept"}], {},
+            [[ORDERS, "main.sales.kept"]],
+            {"main.crm.a": "-> crm.a", ORDERS: "-> sales.orders", "main.sales.kept": "is a history that is kept"},
+        ),
+        (
+            [SALES], {}, [[ORDERS, "main.sales._staged", "main.sales.`a.b`"]],
+            {
+                ORDERS: "-> sales.orders",
+                "main.sales._staged": "cannot be the target 'sales._staged', which has a part that starts with '_',"
+                " which the service ignores: '_staged'",
+                "main.sales.`a.b`": "cannot be the target 'sales.`a.b`', which has a part with a dot in it, which not"
+                " every reader keeps apart from schema.table: 'a.b'",
+            },
+        ),
+        (
+            [{"sources": "/lake/*/*"}], {"handover": "/lake/between", "landing_zone": "/lake/zone"},
+            [["/lake/sales/orders", "/lake/between/x", "/lake/zone/t"]],
+            {
+                "/lake/sales/orders": "-> sales.orders",
+                "/lake/between/x": "is in the handover",
+                "/lake/zone/t": "is in the landing zone",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_what_entries_stand_for_and_why_each_table_is_in_or_out(
+    written: Written, entries: list[Any], top: dict[str, Any], found: list[list[str]], expected: dict[str, str]
+) -> None:
+    expansion = expand(written(*entries, **top), [there(*names) for names in found])
+    shown = told(expansion)
+    if "by main.sales.* already" in expected.values():  # the same source twice: in by one, out by the other
+        assert [row.why for row in expansion.listed if str(row.source) == ORDERS] == [
+            "by main.sales.*", "by main.sales.* already",
+        ]  # fmt: skip
+    assert shown == expected
+    assert [str(table.target) for table in expansion.config.tables] == [
+        f"{row.table.target}" for row in expansion.listed if row.table
+    ]
+
+
+def test_what_has_no_feed_is_left_out_and_says_what_it_is(written: Written) -> None:
+    found = [Found(Source.parse(ORDERS)), Found(Source.parse("main.sales.seen"), "a view")]
+    assert told(expand(written(SALES), [found]))["main.sales.seen"] == "is a view, which has no change data feed"
+
+
+def test_options_of_the_entry_and_of_the_file_are_those_of_each_table(written: Written) -> None:
+    entry = {**SALES, "changes": "full", "history": "main.kept"}
+    (table,) = expand(written(entry, on_gap="reseed", changes="net"), [there(ORDERS)]).config.tables
+    assert (table.changes, table.on_gap, table.on_schema_change) == ("full", "reseed", "stop")
+    assert str(table.history.table) == "main.kept.sales_orders"
+    (table,) = expand(written({**SALES, "history": False}, history="main.kept"), [there(ORDERS)]).config.tables
+    assert table.history is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "keys"),
+    [(("v", "ID"), ("ID",)), (("v",), None), ((), None)],
+)
+def test_keys_of_a_pattern_are_those_of_the_tables_that_have_the_columns(
+    written: Written, columns: tuple[str, ...], keys: tuple[str, ...] | None
+) -> None:
+    found = [[Found(Source.parse(ORDERS), columns=columns)]]
+    (table,) = expand(written({**SALES, "keys": ["id"]}), found).config.tables
+    assert table.keys == keys
+
+
+def test_a_pattern_that_stands_for_nothing_is_refused(written: Written) -> None:
+    loaded = written({**SALES, "except": ["tmp_*"]}, ledger="main.sales.ledger")
+    with pytest.raises(NothingMatches) as refused:
+        expand(loaded, [[]])
+    assert str(refused.value) == (
+        f"main.sales.* in {loaded.path} stands for no table. Correct the pattern or its `except`, or take the entry"
+        " out. Nothing was done."
+    )
+    with pytest.raises(NothingMatches) as refused:
+        expand(loaded, [there("main.sales.ledger", TMP)])
+    assert refused.value.what() == (
+        f"main.sales.* in {loaded.path} stands for no table: main.sales.ledger is the ledger, main.sales.tmp_x is left"
+        " out by `except`."
+    )
+
+
+def test_a_pattern_of_tables_that_are_all_named_stands_for_them(written: Written) -> None:
+    assert told(expand(written(NAMED, SALES), [there(ORDERS)])) == {ORDERS: "-> shop.orders"}
+
+
+def test_two_that_meet_in_one_target_are_refused_by_name(written: Written) -> None:
+    loaded = written({"sources": "main.*.*", "target": "all.{table}"})
+    with pytest.raises(TargetsMeet) as refused:
+        expand(loaded, [there("main.crm.Orders", ORDERS)])
+    assert str(refused.value) == (
+        f"Sources of {loaded.path} meet in one target, where names that differ only in case are one: main.crm.Orders"
+        " and main.sales.orders in all.orders. Tell them apart in `target`, as {schema}_{table}, leave one out by"
+        " `except`, or give it an entry of its own. Nothing was done."
+    )
+    named = {"source": "main.crm.orders", "target": "sales.orders"}
+    with pytest.raises(TargetsMeet, match=r"main\.crm\.orders and main\.sales\.orders in sales\.orders"):
+        expand(written(named, SALES), [there(ORDERS)])
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"sources": "main.sales.orders"}, "sources: 'main.sales.orders' holds no '*'"),
+        ({"sources": 7}, "sources: must be text, not 7: put it in quotes"),
+        ({**SALES, "source": "a"}, "source: stands beside sources: an entry names one table, or stands for"),
+        ({**SALES, "target": "sales.all"}, "target: 'sales.all' holds no {table}, so that all tables would"),
+        (
+            {**SALES, "target": "{tables}"},
+            "target: '{tables}' holds {tables}, and known are {catalog}, {sche",
+        ),
+        ({**SALES, "target": "a.b.{table}"}, "target: 'a.b.x' has 3 parts"),
+        ({"sources": "sales.*", "target": "{catalog}.{table}"}, "tables: target: sales.* has no catalog to fill in"),
+        ({**SALES, "except": "tmp_*"}, "except: must be a list of names, as in [tmp_*, staging.*], not 'tmp"),
+        ({**SALES, "except": ["a..b"]}, "except: 'a..b' has an empty part"),
+        ({**SALES, "keys": "id"}, "keys: must be a list of column names"),
+        ({**SALES, "history": "main.kept.orders"}, "history: 'main.kept.orders' is a table: for all tables"),
+        ({**SALES, "history": "./zone/kept"}, "history: is in the landing zone: name a folder elsewhere"),
+        ({**SALES, "markers": "exact"}, "markers: exact is for changes: full alone"),
+        ({**SALES, "exept": []}, "exept: is not a known field; did you mean except?"),
+    ],
+)
+def test_mistakes_of_a_pattern_are_told_with_those_of_the_file(
+    written: Written, entry: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        written(entry)
+    assert [f"{each.field}: {each.reason}"[: len(words)] for each in refused.value.mistakes] == [words]
+
+
+def test_two_patterns_with_one_template_are_no_mistake(written: Written) -> None:
+    assert len(written(SALES, {"sources": "main.crm.*"}).patterns) == 2
+
+
+# Keys, and which changes they let through
+
+
+def key(*columns: str) -> TableInfo:
+    constraint = PrimaryKeyConstraint(name="pk", child_columns=list(columns))
+    return TableInfo(table_constraints=[TableConstraint(primary_key_constraint=constraint)])
+
+
+def test_a_table_without_a_key_is_said_to_take_inserts_only_before_an_update_is_refused(written: Written) -> None:
+    workspace = RecordingWorkspace(
+        {ORDERS: key("order_id"), LINES: TableInfo(), TMP: PermissionDenied("User does not have SELECT")}
+    )
+    rows = listed(expand(written(SALES), [there(ORDERS, LINES, TMP)]), lambda: workspace)
+    assert [(row.table, row.keys, row.takes) for row in rows] == [
+        ("sales.orders", ("order_id",), "inserts, updates, deletes"),
+        ("sales.lines", (), "inserts only: it has no key"),
+        ("sales.tmp_x", None, None),
+    ]
+    assert not rows.ok
+    assert "Cannot read the primary key of main.sales.tmp_x from Unity Catalog" in str(rows[2].error)
+    assert f"{TMP}: Cannot read" in str(rows)
+
+
+def test_where_no_workspace_is_configured_keys_are_not_guessed(written: Written) -> None:
+    def unconfigured() -> RecordingWorkspace:
+        raise ValueError("cannot configure default credentials")
+
+    rows = listed(expand(written(NAMED, SALES), [there(LINES)]), unconfigured)
+    assert [(row.keys, row.takes, row.why) for row in rows] == [
+        (("order_id",), "inserts, updates, deletes", "named by itself"),
+        (None, None, "by main.sales.*; its keys are those of Unity Catalog, and no workspace is configured here"),
+    ]
+    assert rows.ok
+
+
+# Commands and the face, over a folder of tables
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two tables and one that is left out, in a folder beside a configuration that names the folder."""
+    for name in ("orders", "lines", "tmp_x"):
+        deltalake.write_deltalake(tmp_path / "tables" / name, pa.table({"id": [1], "v": ["a"]}))
+    entry = {"sources": "./tables/*", "except": ["tmp_*"], "target": "shop.{table}", "keys": ["id"]}
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text(yaml.safe_dump({"landing_zone": "./zone", "tables": [entry]}), encoding="utf-8")
+    monkeypatch.setattr(session, "get_session", lambda: pytest.fail("Spark was started"))
+    monkeypatch.setattr(session, "kind", lambda: session.Kind.LOCAL)
+    return tmp_path
+
+
+def run(lake: Path, *arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, [*arguments, "--config", str(lake / "mirrorfeed.yml")])
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+def test_tables_shows_what_a_folder_holds_and_why_each_is_in_or_out_without_spark(lake: Path) -> None:
+    why = f"by {lake}/tables/*"
+    takes = "inserts, updates, deletes"
+    assert json.loads(run(lake, "tables", "--json")) == [
+        {
+            "table": f"shop.{name}", "source": f"{lake}/tables/{name}", "included": True, "why": why, "keys": ["id"],
+            "takes": takes, "error": None,
+        }
+        for name in ("lines", "orders")
+    ] + [
+        {
+            "table": None, "source": f"{lake}/tables/tmp_x", "included": False, "why": "is left out by `except`",
+            "keys": None, "takes": None, "error": None,
+        }
+    ]  # fmt: skip
+    shown = " ".join(run(lake, "tables").split())
+    assert "shop.orders" in shown
+    assert "out: is left out by `except`" in shown
+
+
+def test_a_feed_asks_anew_in_each_call_and_shows_itself_without_asking(lake: Path) -> None:
+    feed = mirrorfeed.load(lake / "mirrorfeed.yml")
+    assert feed.tables == ("shop.lines", "shop.orders")
+    deltalake.write_deltalake(lake / "tables/customers", pa.table({"id": [1]}))
+    assert feed.tables == ("shop.customers", "shop.lines", "shop.orders")
+    assert [row.why for row in feed.sources()][-1] == "is left out by `except`"
+    assert str(feed) == f"<the feed of {lake}/mirrorfeed.yml: {lake}/tables/*, into {lake}/zone>"
+    assert "shop.{table}" in feed._repr_html_()
+
+
+def test_a_configuration_that_names_its_tables_asks_nothing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirrorfeed.expansion.found", lambda *_: pytest.fail("it asked"))
+    (lake / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./tables/orders, target: a}]\n")
+    assert mirrorfeed.load(lake / "mirrorfeed.yml").tables == ("a",)
+    assert "named by itself" in " ".join(run(lake, "tables").split())
+
+
+def test_commands_that_need_no_tables_ask_nothing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirrorfeed.expansion.found", lambda *_: pytest.fail("it asked"))
+    run(lake, "partner")
+    assert "MF8001" in CliRunner().invoke(main, ["report", "--config", str(lake / "mirrorfeed.yml")]).output
