@@ -160,7 +160,7 @@ def states(rows: Sequence[Status]) -> Text:
     from mirrorfeed.publish.status import STATES  # imports Spark, which most that is shown has no need of
 
     counts = Counter(row.state for row in rows)
-    told = [f"{counts[state]} {state}" for state in reversed(STATES) if counts[state]]
+    told = [f"{counts[state]:,} {state}" for state in reversed(STATES) if counts[state]]
     return Text(f"{counted(len(rows), 'table')}: {', '.join(told)}")
 
 

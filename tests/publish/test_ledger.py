@@ -21,6 +21,7 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.fleet import Fleet, publish_tables
+from mirrorfeed.publish.idle import known_here
 from mirrorfeed.publish.ledger import (
     ARCHIVE,
     DIFFERENT,
@@ -174,6 +175,9 @@ def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stoppe
     assert found[-1].message == "Nothing stands in its way, and nothing is new."
     assert (found[-1].from_version, found[-1].lag_versions) == (0, 0)
     assert tiles(page(found, NOON))[1] == ("", "0", "stopped")
+    assert config.ledger
+    asked = ledger.known(spark, config.ledger, ["a"], 10, datetime.now(UTC))
+    assert known_here(config.ledger, 10) == asked  # and is told so without Spark
 
 
 def test_losing_the_ledger_is_said_with_what_it_means() -> None:

@@ -22,7 +22,7 @@ from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.ledger import FAILED, PUBLISHED, WELL, Known, LedgerNotWritten, Row, Told
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.table import publish
-from mirrorfeed.publish.teller import ByMinute, Teller, is_whole
+from mirrorfeed.publish.teller import ByMinute, News, Teller, is_whole
 from mirrorfeed.publish.view import View
 from tests.delta import PlainTable
 from tests.publish.scenes import plan
@@ -116,7 +116,7 @@ class World:
     def teller(self) -> Teller:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "keep_records": 3}
         table = Configured.model_validate(given)
-        return Teller(None, Source.parse("ledger"), [table], self.zone, self.now())  # type: ignore[arg-type]
+        return Teller(None, Source.parse("ledger"), News([table], self.zone, self.now()))  # type: ignore[arg-type]
 
     def publish(self, stop: Callable[[], bool] = lambda: False) -> Outcome:
         """A new row, or what was left of them before."""
@@ -170,7 +170,7 @@ def test_a_table_that_is_loaded_again_after_its_folder_was_deleted_is_known(worl
     world.zone = MemoryStore()
     teller = world.teller()
     teller.tell([world.publish()])
-    assert teller.loaded_again == {"sales.orders"}
+    assert teller.news.loaded_again == {"sales.orders"}
     assert world.told == [(None, 1), (None, 2)]
 
 

@@ -14,7 +14,7 @@ from mirrorfeed.watch.telling import Message
 from mirrorfeed.watch.troubles import Look, Trouble
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
-NO_SPARK: Any = None
+NO_SPARK: Any = lambda: None  # noqa: E731
 """None is needed where the landing zone is not even shown."""
 
 

@@ -29,10 +29,10 @@ def watch(mirror: str | None, path: str) -> None:
     own. Exits with 1 if it printed a trouble that is new, or somebody could not be told.
     """
     config = load(path)
-    spark = spark_session()
     from mirrorfeed import show
     from mirrorfeed.config.alerts import OUTPUT
     from mirrorfeed.publish import ledger
+    from mirrorfeed.session import get_session
     from mirrorfeed.watch import words
     from mirrorfeed.watch.book import tell
     from mirrorfeed.watch.channels import channels_of
@@ -40,8 +40,8 @@ def watch(mirror: str | None, path: str) -> None:
 
     printed: list[Message] = []
     with waiting(f"Looking at {counted(len(config.tables), 'table')}, and at what Fabric says"):
-        seen = look_at_all(spark, config, _now, mirror)
-    if lost := ledger.keep(spark, config.ledger, seen.rows(_now())):
+        seen = look_at_all(get_session, config, _now, mirror)
+    if config.ledger and (lost := ledger.keep(spark_session(), config.ledger, seen.rows(_now()))):
         click.echo(coded(lost), err=True)
     store, folder = book_of(config)
     told = tell(store, seen.look, {OUTPUT: printed.append, **channels_of(config)}, uuid.uuid4().hex, _now, folder)

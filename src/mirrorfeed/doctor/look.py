@@ -3,7 +3,7 @@ is safe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -46,9 +46,9 @@ def look_at_table(
     view: View | None = None
     log = TableLog(store, table.target.folder)
     try:
-        facts |= _of_folder(store, table.target.folder, now())
+        facts |= of_folder(store, table.target.folder, now())
         view = log.look()
-        facts |= _of_log(view, store, table.target.folder)
+        facts |= of_log(view, store, table.target.folder)
     except Exception as error:
         trouble = named(f"Looking at the landing zone of {table.target}", error)
     try:
@@ -63,7 +63,7 @@ def look_at_table(
         trouble = trouble or named(f"Looking at {table.target}", error)
     with suppress(Exception):  # what cannot be read was found above
         facts["longest_text"] = _longest_text(spark, table.source)
-    facts |= _of_service(table, states)
+    facts |= of_service(table, states)
     return TableFacts(**facts, trouble=trouble)  # type: ignore[arg-type]
 
 
@@ -90,20 +90,20 @@ def mend(store: Store, table: Table) -> None:
         raise trouble
 
 
-def _of_folder(store: Store, folder: str, now: datetime) -> dict[str, object]:
+def of_folder(store: Store, folder: str, now: datetime) -> dict[str, object]:
     parent, _, name = folder.rpartition("/")
     entries = store.list(folder)
     files = [entry for entry in entries if not entry.is_folder and data_number(entry.name, None)]
     ages = [(now - entry.modified).total_seconds() for entry in files]
     return {
-        "folder": any(entry.name == name for entry in store.list(parent)),
+        "folder": bool(entries) or any(entry.name == name for entry in store.list(parent)),
         "data_files": len(files),
         "empty_files": tuple(store.address(f"{folder}/{entry.name}") for entry in files if entry.size == 0),
         "newest_file_age": min(ages, default=None),
     }
 
 
-def _of_log(view: View | None, store: Store, folder: str) -> dict[str, object]:
+def of_log(view: View | None, store: Store, folder: str) -> dict[str, object]:
     if view is None:
         return {}
     entries = store.list(f"{folder}/{LOGS}")
@@ -129,18 +129,23 @@ def _of_time(
     told["lag_seconds"] = (now - ahead.commits[0].timestamp).total_seconds() if ahead.commits else 0.0
     oldest = newest_first[-1]
     known = {each.version: each.timestamp for each in history.commits(spark, source, oldest.to_version_inclusive - 1)}
-    firsts = {record.at: known.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
-    told["longest_wait"] = max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
+    told["longest_wait"] = waits(newest_first, known)
     if ahead.commits and len(newest_first) > 1 and (committed := known.get(oldest.to_version_inclusive)):
         told["lag_before"] = (now - oldest.at).total_seconds(), max(0.0, (oldest.at - committed).total_seconds())
     return told
+
+
+def waits(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
+    """Seconds from a commit to the record that published it, the longest of these records but the oldest."""
+    firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
+    return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
 
 
 def _longest_text(spark: SparkSession, source: Source) -> tuple[str, int] | None:
     return longest_text(spark, source) if detail_of(spark, source).bytes <= CHEAP else None
 
 
-def _of_service(table: Table, states: Sequence[TableState] | None) -> dict[str, object]:
+def of_service(table: Table, states: Sequence[TableState] | None) -> dict[str, object]:
     if states is None:
         return {}
     state = next((each for each in states if each.is_of(table.target)), None)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from threading import Event
 
 from pyspark.sql import SparkSession
 
@@ -18,7 +19,7 @@ from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.course import TRIES, Course, Rules, after, reseeds
-from mirrorfeed.publish.idle import Idle
+from mirrorfeed.publish.idle import Idle, known_here
 from mirrorfeed.publish.kept import FromHistory, feed_for, is_kept
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.partner import trouble_in_introducing
@@ -27,7 +28,7 @@ from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.strays import left_behind
 from mirrorfeed.publish.table import publish
-from mirrorfeed.publish.teller import ByMinute, Teller
+from mirrorfeed.publish.teller import ByMinute, News, Teller
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
 
@@ -122,27 +123,37 @@ def publish_tables(fleet: Fleet, names: Sequence[str] = ()) -> list[Outcome]:
         fleet.on_trouble(trouble)
     if not names and (left := left_behind(fleet.zone, config)):
         fleet.on_trouble(left)
-    teller = Teller(spark, config.ledger, config.select(names), fleet.zone, begun)
-    book = ByMinute(teller.tell)
+    news = News(config.select(names), fleet.zone, begun)
+    book = ByMinute(Teller(spark, config.ledger, news).tell)
     ledger.begin(spark, config.ledger)
     outcomes = publish_each(fleet, names, book.hear)
     lost = book.flush()
     if lost:
         fleet.on_trouble(lost)
-    return [replace(each, published_before=each.table in teller.loaded_again) for each in outcomes]
+    return [replace(each, published_before=each.table in news.loaded_again) for each in outcomes]
 
 
 def all_at_rest(config: Config, names: Sequence[str] = ()) -> list[Outcome] | None:
-    """What publishing comes to where there is nothing to publish in any table, nor a ledger to be told, and Spark need
-    not be started; None where it has to be. Who publishes is said as ever."""
-    if config.ledger:
+    """What publishing comes to where there is nothing to publish in any table, nor anything that the ledger lacks, and
+    Spark need not be started; None where it has to be. Who publishes is said as ever."""
+    zone, tables, now = zone_of(config), config.select(names), datetime.now(UTC)
+    idle, some_new = Idle(config, zone), Event()
+
+    def outcome(table: Table) -> Outcome | None:
+        found = None if some_new.is_set() else idle.outcome(table)
+        if found is None:
+            some_new.set()  # the others need not be asked
+        return found
+
+    outcomes = [each for each in each_of(outcome, tables) if each]
+    if some_new.is_set():
         return None
-    zone = zone_of(config)
-    found = each_of(Idle(config, zone).outcome, config.select(names))
-    outcomes = [each for each in found if each]
-    if len(outcomes) < len(found) or trouble_in_introducing(zone, config):
-        return None
-    return outcomes
+    if config.ledger is not None:
+        news = News(tables, zone, now)
+        known = known_here(config.ledger, news.most)
+        if known is None or news.rows(outcomes, known, now):
+            return None
+    return None if trouble_in_introducing(zone, config) else outcomes
 
 
 def publish_each(

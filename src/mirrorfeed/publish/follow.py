@@ -19,7 +19,7 @@ from mirrorfeed.feed.notice import waiting
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish.fleet import Fleet, Way, publish_each
 from mirrorfeed.publish.outcome import Outcome, Progress
-from mirrorfeed.publish.teller import ByMinute, Teller
+from mirrorfeed.publish.teller import ByMinute, News, Teller
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.session import renewed
 from mirrorfeed.stores import Store
@@ -128,6 +128,6 @@ class SparkRuns:
         return outcomes
 
     def tell(self, outcomes: Sequence[Outcome]) -> None:
-        teller = Teller(self.spark, self.config.ledger, self.config.tables, self._store, self._begun)
+        teller = Teller(self.spark, self.config.ledger, News(self.config.tables, self._store, self._begun))
         if lost := teller.tell(outcomes):
             self.on_trouble(lost)

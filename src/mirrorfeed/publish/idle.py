@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.feed.detail import Detail
@@ -24,6 +25,7 @@ from mirrorfeed.feed.switch import Feed
 from mirrorfeed.publish import metadata
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.freshness import UNASKED, Beyond
+from mirrorfeed.publish.ledger import COLUMNS, PUBLISHED, STANDS, Known, Told, known_in
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.status import Status, fresh_of, status_of
@@ -32,9 +34,12 @@ from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.session import Kind, kind
 from mirrorfeed.stores import Store
 
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
-def newest(source: Source) -> tuple[Detail, int] | None:
-    """A table in a folder of this machine, and its newest version; None where it is elsewhere or cannot be read so."""
+
+def opened(source: Source) -> DeltaTable | None:
+    """A table in a folder of this machine; None where it is elsewhere or cannot be read without Spark."""
     if source.path is None or not Path(source.path).is_absolute():
         return None
     try:
@@ -43,13 +48,51 @@ def newest(source: Source) -> tuple[Detail, int] | None:
         from deltalake import DeltaTable
 
         table = DeltaTable(source.path)
-        protocol, told = table.protocol(), table.metadata()
+        protocol = table.protocol()
     except Exception:  # not installed, not a table, or more than it knows: Spark will tell
         return None
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    if unknown(features) or commits_elsewhere(features):
+    return None if unknown(features) or commits_elsewhere(features) else table
+
+
+def newest(source: Source) -> tuple[Detail, int] | None:
+    """Such a table as its metadata says, and its newest version."""
+    if (table := opened(source)) is None:
         return None
-    return Detail(str(told.id), source.path, told.configuration, tuple(told.partition_columns), 0, 0), table.version()
+    try:
+        told = table.metadata()
+    except Exception:  # as above
+        return None
+    return Detail(
+        str(told.id), source.path or "", told.configuration, tuple(told.partition_columns), 0, 0
+    ), table.version()
+
+
+def known_here(place: Source, most: int) -> dict[str, Known] | None:
+    """What a ledger in a folder of this machine tells of each table, as `ledger.known` does; None where it cannot be
+    read without Spark, or has to be made or given columns."""
+    columns, stands = ", ".join(Told._fields), ", ".join(f"'{each}'" for each in STANDS)
+    try:
+        if (table := opened(place)) is None:
+            return None
+        if not {name for name, _, _ in COLUMNS} <= {field.name for field in table.schema().fields}:
+            return None
+        import pyarrow as pa
+        from deltalake import QueryBuilder
+
+        rows = (
+            QueryBuilder()
+            .register("ledger", table)
+            .execute(f"""
+            SELECT "table", outcome, {columns} FROM (
+                SELECT *, row_number() OVER (PARTITION BY "table", outcome = '{PUBLISHED}' ORDER BY time DESC) AS nth
+                FROM ledger WHERE outcome IN ({stands}))
+            WHERE nth <= {most} ORDER BY time""")
+            .read_all()
+        )
+        return known_in(pa.table(rows).to_pylist())
+    except Exception:  # as above
+        return None
 
 
 @dataclass(frozen=True)
@@ -79,20 +122,20 @@ class Idle:
         if detail.tracks_rows and not detail.records_changes:
             return None  # whether changes are computed is for the engine to say
         try:
-            fresh = fresh_of(log, view, _committed(detail.location, version), None, beyond(table))
+            fresh = fresh_of(log, view, committed(detail.location, version), None, beyond(table))
         except Exception:  # as above
             return None
         return status_of(table, view, version, Feed.RECORDED if detail.records_changes else Feed.OFF, fresh)
 
     def decision(self, table: Table) -> NothingNew | None:
         """That nothing is new in a table, where nothing is left to do for what is published either."""
-        found = self._at_rest(table)
+        found = self.at_rest(table)
         return NothingNew(found[1]) if found else None
 
     def outcome(self, table: Table) -> Outcome | None:
         """What publishing comes to where there is nothing to publish, and nothing to tidy."""
         begun = time.monotonic()
-        if (found := self._at_rest(table)) is None:
+        if (found := self.at_rest(table)) is None:
             return None
         view, version = found
         if view.staged or view.old_records(table.keep_records):
@@ -100,7 +143,7 @@ class Idle:
         progress = Progress(str(NothingNew(version)), published=version, latest=version)
         return Outcome(str(table.target), progress, time.monotonic() - begun, table.check_keys)
 
-    def _at_rest(self, table: Table) -> tuple[View, int] | None:
+    def at_rest(self, table: Table) -> tuple[View, int] | None:
         """A table that is published up to its newest version."""
         try:
             if (found := newest(table.source)) is None:
@@ -117,7 +160,7 @@ class Idle:
         return view, found[1]
 
 
-def _committed(folder: str, version: int) -> datetime | None:
+def committed(folder: str, version: int) -> datetime | None:
     """When a version was committed, by its file in the log, to the millisecond as Delta tells it; None where that is
     gone already."""
     with suppress(OSError):

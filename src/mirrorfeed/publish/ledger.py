@@ -332,7 +332,11 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], most: int,
     stands = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STANDS))
     of_a_kind = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
     newest = stands.withColumn("nth", row_number().over(of_a_kind)).where((col("nth") <= most) | (col("time") >= since))
-    rows = newest.select("table", "outcome", *Told._fields).orderBy("time").toArrow().to_pylist()
+    return known_in(newest.select("table", "outcome", *Told._fields).orderBy("time").toArrow().to_pylist())
+
+
+def known_in(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
+    """By rows of their publications and of what stopped them, the oldest first."""
     found: dict[str, Known] = {}
     for row in rows:
         there = found.setdefault(row.pop("table"), Known())

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 
 from pyspark.sql import SparkSession
 
@@ -49,11 +50,9 @@ class ByMinute:
 
 
 @dataclass
-class Teller:
-    """For runs over some tables that began at a moment: what others publish after it, they tell."""
+class News:
+    """What is to be told of runs over some tables that began at a moment: what others publish after it, they tell."""
 
-    spark: SparkSession
-    place: Source | None
     tables: Sequence[Table]
     store: Store | None
     """Where the tables' logs are; None where it cannot be asked."""
@@ -61,19 +60,18 @@ class Teller:
     loaded_again: set[str] = field(default_factory=set, init=False)
     """First loads of tables of which the ledger told publications before."""
 
-    def tell(self, outcomes: Sequence[Outcome]) -> MirrorfeedError | None:
-        """Adds what these outcomes did, what earlier runs did for their tables and the ledger does not have, and of
-        each table that is stopped in it and well in this run that it is, for nothing new is no row. What went wrong is
-        told, never raised."""
-        if self.place is None:
-            return None
-        now = datetime.now(UTC)
-        new = ledger.rows(outcomes, now)
-        try:
-            names, most = {each.table for each in outcomes}, max(each.keep_records for each in self.tables)
-            known = ledger.known(self.spark, self.place, names, most, min((row.time for row in new), default=now))
-        except Exception as error:
-            return ledger.keep(self.spark, self.place, new) or LedgerNotWritten(str(self.place), error)
+    @cached_property
+    def _by_name(self) -> dict[str, Table]:
+        return {str(table.target): table for table in self.tables}
+
+    @property
+    def most(self) -> int:
+        """So many publications of a table its log may still have."""
+        return max(table.keep_records for table in self.tables)
+
+    def rows(self, outcomes: Sequence[Outcome], known: dict[str, Known], now: datetime) -> list[Row]:
+        """What these outcomes did, what earlier runs did for their tables and the ledger does not have, and of each
+        table that is stopped in it and well in this run that it is, for nothing new is no row."""
         found: list[Row] = []
         for outcome in outcomes:  # of a table that is followed there may be several
             there = known.setdefault(outcome.table, Known())
@@ -87,12 +85,12 @@ class Teller:
             if there.stopped and outcome.is_idle:
                 found.append(ledger.well(outcome, now))
                 there.stopped = False
-        return ledger.keep(self.spark, self.place, found)
+        return found
 
     def _left(self, outcome: Outcome, told: Sequence[Told], made: Sequence[Told]) -> list[Row]:
         """What earlier runs published and did not tell, as far as the table's log still has it. The log is asked only
         where what is told has a gap."""
-        (table,) = (table for table in self.tables if str(table.target) == outcome.table)
+        table = self._by_name[outcome.table]
         if self.store is None or is_whole(told[-table.keep_records :], made, outcome.progress.published):
             return []
         log = TableLog(self.store, table.target.folder)
@@ -106,6 +104,28 @@ class Teller:
         progress = Progress(made=[Publication(each, None, None, {}) for each in reversed(records)])
         rows = ledger.rows([Outcome(outcome.table, progress, 0.0)], self.begun)
         return [row for row in rows if row.told not in (*told, *made)]
+
+
+@dataclass
+class Teller:
+    """Tells the ledger the news."""
+
+    spark: SparkSession
+    place: Source | None
+    news: News
+
+    def tell(self, outcomes: Sequence[Outcome]) -> MirrorfeedError | None:
+        """What went wrong is told, never raised."""
+        if self.place is None:
+            return None
+        now = datetime.now(UTC)
+        new = ledger.rows(outcomes, now)
+        try:
+            names, since = {each.table for each in outcomes}, min((row.time for row in new), default=now)
+            known = ledger.known(self.spark, self.place, names, self.news.most, since)
+        except Exception as error:
+            return ledger.keep(self.spark, self.place, new) or LedgerNotWritten(str(self.place), error)
+        return ledger.keep(self.spark, self.place, self.news.rows(outcomes, known, now))
 
 
 def is_whole(told: Sequence[Told], made: Sequence[Told], published: int | None) -> bool:

@@ -10,10 +10,13 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
-from mirrorfeed.doctor import Finding, judge_table, judge_zone, look_at_table, look_at_zone
+from mirrorfeed.doctor import judge_table, judge_zone, look_at_table, look_at_zone
+from mirrorfeed.doctor.at_rest import look_at_rest
+from mirrorfeed.doctor.judge import TableFacts
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.freshness import AHEAD, Step
+from mirrorfeed.publish.idle import Idle
 from mirrorfeed.publish.plan import default_workspace
 from mirrorfeed.publish.status import Status, statuses
 from mirrorfeed.publish.zone import zone_of
@@ -34,30 +37,44 @@ class Seen:
 
 
 def look_at_all(
-    spark: SparkSession,
+    spark: Callable[[], SparkSession],
     config: Config,
     now: Callable[[], datetime],
     mirror: str | None = None,
     *,
     workspace: Callable[[], Workspace] = default_workspace,
 ) -> Seen:
-    """What stands in the way of looking is a finding too, never an error."""
+    """What stands in the way of looking is a finding too, never an error. Spark is asked for only where a table needs
+    it."""
     store, zone = zone_of(config), config.landing_zone
     facts, states = look_at_zone(config, store)
     found = judge_zone(facts, zone)
     asks = states is not None and config.alerts.sql_endpoint == "refresh"
     syncs = syncs_of(config) if asks else "the SQL endpoint was not asked"
-    far = statuses(spark, config, beyond=beyond_of(config, states, syncs, mirror))
+    beyond, idle = beyond_of(config, states, syncs, mirror), Idle(config, store)
 
-    def findings(table: Table) -> list[Finding]:
-        return judge_table(look_at_table(spark, store, table, states, workspace=workspace), zone)
+    def at_rest(table: Table) -> tuple[Status, TableFacts] | None:
+        facts = look_at_rest(idle, store, table, states)
+        status = idle.status(table, beyond) if facts else None
+        return (status, facts) if status and facts else None
 
-    for of_table in each_of(findings, config.tables):
-        found += of_table
+    looked = dict(zip((str(table.target) for table in config.tables), each_of(at_rest, config.tables), strict=True))
+    if left := [name for name, found in looked.items() if found is None]:
+        session = spark()
+
+        def ask(table: Table) -> TableFacts:
+            return look_at_table(session, store, table, states, workspace=workspace)
+
+        asked = zip(statuses(session, config, left, beyond=beyond), each_of(ask, config.select(left)), strict=True)
+        looked |= zip(left, asked, strict=True)
+    whole = [each for each in looked.values() if each]
+    far = tuple(status for status, _ in whole)
+    for _, of_table in whole:
+        found += judge_table(of_table, zone)
     behind = config.alerts.behind
     minutes: dict[Step, float | None] = {step: getattr(behind, step.value) for step in AHEAD}
     limits = {step: None if most is None else most * 60 for step, most in minutes.items()}
-    return Seen(tuple(far), judge({each.table: each.fresh for each in far}, found, limits, now()))
+    return Seen(far, judge({each.table: each.fresh for each in far}, found, limits, now()))
 
 
 def book_of(config: Config) -> tuple[Store, str]:

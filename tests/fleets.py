@@ -1,0 +1,42 @@
+"""Many published tables without Spark: one is made and published, the others are copies of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import yaml
+
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.table import publish
+from mirrorfeed.stores import FolderStore
+from tests.commits import commit
+
+CHANGED = 10
+"""Rows that are changed in each table that is behind."""
+
+
+def fleet(folder: Path, count: int, *, rows: int = 100, behind: int = 0, longest: int = 2, more: str = "") -> Path:
+    """The configuration of so many tables, `sales.t0` and on, that are published; in the last `behind` of them ten rows
+    changed since. The longest text has so many characters; `more` goes before the tables."""
+    source = folder / "source"
+    empty = pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.string())})
+    deltalake.write_deltalake(source, empty, configuration={"delta.enableChangeDataFeed": "true"})
+    made = Table({"id": "long", "v": "string"}, ("id",), str(deltalake.DeltaTable(source).metadata().id))
+    values = [(id_, f"v{id_}") for id_ in range(rows - 1)] + [(rows - 1, "v" * longest)]
+    assert commit(source, f"INSERT INTO {{}} VALUES {', '.join(map(str, values))}")
+    made.insert(*({"id": id_, "v": v} for id_, v in values))
+    published = folder / "published"
+    publish(TableFeed(made), FolderStore(str(published)), Plan(str(source), "sales.t", "t", ("id",)))
+    for number in range(count):
+        if number == count - behind:
+            assert commit(source, f"UPDATE {{}} SET v = 'new' WHERE id < {CHANGED}")
+        shutil.copytree(source, folder / f"t{number}")
+        shutil.copytree(published / "t", folder / "zone" / "sales.schema" / f"t{number}")
+    listed = [{"source": f"./t{number}", "target": f"sales.t{number}", "keys": ["id"]} for number in range(count)]
+    config = folder / "mirrorfeed.yml"
+    config.write_text(f"landing_zone: ./zone\n{more}{yaml.safe_dump({'tables': listed})}", encoding="utf-8")
+    return config

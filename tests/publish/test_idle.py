@@ -1,0 +1,152 @@
+"""What is told of many tables without Spark, and where Spark has to be asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from mirrorfeed import config, session
+from mirrorfeed.cli import main
+from mirrorfeed.config import Config
+from mirrorfeed.errors import Terminal
+from mirrorfeed.publish.fleet import all_at_rest
+from mirrorfeed.publish.ledger import COLUMNS, FAILED, PUBLISHED, WELL, Row
+from mirrorfeed.publish.zone import zone_of
+from tests.commits import commit
+from tests.fleets import fleet
+
+NOW = datetime.now(UTC)
+_TYPES = {
+    "timestamp": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "map<string, bigint>": pa.map_(pa.string(), pa.int64()),
+}
+
+
+class NoSpark(Terminal):
+    code = "MF1201"
+
+    def what(self) -> str:
+        return "Spark was started."
+
+    def next(self) -> str:
+        return ""
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise NoSpark
+
+    monkeypatch.setattr(session, "get_session", refuse)
+
+
+def of_all(folder: Path, **options: Any) -> Config:
+    return config.load(fleet(folder, 3, more="ledger: ./ledger\n", **options))
+
+
+def tell(folder: Path, *rows: Row, without: Sequence[str] = ()) -> None:
+    schema = pa.schema([(name, _TYPES[type_]) for name, type_, _ in COLUMNS if name not in without])
+    deltalake.write_deltalake(
+        folder / "ledger", pa.Table.from_pylist([asdict(row) for row in rows], schema), mode="append"
+    )
+
+
+def published(table: str, *ends: int | None, at: timedelta = timedelta()) -> list[Row]:
+    return [
+        Row(NOW + at + timedelta(seconds=n), table, PUBLISHED, begin, end)
+        for n, (begin, end) in enumerate(pairwise(ends))
+    ]
+
+
+TABLES = ["sales.t0", "sales.t1", "sales.t2"]
+TOLD = [row for table in TABLES for row in published(table, None, 1)]
+
+
+def test_tables_with_nothing_new_are_told_without_spark_where_the_ledger_lacks_nothing(tmp_path: Path) -> None:
+    tell(tmp_path, *TOLD)
+    outcomes = all_at_rest(of_all(tmp_path))
+    assert outcomes is not None
+    assert [(each.table, each.lag_versions, each.error) for each in outcomes] == [(table, 0, None) for table in TABLES]
+
+
+@pytest.mark.parametrize(
+    ("rows", "at_rest"),
+    [
+        ([], False),  # a run that was killed before it told
+        (TOLD[:2], False),
+        ([*TOLD, Row(NOW + timedelta(minutes=1), "sales.t1", FAILED)], False),  # it is well again
+        ([*TOLD, Row(NOW - timedelta(minutes=1), "sales.t1", FAILED)], True),
+        (
+            [
+                *TOLD,
+                Row(NOW + timedelta(minutes=1), "sales.t1", FAILED),
+                Row(NOW + timedelta(minutes=2), "sales.t1", WELL),
+            ],
+            True,
+        ),
+        ([*TOLD, *published("sales.gone", None, 4)], True),
+    ],
+)
+def test_spark_is_asked_where_the_ledger_is_to_be_told_something(
+    tmp_path: Path, rows: Sequence[Row], *, at_rest: bool
+) -> None:
+    tell(tmp_path, *rows)
+    assert (all_at_rest(of_all(tmp_path)) is not None) is at_rest
+
+
+def test_spark_makes_a_ledger_that_is_missing_or_is_of_an_older_release(tmp_path: Path) -> None:
+    config = of_all(tmp_path)
+    assert all_at_rest(config) is None
+    tell(tmp_path, *TOLD, without=["build"])
+    assert all_at_rest(config) is None
+
+
+def test_one_table_with_something_new_is_a_matter_for_spark(tmp_path: Path) -> None:
+    tell(tmp_path, *TOLD)
+    assert all_at_rest(of_all(tmp_path, behind=1)) is None
+
+
+def ran(*arguments: str) -> Any:
+    result = CliRunner().invoke(main, [*arguments, "--json"])
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_watching_tables_with_nothing_new_starts_no_spark(tmp_path: Path) -> None:
+    file = str(fleet(tmp_path, 2))
+    code, told = ran("watch", "--config", file)
+    assert (code, told["troubles"]) == (0, [])
+    assert [(each["table"], each["fresh"]["committed"] is None) for each in told["tables"]] == [
+        ("sales.t0", False),
+        ("sales.t1", False),
+    ]
+    commit(tmp_path / "t1", "INSERT INTO {} VALUES (1000, 'new')")
+    code, told = ran("watch", "--config", file)
+    assert (code, told["error"]["what"]) == (1, "Spark was started.")
+
+
+def test_a_text_that_is_too_long_is_found_without_spark(tmp_path: Path) -> None:
+    file = str(fleet(tmp_path, 1, longest=17 * 2**20))
+    code, told = ran("watch", "--config", file)
+    (trouble,) = told["troubles"]
+    assert (code, trouble["kind"], trouble["table"]) == (1, "TEXT_TOO_LONG", "sales.t0")
+    assert "'v' has a text of 17,825,792 bytes" in trouble["what"]
+
+
+def test_a_file_that_the_log_does_not_know_is_a_matter_for_spark(tmp_path: Path) -> None:
+    config = of_all(tmp_path)
+    tell(tmp_path, *TOLD)
+    zone_of(config).create(f"{config.tables[0].target.folder}/notes.txt", b"whose?")
+    assert all_at_rest(config) is None
