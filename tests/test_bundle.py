@@ -215,11 +215,11 @@ def test_a_task_calls_a_command_that_the_wheel_has_with_options_that_it_takes(na
 @pytest.mark.parametrize(
     ("name", "task"), WHEEL_TASKS, ids=[f"{name}.{task['task_key']}" for name, task in WHEEL_TASKS]
 )
-def test_every_task_is_given_the_ledger_but_the_one_that_lists_the_tables(name: str, task: dict[str, Any]) -> None:
+def test_every_task_is_given_the_ledger(name: str, task: dict[str, Any]) -> None:
     parameters = task["python_wheel_task"]["parameters"]
     ledger = "${var.catalog}.${resources.schemas.mirrorfeed.name}.ledger"
     given = [value for option, value in pairwise(parameters) if option == "--ledger"]
-    assert given == ([] if task["task_key"] == "tables" else [ledger])
+    assert given == [ledger]
 
 
 def test_the_entry_point_of_the_tasks_is_one_of_the_wheel() -> None:

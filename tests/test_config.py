@@ -263,7 +263,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) ->
         ("file_size: 0 KiB", "file_size: '0 KiB' is not between 1 KiB and 4 GiB: write a number with its unit"),
         ("file_size: 5 GiB", "file_size: '5 GiB' is not between 1 KiB and 4 GiB: write a number with its unit"),
         ("kees: [a]", "kees: is not a known field; did you mean keys?"),
-        ("landing_zone: /lz", "landing_zone: belongs at the top level, not to a table"),
+        ("ledger: main.a.b", "ledger: belongs at the top level, not to a table"),
         (
             "on: 1",
             "on: is not a known field; known here: format, delimited, detection, default_marker, changes, markers",

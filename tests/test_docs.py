@@ -145,7 +145,8 @@ def test_every_configuration_is_taken(snippet: Snippet, tmp_path: Path) -> None:
     missing = {"landing_zone": zone, "tables": [{"source": "main.sales.orders", "target": "sales.orders"}]}
     whole = {**missing, **{name: value for each in given for name, value in needs.get(each, {}).items()}, **given}
     (tmp_path / "mirrorfeed.yml").write_text(yaml.safe_dump(whole, allow_unicode=True), encoding="utf-8")
-    loaded = load(tmp_path / "mirrorfeed.yml")
+    spreads = any("landing_zone" in entry for entry in whole["tables"] if isinstance(entry, dict))
+    loaded = load(tmp_path / "mirrorfeed.yml", landing_zone=whole["landing_zone"] if spreads else None)
     assert loaded.tables or loaded.patterns
 
 

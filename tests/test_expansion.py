@@ -22,6 +22,7 @@ from mirrorfeed import session
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, ConfigInvalid
 from mirrorfeed.config.expand import Expansion, NothingMatches, TargetsMeet, expand
+from mirrorfeed.config.file import OptionInvalid, SeveralLandingZones
 from mirrorfeed.face.listing import listed
 from mirrorfeed.feed.pattern import Found
 from mirrorfeed.feed.source import Source
@@ -35,7 +36,8 @@ def written(tmp_path: Path) -> Written:
 
     def write(*entries: Mapping[str, Any], **top: Any) -> Config:
         file = tmp_path / "mirrorfeed.yml"
-        file.write_text(yaml.safe_dump({"landing_zone": "./zone", "tables": list(entries), **top}), encoding="utf-8")
+        whole = {"landing_zone": "./zone", "tables": list(entries), **top}
+        file.write_text(yaml.safe_dump(whole), encoding="utf-8")
         return configuration.load(file)
 
     return write
@@ -216,6 +218,72 @@ def test_mistakes_of_a_pattern_are_told_with_those_of_the_file(
 
 def test_two_patterns_with_one_template_are_no_mistake(written: Written) -> None:
     assert len(written(SALES, {"sources": "main.crm.*"}).patterns) == 2
+
+
+# Several databases
+
+
+CRM = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/11111111-d9cb-469f-a165-70867728950e"
+HOME = CRM.replace("/1111", "/2222")
+
+
+def test_a_file_that_spreads_its_tables_is_used_with_one_landing_zone_at_a_time(written: Written) -> None:
+    entries = ({"sources": "main.crm.*", "landing_zone": CRM}, {"source": "main.crm.a", "target": "crm.a"}, SALES)
+    with pytest.raises(SeveralLandingZones) as refused:
+        written(*entries, landing_zone=HOME)
+    file = refused.value.path
+    assert str(refused.value) == (
+        f"{file} spreads its tables over 2 landing zones: {CRM}, {HOME}. Say which one is meant, as in `mirrorfeed"
+        " --landing-zone PLACE publish`, in Python by `landing_zone`; a run, a schedule or a deployment for each."
+    )
+    found = [there("main.crm.a", "main.crm.b"), there(ORDERS)]
+    crm = expand(configuration.load(file, landing_zone=CRM.upper().replace("ONELAKE", "onelake")), found)
+    assert (crm.config.landing_zone, [str(each.target) for each in crm.config.tables]) == (CRM, ["crm.b"])
+    assert told(crm) == {
+        "main.crm.a": f"goes into {HOME}", "main.crm.b": "-> crm.b", ORDERS: f"goes into {HOME}",
+    }  # fmt: skip
+    home = expand(configuration.load(file, landing_zone=HOME), found).config
+    assert (home.landing_zone, [str(each.target) for each in home.tables]) == (HOME, ["crm.a", "sales.orders"])
+
+
+def test_a_landing_zone_that_is_none_of_those_of_the_file_is_refused(written: Written, tmp_path: Path) -> None:
+    entries = ({**SALES, "landing_zone": "./crm"}, {"source": "a", "target": "a"})
+    with pytest.raises(SeveralLandingZones):
+        written(*entries)
+    with pytest.raises(OptionInvalid) as refused:
+        configuration.load(tmp_path / "mirrorfeed.yml", landing_zone="/other")
+    assert refused.value.what() == (
+        f"The option --landing-zone '/other' is none of those over which {tmp_path}/mirrorfeed.yml spreads:"
+        f" {tmp_path}/crm, {tmp_path}/zone."
+    )
+
+
+def test_entries_that_all_name_one_landing_zone_need_no_choice(written: Written, tmp_path: Path) -> None:
+    loaded = written({**SALES, "landing_zone": "./crm"})
+    assert loaded.landing_zone == f"{tmp_path}/crm"
+    assert told(expand(loaded, [there(ORDERS)])) == {ORDERS: "-> sales.orders"}
+
+
+def test_the_target_of_two_landing_zones_is_still_one_name(written: Written) -> None:
+    with pytest.raises(ConfigInvalid, match="is the target of another table too"):
+        written({"source": "a", "target": "a"}, {"source": "b", "target": "a", "landing_zone": "./crm"})
+
+
+def test_a_landing_zone_of_the_file_that_is_wrong_is_told_though_another_is_given(
+    written: Written, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigInvalid):
+        written({**SALES, "landing_zone": "./crm"}, {"source": "a", "target": "a"}, landing_zone="s3://b/x")
+    with pytest.raises(ConfigInvalid, match="landing_zone: 's3://b/x' is not a folder"):
+        configuration.load(tmp_path / "mirrorfeed.yml", landing_zone="./crm")
+
+
+@pytest.mark.parametrize(("count", "notes"), [(449, 0), (450, 1), (501, 1)])
+def test_as_many_tables_as_a_database_takes_are_noted(written: Written, count: int, notes: int) -> None:
+    found = there(*(f"sales.t{n}" for n in range(count)))
+    rows = listed(expand(written({"sources": "sales.*"}), [found]))
+    assert (len(rows), len(rows.notes)) == (count, notes)
+    assert all(note.startswith(f"{count} tables, and a mirrored database takes 500. Spread") for note in rows.notes)
 
 
 # Keys, and which changes they let through

@@ -236,3 +236,23 @@ def test_a_schemas_folder_is_told_by_the_tables_in_it() -> None:
     table = Folder("sales/orders", ("_metadata.json",))
     found = judge_zone(Zone(folders=(Folder("sales", (), (table,)), Folder("events", ("_metadata.json",)))))
     assert [(one.code, one.file) for one in found] == [("MF102", "sales")]
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (449, []),
+        (450, [("MF151", Severity.ADVICE)]),
+        (500, [("MF151", Severity.ADVICE)]),
+        (501, [("MF109", Severity.ERROR)]),
+    ],
+)
+def test_as_many_tables_as_a_database_takes_are_told_before_they_are_met(
+    count: int, told: list[tuple[str, Severity]]
+) -> None:
+    tables = tuple(Folder(f"sales.schema/t{n}", ("_metadata.json",)) for n in range(count))
+    found = judge_zone(Zone(folders=(Folder("sales.schema", (), tables),)))
+    assert [(each.code, each.severity) for each in found] == told
+    assert [each.what for each in found] == [f"The landing zone holds {count} tables, and a database takes 500."] * len(
+        told
+    )

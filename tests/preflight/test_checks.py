@@ -7,13 +7,23 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from databricks.sdk.service.catalog import ColumnInfo, ColumnMask, TableInfo
 from pyspark.sql import SparkSession
 
 from fixtures.fakes import RecordingGrants, RecordingWorkspace
 from mirrorfeed.config import Config, load
-from mirrorfeed.preflight import State, preflight
-from mirrorfeed.preflight.checks import FOLDER, ExecutorsElsewhere, _policies, check_credential, check_days
+from mirrorfeed.landing.limits import SPREAD
+from mirrorfeed.preflight import Check, State, preflight
+from mirrorfeed.preflight.checks import (
+    FOLDER,
+    ExecutorsElsewhere,
+    _policies,
+    check_changes,
+    check_credential,
+    check_days,
+    check_tables,
+)
 from tests.delta import DeltaTable
 
 
@@ -40,6 +50,7 @@ def test_all_is_told_in_one_list_and_nothing_is_left_behind(spark: SparkSession,
         ("change data feed of ./silent", State.MISSING),
         ("change data feed of ./gone", State.MISSING),
         ("change data feed of main.sales.orders", State.MISSING),
+        ("room for the tables in one mirrored database", State.OK),
         ("days from 1582-10-05 to 1582-10-14 in change feeds", State.OK),
     ]
     assert found[0].detail == (
@@ -50,6 +61,34 @@ def test_all_is_told_in_one_list_and_nothing_is_left_behind(spark: SparkSession,
     assert found[3].detail == f"{tmp_path}/zone/_mirrorfeed_files"
     assert not (tmp_path / "zone" / FOLDER).exists()
     assert list((tmp_path / "zone/_mirrorfeed_files").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "state", "detail"),
+    [
+        (449, State.OK, "449 of 500"),
+        (450, State.OK, f"450 tables, and a mirrored database takes 500. {SPREAD}"),
+        (500, State.OK, f"500 tables, and a mirrored database takes 500. {SPREAD}"),
+        (501, State.MISSING, f"501 tables, and a mirrored database takes 500. {SPREAD}"),
+    ],
+)
+def test_the_tables_that_one_database_takes_are_told_before_they_are_met(count: int, state: State, detail: str) -> None:
+    assert check_tables(count) == Check("room for the tables in one mirrored database", state, detail)
+
+
+@pytest.mark.parametrize(
+    ("count", "state", "detail"),
+    [
+        (0, State.OK, "0 B of about 931.3 GiB"),
+        (9 * 10**11 - 1, State.OK, "838.2 GiB of about 931.3 GiB"),
+        (9 * 10**11, State.OK, f"838.2 GiB of about 931.3 GiB. {SPREAD}"),
+        (10**12 + 1, State.MISSING, f"931.3 GiB of about 931.3 GiB. {SPREAD}"),
+    ],
+)
+def test_the_changes_that_one_database_takes_in_a_day_are_told_before_they_are_met(
+    count: int, state: State, detail: str
+) -> None:
+    assert check_changes(count) == Check("room for the changes of a day in one mirrored database", state, detail)
 
 
 def test_a_session_that_does_not_let_all_days_be_read_is_told_with_what_to_do() -> None:

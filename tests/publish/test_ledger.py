@@ -258,6 +258,18 @@ def test_a_ledger_of_a_later_release_takes_rows_and_is_read(spark: SparkSession,
     assert ledger.read(spark, place) == [replace(row, build=this_build())] * 2
 
 
+def test_the_bytes_of_changes_are_those_of_the_tables_since_then_without_snapshots(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place, hour = Source(path=str(tmp_path / "ledger")), timedelta(hours=1)
+    changes = Row(NOON, "a", PUBLISHED, from_version=1, to_version=2, bytes=10)
+    snapshot = Row(NOON, "a", PUBLISHED, to_version=1, bytes=1000)
+    others = [replace(changes, table="b", bytes=100), replace(changes, time=NOON - hour), replace(changes, bytes=3)]
+    ledger.append(spark, place, [changes, snapshot, *others])
+    assert ledger.changed_since(spark, place, ["a"], NOON) == 13
+    assert ledger.changed_since(spark, place, ["never"], NOON) == 0
+
+
 def test_a_ledger_that_cannot_be_read_is_said(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ledger.LedgerUnreadable, match=r"nowhere cannot be read: .*\. Publish once with `ledger`"):
         ledger.read(spark, Source(path=str(tmp_path / "nowhere")))

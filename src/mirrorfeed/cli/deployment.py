@@ -86,6 +86,8 @@ def tables(task_value: str | None, path: str) -> None:
     with waiting("Asking for keys"):
         found = listed(expansion)
     say_result([row.to_dict() for row in found])
+    for note in found.notes:
+        click.echo(note, err=True)
     if not for_programs():
         from mirrorfeed import show
 

@@ -52,10 +52,16 @@ def expand(config: Config, found: Sequence[Sequence[Found]]) -> Expansion:
         if not any(each.table or each.source.fold() in taken for each in of_entry):
             raise NothingMatches(str(entry.sources), config.path, tuple(f"{row.source} {row.why}" for row in of_entry))
         listed += [row for row in of_entry if row.why != _BY_ITSELF]
-    tables = tuple(row.table for row in listed if row.table)
-    if meeting := tuple(_meeting(tables)):
+    if meeting := tuple(_meeting([row.table for row in listed if row.table])):
         raise TargetsMeet(meeting, config.path)
-    return Expansion(replace(config, tables=tables), tuple(listed))
+    here = tuple(map(_if_here, listed))
+    return Expansion(replace(config, tables=tuple(row.table for row in here if row.table)), here)
+
+
+def _if_here(row: Listed) -> Listed:
+    """Left out, if it goes into another landing zone than the one that is worked with."""
+    elsewhere = row.table.landing_zone if row.table else None
+    return Listed(row.source, None, f"goes into {elsewhere}") if elsewhere else row
 
 
 def _why_not(config: Config, entry: Sources, found: Found) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mirrorfeed import FILE
+from mirrorfeed.config import fields
 from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.document import Document, Mistake, Place, read
 from mirrorfeed.config.fields import ONELAKE, absolute, located
@@ -64,14 +65,15 @@ def load(
         mistakes += dict.fromkeys(_misplaced_places(document, top, patterns, shown))
     if mistakes or top is None:
         raise ConfigInvalid(shown, tuple(sorted(set(mistakes))))
-    resolved = tuple(_resolved(table, top, shown) for table in tables if table is not None)
-    zone = top.landing_zone if top.landing_zone.startswith(ONELAKE) else absolute(top.landing_zone, shown)
+    zone, elsewhere = _zones(document, top, entries, landing_zone is not None, shown)
+    resolved = [_resolved(entry, top, shown) for entry in entries if entry is not None]
+    placed = [each.model_copy(update={"landing_zone": at}) for each, at in zip(resolved, elsewhere, strict=True)]
     ca_file = None if top.ca_file is None else absolute(top.ca_file, shown)
     told = None if top.ledger is None else located(top.ledger, shown)
     between = None if top.handover is None else absolute(top.handover, shown)
     return Config(
         zone,
-        resolved,
+        tuple(each for each in placed if isinstance(each, Table)),
         shown,
         top.endpoint,
         ca_file,
@@ -83,8 +85,33 @@ def load(
         between,
         top.archive,
         _remembering(top.alerts, shown),
-        tuple(_resolved_pattern(entry, top, shown) for entry in patterns if entry is not None),
+        tuple(each for each in placed if isinstance(each, Sources)),
     )
+
+
+def _zones(
+    document: Document, top: Top, entries: Sequence[Table | Sources | None], given: bool, file: str
+) -> tuple[str, list[str | None]]:
+    """The landing zone that is worked with, and for each entry the other one into which it goes, or None."""
+    own = [entry.landing_zone for entry in entries if entry is not None]
+    if not any(own):
+        return _whole(top.landing_zone, file), [None] * len(own)
+    try:
+        home = fields.landing_zone(fields.text(document.data.get("landing_zone", top.landing_zone)))
+    except ValueError as error:  # what is given takes its place, but not for tables that have no place of their own
+        raise ConfigInvalid(file, (document.mistake(("landing_zone",), str(error)),)) from None
+    places = [_whole(each or home, file) for each in own]
+    zones = tuple(dict.fromkeys(places))
+    zone = _whole(top.landing_zone, file) if given else places[0]
+    if len(zones) > 1 and not given:
+        raise SeveralLandingZones(file, zones)
+    if zone not in zones:
+        raise OptionInvalid("landing_zone", f"{zone!r} is none of those over which {file} spreads: {', '.join(zones)}")
+    return zone, [None if place == zone else place for place in places]
+
+
+def _whole(zone: str, file: str) -> str:
+    return zone if zone.startswith(ONELAKE) else absolute(zone, file)
 
 
 def _entry(entry: Any, place: Place, faults: dict[Place, str]) -> Table | Sources | None:
@@ -103,14 +130,12 @@ def _in_landing_zone(top: Top, file: str) -> bool:
     return top.handover is not None and _is_in_zone(absolute(top.handover, file), top, file)
 
 
-def _resolved(table: Table, top: Top, file: str) -> Table:
-    """The table with the options that it takes from the top level, and its path made absolute."""
-    own = {"source": located(table.source, file), "history": _history(table, top, file)}
-    return table.model_copy(update={**_inherited(table, top), **own})
-
-
-def _resolved_pattern(entry: Sources, top: Top, file: str) -> Sources:
-    own = {"sources": located(entry.sources, file), "history": _place_of_histories(entry, top, file)}
+def _resolved(entry: Table | Sources, top: Top, file: str) -> Table | Sources:
+    """With the options that it takes from the top level, and its path made absolute."""
+    if isinstance(entry, Table):
+        own: dict[str, Any] = {"source": located(entry.source, file), "history": _history(entry, top, file)}
+    else:
+        own = {"sources": located(entry.sources, file), "history": _place_of_histories(entry, top, file)}
     return entry.model_copy(update={**_inherited(entry, top), **own})
 
 
@@ -233,3 +258,21 @@ class OptionInvalid(Terminal):
 
     def next(self) -> str:
         return "Correct the option and run the same command again; nothing was done."
+
+
+class SeveralLandingZones(Terminal):
+    """The configuration spreads its tables over several landing zones, and a command works with one of them."""
+
+    code = "MF1113"
+
+    def __init__(self, path: str, zones: tuple[str, ...]) -> None:
+        self.path, self.zones = path, zones
+
+    def what(self) -> str:
+        return f"{self.path} spreads its tables over {len(self.zones)} landing zones: {', '.join(self.zones)}."
+
+    def next(self) -> str:
+        return (
+            "Say which one is meant, as in `mirrorfeed --landing-zone PLACE publish`, in Python by `landing_zone`; a"
+            " run, a schedule or a deployment for each."
+        )

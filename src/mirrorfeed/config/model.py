@@ -53,6 +53,8 @@ class Table(Options):
     """None: the primary key constraint decides. Empty: the table has no key."""
     history: Annotated[Any, PlainValidator(keeping.of_one)] = None
     """A `KeptIn`, once it is resolved; None: no history is kept."""
+    landing_zone: Annotated[str, AfterValidator(fields.landing_zone)] | None = None
+    """Another than that of the configuration, once it is resolved; None: that one."""
 
 
 class Sources(Options):
@@ -65,6 +67,7 @@ class Sources(Options):
     """Of the tables that have all of these columns."""
     history: Annotated[Any, PlainValidator(keeping.of_many)] = None
     """A `KeptIn` of a schema or a folder, once it is resolved; None: no history is kept."""
+    landing_zone: Annotated[str, AfterValidator(fields.landing_zone)] | None = None
 
     @model_validator(mode="after")
     def _names_are_there(self) -> Sources:

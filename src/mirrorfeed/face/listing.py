@@ -11,6 +11,7 @@ from mirrorfeed.config.expand import Expansion
 from mirrorfeed.config.expand import Listed as Decided
 from mirrorfeed.errors import named
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog
+from mirrorfeed.landing.limits import about_tables
 from mirrorfeed.publish.plan import default_workspace, plan_of
 from mirrorfeed.results import Listed, Result
 
@@ -22,7 +23,8 @@ def listed(expansion: Expansion, workspace: Callable[[], Workspace] = default_wo
     asks = any(row.table and in_unity_catalog(row.source) for row in expansion.listed)
     client = _client(workspace) if asks else None
     rows = tuple(each_of(partial(_row, client), expansion.listed))
-    return Result(rows)
+    near = about_tables(len(expansion.config.tables))
+    return Result(rows, (near,) if near else ())
 
 
 def _client(workspace: Callable[[], Workspace]) -> Workspace | None:

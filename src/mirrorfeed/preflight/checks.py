@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import mirrorfeed
+from mirrorfeed.amounts import size
 from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed import days
@@ -20,6 +22,7 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.switch import Feed, feed_of
 from mirrorfeed.files.place import place_for
 from mirrorfeed.files.trial import trial
+from mirrorfeed.landing.limits import CHANGES_A_DAY, MANY_CHANGES, MOST_TABLES, SPREAD, about_tables
 from mirrorfeed.preflight.check import Check, State
 from mirrorfeed.preflight.network import check_hosts
 from mirrorfeed.preflight.rights import check_rights, needed
@@ -54,6 +57,9 @@ def preflight(
     yield from _policies(config, workspace)
     for table in config.tables:
         yield _feed(spark, table.source)
+    yield check_tables(len(config.tables))
+    if config.ledger:
+        yield _changes(spark, config, config.ledger)
     yield check_days(spark)
 
 
@@ -172,6 +178,31 @@ def _write_on_executor(spark: SparkSession, store: Store, path: str) -> None:
             yield batch
 
     spark.range(1).mapInArrow(write, "id bigint").collect()
+
+
+def check_tables(count: int) -> Check:
+    near = about_tables(count)
+    state = State.MISSING if count > MOST_TABLES else State.OK
+    return Check("room for the tables in one mirrored database", state, near or f"{count} of {MOST_TABLES}")
+
+
+def _changes(spark: SparkSession, config: Config, place: Source) -> Check:
+    names, since = [str(table.target) for table in config.tables], datetime.now(UTC) - timedelta(days=1)
+    try:
+        return check_changes(ledger.changed_since(spark, place, names, since))
+    except Exception as error:
+        return Check(_CHANGES, State.NOT_CHECKED, said(error))
+
+
+def check_changes(count: int) -> Check:
+    """By what the ledger tells of the last day, of files as they are sent."""
+    told = f"{size(count)} of about {size(CHANGES_A_DAY)}"
+    if count < MANY_CHANGES:
+        return Check(_CHANGES, State.OK, told)
+    return Check(_CHANGES, State.MISSING if count > CHANGES_A_DAY else State.OK, f"{told}. {SPREAD}")
+
+
+_CHANGES = "room for the changes of a day in one mirrored database"
 
 
 def _feed(spark: SparkSession, source: Source) -> Check:

@@ -346,6 +346,13 @@ def known_in(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
     return found
 
 
+def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], since: datetime) -> int:
+    """The bytes of the files that were published of these tables since then, without those of snapshots."""
+    of_changes = (col("outcome") == PUBLISHED) & col("from_version").isNotNull() & (col("time") >= since)
+    row = spark.read.table(ledger.sql).where(of_changes & col("table").isin(*tables)).agg(expr("sum(bytes)")).first()
+    return int(row[0] or 0) if row else 0
+
+
 def well(outcome: Outcome, now: datetime) -> Row:
     return Row(
         time=now,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mirrorfeed.landing.limits import MANY_TABLES, MOST_TABLES
 from mirrorfeed.landing.lint.facts import Folder, Zone
-from mirrorfeed.landing.lint.finding import Finding, error, warning
+from mirrorfeed.landing.lint.finding import Finding, advice, error, warning
 from mirrorfeed.landing.names import METADATA, BadTarget, Target, fold, is_ignored
 from mirrorfeed.landing.partner import PARTNER_EVENTS
 
@@ -38,6 +39,9 @@ MISPLACED = warning(
     "The file that says who publishes lies in the wrong place, or under another name.",
     f"Name it {PARTNER_EVENTS} and put it at the top of the landing zone.",
 )
+_SPREAD = "Publish some of them into another database, before mirroring of this one stops."
+NEARLY_FULL = advice("MF151", f"There are nearly as many tables as one database takes: {MOST_TABLES}.", _SPREAD)
+TOO_MANY = error("MF109", f"There are more tables than one database takes: {MOST_TABLES}.", _SPREAD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,9 @@ def judge_folders(zone: Zone) -> list[Finding]:
         if key in seen:
             found.append(SAME_NAME.broken(place.path, f"The folder differs from {seen[key]!r} only in case."))
         seen.setdefault(key, place.path)
+    if len(seen) >= MANY_TABLES:
+        rule = TOO_MANY if len(seen) > MOST_TABLES else NEARLY_FULL
+        found.append(rule.broken("", f"The landing zone holds {len(seen)} tables, and a database takes {MOST_TABLES}."))
     return found
 
 
