@@ -140,7 +140,11 @@ def test_every_configuration_is_taken(snippet: Snippet, tmp_path: Path) -> None:
     for name, value in _FILLED_IN.items():
         text = text.replace(name, value)
     given = yaml.safe_load(re.sub(r"<[^>\n]*>|…", "x1", text))
-    zone = f"onelake://{ID}/{ID}" if {"credential", "endpoint", "fabric_endpoint", "ca_file"} & given.keys() else "zone"
+    zone = (
+        f"onelake://{ID}/{ID}"
+        if {"credential", "endpoint", "fabric_endpoint", "ca_file", "fabric"} & given.keys()
+        else "zone"
+    )
     needs = {"markers": {"changes": "full"}, "delimited": {"format": "delimited"}}
     missing = {"landing_zone": zone, "tables": [{"source": "main.sales.orders", "target": "sales.orders"}]}
     whole = {**missing, **{name: value for each in given for name, value in needs.get(each, {}).items()}, **given}

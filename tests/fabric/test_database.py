@@ -21,7 +21,8 @@ from mirrorfeed.fabric.answers import (
     WorkspaceMissing,
 )
 from mirrorfeed.fabric.api import AUDIENCE, OperationFailed
-from mirrorfeed.fabric.database import NotDropped, NotListed, NotReached, OtherMirror
+from mirrorfeed.fabric.database import NotDropped, NotListed, NotReached
+from mirrorfeed.fabric.definition import OtherMirror
 from mirrorfeed.landing.names import Target
 from mirrorfeed.stores.answers import CapacityPaused
 from mirrorfeed.stores.patience import Patience
@@ -94,7 +95,7 @@ def test_a_database_that_mirrors_something_else_is_not_taken(api: Api) -> None:
         create(api, WORKSPACE, "crm")
     assert str(refused.value) == (
         f"'crm' is there already and mirrors a source of its own (AzureSqlDatabase; the mirrored database {SQL_MIRROR}"
-        f" of the workspace {WORKSPACE}). It takes no files: choose another name."
+        f" of the workspace {WORKSPACE}). It takes no files: choose another one."
     )
 
 

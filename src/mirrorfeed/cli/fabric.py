@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,7 +23,9 @@ from mirrorfeed.cli.root import (
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
+    from mirrorfeed.config import Config
     from mirrorfeed.fabric import MirroredDatabase
+    from mirrorfeed.fabric.definition import Difference
 
 
 class NothingToMirror(Terminal):
@@ -42,7 +45,7 @@ class NothingToMirror(Terminal):
 
 @main.group()
 def fabric() -> None:
-    """Make, start, stop and watch the mirrored database in Fabric.
+    """Make, describe, start, stop and watch the mirrored database in Fabric.
 
     Needs a landing zone in OneLake and the credential of the configuration, and no Spark.
     """
@@ -59,7 +62,7 @@ def create(name: str, path: str) -> None:
     if config.onelake is None:
         raise service.NotInFabric(config.landing_zone)
     workspace, _ = config.onelake
-    database, made = service.create(service.api_of(config), workspace, name)
+    database, made = service.create(service.api_of(config), workspace, name, config.fabric)
     from mirrorfeed.config import ONELAKE
 
     address = f"{ONELAKE}{workspace}/{database}"
@@ -96,6 +99,89 @@ def stop(wait: float, path: str) -> None:
     database.stop(_say_status, wait * 60)
     if for_programs():
         say_json({"status": database.status()})
+
+
+@fabric.command()
+@wait_option
+@config_option
+def resume(wait: float, path: str) -> None:
+    """Start mirroring where it is Paused, as a capacity leaves it that was paused and resumed, and wait until it runs.
+
+    Resume the capacity first. Whether Fabric then goes on where it was, is not documented.
+    """
+    from mirrorfeed import fabric as service
+
+    database = service.database_of(load_as_written(path))
+    database.resume(_say_status, wait * 60)
+    _say_tables(database, "Running")
+
+
+@fabric.command()
+@config_option
+def plan(path: str) -> None:
+    """Show what in the mirrored database differs from what `fabric` in the configuration says. Changes nothing."""
+    config = load_as_written(path)
+    from mirrorfeed.fabric import definition
+
+    there, found = _differences(config)
+    say_result({"there": definition.told(there), "differences": [asdict(each) for each in found]})
+    _say_differences(there, found)
+
+
+@fabric.command()
+@click.option("--yes", is_flag=True, help="Without asking.")
+@config_option
+def apply(yes: bool, path: str) -> None:
+    """Change in the mirrored database what differs from what `fabric` in the configuration says, and nothing else."""
+    config = load_as_written(path)
+    from mirrorfeed import fabric as service
+    from mirrorfeed.fabric import definition
+
+    there, found = _differences(config)
+    _say_differences(there, found)
+    wanted = [each for each in found if each.changes]
+    if wanted:
+        if not yes:
+            click.confirm("Go on?", abort=True, err=for_programs())
+        database = service.database_of(config)
+        definition.apply(database.api, database.place, config.fabric)
+        say(f"Fabric shows it: {', '.join(each.field for each in wanted)}.")
+    say_result({"changed": [asdict(each) for each in wanted]})
+
+
+@fabric.command()
+@config_option
+def refresh(path: str) -> None:
+    """Let the SQL endpoint take up what is new in the mirror, as after a rebuild or a new column, and show what it says
+    of each table. It costs capacity. Exits with 1 if one fails."""
+    from mirrorfeed import fabric as service
+
+    found = service.refresh(service.database_of(load_as_written(path)))
+    say_result([asdict(each) for each in found])
+    for each in found:
+        synced = f", up to {each.synced:%Y-%m-%d %H:%M:%S %Z}" if each.synced else ""
+        say(f"{each.name}: {each.status}{synced}{f': {each.error}' if each.error else ''}")
+    sys.exit(any(each.failed for each in found))
+
+
+def _differences(config: Config) -> tuple[Mapping[str, Any], list[Difference]]:
+    """The content of the definition, and what in it is other than wanted."""
+    from mirrorfeed import fabric as service
+    from mirrorfeed.fabric import definition
+
+    database = service.database_of(config)
+    there = definition.read(database.api, database.place).content
+    return there, definition.differences(there, config.fabric)
+
+
+def _say_differences(there: Mapping[str, Any], found: list[Difference]) -> None:
+    from mirrorfeed.fabric import definition
+
+    for each in found:
+        say(str(each))
+    if not found:
+        said = ", ".join(f"{name}: {definition.shown(value)}" for name, value in definition.told(there).items())
+        say(f"Nothing differs from the configuration. There: {said}.")
 
 
 @fabric.command()

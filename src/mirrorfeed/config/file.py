@@ -14,16 +14,17 @@ from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.document import Document, Mistake, Place, read
 from mirrorfeed.config.fields import ONELAKE, absolute, located
 from mirrorfeed.config.keeping import KeptIn, below
+from mirrorfeed.config.mirroring import DEFAULT_SCHEMA
 from mirrorfeed.config.model import Config, Options, Sources, Table, Top
 from mirrorfeed.config.output import contradictions
 from mirrorfeed.config.words import check
 from mirrorfeed.errors import Terminal, visible
-from mirrorfeed.landing.names import BadTarget, Target
+from mirrorfeed.landing.names import BadTarget, Target, split_name
 
 EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding="utf-8")
 """A commented file to start from."""
 
-_ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "ca_file", "credential")
+_ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "ca_file", "credential", "fabric")
 
 
 def load(
@@ -58,6 +59,9 @@ def load(
     if top is not None and landing_zone is None and not top.landing_zone.startswith(ONELAKE):
         words = "is for a landing zone in OneLake alone (onelake://…)"
         mistakes += [document.mistake((name,), words) for name in _ONELAKE_FIELDS if name in top.model_fields_set]
+    if top is not None and top.fabric.default_schema not in (None, DEFAULT_SCHEMA) and any(map(_lacks_schema, entries)):
+        words = f"is for targets without a schema, which mirrorfeed looks for in {DEFAULT_SCHEMA}: give each a schema"
+        mistakes.append(document.mistake(("fabric", "default_schema"), words))
     if top is not None and _in_landing_zone(top, shown):
         mistakes.append(document.mistake(("handover",), "is in the landing zone: name a folder elsewhere"))
     if top is not None:
@@ -86,6 +90,7 @@ def load(
         top.archive,
         _remembering(top.alerts, shown),
         tuple(each for each in placed if isinstance(each, Sources)),
+        top.fabric,
     )
 
 
@@ -116,6 +121,12 @@ def _whole(zone: str, file: str) -> str:
 
 def _entry(entry: Any, place: Place, faults: dict[Place, str]) -> Table | Sources | None:
     return check(Sources, entry, place, faults) if _is_pattern(entry) else check(Table, entry, place, faults)
+
+
+def _lacks_schema(entry: Table | Sources | None) -> bool:
+    if isinstance(entry, Table):
+        return entry.target.schema is None
+    return entry is not None and len(split_name(entry.target)) == 1
 
 
 def _is_pattern(entry: object) -> bool:

@@ -15,6 +15,7 @@ from mirrorfeed.config.credential import credential_in
 from mirrorfeed.config.fields import ONELAKE, located
 from mirrorfeed.config.gather import GatherOptions
 from mirrorfeed.config.keeping import KeptIn
+from mirrorfeed.config.mirroring import FabricOptions
 from mirrorfeed.config.output import OutputOptions, Partner
 from mirrorfeed.config.prices import Rates
 from mirrorfeed.credentials import Credential, Default
@@ -106,6 +107,8 @@ class Top(Options):
     """About tables whose old files are in an archive tier."""
     alerts: Alerts = Alerts()
     """Who is told of what, by `mirrorfeed watch`."""
+    fabric: FabricOptions = FabricOptions()
+    """What the mirrored database is to be."""
     tables: Annotated[list[Any], Field(min_length=1)]
 
 
@@ -129,6 +132,7 @@ class Config:
     alerts: Alerts = field(default_factory=Alerts)
     patterns: tuple[Sources, ...] = ()
     """What stands for further tables, which `expand` puts behind those that are named."""
+    fabric: FabricOptions = field(default_factory=FabricOptions)
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,24 +9,16 @@ from typing import Any
 
 from mirrorfeed.amounts import counted
 from mirrorfeed.config import Config
+from mirrorfeed.config.mirroring import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.credentials import bearer
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.fabric.answers import NameTaken, Place, moment
 from mirrorfeed.fabric.api import AUDIENCE, ENDPOINT, Api
+from mirrorfeed.fabric.definition import part, read, spelled
 from mirrorfeed.landing.names import Target, fold
 
-_DEFAULT_SCHEMA = "dbo"
 _POLL_SECONDS = 5.0
-_OPEN_MIRROR = "GenericMirror"
-_DEFINITION = {
-    "properties": {
-        "source": {"type": _OPEN_MIRROR, "typeProperties": {}},
-        "target": {
-            "type": "MountedRelationalDatabase",
-            "typeProperties": {"defaultSchema": _DEFAULT_SCHEMA, "format": "Delta", "retentionInDays": 7},
-        },
-    }
-}
+_NOTHING_SAID = FabricOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +34,7 @@ class TableState:
     """When it last synced, at the least: this may lag minutes behind the data."""
 
     def is_of(self, target: Target) -> bool:
-        return (fold(self.schema), fold(self.table)) == (fold(target.schema or _DEFAULT_SCHEMA), fold(target.table))
+        return (fold(self.schema), fold(self.table)) == (fold(target.schema or DEFAULT_SCHEMA), fold(target.table))
 
     def __str__(self) -> str:
         rows = "" if self.rows is None else f", {counted(self.rows, 'row')}"
@@ -69,6 +59,12 @@ class MirroredDatabase:
     def start(self, on_status: Callable[[str], None], seconds: float) -> None:
         """Waits until it is running; nothing to do if it is."""
         self._reach({"Running"}, "startMirroring", {"Initialized", "Stopped", "Paused"}, on_status, seconds)
+
+    def resume(self, on_status: Callable[[str], None], seconds: float) -> None:
+        """Starts what is Paused, and waits until it is running; or `NotPaused`."""
+        if (status := self.status()) not in ("Paused", "Running", "Starting"):
+            raise NotPaused(str(self.place), status)
+        self.start(on_status, seconds)
 
     def stop(self, on_status: Callable[[str], None], seconds: float) -> None:
         self._reach({"Stopped", "Initialized"}, "stopMirroring", {"Running", "Paused"}, on_status, seconds)
@@ -109,19 +105,17 @@ class MirroredDatabase:
             self.api.sleep(_POLL_SECONDS)
 
 
-def create(api: Api, workspace: str, name: str, seconds: float = 120.0) -> tuple[str, bool]:
-    """The id of the open mirrored database with this name, and whether it was made now."""
+def create(
+    api: Api, workspace: str, name: str, options: FabricOptions = _NOTHING_SAID, seconds: float = 120.0
+) -> tuple[str, bool]:
+    """The id of the open mirrored database with this name, and whether it was made now, as the options say."""
     place = Place(workspace)
     if found := _find(api, place, name):
-        return _open_mirror(api, Place(workspace, found), name), False
-    part = {
-        "path": "mirroring.json",
-        "payload": base64.b64encode(json.dumps(_DEFINITION).encode()).decode(),
-        "payloadType": "InlineBase64",
-    }
+        read(api, Place(workspace, found), name)
+        return found, False
     trouble: NameTaken | None = None
     try:
-        api.post(f"make {name!r}", place, body={"displayName": name, "definition": {"parts": [part]}})
+        api.post(f"make {name!r}", place, body={"displayName": name, "definition": {"parts": [part(spelled(options))]}})
     except NameTaken as error:  # by this very call, if it was repeated
         trouble = error
     deadline = api.clock() + seconds
@@ -140,23 +134,12 @@ def _find(api: Api, place: Place, name: str) -> str | None:
     return ids[0] if ids else None
 
 
-def _open_mirror(api: Api, place: Place, name: str) -> str:
-    """The id of a database that takes files; one that was there before may mirror something else."""
-    parts = api.post(f"tell what {name!r} mirrors", place, "getDefinition").get("definition", {}).get("parts", [])
-    for part in parts:
-        if part.get("path", "").startswith("mirror"):
-            kind = json.loads(base64.b64decode(part["payload"]))["properties"]["source"]["type"]
-            if kind != _OPEN_MIRROR:
-                raise OtherMirror(name, str(place), kind)
-    return str(place.database)
-
-
 def _table_state(entry: dict[str, Any]) -> TableState:
     error = entry.get("error")
     if isinstance(error, dict):
         error = ": ".join(str(error[name]) for name in ("errorCode", "message") if error.get(name))
     metrics = entry.get("metrics") or {}
-    schema = entry.get("sourceSchemaName") or _DEFAULT_SCHEMA
+    schema = entry.get("sourceSchemaName") or DEFAULT_SCHEMA
     synced = moment(metrics.get("lastSyncDateTime"))
     name, status, rows = entry.get("sourceTableName", ""), entry.get("status", ""), metrics.get("processedRows")
     return TableState(schema, name, status, rows, error or None, synced)
@@ -172,6 +155,21 @@ def database_of(config: Config) -> MirroredDatabase:
     if workspace is None or database is None:
         raise NotInFabric(config.landing_zone)
     return MirroredDatabase(api_of(config), Place(workspace, database))
+
+
+class NotPaused(Terminal):
+    """Mirroring is to be resumed, and it is not paused."""
+
+    code = "MF4219"
+
+    def __init__(self, place: str, status: str) -> None:
+        self.place, self.status = place, status
+
+    def what(self) -> str:
+        return f"{self.place[0].upper()}{self.place[1:]} is {self.status}, not Paused."
+
+    def next(self) -> str:
+        return "`mirrorfeed fabric start` starts what is Stopped or was never started; every table is then taken anew."
 
 
 class NotInFabric(Terminal):
@@ -190,21 +188,6 @@ class NotInFabric(Terminal):
             "Set `landing_zone: onelake://<workspace id>/<mirrored database id>`. With the workspace alone,"
             " `mirrorfeed fabric create NAME` makes the database and prints the line."
         )
-
-
-class OtherMirror(Terminal):
-    """The name belongs to a mirrored database of another kind, which takes no files."""
-
-    code = "MF4211"
-
-    def __init__(self, name: str, place: str, kind: str) -> None:
-        self.name, self.place, self.kind = name, place, kind
-
-    def what(self) -> str:
-        return f"{self.name!r} is there already and mirrors a source of its own ({self.kind}; {self.place})."
-
-    def next(self) -> str:
-        return "It takes no files: choose another name."
 
 
 class NotListed(Transient):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from mirrorfeed.config.mirroring import DEFAULT_SCHEMA
 from mirrorfeed.errors import Transient
 from mirrorfeed.fabric.answers import moment
 from mirrorfeed.fabric.database import MirroredDatabase
@@ -17,7 +18,6 @@ from mirrorfeed.landing.names import Target, fold
 
 _MINUTES = 5
 """After which the endpoint gives up: its own 15 are more than a look may take."""
-_DEFAULT_SCHEMA = "dbo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def refresh(database: MirroredDatabase) -> list[TableSync]:
 
 def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:
     """What is said of a table. A name without a schema counts only where one table alone has it."""
-    schema, table = fold(target.schema or _DEFAULT_SCHEMA), fold(target.table)
+    schema, table = fold(target.schema or DEFAULT_SCHEMA), fold(target.table)
     names = {f"{schema}.{table}"}
     if sum(fold(each.table) == table for each in all_targets) == 1:
         names.add(table)

@@ -1,0 +1,194 @@
+"""What a mirrored database is, as its definition in Fabric says, and what of that the configuration wants otherwise."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mirrorfeed.config.mirroring import DEFAULT_SCHEMA, FabricOptions
+from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.fabric.answers import Place
+from mirrorfeed.fabric.api import Api
+
+MIRRORING = "mirroring.json"
+OPEN_MIRROR = "GenericMirror"
+_ITEM = ".platform"
+"""Of any item: its name and kind, which are changed elsewhere."""
+_RETENTION = 7
+_FIELDS = {
+    "retention_days": "retentionInDays",
+    "change_data_feed": "enableDeltaChangeDataFeed",
+    "default_schema": "defaultSchema",
+}
+_FIXED = (
+    "it is set when the database is made, and left as it is: what becomes of tables that are there is not documented"
+)
+_NOTES = {
+    "change_data_feed": "the feed of mirrored tables is paid for, and read through a shortcut in a Lakehouse",
+    "default_schema": _FIXED,
+}
+
+Value = int | bool | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    field: str
+    there: Value
+    """None: the definition does not say it."""
+    wanted: Value
+    changes: bool
+    """Whether `apply` changes it."""
+    note: str = ""
+
+    def __str__(self) -> str:
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.field}: {shown(self.there)} -> {shown(self.wanted)}{note}"
+
+
+def spelled(options: FabricOptions) -> dict[str, Any]:
+    """The content of `mirroring.json` for a database that is made."""
+    target: dict[str, Any] = {
+        "defaultSchema": options.default_schema or DEFAULT_SCHEMA,
+        "format": "Delta",
+        "retentionInDays": options.retention_days or _RETENTION,
+    }
+    if options.change_data_feed is not None:
+        target["enableDeltaChangeDataFeed"] = options.change_data_feed
+    return {
+        "properties": {
+            "source": {"type": OPEN_MIRROR, "typeProperties": {}},
+            "target": {"type": "MountedRelationalDatabase", "typeProperties": target},
+        }
+    }
+
+
+def differences(there: Mapping[str, Any], options: FabricOptions) -> list[Difference]:
+    """What the configuration says and the definition does not. What it does not say is no difference."""
+    return list(_differences(_target(there), options))
+
+
+def _differences(target: Mapping[str, Any], options: FabricOptions) -> Iterator[Difference]:
+    for field, name in _FIELDS.items():
+        found, wanted = target.get(name), getattr(options, field)
+        if field == "change_data_feed":
+            found = None if found is None else str(found).lower() == "true"
+        if wanted is None or found == wanted or (wanted is False and found is None):
+            continue
+        note = _NOTES.get(field, "") if wanted is not False else ""
+        yield Difference(field, found, wanted, field != "default_schema", note)
+
+
+def changed(there: Mapping[str, Any], found: list[Difference]) -> dict[str, Any]:
+    """The definition with what is to be changed, and all else as it is, known here or not."""
+    content = copy.deepcopy(dict(there))
+    target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
+    target.update({_FIELDS[each.field]: each.wanted for each in found if each.changes})
+    return content
+
+
+def told(there: Mapping[str, Any]) -> dict[str, Value]:
+    """What the definition says, by the names of the configuration."""
+    target = _target(there)
+    return {field: target.get(name) for field, name in _FIELDS.items()}
+
+
+def _target(there: Mapping[str, Any]) -> Mapping[str, Any]:
+    return ((there.get("properties") or {}).get("target") or {}).get("typeProperties") or {}
+
+
+def shown(value: Value) -> str:
+    return "not said" if value is None else json.dumps(value) if not isinstance(value, str) else value
+
+
+def part(content: Mapping[str, Any]) -> dict[str, str]:
+    payload = base64.b64encode(json.dumps(content).encode()).decode()
+    return {"path": MIRRORING, "payload": payload, "payloadType": "InlineBase64"}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """As Fabric gives it."""
+
+    content: Mapping[str, Any]
+    """Of `mirroring.json`."""
+    others: tuple[Mapping[str, Any], ...] = ()
+    """Parts beside it, without the one that every item has."""
+
+
+def read(api: Api, place: Place, name: str | None = None) -> Definition:
+    """Of a database that takes files, under the name by which it was asked for; or `OtherMirror`,
+    `DefinitionUnreadable`."""
+    action, path = "tell its definition", f"mirroredDatabases/{place.database}/getDefinition"
+    parts = (api.outcome(action, place, path).get("definition") or {}).get("parts") or []
+    own = [each for each in parts if each.get("path") == MIRRORING]
+    try:
+        content = json.loads(base64.b64decode(own[0]["payload"], validate=True))
+        kind = content["properties"]["source"]["type"]
+    except (LookupError, TypeError, ValueError) as error:
+        raise DefinitionUnreadable(str(place)) from error
+    if kind != OPEN_MIRROR:
+        raise OtherMirror(name or str(place.database), str(place), kind)
+    return Definition(content, tuple(each for each in parts if each.get("path") not in (MIRRORING, _ITEM)))
+
+
+def apply(api: Api, place: Place, options: FabricOptions) -> list[Difference]:
+    """Changes what differs and can be changed, looks again, and gives back what was different; or `NotApplied`."""
+    there = read(api, place)
+    found = differences(there.content, options)
+    if not any(each.changes for each in found):
+        return found
+    body = {"definition": {"parts": [part(changed(there.content, found)), *there.others]}}
+    api.post("change its definition", place, "updateDefinition", body)
+    if left := [each for each in differences(read(api, place).content, options) if each.changes]:
+        raise NotApplied(str(place), tuple(map(str, left)))
+    return found
+
+
+class DefinitionUnreadable(Terminal):
+    """Fabric gives a definition of the mirrored database in which nothing is found of what it mirrors."""
+
+    code = "MF4217"
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def what(self) -> str:
+        return f"The definition that Fabric gives of {self.place} has no {MIRRORING} that can be read."
+
+    def next(self) -> str:
+        return "Check that the second id in `landing_zone` is that of a mirrored database. Nothing was changed."
+
+
+class NotApplied(Transient):
+    """Fabric took a change of the mirrored database's definition, and shows it as it was."""
+
+    code = "MF4218"
+
+    def __init__(self, place: str, left: tuple[str, ...]) -> None:
+        self.place, self.left = place, left
+
+    def what(self) -> str:
+        return f"Fabric took the change of {self.place} and does not show it: {'; '.join(self.left)}."
+
+    def next(self) -> str:
+        return "Run `mirrorfeed fabric plan` in a while: it shows what is there."
+
+
+class OtherMirror(Terminal):
+    """The name, or the id, belongs to a mirrored database of another kind, which takes no files."""
+
+    code = "MF4211"
+
+    def __init__(self, name: str, place: str, kind: str) -> None:
+        self.name, self.place, self.kind = name, place, kind
+
+    def what(self) -> str:
+        return f"{self.name!r} is there already and mirrors a source of its own ({self.kind}; {self.place})."
+
+    def next(self) -> str:
+        return "It takes no files: choose another one."
