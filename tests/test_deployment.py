@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from mirrorfeed.cli import main, task
-from mirrorfeed.cli.deployment import NotInATask, TooManyTables, hand_on
+from mirrorfeed.cli.deployment import NotInATask, hand_on
+from mirrorfeed.config import Config, UnknownTable, load
 
 
 @pytest.fixture
@@ -64,9 +65,35 @@ def test_the_tables_are_handed_on_as_a_task_value() -> None:
     assert values.given == {"targets": ["sales.orders", "lines"]}
 
 
-def test_more_than_a_task_value_holds_is_refused_before_it_is_tried() -> None:
-    with pytest.raises(TooManyTables, match=r"The names of 900 tables are \d+ bytes, and a task value holds 49152"):
-        hand_on("targets", [f"sales.{'t' * 50}{n}" for n in range(900)], TaskValues)
+def names_of(size: int) -> list[str]:
+    """Targets that are so many bytes as JSON."""
+    names = [f"sales.{n:04d}{'t' * 40}" for n in range(900)]
+    return [*names[:-1], names[-1] + "t" * (size - len(json.dumps(names)))]
+
+
+def test_as_many_names_as_a_task_value_holds_are_handed_on_and_of_more_their_shares() -> None:
+    values = TaskValues()
+    assert hand_on("targets", names_of(49_152), lambda: values) == names_of(49_152)
+    assert len(json.dumps(values.given["targets"])) == 49_152
+    shares = [f"share:{n}/90" for n in range(1, 91)]
+    assert hand_on("targets", names_of(49_153), lambda: values) == shares
+    assert values.given == {"targets": shares}
+
+
+def test_every_table_is_in_one_share_and_stays_there_as_others_come_and_go(tmp_path: Path) -> None:
+    def configured(count: int) -> Config:
+        entries = [{"source": f"s.t{n}", "target": f"sales.t{n}"} for n in range(count)]
+        (tmp_path / "many.yml").write_text(json.dumps({"landing_zone": "./zone", "tables": entries}))
+        return load(tmp_path / "many.yml")
+
+    found = [table.target for n in range(1, 8) for table in configured(100).select([f"share:{n}/7"])]
+    assert sorted(map(str, found)) == sorted(str(table.target) for table in configured(100).tables)
+    of_share = [{str(each.target) for each in configured(count).select(["share:3/7"])} for count in (100, 60)]
+    assert of_share[1] < of_share[0]
+    assert configured(1).select(["share:1/50", "share:2/50"]) == ()
+    for name in ("share:0/7", "share:a/7", "share:1"):
+        with pytest.raises(UnknownTable):
+            configured(1).select([name])
 
 
 def test_outside_a_runtime_there_are_no_task_values(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +150,7 @@ def test_what_notebooks_are_to_know_is_written_when_a_deployment_is_built(file: 
 @pytest.mark.parametrize(
     ("tables", "words"),
     [
+        (json.dumps(["t" * 9_997]), "has 10,001 characters, and a job takes 10,000. Write it as"),
         (json.dumps(["t" * 50] * 200), "has 10,800 characters, and a job takes 10,000. Write it as"),
         ("main.sales.orders", "is no JSON (Expecting value"),
         ('{"a": 1}', 'is no list of names: {"a": 1}. Write it as'),
@@ -133,6 +161,10 @@ def test_tables_with_an_archive_that_no_job_could_loop_over_are_refused(file: st
     status, said = deployment(file, tables=tables)
     assert (status, said.startswith(f"Error MF1301: The variable archive_tables {words}")) == (1, True), said
     assert not Path(file).with_name("deployment.json").exists()
+
+
+def test_as_many_tables_with_an_archive_as_a_job_takes_are_handed_on(file: str) -> None:
+    assert deployment(file, tables=json.dumps(["t" * 9_996])) == (0, "")
 
 
 def test_a_deployment_without_a_configuration_is_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -77,9 +78,9 @@ def tables(task_value: str | None, path: str) -> None:
     expansion = load_expanded(path)
     if task_value is not None:
         targets = [str(table.target) for table in expansion.config.tables]
-        hand_on(task_value, targets)
-        say_result(targets)
-        say("\n".join(targets))
+        names = hand_on(task_value, targets)
+        say_result(names)
+        say("\n".join(names))
         return
     from mirrorfeed.face.listing import listed
 
@@ -154,6 +155,8 @@ class NoLedger(Terminal):
 
 
 _LARGEST_TASK_VALUE = 48 * 2**10
+_TABLES_A_SHARE = 10
+"""About so many; which are in it is told by their names alone."""
 _LONGEST_INPUTS = 10_000
 """Of a loop's inputs, where they stand in the job itself."""
 
@@ -177,12 +180,15 @@ def _task_values() -> Any:
     return importlib.import_module("databricks.sdk.runtime").dbutils.jobs.taskValues
 
 
-def hand_on(name: str, targets: list[str], task_values: Callable[[], Any] = _task_values) -> None:
-    """Sets a task value, over which a later task of the run can loop."""
-    size = len(json.dumps(targets))
-    if size > _LARGEST_TASK_VALUE:
-        raise TooManyTables(len(targets), size)
-    task_values().set(key=name, value=targets)
+def hand_on(name: str, targets: list[str], task_values: Callable[[], Any] = _task_values) -> list[str]:
+    """Sets a task value, over which a later task of the run can loop: the targets, or where their names are too long
+    together, shares of them."""
+    value = targets
+    if len(json.dumps(targets)) > _LARGEST_TASK_VALUE:
+        shares = math.ceil(len(targets) / _TABLES_A_SHARE)
+        value = [f"share:{n}/{shares}" for n in range(1, shares + 1)]
+    task_values().set(key=name, value=value)
+    return value
 
 
 class ArchiveTablesInvalid(Terminal):
@@ -213,18 +219,3 @@ class NotInATask(Terminal):
 
     def next(self) -> str:
         return "Leave out --task-value."
-
-
-class TooManyTables(Terminal):
-    """The names of the tables are longer than what one task of a Databricks job can hand to the next."""
-
-    code = "MF1303"
-
-    def __init__(self, count: int, size: int) -> None:
-        self.count, self.size = count, size
-
-    def what(self) -> str:
-        return f"The names of {self.count} tables are {self.size} bytes, and a task value holds {_LARGEST_TASK_VALUE}."
-
-    def next(self) -> str:
-        return "Use the job that publishes all tables in one task, or several configurations."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -143,14 +145,20 @@ class Config:
         return workspace, database or None
 
     def select(self, names: Sequence[str] = ()) -> tuple[Table, ...]:
-        """The tables with these targets or sources, in the order of the file; without names, all. Or `UnknownTable`."""
+        """The tables with these targets or sources, in the order of the file; without names, all. Or `UnknownTable`.
+
+        `share:2/8` is one of eight parts of them, told apart by the names of targets: as tables come and go, none
+        changes its part, and a part may be empty.
+        """
         chosen = {name: self._named(name) for name in names}
-        if unknown := tuple(name for name, tables in chosen.items() if not tables):
+        if unknown := tuple(name for name, tables in chosen.items() if not tables and not _SHARE.fullmatch(name)):
             raise UnknownTable(unknown, tuple(str(table.target) for table in self.tables), self.path)
         wanted = {table.target for tables in chosen.values() for table in tables}
         return tuple(table for table in self.tables if not names or table.target in wanted)
 
     def _named(self, name: str) -> list[Table]:
+        if share := _SHARE.fullmatch(name):
+            return [table for table in self.tables if share_of(table.target, int(share[2])) == int(share[1])]
         try:
             target = Target.parse(name).fold()
         except BadTarget:
@@ -162,6 +170,14 @@ class Config:
         except BadSource:
             return []
         return [table for table in self.tables if table.source.fold() == source]
+
+
+_SHARE = re.compile(r"share:([1-9][0-9]{0,4})/([1-9][0-9]{0,4})")
+
+
+def share_of(target: Target, count: int) -> int:
+    """In which of so many shares a table is, counted from 1."""
+    return zlib.crc32(".".join(target.fold()).encode()) % count + 1
 
 
 class UnknownTable(Terminal):
