@@ -151,7 +151,7 @@ def test_a_text_is_told_with_its_column_and_what_that_holds() -> None:
 @pytest.mark.parametrize(
     ("facts", "code", "remedy"),
     [
-        (ZoneFacts("Paused"), Code.MIRRORING_PAUSED, "mirrorfeed fabric start"),
+        (ZoneFacts("Paused"), Code.MIRRORING_PAUSED, "mirrorfeed fabric resume"),
         (ZoneFacts("Stopped"), Code.MIRRORING_OFF, "mirrorfeed fabric start"),
         (ZoneFacts("Running", None, {}, 2), Code.NEVER_SYNCS, "mirrorfeed fabric stop && mirrorfeed fabric start"),
         (

@@ -114,7 +114,7 @@ REMEDIES: Mapping[Code, str] = MappingProxyType(
         Code.STUCK_SNAPSHOTTING: _REBUILD,
         Code.NEVER_SYNCS: "mirrorfeed fabric stop && mirrorfeed fabric start",
         Code.MIRRORING_OFF: "mirrorfeed fabric start",
-        Code.MIRRORING_PAUSED: "mirrorfeed fabric start",
+        Code.MIRRORING_PAUSED: "mirrorfeed fabric resume",
         Code.THROTTLED: "mirrorfeed fabric status",
         Code.OWNER_LEFT: "mirrorfeed fabric create NAME",
         Code.TEXT_TOO_LONG: _REBUILD,
