@@ -9,6 +9,8 @@ from click.testing import CliRunner
 
 from mirrorfeed import session
 from mirrorfeed.cli import main
+from mirrorfeed.config.model import share_of
+from mirrorfeed.landing.names import Target
 from mirrorfeed.publish import stream
 from mirrorfeed.publish.outcome import Outcome, Progress
 
@@ -57,6 +59,16 @@ def test_options_of_publish_that_mean_nothing_together_are_refused(
     config: Path, options: list[str], words: str
 ) -> None:
     assert words in said(config, "publish", *options, code=2)
+
+
+def test_a_share_without_a_table_is_no_failure_and_starts_no_spark(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "get_session", lambda: pytest.fail("Spark was started"))
+    of_orders = share_of(Target("sales", "orders"), 2)
+    found = [said(config, "publish", f"share:{n}/2", code=int(n == of_orders)) for n in (1, 2)]
+    assert f"No table is in share:{3 - of_orders}/2." in found
+    assert any("There is no Delta table at" in each for each in found)
 
 
 def test_a_stream_that_finds_nothing_new_says_so(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from mirrorfeed.amounts import counted
 from mirrorfeed.cli.follow import Stop, follow_tables
 from mirrorfeed.cli.idle import told
 from mirrorfeed.cli.outcomes import say_outcomes
-from mirrorfeed.cli.root import config_option, for_programs, load, main, say_json, spark_session
+from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_json, say_result, spark_session
 from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.terminal import console, error_console, text, waiting
 
@@ -35,6 +35,10 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
         raise click.UsageError("--for says how long --follow goes on, and is nothing without it.")
     config = load(path)
     chosen = config.select(tables)
+    if not chosen:
+        say_result([])
+        say(f"No table is in {' or '.join(tables)}.")
+        return
     if dry_run:
         _say_decisions(config, chosen)
     if follow:
