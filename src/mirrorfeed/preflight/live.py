@@ -69,6 +69,16 @@ BY_HAND = (
         "`mirrorfeed watch` with a webhook in `alerts`, once with mirroring stopped and once with it running",
         "one message of MIRRORING_OFF, and one that it is over",
     ),
+    (
+        "sources by a pattern",
+        "`mirrorfeed tables`, with `sources: <catalog>.<schema>.*` and a view in that schema",
+        "its tables with their keys, and the view out",
+    ),
+    (
+        "the database as code",
+        "`mirrorfeed fabric plan` and `fabric apply`, with another `retention_days` in `fabric`",
+        "that difference alone, and after it none, while mirroring runs on",
+    ),
     ("the dashboard", "open `mirrorfeed` under Dashboards as one of `readers`", "rows of the runs above"),
 )
 """What, how, and what must be seen; in order."""
