@@ -21,7 +21,7 @@ from mirrorfeed import config as configuration
 from mirrorfeed import session
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, ConfigInvalid
-from mirrorfeed.config.expand import Expansion, NothingMatches, TargetsMeet, expand
+from mirrorfeed.config.expand import Expansion, HistoriesMeet, NothingMatches, TargetsMeet, expand
 from mirrorfeed.config.file import OptionInvalid, SeveralLandingZones
 from mirrorfeed.face.listing import listed
 from mirrorfeed.feed.pattern import Found
@@ -184,6 +184,16 @@ def test_two_that_meet_in_one_target_are_refused_by_name(written: Written) -> No
     named = {"source": "main.crm.orders", "target": "sales.orders"}
     with pytest.raises(TargetsMeet, match=r"main\.crm\.orders and main\.sales\.orders in sales\.orders"):
         expand(written(named, SALES), [there(ORDERS)])
+
+
+def test_two_histories_that_meet_in_one_table_are_refused_by_name(written: Written) -> None:
+    loaded = written({"sources": "main.*.*"}, history="main.kept")
+    with pytest.raises(HistoriesMeet) as refused:
+        expand(loaded, [there("main.a.b_c", "main.a_b.c")])
+    assert str(refused.value) == (
+        f"Histories of {loaded.path} would be kept in one table: a.b_c and a_b.c in main.kept.a_b_c. Give one of them"
+        " an entry of its own, with a `history` of its own or false. Nothing was done."
+    )
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,11 @@ def expand(config: Config, found: Sequence[Sequence[Found]]) -> Expansion:
         if not any(each.table or each.source.fold() in taken for each in of_entry):
             raise NothingMatches(str(entry.sources), config.path, tuple(f"{row.source} {row.why}" for row in of_entry))
         listed += [row for row in of_entry if row.why != _BY_ITSELF]
-    if meeting := tuple(_meeting([row.table for row in listed if row.table])):
+    tables = [row.table for row in listed if row.table]
+    if meeting := tuple(_meeting(tables)):
         raise TargetsMeet(meeting, config.path)
+    if shared := tuple(_sharing(tables)):
+        raise HistoriesMeet(shared, config.path)
     here = tuple(map(_if_here, listed))
     return Expansion(replace(config, tables=tuple(row.table for row in here if row.table)), here)
 
@@ -130,6 +133,15 @@ def _meeting(tables: Sequence[Table]) -> Iterator[tuple[str, str, str]]:
             yield str(other.source), str(table.source), str(table.target)
 
 
+def _sharing(tables: Sequence[Table]) -> Iterator[tuple[str, str, str]]:
+    first: dict[tuple[str, ...], Table] = {}
+    for table in tables:
+        if isinstance(table.history, KeptIn):
+            other = first.setdefault(table.history.table.fold(), table)
+            if other is not table:
+                yield str(other.target), str(table.target), str(table.history.table)
+
+
 class NothingMatches(Terminal):
     """A pattern in the configuration stands for no table: nothing is there, or all that is there is left out."""
 
@@ -163,3 +175,19 @@ class TargetsMeet(Terminal):
             "Tell them apart in `target`, as {schema}_{table}, leave one out by `except`, or give it an entry of its"
             " own. Nothing was done."
         )
+
+
+class HistoriesMeet(Terminal):
+    """The histories of two tables of the configuration would be kept in one table; a pattern may be the reason."""
+
+    code = "MF1114"
+
+    def __init__(self, meeting: tuple[tuple[str, str, str], ...], path: str) -> None:
+        self.meeting, self.path = meeting, path
+
+    def what(self) -> str:
+        told = a_few([f"{one} and {other} in {kept}" for one, other, kept in self.meeting])
+        return f"Histories of {self.path} would be kept in one table: {told}."
+
+    def next(self) -> str:
+        return "Give one of them an entry of its own, with a `history` of its own or false. Nothing was done."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from mirrorfeed.feed.source import MOST_PARTS, Source
 from mirrorfeed.landing.names import fold, join_name, part_fault, split_name
@@ -91,7 +92,7 @@ def like(pattern: str, name: str) -> bool:
 
 
 def _parts(of: Pattern | Source) -> tuple[str, ...]:
-    return of.parts if of.path is None else tuple(of.path.rstrip("/").split("/"))
+    return of.parts if of.path is None else PurePath(of.path).parts
 
 
 def _alike(patterns: tuple[str, ...], names: tuple[str, ...], source: Source) -> bool:
