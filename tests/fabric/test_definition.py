@@ -92,6 +92,14 @@ def test_a_change_whose_answer_fails_once_is_made(onelake: OneLake, database: Mi
     assert read(database.api, database.place).content["properties"]["target"]["typeProperties"]["retentionInDays"] == 30
 
 
+def test_a_definition_that_takes_long_is_waited_for(
+    onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]]
+) -> None:
+    onelake.fabric.slow_definition = 2
+    assert read(database.api, database.place).content["properties"]["target"]["typeProperties"]["format"] == "Delta"
+    assert asked() == ["getDefinition", *["operation"] * 3]
+
+
 def test_a_change_without_effect_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases[DATABASE].keeps_old = True
     with pytest.raises(NotApplied) as told:
