@@ -146,7 +146,8 @@ class Zone:
         return cls(folder / original.root.name, table, original.plan.keys)
 
     def publish(self) -> Progress:
-        return publish(DeltaFeed(self.table.spark, self.table.source), self.store, self.plan)
+        feed = DeltaFeed(self.table.spark, self.table.source, selection=self.plan.selection)
+        return publish(feed, self.store, self.plan)
 
     @property
     def files(self) -> list[pa.Table]:

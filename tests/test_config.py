@@ -18,6 +18,7 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output import Delimited, Output
+from mirrorfeed.landing.selection import Selection
 
 Load = Callable[[str], Config]
 
@@ -984,3 +985,61 @@ tables:
         "8: history: 'main.history.x_y' is the history of another table too: name another table for the history of z",
         "9: history: must name a table, as in main.history.orders, or false, not 7",
     ]
+
+
+# What of a table is published
+
+
+def test_a_table_is_published_whole_unless_it_says_otherwise(load: Load) -> None:
+    assert load(SMALLEST).tables[0].selection is None
+    lines = (
+        "columns: [id, cust, note]",
+        "where: region = 'EU'",
+        "rename: {cust: customer}",
+        "cast: {note: string(20)}",
+        "keys: [id]",
+    )
+    table = load(SMALLEST + "".join(f"    {line}\n" for line in lines)).tables[0]
+    assert table.selection == Selection(
+        ("id", "cust", "note"), (), "region = 'EU'", {"cust": "customer"}, {"note": "string(20)"}
+    )
+    assert load(with_table("except_columns: [ssn]")).tables[0].selection == Selection(except_columns=("ssn",))
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ("columns: []", "columns: is empty: name a column, or leave the field out"),
+        ("columns: id", "columns: must be a list of column names, as in [order_id], not 'id'"),
+        ("except_columns: [a, A]", "except_columns: 'a' is there 2 times"),
+        ("columns: [__rowMarker__]", "columns: '__rowMarker__' is reserved for the feed and the landing zone"),
+        ("where: ''", "where: is empty: write a condition, or leave the field out"),
+        ("where: 1", "where: must be text, not 1: put it in quotes"),
+        ("where: true", "where: must be text, not True: put it in quotes"),
+        ("where: 1 = 1", "where: names no column"),
+        ("where: id IN (SELECT 1)", "where: holds a subquery (SELECT), and other rows do not tell"),
+        ("where: count(id) > 1", "where: holds an aggregate, count(), and is to be decided by a row's own values"),
+        ("where: rand() < id", "where: calls rand(), which is none of those that are known to give the same"),
+        ("where: at < current_timestamp()", "where: has CURRENT_TIMESTAMP, and is to be decided by a row's own"),
+        ("rename: [a]", "rename: must hold columns of the source, each with text, as in {cust_id: customer}"),
+        ("rename: {a: x, b: X}", "rename: 'X' would be the name of more than one column"),
+        ("rename: {a: _change_type}", "rename: '_change_type' is reserved for the feed and the landing zone"),
+        ("rename: {a: ' '}", "rename: ' ' is not the name of a column"),
+        ("cast: {a: varchar}", "cast: 'varchar' is no type to cast to; known here are such as string, string(20)"),
+        ("columns: [a]\n    except_columns: [b]", "except_columns: and `columns` exclude each other"),
+        ("columns: [a]\n    rename: {b: c}", "rename: 'b' is a column that is left out"),
+        ("except_columns: [b]\n    cast: {b: string}", "cast: 'b' is a column that is left out"),
+        ("columns: [a, b]\n    rename: {a: B}", "rename: 'a' cannot be 'B', which another column is"),
+        ("columns: [a]\n    keys: [id]", "columns: 'id' is a key, and cannot be left out"),
+        ("except_columns: [id]\n    keys: [id]", "except_columns: 'id' is a key, and cannot be left out"),
+        ("cast: {id: string(3)}\n    keys: [id]", "cast: 'id' is a key, and two of them may be the same string(3)"),
+        ("column: [a]", "column: is not a known field; did you mean columns?"),
+    ],
+)
+def test_a_selection_that_cannot_be_is_refused_with_its_field(load: Load, lines: str, told: str) -> None:
+    (found,) = mistakes(load, with_table(lines))
+    assert found.partition(": ")[2].startswith(told)
+
+
+def test_a_selection_is_for_a_table_and_not_for_all(load: Load) -> None:
+    assert mistakes(load, f"where: a = 1\n{SMALLEST}") == ["1: where: belongs to a table, below tables"]

@@ -17,6 +17,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.feed.changes import TAKEN_OUT
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.feed.read import snapshot
+from mirrorfeed.feed.selection import selected
 from mirrorfeed.feed.source import quote
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.output import PARQUET
@@ -174,14 +175,16 @@ def _of_mirror(
     if not candidates:
         raise NothingTaken(str(table.source))
     mirror, record = mirror_of(mirrors, table.target), candidates[0]
-    found = verify_at(spark, table.source, mirror, candidates) if where is None else None
+    chosen = table.selection
+    found = verify_at(spark, table.source, mirror, candidates, selection=chosen) if where is None else None
     version = found.version if found else record.to_version_inclusive
     as_text = record.extension != PARQUET
-    return found, differing(spark, table.source, version, mirror, record.keys, where, as_text=as_text)
+    keys = differing(spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=chosen)
+    return found, keys
 
 
 def _of_source(spark: SparkSession, table: Table, newest: Record, where: str | None) -> DataFrame:
-    rows = snapshot(spark, table.source, newest.to_version_inclusive)
+    rows = selected(str(table.source), snapshot(spark, table.source, newest.to_version_inclusive), table.selection)
     names = [quote(name) for name in newest.keys]
     try:
         chosen = rows if where is None else rows.where(where)

@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.landing.log import FORMAT, Follows, PublishedFile, Record, RecordTooNew, RecordUnreadable, parse
+from mirrorfeed.landing.log import (
+    FORMAT,
+    SELECTED,
+    Follows,
+    PublishedFile,
+    Record,
+    RecordTooNew,
+    RecordUnreadable,
+    parse,
+)
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.landing.selection import Selection
 
 RECORD = Record(
     number=9,
@@ -26,6 +36,7 @@ RECORD = Record(
         PublishedFile("b.parquet", 17, {"upsert": 2}, 640, "bb"),
     ),
 )
+SELECTION = Selection(None, ("ssn",), "id > 1", {"id": "order"}, {"id": "string"})
 SPELLED: dict[str, Any] = json.loads(RECORD.to_json())
 ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
 
@@ -39,8 +50,9 @@ ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
         replace(RECORD, partitions=("day",)),
         replace(RECORD, follows=Follows(8, "ba7c3", "0x8DD")),
         replace(RECORD, build="0.1.0+g0123456789ab"),
+        replace(RECORD, format=SELECTED, selection=SELECTION, source_columns={"id": "long", "ssn": "string"}),
     ],
-    ids=["a range", "without rows", "a snapshot without keys", "a partitioned table", "one that follows", "its build"],
+    ids=["a range", "without rows", "no keys", "a partitioned table", "one that follows", "its build", "a selection"],
 )
 def test_a_record_is_read_as_it_was_written(record: Record) -> None:
     assert parse(record.to_json(), ADDRESS) == record
@@ -105,8 +117,18 @@ def test_what_is_no_record_is_refused_with_its_reason(content: bytes | dict[str,
 
 def test_a_record_of_a_newer_format_is_not_guessed_at() -> None:
     with pytest.raises(RecordTooNew) as refused:
-        parse(b'{"format": 3, "all": "is different"}', ADDRESS)
+        parse(b'{"format": 4, "all": "is different"}', ADDRESS)
 
     assert str(refused.value) == (
-        f"The publication record {ADDRESS} has format 3; this version knows format 2. Install a newer mirrorfeed."
+        f"The publication record {ADDRESS} has format 4; this version knows format 3. Install a newer mirrorfeed."
     )
+
+
+def test_a_record_of_a_whole_table_is_as_older_releases_read_it() -> None:
+    assert not {"selection", "source_columns"} & SPELLED.keys()
+
+
+def test_a_selection_that_cannot_be_read_is_refused() -> None:
+    record = replace(RECORD, format=SELECTED, selection=replace(SELECTION, cast={"id": "text"}))
+    with pytest.raises(RecordUnreadable, match="is no type to cast to"):
+        parse(record.to_json(), ADDRESS)

@@ -79,7 +79,7 @@ def test_a_type_without_a_form_is_refused(type_: Any, spelled: str) -> None:
 
     assert str(refused.value) == (
         f"Column 'payload' of {T} has the type {spelled}, which has no form in a landing zone."
-        " Publish a table without this column, or with the column cast to a type that has one."
+        " Leave the column out with the table's `except_columns`, or publish a table where it has another type."
     )
 
 

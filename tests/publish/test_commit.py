@@ -173,13 +173,13 @@ def test_a_record_under_another_number_is_refused() -> None:
 
 
 def test_a_record_of_a_newer_format_asks_for_a_newer_version() -> None:
-    store = zone(a_record(1, format=3))
+    store = zone(a_record(1, format=4))
 
     with pytest.raises(RecordTooNew) as refused:
         look(store, T)
 
     assert str(refused.value) == (
-        f"The publication record memory:/{LOG}/{name(1)}.json has format 3; this version knows format 2."
+        f"The publication record memory:/{LOG}/{name(1)}.json has format 4; this version knows format 3."
         " Install a newer mirrorfeed."
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.config import Table
+from mirrorfeed.landing.selection import BadSelection
 from mirrorfeed.publish.plan import plan_of
 
 
@@ -42,3 +43,13 @@ def test_keys_left_out_are_asked_of_unity_catalog(
     table = Table.model_validate({"source": source, "target": "sales.orders", **given})
     assert plan_of(table, lambda: catalog).keys == expected
     assert catalog.asked == asked
+
+
+def test_keys_are_named_as_the_target_has_them_and_those_of_unity_catalog_cannot_be_left_out() -> None:
+    def keys(**selection: Any) -> tuple[str, ...]:
+        table = Table.model_validate({"source": "main.sales.orders", "target": "sales.orders", **selection})
+        return plan_of(table, Catalog).keys
+
+    assert keys(rename={"line": "position"}, cast={"line": "string"}) == ("order_id", "position")
+    with pytest.raises(BadSelection, match=r"main\.sales\.orders does not fit it: 'line' is a key, and cannot be left"):
+        keys(except_columns=["line"])

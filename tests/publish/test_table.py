@@ -32,6 +32,9 @@ class Exchanged:
     def columns(self, version: int) -> tuple[Column, ...]:
         return self.table.versions[version].columns
 
+    def source_columns(self, version: int) -> dict[str, str]:
+        return {}
+
     def check(self, what: Range | int, facts: Facts) -> None: ...
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:

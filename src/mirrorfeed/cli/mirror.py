@@ -143,7 +143,8 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
             continue
         try:
             with waiting(f"Table {at} of {len(stand)}, {name}: comparing it with its mirror"):
-                found = verify_at(spark, table.source, mirror_of(folder, table.target), standing.candidates)
+                place = mirror_of(folder, table.target)
+                found = verify_at(spark, table.source, place, standing.candidates, selection=table.selection)
         except Exception as error:
             trouble = named("Verifying", error)
             rows.append(ledger.verified(name, trouble, datetime.now(UTC)))

@@ -17,6 +17,7 @@ from mirrorfeed.config.keeping import KeptIn, below
 from mirrorfeed.config.mirroring import DEFAULT_SCHEMA
 from mirrorfeed.config.model import Config, Options, Sources, Table, Top
 from mirrorfeed.config.output import contradictions
+from mirrorfeed.config.selecting import misfits
 from mirrorfeed.config.words import check
 from mirrorfeed.errors import Terminal, visible
 from mirrorfeed.landing.names import BadTarget, Target, split_name
@@ -211,6 +212,8 @@ def _contradictions(document: Document, top: Top, tables: Sequence[Table | Sourc
         for place, words in contradictions(whole, whole.changes, whole.markers, whole.keys):
             own = place[0] in table.model_fields_set or place[0] not in top.model_fields_set
             yield document.mistake(("tables", i, *place) if own else place, words)
+        for place, words in misfits(table, table.keys) if isinstance(table, Table) else ():
+            yield document.mistake(("tables", i, *place), words)
         if whole.format == "parquet" and "delimited" in table.model_fields_set:
             yield document.mistake(("tables", i, "delimited"), "is for format: delimited alone")
     if "delimited" in top.model_fields_set and "format" not in top.model_fields_set:

@@ -20,6 +20,7 @@ from mirrorfeed.config.keeping import KeptIn
 from mirrorfeed.config.mirroring import FabricOptions
 from mirrorfeed.config.output import OutputOptions, Partner
 from mirrorfeed.config.prices import Rates
+from mirrorfeed.config.selecting import SelectionOptions
 from mirrorfeed.credentials import Credential, Default
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.pattern import Pattern
@@ -49,11 +50,11 @@ class Options(OutputOptions):
     """So many keys that `verify` finds different are published once more without asking."""
 
 
-class Table(Options):
+class Table(SelectionOptions, Options):
     source: Annotated[Source, PlainValidator(fields.source)]
     target: Annotated[Target, PlainValidator(fields.target)]
     keys: Annotated[tuple[str, ...] | None, PlainValidator(fields.keys)] = None
-    """None: the primary key constraint decides. Empty: the table has no key."""
+    """By the source's names. None: the primary key constraint decides. Empty: the table has no key."""
     history: Annotated[Any, PlainValidator(keeping.of_one)] = None
     """A `KeptIn`, once it is resolved; None: no history is kept."""
     landing_zone: Annotated[str, AfterValidator(fields.landing_zone)] | None = None

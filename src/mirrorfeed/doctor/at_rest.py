@@ -24,6 +24,8 @@ def look_at_rest(
     idle: Idle, store: Store, table: Table, states: Sequence[TableState] | None = None
 ) -> TableFacts | None:
     """As `look_at_table`, but for what is only noted; None where Spark has to be asked."""
+    if table.selection is not None:  # of which texts are published is for Spark to say
+        return None
     if (found := idle.at_rest(table)) is None or (source := opened(table.source)) is None:
         return None
     view, _ = found

@@ -52,7 +52,7 @@ def look_at_table(
     except Exception as error:
         trouble = named(f"Looking at the landing zone of {table.target}", error)
     try:
-        plan, feed = plan_of(table, workspace), DeltaFeed(spark, table.source)
+        plan, feed = plan_of(table, workspace), DeltaFeed(spark, table.source, selection=table.selection)
         ahead, decision = look_ahead(feed, plan, view)
         facts |= _of_time(spark, table.source, ahead, list(log.records(view)) if view else [], now())
         if isinstance(decision, Finding):
@@ -62,7 +62,7 @@ def look_at_table(
     except Exception as error:
         trouble = trouble or named(f"Looking at {table.target}", error)
     with suppress(Exception):  # what cannot be read was found above
-        facts["longest_text"] = _longest_text(spark, table.source)
+        facts["longest_text"] = _longest_text(spark, table)
     facts |= of_service(table, states)
     return TableFacts(**facts, trouble=trouble)  # type: ignore[arg-type]
 
@@ -141,8 +141,9 @@ def waits(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> 
     return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
 
 
-def _longest_text(spark: SparkSession, source: Source) -> tuple[str, int] | None:
-    return longest_text(spark, source) if detail_of(spark, source).bytes <= CHEAP else None
+def _longest_text(spark: SparkSession, table: Table) -> tuple[str, int] | None:
+    few = detail_of(spark, table.source).bytes <= CHEAP
+    return longest_text(spark, table.source, table.selection) if few else None
 
 
 def of_service(table: Table, states: Sequence[TableState] | None) -> dict[str, object]:

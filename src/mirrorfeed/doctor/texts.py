@@ -6,15 +6,18 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
+from mirrorfeed.feed.selection import selected
 from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.landing.selection import Selection
 
 CHEAP = 64 * 2**20
 """Bytes of files; in a table that has more, texts are not measured."""
 
 
-def longest_text(spark: SparkSession, source: Source) -> tuple[str, int] | None:
-    """The column with the longest text, and its bytes in UTF-8, nested values as JSON; None without a text."""
-    frame = spark.read.table(source.sql)
+def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> tuple[str, int] | None:
+    """The column with the longest text of what is selected, and its bytes in UTF-8, nested values as JSON; None without
+    a text."""
+    frame = selected(str(source), spark.read.table(source.sql), selection)
     lengths = {
         field.name: F.max(length)
         for field in frame.schema

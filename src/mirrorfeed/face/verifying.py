@@ -30,7 +30,7 @@ def comparisons(
         published = standing.newest.to_version_inclusive
         try:
             mirror = mirror_of(folder, table.target)
-            found = verify_at(spark, table.source, mirror, standing.candidates, shown)
+            found = verify_at(spark, table.source, mirror, standing.candidates, shown, table.selection)
         except Exception as error:
             trouble = named(f"Verifying {name}", error)
             rows.append(not_compared(name, published, trouble))

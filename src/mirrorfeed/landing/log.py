@@ -10,10 +10,12 @@ from typing import Any
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.landing.selection import Selection
 from mirrorfeed.landing.spelled import load
 
-FORMAT = 2
-"""2: each record says what it follows."""
+FORMAT, SELECTED = 2, 3
+"""2: each record says what it follows. 3: what is published is a part of the source, and which one; older releases, who
+would publish all, do not go on from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,17 @@ class Record:
     """None in a first record, and in records of format 1."""
     build: str | None = None
     """Which mirrorfeed wrote it; None in records of before that was kept."""
+    selection: Selection | None = None
+    """What of the source is published; None: all."""
+    source_columns: Mapping[str, str] | None = None
+    """With a selection: all columns of the source, and their types in short."""
     format: int = field(default=FORMAT)
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self), ensure_ascii=False, indent=1).encode()
+        spelled = asdict(self)
+        if self.selection is None:
+            del spelled["selection"], spelled["source_columns"]
+        return json.dumps(spelled, ensure_ascii=False, indent=1).encode()
 
     @property
     def repairs(self) -> bool:
@@ -102,7 +111,7 @@ class RecordTooNew(Terminal):
         self.address, self.found = address, found
 
     def what(self) -> str:
-        return f"The publication record {self.address} has format {self.found}; this version knows format {FORMAT}."
+        return f"The publication record {self.address} has format {self.found}; this version knows format {SELECTED}."
 
     def next(self) -> str:
         return "Install a newer mirrorfeed."
@@ -116,7 +125,7 @@ def parse(data: bytes, address: str) -> Record:
         raise RecordUnreadable(address, f"it is not JSON ({error})") from error
     if not isinstance(spelled, dict) or not isinstance(spelled.get("format"), int):
         raise RecordUnreadable(address, "it names no format")
-    if spelled["format"] > FORMAT:
+    if spelled["format"] > SELECTED:
         raise RecordTooNew(address, spelled["format"])
     try:
         return _record(spelled)
@@ -129,8 +138,17 @@ def _record(spelled: dict[str, Any]) -> Record:
     files = tuple(PublishedFile(**file) for file in spelled.pop("files"))
     names = {name: tuple(spelled[name]) for name in ("keys", "partitions") if spelled.get(name) is not None}
     follows = Follows(**spelled["follows"]) if spelled.get("follows") else None
-    record = Record(**{**spelled, **names, "columns": columns, "files": files, "follows": follows})
+    selection = _selection(spelled["selection"]) if spelled.get("selection") else None
+    made = {"columns": columns, "files": files, "follows": follows, "selection": selection}
+    record = Record(**{**spelled, **names, **made})
     last = record.next_file_number - 1
     if [file.number for file in files] != list(range(last - len(files) + 1, last + 1)):
         raise ValueError("the numbers of its files do not lead up to next_file_number")
     return record
+
+
+def _selection(spelled: dict[str, Any]) -> Selection:
+    listed = {name: tuple(spelled[name]) for name in ("columns", "except_columns") if spelled[name] is not None}
+    found = Selection(**{**spelled, **listed})
+    _ = found.condition, [found.cast_of(name) for name in found.cast]
+    return found

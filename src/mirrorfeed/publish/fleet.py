@@ -218,6 +218,6 @@ def _tried(fleet: Fleet, table: Table, progress: Progress, course: Course, rules
 def rebuild_table(fleet: Fleet, table: Table) -> Outcome:
     """Deletes the table's folder, waits for the service, and publishes. What goes wrong before that is raised."""
     with fleet.dropping(table):
-        clear(DeltaFeed(fleet.spark, table.source), fleet.zone, plan_of(table, fleet.workspace))
+        clear(feed_for(fleet.spark, fleet.config, table), fleet.zone, plan_of(table, fleet.workspace))
     (outcome,) = publish_tables(fleet, [str(table.target)])
     return outcome

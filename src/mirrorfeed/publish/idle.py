@@ -119,6 +119,8 @@ class Idle:
             return None
         if view and view.newest and not _is_all(view, detail, version):
             return None
+        if view and view.newest and view.newest.selection != table.selection:
+            return None
         if detail.tracks_rows and not detail.records_changes:
             return None  # whether changes are computed is for the engine to say
         try:
@@ -152,6 +154,8 @@ class Idle:
             log = TableLog(self._store, plan.folder)
             view = log.look()
             if view is None or view.newest is None or view.unfinished or not _is_all(view, *found):
+                return None
+            if view.newest.selection != plan.selection:
                 return None
             log.check(view)
             metadata.check(self._store, plan.folder, plan.metadata(view.newest.columns))

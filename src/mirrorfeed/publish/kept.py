@@ -57,9 +57,9 @@ class KeptFeed(DeltaFeed):
             return record_of(self._held[0][1], version).schema
         return super()._schema(version)
 
-    def _feed(self, range_: Range, columns: Sequence[Column]) -> DataFrame:
+    def _images(self, range_: Range, columns: Sequence[Column]) -> DataFrame:
         if not self._holds(range_):
-            return super()._feed(range_, columns)
+            return super()._images(range_, columns)
         ((seen_at, chapter),) = self._held
         table = HistoryTable(self.spark, self.history)
         return table.rows(seen_at, chapter, range_.from_version_exclusive, range_.to_version_inclusive)
@@ -68,8 +68,9 @@ class KeptFeed(DeltaFeed):
 def feed_for(spark: SparkSession, config: Config, table: Table, gap: Gap | None = None) -> DeltaFeed:
     """The table's own feed; across a gap in it, its history."""
     if gap is None or table.history is None:
-        return DeltaFeed(spark, table.source, config.handover, config.send)
-    return KeptFeed(spark, table.source, config.handover, config.send, history=table.history.table)
+        return DeltaFeed(spark, table.source, config.handover, config.send, table.selection)
+    kept = table.history.table
+    return KeptFeed(spark, table.source, config.handover, config.send, table.selection, history=kept)
 
 
 def is_kept(

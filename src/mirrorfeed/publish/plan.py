@@ -19,6 +19,7 @@ from mirrorfeed.feed.keys import (
 from mirrorfeed.landing.metadata import spell
 from mirrorfeed.landing.output import AS_PARQUET, COMPRESSION, Output
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.landing.selection import Selection, keys_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Plan:
     target: str
     folder: str
     keys: tuple[str, ...]
+    """By the target's names."""
     changes: str = "net"
     markers: str = "upsert"
     check_keys: bool = True
@@ -40,6 +42,8 @@ class Plan:
     skip_unchanged: bool = False
     keep_dropped: bool = True
     """Whether columns that were dropped are published on, as NULL."""
+    selection: Selection | None = None
+    """What of the source is published; None: all."""
 
     def metadata(self, columns: Sequence[Column]) -> dict[str, Any]:
         """What `_metadata.json` has to say."""
@@ -66,7 +70,7 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         else:
             check_policies(table.source, found)
             keys = key_of(found) if keys is None else keys
-    keys = keys or ()
+    keys = keys_of(str(table.source), table.selection, keys or ())
     return Plan(
         source=str(table.source),
         target=str(table.target),
@@ -82,4 +86,5 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         keep_records=table.keep_records,
         skip_unchanged=table.unchanged_rows == "skip",
         keep_dropped=table.on_dropped_column == "keep",
+        selection=table.selection,
     )

@@ -59,7 +59,7 @@ def repair(
         published = Published(view.newest.source_id, version)
         if finding := recreated(plan.source, published, facts.table_id, facts.latest):
             raise finding
-        run.check_keys(view)
+        run.check_unchanged(view)
         view = log.confirm(view)
         if view is None or view.unfinished:
             continue

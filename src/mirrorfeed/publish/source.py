@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,13 +16,15 @@ from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.facts import facts_of
 from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.schemas import schema_at
+from mirrorfeed.feed.selection import selected
 from mirrorfeed.feed.source import Source
 from mirrorfeed.files import few
 from mirrorfeed.files.job import StagingJob
 from mirrorfeed.files.place import place_for
 from mirrorfeed.files.rolling import write_empty
 from mirrorfeed.files.stage import Staged, stage
-from mirrorfeed.landing.schema import Column, columns_of, lost
+from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost
+from mirrorfeed.landing.selection import Selection, applied, types_of
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table import Repair
 
@@ -39,6 +41,8 @@ class DeltaFeed:
     handover: str | None = None
     """The folder for files on their way, where Spark and this process do not share the landing zone."""
     sender: Literal["driver", "executors"] = "driver"
+    selection: Selection | None = None
+    """What of the source is published; None: all."""
     _schemas: dict[int, dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """By version, as asked since the last facts: if another table took the name since, its id tells in the end."""
     _last: list[Facts] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -53,12 +57,17 @@ class DeltaFeed:
         return detail_of(self.spark, self.source).table_id
 
     def columns(self, version: int) -> tuple[Column, ...]:
-        return columns_of(str(self.source), self._schema(version))
+        return columns_of(str(self.source), applied(str(self.source), self.selection, self._schema(version)))
+
+    def source_columns(self, version: int) -> Mapping[str, str]:
+        return types_of(self._schema(version))
 
     def check(self, what: Range | int, facts: Facts) -> None:
         with read.read_faults(str(self.source), what):
             archive.check(self.spark, self.source, what, facts.properties)
-            if isinstance(what, Range) and what.to_version_inclusive < facts.latest:
+            if isinstance(what, int) and self.selection:
+                self._rows_at(what)
+            if isinstance(what, Range) and (self.selection or what.to_version_inclusive < facts.latest):
                 self._feed(what, self.columns(what.to_version_inclusive))
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> Staged:
@@ -73,8 +82,7 @@ class DeltaFeed:
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
         with read.read_faults(str(self.source), what.version):
-            there = read.snapshot(self.spark, self.source, what.version)
-            return self._stage(changes.again(there, what.keys, job.columns, plan.keys), job)
+            return self._stage(changes.again(self._rows_at(what.version), what.keys, job.columns, plan.keys), job)
 
     def _schema(self, version: int) -> dict[str, Any]:
         if version not in self._schemas:
@@ -86,7 +94,7 @@ class DeltaFeed:
 
     def _snapshot(self, version: int, plan: Plan, job: StagingJob) -> Staged:
         keys = plan.keys if plan.check_keys else ()
-        rows = changes.snapshot_rows(read.snapshot(self.spark, self.source, version), job.columns, keys)
+        rows = changes.snapshot_rows(self._rows_at(version), job.columns, keys)
         size = self._bytes
         if size is not None:
             least = min(read.cores(self.spark), -(-size // _LEAST_BYTES))
@@ -121,11 +129,20 @@ class DeltaFeed:
             return changes.full(feed, job.columns, plan.keys, exact=exact, skip_unchanged=plan.skip_unchanged)
         return changes.net(feed, job.columns, plan.keys, skip_unchanged=plan.skip_unchanged)
 
+    def _rows_at(self, version: int) -> DataFrame:
+        """What is selected of a version."""
+        return selected(str(self.source), read.snapshot(self.spark, self.source, version), self.selection)
+
     def _feed(self, range_: Range, columns: Sequence[Column]) -> DataFrame:
+        """What is selected of a range's rows."""
+        return selected(str(self.source), self._images(range_, columns), self.selection, FEED_COLUMNS)
+
+    def _images(self, range_: Range, columns: Sequence[Column]) -> DataFrame:
         """The rows of a range, or a finding where Delta reads them with columns that lack something of these."""
-        feed = read.changes(self.spark, self.source, range_)
+        table, feed = str(self.source), read.changes(self.spark, self.source, range_)
         names = {column.name for column in columns if not column.dropped}
-        now = [field for field in json.loads(feed.schema.json())["fields"] if field["name"] in names]
-        if missing := lost(columns, columns_of(str(self.source), {"fields": now})):
+        schema = applied(table, self.selection, json.loads(feed.schema.json()))
+        now = [field for field in schema["fields"] if field["name"] in names]
+        if missing := lost(columns, columns_of(table, {"fields": now})):
             raise read.FeedUnreadable(str(self.source), range_, str(range_.to_version_inclusive), None, missing)
         return feed

@@ -17,6 +17,7 @@ from mirrorfeed.feed.ranges import Published, recreated
 from mirrorfeed.feed.switch import Feed, feed_of
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
+from mirrorfeed.publish.table import no_longer_selected
 from mirrorfeed.publish.view import View
 from mirrorfeed.publish.zone import zone_of
 
@@ -84,6 +85,7 @@ def statuses(
                 before = Published(newest.source_id, newest.to_version_inclusive)
                 if finding := recreated(source, before, detail.table_id, found[-1].version):
                     raise finding
+                no_longer_selected(source, newest, table.selection)
             new = [each for each in found if published is not None and each.version > published]
             feed = feed_of(spark, table.source, detail)
             unpublished = new[0].timestamp if new else None

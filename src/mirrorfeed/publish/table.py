@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -28,12 +28,14 @@ from mirrorfeed.feed.ranges import (
 from mirrorfeed.feed.retention import too_short
 from mirrorfeed.feed.unknown import unknown_faults
 from mirrorfeed.files.job import BadRow, Receipt, StagingJob
-from mirrorfeed.landing.log import PublishedFile, Record
+from mirrorfeed.landing.log import SELECTED, PublishedFile, Record
 from mirrorfeed.landing.metadata import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.landing.output import check_output
 from mirrorfeed.landing.rows import Problem
 from mirrorfeed.landing.schema import Column, ColumnsDropped, check_keys, evolve
+from mirrorfeed.landing.selection import Selection, goes_on, left_out
+from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.publish import metadata
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.outcome import Progress, Publication
@@ -69,7 +71,11 @@ class Feed(Protocol):
         ...
 
     def columns(self, version: int) -> tuple[Column, ...]:
-        """The landing form of the table's columns at a version."""
+        """The landing form of the columns that are selected of the table at a version."""
+        ...
+
+    def source_columns(self, version: int) -> Mapping[str, str]:
+        """All of the table's columns at a version, and their types in short. Asked only where a part is selected."""
         ...
 
     def check(self, what: Range | int, facts: Facts) -> None:
@@ -175,7 +181,7 @@ class Run:
                 waited = (self.now() - facts.commits[0].timestamp).total_seconds()
                 progress.short = too_short(plan.source, facts.properties, waited)
             if isinstance(decision, NothingNew):
-                self.check_keys(view)
+                self.check_unchanged(view)
                 return
             if view:
                 view = log.confirm(view)
@@ -230,11 +236,14 @@ class Run:
                 self.progress.decision = ""
                 self.on_step(self.progress)
 
-    def check_keys(self, view: View | None) -> None:
-        """Keys that changed are refused also while nothing is new."""
-        if view and view.newest and view.newest.keys and view.newest.keys != self.plan.keys:
+    def check_unchanged(self, view: View | None) -> None:
+        """Keys that changed, or which rows are selected, are refused also while nothing is new."""
+        newest = view.newest if view else None
+        if newest and newest.keys and newest.keys != self.plan.keys:
             address = self.log.store.address(f"{self.plan.folder}/{METADATA}")
-            raise KeysChanged(address, view.newest.keys, self.plan.keys)
+            raise KeysChanged(address, newest.keys, self.plan.keys)
+        if newest:
+            no_longer_selected(self.plan.source, newest, self.plan.selection)
 
     def stage(self, view: View | None, facts: Facts, what: Range | int | Repair) -> tuple[View, Publication] | None:
         """Writes the files, and the record that would publish them; None if another table took the source's name,
@@ -248,7 +257,7 @@ class Run:
         before = view.newest if view else None
         if isinstance(what, Repair):
             assert before is not None
-            columns = before.columns
+            columns = _as_before(plan, before, version)
             self.feed.check(version, facts)
         else:
             columns = _columns(self.feed, plan, before, facts, version)
@@ -304,6 +313,7 @@ class Run:
             partitions=facts.partitions,
             follows=self.log.follows(view),
             build=this_build(),
+            **_selected(self.feed, plan, version),
         )
         oldest = None if isinstance(what, Repair) else facts.commits[0].timestamp
         seconds, retries = {"stage": self.clock() - begun}, sum(receipt.retries for receipt in receipts)
@@ -374,6 +384,7 @@ def preflight(feed: Feed, store: Store, plan: Plan, view: View | None, facts: Fa
         feed.check(what, facts)
     elif view is not None and view.newest is not None:
         columns = view.newest.columns
+        no_longer_selected(plan.source, view.newest, plan.selection)
     else:
         return
     metadata.check(store, plan.folder, plan.metadata(columns))
@@ -381,19 +392,47 @@ def preflight(feed: Feed, store: Store, plan: Plan, view: View | None, facts: Fa
 
 def _columns(feed: Feed, plan: Plan, newest: Record | None, facts: Facts, version: int) -> tuple[Column, ...]:
     """The columns to write for what ends at a version; or why they cannot be written."""
+    selection = plan.selection
+    if selection and (newest is None or newest.selection != selection):
+        check_names(plan.source, selection, feed.source_columns(facts.latest))
     columns = feed.columns(version)
     if newest is not None:
         before = newest.columns
+        left_out = no_longer_selected(plan.source, newest, selection)
         # A change that breaks the schema is a range of its own.
         drops = facts.commits[0].operation == _DROP
-        if drops and not plan.keep_dropped:
+        if newest.source_columns and selection:
+            now = feed.source_columns(version)
+            goes_on(plan.source, version, selection, newest.source_columns, now, drops=drops)
+        if (drops or left_out) and not plan.keep_dropped:
             _refuse_drop(plan.source, version, before, columns)
-        may_drop = [column.name for column in before if column.name not in plan.keys] if drops else []
+        may_drop = [column.name for column in before if column.name not in plan.keys] if drops else left_out
         fixed = plan.output.fixes_columns
         columns = evolve(plan.source, version, before, columns, may_drop=may_drop, fixed=fixed)
     check_keys(plan.source, plan.keys, [column for column in columns if not column.dropped])
     check_output(plan.source, plan.output, columns, plan.keys)
     return columns
+
+
+def _as_before(plan: Plan, newest: Record, version: int) -> tuple[Column, ...]:
+    """The columns of the newest record, as far as they are selected."""
+    gone = no_longer_selected(plan.source, newest, plan.selection)
+    if gone and not plan.keep_dropped:
+        raise ColumnsDropped(plan.source, version, gone)
+    return tuple(replace(each, dropped=each.dropped or each.name in gone) for each in newest.columns)
+
+
+def no_longer_selected(table: str, newest: Record, now: Selection | None) -> list[str]:
+    """The published columns that the selection of now leaves out, which go on as dropped ones do; or
+    `SelectionChanged`."""
+    return left_out(table, newest.selection, newest.source_columns, newest.columns, now)
+
+
+def _selected(feed: Feed, plan: Plan, version: int) -> dict[str, Any]:
+    """What a record says of what is selected; nothing where that is all."""
+    if plan.selection is None:
+        return {}
+    return {"selection": plan.selection, "source_columns": feed.source_columns(version), "format": SELECTED}
 
 
 def _refuse_drop(table: str, version: int, before: Sequence[Column], now: Sequence[Column]) -> None:

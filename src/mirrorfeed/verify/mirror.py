@@ -13,7 +13,9 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output import PARQUET
+from mirrorfeed.landing.selection import BadCondition, Selection
 from mirrorfeed.verify.rows import SHOWN, Comparison, MirrorColumns, compare_rows, differing_keys
+from mirrorfeed.verify.selected import selected
 
 
 class MirrorMissing(Terminal):
@@ -74,15 +76,22 @@ def mirror_of(folder: str, target: Target) -> Source:
 
 
 def verify_at(
-    spark: SparkSession, source: Source, mirror: Source, records: Sequence[Record], shown: int = SHOWN
+    spark: SparkSession,
+    source: Source,
+    mirror: Source,
+    records: Sequence[Record],
+    shown: int = SHOWN,
+    selection: Selection | None = None,
 ) -> Comparison:
-    """The comparison at the version at which the mirror stands, which is that of one of these publications."""
+    """The comparison at the version at which the mirror stands, which is that of one of these publications, with what
+    the configuration selects of the source."""
     if not records:
         raise NothingTaken(str(source))
 
     def compare_at(record: Record) -> Comparison:
         as_text = record.extension != PARQUET
-        return compare(spark, source, record.to_version_inclusive, mirror, record.keys, shown, as_text=as_text)
+        version = record.to_version_inclusive
+        return compare(spark, source, version, mirror, record.keys, shown, as_text=as_text, selection=selection)
 
     return first_equal(compare_at, records)
 
@@ -117,10 +126,11 @@ def compare(
     shown: int = SHOWN,
     *,
     as_text: bool = False,
+    selection: Selection | None = None,
 ) -> Comparison:
     """The source's rows at a version against the mirror's, by key where there are keys; `as_text`, of a table whose
     files are text."""
-    expected, found = _both(spark, source, version, mirror)
+    expected, found = _both(spark, source, version, mirror, selection)
     return compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
 
 
@@ -133,9 +143,10 @@ def differing(
     where: str | None = None,
     *,
     as_text: bool = False,
+    selection: Selection | None = None,
 ) -> DataFrame:
     """The keys of the rows that differ, or, with a condition, of those that fulfil it on either side."""
-    expected, found = _both(spark, source, version, mirror)
+    expected, found = _both(spark, source, version, mirror, selection)
     try:
         return differing_keys(str(source), expected, str(mirror), found, keys, where, as_text=as_text)
     except (AnalysisException, ParseException) as error:
@@ -159,8 +170,17 @@ class ConditionUnreadable(Terminal):
         return "Write it as after WHERE in SQL, over columns that are not nested: in a mirror those are text."
 
 
-def _both(spark: SparkSession, source: Source, version: int, mirror: Source) -> tuple[DataFrame, DataFrame]:
+def _both(
+    spark: SparkSession, source: Source, version: int, mirror: Source, selection: Selection | None
+) -> tuple[DataFrame, DataFrame]:
     expected = spark.read.option("versionAsOf", version).table(source.sql)
+    try:
+        expected = selected(expected, selection)
+        _ = expected.schema
+    except (AnalysisException, ParseException) as error:
+        if selection is None or selection.where is None:
+            raise
+        raise BadCondition(str(source), selection.where, first_line(str(error).strip())) from error
     try:
         found = spark.read.table(mirror.sql)
         _ = found.schema  # only now the storage is asked, over Connect

@@ -1,0 +1,300 @@
+"""What of a source its target gets: which columns, under which names and in which types, and which rows. Pure: the rows
+are cut elsewhere, once for publishing and once, by other code, for verifying."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.condition import Condition
+from mirrorfeed.landing.names import fold
+from mirrorfeed.landing.schema import DECIMAL, Column, IncompatibleSchema, reserved_names
+
+_TEXT = re.compile(r"string|(?:var)?char\(\d+\)|string collate \S+")
+_CUT = re.compile(r"string\((\d{1,9})\)")
+_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+"""Whole numbers, the narrowest first, and how many digits they have at most."""
+_AS_TEXT = frozenset({*_DIGITS, "boolean", "date", "timestamp_ntz"})
+_NUMBERS = frozenset({*_DIGITS, "float", "double"})
+_ALSO = {"smallint": "short", "int": "integer", "bigint": "long"}
+CASTS = "string, string(20), smallint, int, bigint, double, decimal(18,2)"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    type: str
+    """As Spark names it in JSON."""
+    length: int | None = None
+    """How many characters of a text are left."""
+
+    @classmethod
+    def parse(cls, text: str) -> Cast:
+        """Or ValueError with the rest of a sentence."""
+        spelled = text.strip().lower()
+        if (match := _CUT.fullmatch(spelled)) and int(match[1]):
+            return cls("string", int(match[1]))
+        if (match := DECIMAL.fullmatch(spelled)) and 1 <= int(match[1]) <= 38 and int(match[2]) <= int(match[1]):
+            return cls(f"decimal({match[1]},{match[2]})")
+        if (type_ := _ALSO.get(spelled, spelled)) in ("string", "short", "integer", "long", "double"):
+            return cls(type_)
+        raise ValueError(f"{text!r} is no type to cast to; known here are such as {CASTS}")
+
+    def fits(self, type_: str) -> bool:
+        """Whether every value of a type has one in this, and the same one in every session."""
+        found, wanted = DECIMAL.fullmatch(type_), DECIMAL.fullmatch(self.type)
+        if self.length is not None:
+            return type_ == "string"
+        if self.type == "string":
+            return type_ == "string" or type_ in _AS_TEXT or found is not None
+        if self.type == "double":
+            return type_ in _NUMBERS or found is not None
+        if wanted is None:
+            order = list(_DIGITS)
+            return type_ in order and order.index(type_) <= order.index(self.type)
+        precision, scale = int(wanted[1]), int(wanted[2])
+        before = int(found[1]) - int(found[2]) if found else _DIGITS.get(type_)
+        return before is not None and before <= precision - scale and (found is None or int(found[2]) <= scale)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """All names are the source's, but those that `rename` leads to."""
+
+    columns: tuple[str, ...] | None = None
+    """None: all."""
+    except_columns: tuple[str, ...] = ()
+    where: str | None = None
+    """A condition on rows of the source; where it is not true of a row, NULL included, the target has none."""
+    rename: Mapping[str, str] = field(default_factory=dict)
+    cast: Mapping[str, str] = field(default_factory=dict)
+
+    def takes(self, name: str) -> bool:
+        return name not in self.except_columns and (self.columns is None or name in self.columns)
+
+    def name_of(self, name: str) -> str:
+        """What the target calls a column of the source."""
+        return self.rename.get(name, name)
+
+    def cast_of(self, name: str) -> Cast | None:
+        return Cast.parse(self.cast[name]) if name in self.cast else None
+
+    @property
+    def condition(self) -> Condition | None:
+        return Condition.parse(self.where) if self.where is not None else None
+
+    @property
+    def named(self) -> Iterator[tuple[str, str]]:
+        """The fields and the columns that they name."""
+        lists = {"columns": self.columns or (), "except_columns": self.except_columns}
+        for place, names in (lists | {"rename": self.rename, "cast": self.cast}).items():
+            yield from ((place, name) for name in names)
+
+
+EVERYTHING = Selection()
+
+
+class BadSelection(Terminal):
+    """What is to be published of a table does not fit its columns or its keys: something that `columns`,
+    `except_columns`, `where`, `rename` or `cast` names. Nothing was published."""
+
+    code = "MF3011"
+
+    def __init__(self, table: str, reasons: Sequence[str]) -> None:
+        self.table, self.reasons = table, tuple(reasons)
+
+    def what(self) -> str:
+        return f"What is selected of {self.table} does not fit it: {'; '.join(self.reasons)}."
+
+    def next(self) -> str:
+        return "Correct the table's fields in the configuration. All of them name columns as the source spells them."
+
+
+class BadCondition(Terminal):
+    """The `where` of a table is no condition that the engine can ask of its rows. Nothing was published."""
+
+    code = "MF3012"
+
+    def __init__(self, table: str, condition: str, reason: str) -> None:
+        self.table, self.condition, self.reason = table, condition, reason
+
+    def what(self) -> str:
+        return f"The condition {self.condition!r} cannot be asked of the rows of {self.table}: {self.reason}."
+
+    def next(self) -> str:
+        return "Correct the table's `where` in the configuration: it is what stands after WHERE in SQL."
+
+
+class SelectionChanged(Terminal):
+    """What is published of a table was selected otherwise, so that rows in the mirror are not those that the
+    configuration asks for now, and no change of the source would tell. Nothing was published since."""
+
+    code = "MF3013"
+
+    def __init__(self, table: str, changes: Sequence[str]) -> None:
+        self.table, self.changes = table, tuple(changes)
+
+    def what(self) -> str:
+        return f"What is published of {self.table} was selected otherwise: {'; '.join(self.changes)}."
+
+    def next(self) -> str:
+        return (
+            "Run `mirrorfeed rebuild`, which starts the table again from a snapshot with the new selection, or change"
+            " the configuration back."
+        )
+
+
+def keys_of(table: str, selection: Selection | None, keys: Sequence[str]) -> tuple[str, ...]:
+    """The target's names of the keys, which the source's are given for; or `BadSelection`."""
+    chosen = selection or EVERYTHING
+    if faults := [fault for key in keys for fault in key_faults(chosen, key)]:
+        raise BadSelection(table, faults)
+    return tuple(map(chosen.name_of, keys))
+
+
+def key_faults(selection: Selection, key: str) -> Iterator[str]:
+    if not selection.takes(key):
+        yield f"{key!r} is a key, and cannot be left out"
+    cast = selection.cast_of(key)
+    if cast is not None and (cast.length is not None or cast.type == "double"):
+        yield f"{key!r} is a key, and two of them may be the same {selection.cast[key]}"
+
+
+def types_of(schema: Mapping[str, Any]) -> dict[str, str]:
+    """The columns of a source's schema (as Spark spells it in JSON), and their types in short."""
+    return {each["name"]: _short(each["type"]) for each in schema["fields"] if each["type"] != "void"}
+
+
+def _short(type_: Any) -> str:
+    if not isinstance(type_, str):
+        return str(type_["type"])
+    return "string" if _TEXT.fullmatch(type_) else type_
+
+
+def check(table: str, selection: Selection, types: Mapping[str, str]) -> None:
+    """Raises `BadSelection` for names that are none of the source's columns."""
+    faults = [f"`{place}` names {_unknown(name, types)}" for place, name in selection.named if name not in types]
+    if faults:
+        raise BadSelection(table, faults)
+
+
+def applied(table: str, selection: Selection | None, schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of what is selected, from the source's, in its order. Of columns that are not there nothing is said:
+    they may come, or be gone. Or `BadSelection`."""
+    if selection is None:
+        return schema
+    types, fields = types_of(schema), []
+    faults = [*_not_for_condition(selection, types)]
+    for each in schema["fields"]:
+        name = each["name"]
+        if not selection.takes(name):
+            continue
+        cast = selection.cast_of(name)
+        if cast and not cast.fits(types.get(name, "")):
+            faults.append(
+                f"{name!r} is {types.get(name)}, of which not every value is one and the same {selection.cast[name]}"
+            )
+        fields.append({**each, "name": selection.name_of(name), "type": cast.type if cast else each["type"]})
+    taken: dict[str, str] = {}
+    for each in fields:
+        if (other := taken.setdefault(fold(each["name"]), each["name"])) is not each["name"]:
+            faults.append(f"two columns would be {other!r}")
+    if faults:
+        raise BadSelection(table, faults)
+    return {**schema, "fields": fields}
+
+
+def asked(selection: Selection, types: Mapping[str, str]) -> dict[str, str]:
+    """From the names in the condition, as they are written there, to those of columns."""
+    known = {fold(name): name for name in types}
+    condition = selection.condition
+    return {name: known[fold(name)] for name in (condition.columns if condition else ()) if fold(name) in known}
+
+
+def _not_for_condition(selection: Selection, types: Mapping[str, str]) -> Iterator[str]:
+    condition, found = selection.condition, asked(selection, types)
+    for name in condition.columns if condition else ():
+        if name not in found:
+            yield f"`where` names {_unknown(name, types)}"
+        elif types[found[name]] in ("struct", "array", "map", "variant"):
+            yield f"`where` names {name!r}, which is nested"
+
+
+def _unknown(name: str, types: Mapping[str, str]) -> str:
+    near = [other for other in types if fold(other) == fold(name)]
+    return f"{name!r}, which the table spells {near[0]!r}" if near else f"{name!r}, which is no column of it"
+
+
+def left_out(
+    table: str,
+    before: Selection | None,
+    types: Mapping[str, str] | None,
+    published: Sequence[Column],
+    now: Selection | None,
+) -> list[str]:
+    """The published columns that are not selected any more, though the source had them as they were published; or
+    `SelectionChanged` where what is published is not what would be. `types` are the source's columns then; None where
+    all of them were published."""
+    old, new = before or EVERYTHING, now or EVERYTHING
+    if old == new:
+        return []
+    gone, changes = [], []
+    if _in_one_form(old) != _in_one_form(new):
+        changes.append(f"`where` was {_said(old.where)} and is {_said(new.where)}")
+    for name in types if types is not None else [column.name for column in published if not column.dropped]:
+        if not old.takes(name):
+            if new.takes(name):
+                changes.append(f"{name!r} was left out, and what it holds was never published")
+        elif not new.takes(name):
+            gone.append(old.name_of(name))
+        else:
+            if old.name_of(name) != new.name_of(name):
+                changes.append(f"{name!r} was published as {old.name_of(name)!r} and would be {new.name_of(name)!r}")
+            if old.cast_of(name) != new.cast_of(name):
+                changes.append(
+                    f"the cast of {name!r} was {_said(old.cast.get(name))} and is {_said(new.cast.get(name))}"
+                )
+    if changes:
+        raise SelectionChanged(table, changes)
+    return gone
+
+
+def _in_one_form(selection: Selection) -> str | None:
+    return condition.sql() if (condition := selection.condition) else None
+
+
+def _said(value: str | None) -> str:
+    return "none" if value is None else repr(value)
+
+
+def goes_on(
+    table: str,
+    version: int,
+    selection: Selection,
+    before: Mapping[str, str],
+    now: Mapping[str, str],
+    *,
+    drops: bool,
+) -> None:
+    """Raises `IncompatibleSchema` where columns of the source changed so that what is selected means something else and
+    no row says so, for `evolve` sees what is published alone: a column that is left out may come in by another name."""
+    used = {*asked(selection, before).values(), *selection.cast}
+    changes = [
+        f"{name!r} was {type_} and is {now[name]}"
+        for name, type_ in before.items()
+        if name in used and now.get(name, type_) != type_
+    ]
+    gained = any(selection.takes(name) for name in now if name not in before)
+    if gained and not drops:
+        changes += [f"{name!r} is gone" for name in before if name not in now and not selection.takes(name)]
+    if changes:
+        raise IncompatibleSchema(table, version, changes)
+
+
+def name_fault(name: str) -> str | None:
+    """Why no column may be renamed so."""
+    if not name.strip():
+        return "is not the name of a column"
+    return "is reserved for the feed and the landing zone" if reserved_names([name]) else None

@@ -1,0 +1,209 @@
+"""What a selection makes of a source's columns, and whether what is published goes on with another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mirrorfeed.landing.schema import Column, IncompatibleSchema
+from mirrorfeed.landing.selection import (
+    BadCondition,
+    BadSelection,
+    Cast,
+    Selection,
+    SelectionChanged,
+    applied,
+    check,
+    goes_on,
+    keys_of,
+    left_out,
+    types_of,
+)
+
+TYPES = {
+    "id": "long",
+    "price": "decimal(10,2)",
+    "note": "string",
+    "at": "timestamp",
+    "part": {"type": "struct", "fields": []},
+    "nothing": "void",
+}
+SCHEMA: dict[str, Any] = {"fields": [{"name": name, "type": type_, "nullable": True} for name, type_ in TYPES.items()]}
+
+
+def names_and_types(selection: Selection) -> list[tuple[str, Any]]:
+    return [(each["name"], each["type"]) for each in applied("t", selection, SCHEMA)["fields"]]
+
+
+def test_columns_are_chosen_renamed_and_cast_in_the_order_of_the_source() -> None:
+    selection = Selection(("note", "id", "price"), rename={"id": "order id"}, cast={"price": "string", "id": "bigint"})
+    assert names_and_types(selection) == [("order id", "long"), ("price", "string"), ("note", "string")]
+    left = Selection(except_columns=("part", "at", "nothing"), cast={"note": "string(20)"})
+    assert names_and_types(left) == [("id", "long"), ("price", "decimal(10,2)"), ("note", "string")]
+    swapped = Selection(("id", "note"), rename={"id": "note", "note": "id"})
+    assert names_and_types(swapped) == [("note", "long"), ("id", "string")]
+    assert applied("t", None, SCHEMA) is SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("selection", "reason"),
+    [
+        (Selection(rename={"id": "Note"}), "two columns would be 'Note'"),
+        (Selection(cast={"at": "string"}), "'at' is timestamp, of which not every value is one and the same string"),
+        (Selection(cast={"note": "int"}), "'note' is string, of which not every value is one and the same int"),
+        (Selection(where="gone = 1"), "`where` names 'gone', which is no column of it"),
+        (Selection(where="part IS NULL"), "`where` names 'part', which is nested"),
+    ],
+)
+def test_what_does_not_fit_the_columns_is_refused(selection: Selection, reason: str) -> None:
+    with pytest.raises(BadSelection) as told:
+        applied("main.sales.orders", selection, SCHEMA)
+    assert str(told.value) == (
+        f"What is selected of main.sales.orders does not fit it: {reason}. Correct the table's fields in the"
+        " configuration. All of them name columns as the source spells them."
+    )
+
+
+def test_names_that_are_no_columns_are_refused_with_the_field_that_has_them() -> None:
+    selection = Selection(("id", "Price"), rename={"nope": "x"}, cast={"gone": "string"})
+    with pytest.raises(BadSelection) as told:
+        check("t", selection, types_of(SCHEMA))
+    assert told.value.reasons == (
+        "`columns` names 'Price', which the table spells 'price'",
+        "`rename` names 'nope', which is no column of it",
+        "`cast` names 'gone', which is no column of it",
+    )
+    check("t", Selection(("id",), where="ID = 1"), types_of(SCHEMA))
+
+
+def test_a_condition_that_the_engine_refuses_is_told_with_the_table() -> None:
+    assert str(BadCondition("t", "a +", "syntax error")) == (
+        "The condition 'a +' cannot be asked of the rows of t: syntax error. Correct the table's `where` in the"
+        " configuration: it is what stands after WHERE in SQL."
+    )
+
+
+def test_keys_are_named_as_the_target_has_them_and_never_left_out_or_cut() -> None:
+    assert keys_of("t", Selection(rename={"id": "order"}), ("id", "note")) == ("order", "note")
+    assert keys_of("t", None, ("id",)) == ("id",)
+    assert keys_of("t", Selection(cast={"id": "string"}), ("id",)) == ("id",)
+    for selection, reason in (
+        (Selection(("note",)), "'id' is a key, and cannot be left out"),
+        (Selection(except_columns=("id",)), "'id' is a key, and cannot be left out"),
+        (Selection(cast={"id": "double"}), "'id' is a key, and two of them may be the same double"),
+        (Selection(cast={"id": "string(3)"}), "'id' is a key, and two of them may be the same string(3)"),
+    ):
+        with pytest.raises(BadSelection) as told:
+            keys_of("t", selection, ("id",))
+        assert told.value.reasons == (reason,)
+
+
+@pytest.mark.parametrize(
+    ("cast", "fit", "not_fit"),
+    [
+        ("string", ["decimal(38,10)", "long", "boolean", "date", "timestamp_ntz"], ["timestamp", "double", "binary"]),
+        ("string(5)", ["string"], ["long", "decimal(3,1)", "struct"]),
+        ("INT", ["byte", "short", "integer"], ["long", "decimal(3,0)", "string", "double"]),
+        ("double", ["long", "float", "decimal(38,10)"], ["string", "boolean"]),
+        ("decimal(12,2)", ["decimal(12,2)", "decimal(10,0)", "integer"], ["decimal(12,1)", "decimal(12,3)", "long"]),
+    ],
+)
+def test_a_cast_fits_where_no_value_is_lost_in_any_session(cast: str, fit: list[str], not_fit: list[str]) -> None:
+    assert [type_ for type_ in (*fit, *not_fit) if Cast.parse(cast).fits(type_)] == fit
+
+
+@pytest.mark.parametrize("text", ["varchar(3)", "string(0)", "decimal(39,2)", "decimal(3,4)", "timestamp", ""])
+def test_no_other_type_is_cast_to(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no type to cast to; known here are such as string, string\(20\)"):
+        Cast.parse(text)
+
+
+WAS = {"id": "long", "price": "decimal(10,2)", "note": "string", "secret": "string"}
+PUBLISHED = [Column("id", "long"), Column("cost", "string"), Column("note", "string")]
+BEFORE = Selection(except_columns=("secret",), where="price > 1", rename={"price": "cost"}, cast={"price": "string"})
+
+
+@pytest.mark.parametrize(
+    ("now", "gone"),
+    [
+        (BEFORE, []),
+        (Selection(("id", "price", "note"), (), "price\n> 1", {"price": "cost"}, {"price": "string"}), []),
+        (Selection(("id", "price"), (), "price > 1", {"price": "cost"}, {"price": "string"}), ["note"]),
+        (Selection((), ("secret", "price"), "price > 1"), ["id", "cost", "note"]),
+        (Selection(None, ("secret", "new"), "price > 1", {"price": "cost"}, {"price": "string"}), []),
+    ],
+)
+def test_columns_that_are_left_out_from_now_on_are_gone_and_the_rest_goes_on(now: Selection, gone: list[str]) -> None:
+    assert left_out("t", BEFORE, WAS, PUBLISHED, now) == gone
+
+
+@pytest.mark.parametrize(
+    ("now", "changes"),
+    [
+        (
+            None,
+            (
+                "`where` was 'price > 1' and is none",
+                "'price' was published as 'cost' and would be 'price'",
+                "the cast of 'price' was 'string' and is none",
+                "'secret' was left out, and what it holds was never published",
+            ),
+        ),
+        (
+            Selection(None, ("secret",), "price > 2", {"price": "cost"}, {"price": "string"}),
+            ("`where` was 'price > 1' and is 'price > 2'",),
+        ),
+        (
+            Selection(None, ("secret",), "price > 1", {"price": "cost", "note": "text"}, {"price": "string"}),
+            ("'note' was published as 'note' and would be 'text'",),
+        ),
+        (
+            Selection(None, ("secret",), "price > 1", {"price": "cost"}, {"price": "string", "note": "string(2)"}),
+            ("the cast of 'note' was none and is 'string(2)'",),
+        ),
+    ],
+)
+def test_rows_that_would_be_others_need_a_new_snapshot(now: Selection | None, changes: tuple[str, ...]) -> None:
+    with pytest.raises(SelectionChanged) as told:
+        left_out("main.sales.orders", BEFORE, WAS, PUBLISHED, now)
+    assert told.value.changes == changes
+    assert str(told.value) == (
+        f"What is published of main.sales.orders was selected otherwise: {'; '.join(changes)}. Run"
+        " `mirrorfeed rebuild`, which starts the table again from a snapshot with the new selection, or change the"
+        " configuration back."
+    )
+
+
+def test_a_table_of_which_all_was_published_may_leave_columns_out_and_not_rows() -> None:
+    published = [Column("id", "long"), Column("note", "string"), Column("old", "string", dropped=True)]
+    assert left_out("t", None, None, published, Selection(("id",))) == ["note"]
+    with pytest.raises(SelectionChanged, match=r"`where` was none and is 'id > 1'"):
+        left_out("t", None, None, published, Selection(where="id > 1"))
+
+
+@pytest.mark.parametrize(
+    ("now", "changes"),
+    [
+        (WAS, None),
+        (WAS | {"added": "string"}, None),
+        (WAS | {"secret": "binary", "note": "binary"}, None),  # of what is published `evolve` tells
+        ({name: WAS[name] for name in ("id", "price", "note")}, None),
+        ({"id": "long", "price": "decimal(10,2)", "note": "string", "leaked": "string"}, ("'secret' is gone",)),
+        (WAS | {"price": "decimal(12,4)"}, ("'price' was decimal(10,2) and is decimal(12,4)",)),
+    ],
+)
+def test_a_source_whose_columns_change_beneath_a_selection_is_not_followed(
+    now: dict[str, str], changes: tuple[str, ...] | None
+) -> None:
+    if changes is None:
+        goes_on("t", 7, BEFORE, WAS, now, drops=False)
+        return
+    with pytest.raises(IncompatibleSchema) as told:
+        goes_on("t", 7, BEFORE, WAS, now, drops=False)
+    assert told.value.changes == changes
+
+
+def test_a_dropped_column_that_was_left_out_is_no_renamed_one() -> None:
+    now = {"id": "long", "price": "decimal(10,2)", "note": "string", "added": "string"}
+    goes_on("t", 7, BEFORE, WAS, now, drops=True)

@@ -1,0 +1,208 @@
+"""A table of which a part is published: the whole way through the commands, and what happens when the part changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from mirrorfeed.cli import main
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.schema import IncompatibleSchema
+from mirrorfeed.landing.selection import BadCondition, BadSelection, Selection, SelectionChanged
+from tests.delta import DeltaTable, PlainTable, Zone
+
+COLUMNS = "order_id int, region string, note string, price decimal(20,10), ssn string"
+PART = """\
+    except_columns: [ssn]
+    where: region = 'EU' AND price > 0
+    rename: {order_id: order, note: remark}
+    cast: {price: string, note: string(5)}
+"""
+
+
+@dataclass
+class Shop:
+    """One table that is published and replicated, in a folder of its own."""
+
+    spark: SparkSession
+    folder: Path
+
+    def configure(self, part: str, more: str = "") -> None:
+        text = (
+            f"landing_zone: landing\n{more}tables:\n  - source: ./source\n    target: s.t\n    keys: [order_id]\n{part}"
+        )
+        (self.folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+        (self.folder / "landing").mkdir(exist_ok=True)
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        configured = () if arguments[0] == "replicate" else ("--config", str(self.folder / "mirrorfeed.yml"))
+        found = CliRunner().invoke(main, [*arguments, *configured], env={"COLUMNS": "400"})
+        assert found.exit_code == code, found.output
+        return " ".join(found.output.split())
+
+    def verified(self, code: int = 0) -> str:
+        self.run("replicate", str(self.folder / "landing"), str(self.folder / "mirror"))
+        return self.run("verify", "--mirror", str(self.folder / "mirror"), code=code)
+
+    @property
+    def mirrored(self) -> dict[int, dict[str, Any]]:
+        rows = self.spark.read.format("delta").load(str(self.folder / "mirror/s/t")).collect()
+        return {row["order"]: row.asDict() for row in rows}
+
+    @property
+    def record(self) -> dict[str, Any]:
+        newest = max(self.folder.glob("landing/s.schema/t/_mirrorfeed/*/*.json"))
+        found: dict[str, Any] = json.loads(newest.read_text(encoding="utf-8"))
+        return found
+
+
+@pytest.mark.parametrize("changes", ["net", "full"])
+def test_what_is_selected_is_published_followed_verified_and_mended(
+    spark: SparkSession, tmp_path: Path, changes: str
+) -> None:
+    shop, table = Shop(spark, tmp_path), DeltaTable(spark, tmp_path / "source", COLUMNS)
+    shop.configure(PART, f"changes: {changes}\n")
+    assert "snapshot at version 0" in shop.run("publish", "--dry-run")
+    shop.run("publish")  # of which nothing is selected
+    table.sql(
+        "INSERT INTO {} VALUES (1, 'EU', 'one of many', 0.0000000001, 'x'), (2, 'US', 'b', 2, 'x'),"
+        " (3, 'EU', 'c', -3, 'x'), (4, NULL, 'd', 4, 'x'), (5, 'EU', NULL, 5, 'x')"
+    )
+    shop.run("publish")
+    assert "equal at version 1, 2 rows" in shop.verified()
+    assert shop.mirrored == {
+        1: {"order": 1, "region": "EU", "remark": "one o", "price": "0.0000000001"},
+        5: {"order": 5, "region": "EU", "remark": None, "price": "5.0000000000"},
+    }
+    table.sql("UPDATE {} SET region = CASE order_id WHEN 1 THEN 'US' WHEN 2 THEN 'EU' ELSE 'EU' END WHERE order_id < 5")
+    table.sql("UPDATE {} SET order_id = 50 WHERE order_id = 5")
+    shop.run("publish")
+    assert "equal at version 3, 3 rows" in shop.verified()
+    assert sorted(shop.mirrored) == [2, 4, 50]
+    table.sql("UPDATE {} SET note = 'not seen' WHERE order_id IN (1, 3)")
+    assert shop.run("publish").count("version 4") >= 1
+    assert shop.record["files"] == []  # of which nothing is selected
+    assert "up to date" in shop.run("status")
+    mirror = Source(path=str(tmp_path / "mirror/s/t"))
+    spark.sql(f"UPDATE {mirror.sql} SET price = '7' WHERE `order` = 2")
+    spark.sql(f"INSERT INTO {mirror.sql} SELECT 3, 'EU', 'c', '-3.0000000000'")
+    told = shop.verified(code=1)
+    assert "order = 2: price is '2.0000000000' in the source, '7' in the mirror" in told
+    assert "order = 3: not there in the source, there once in the mirror" in told
+    shop.run("repair", "s.t", "--mirror", str(tmp_path / "mirror"))
+    assert "equal at version 4, 3 rows" in shop.verified()
+
+
+def test_another_part_needs_a_new_snapshot_and_one_column_less_does_not(spark: SparkSession, tmp_path: Path) -> None:
+    shop, table = Shop(spark, tmp_path), DeltaTable(spark, tmp_path / "source", COLUMNS)
+    table.sql("INSERT INTO {} VALUES (1, 'EU', 'a', 1, 'x'), (2, 'US', 'b', 2, 'x')")
+    shop.configure(PART)
+    shop.run("publish")
+    assert shop.record["selection"]["where"] == "region = 'EU' AND price > 0"
+    for part in (PART.replace("EU", "US"), PART.replace("    except_columns: [ssn]\n", "")):
+        shop.configure(part)
+        for command in (["publish"], ["publish", "--dry-run"], ["status"]):
+            assert "MF3013" in shop.run(*command, code=1), command
+    assert "'ssn' was left out, and what it holds was never published" in shop.run("publish", code=1)
+    shop.configure(PART.replace("EU", "US"))
+    assert "`where` was \"region = 'EU' AND price > 0\" and is \"region = 'US' AND price > 0\"" in shop.run(
+        "publish", code=1
+    )
+    shop.run("rebuild", "s.t", "--yes")
+    assert "equal at version 1, 1 row" in shop.verified()
+    assert sorted(shop.mirrored) == [2]
+    shop.configure(PART.replace("EU", "US").replace("[ssn]", "[ssn, region]"))  # the condition still asks for it
+    assert "nothing new" in shop.run("publish", "--dry-run")
+    table.sql("INSERT INTO {} VALUES (3, 'US', 'c', 3, 'x')")
+    shop.run("publish")
+    assert "equal at version 2, 2 rows" in shop.verified()
+    assert [shop.mirrored[key]["region"] for key in (2, 3)] == ["US", None]
+
+
+def part(spark: SparkSession, folder: Path, columns: str = "id int, v string, w string", **selection: Any) -> Zone:
+    properties = {"delta.columnMapping.mode": "name"}
+    table = PlainTable(spark, folder / "source", columns, properties=properties)
+    return Zone(folder / "zone", table, selection=Selection(**selection))
+
+
+@pytest.mark.parametrize(
+    ("statements", "error", "words"),
+    [
+        (["ALTER TABLE {} RENAME COLUMN w TO x"], IncompatibleSchema, "'w' is gone"),
+        (["ALTER TABLE {} RENAME COLUMN v TO y"], BadSelection, "`where` names 'v', which is no column of it"),
+        (
+            ["ALTER TABLE {} DROP COLUMN v", "ALTER TABLE {} ADD COLUMN v string"],
+            BadSelection,
+            "`where` names 'v', which is no column of it",
+        ),
+        (["ALTER TABLE {} ADD COLUMN W2 int"], BadSelection, "two columns would be 'w2'"),
+    ],
+    ids=[
+        "a column that was left out gets a name that is not",
+        "the condition's is renamed",
+        "or another",
+        "one is taken",
+    ],
+)
+def test_changes_of_the_source_that_no_row_tells_stop_the_table(
+    spark: SparkSession, tmp_path: Path, statements: list[str], error: type[Exception], words: str
+) -> None:
+    renamed = {"id": "w2"} if "W2" in statements[0] else {}
+    zone = part(spark, tmp_path, except_columns=("w",), where="v <> 'x'", rename=renamed)
+    zone = Zone(zone.root, zone.table, ("w2",) if renamed else ("id",), selection=zone.plan.selection)
+    zone.table.sql("INSERT INTO {} VALUES (1, 'a', 'secret')")
+    zone.publish()
+    for statement in statements:
+        zone.table.sql(statement)
+    zone.table.sql("INSERT INTO {} (id) VALUES (2)")
+    with pytest.raises(error, match=words):
+        zone.publish()
+    assert zone.record["to_version_inclusive"] == 1
+
+
+def test_columns_that_the_source_gets_later_flow_on_or_stay_out(spark: SparkSession, tmp_path: Path) -> None:
+    zone = part(spark, tmp_path, except_columns=("w",))
+    zone.table.sql("INSERT INTO {} VALUES (1, 'a', 'secret')")
+    zone.publish()
+    zone.table.sql("ALTER TABLE {} ADD COLUMNS (x int, y int)")
+    zone.table.sql("INSERT INTO {} VALUES (2, 'b', 'secret', 1, 2)")
+    later = Zone(zone.root, zone.table, selection=Selection(except_columns=("w", "y")))
+    later.publish()
+    assert later.last == [{"id": 2, "v": "b", "x": 1, "__rowMarker__": 4}]
+    with pytest.raises(SelectionChanged, match="'y' was left out"):
+        zone.publish()
+    zone.table.sql("ALTER TABLE {} DROP COLUMN w")
+    zone.table.sql("INSERT INTO {} VALUES (3, 'c', 3, 3)")
+    later.publish()
+    assert later.last == [{"id": 3, "v": "c", "x": 3, "__rowMarker__": 4}]
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_staged(spark: SparkSession, tmp_path: Path) -> None:
+    cases: tuple[tuple[dict[str, Any], type[Exception], str], ...] = (
+        ({"columns": ("id", "nope")}, BadSelection, "`columns` names 'nope', which is no column of it"),
+        ({"where": "v + 1"}, BadCondition, "is not a boolean"),
+        ({"where": "v > current_name"}, BadSelection, "`where` names 'current_name', which is no column of it"),
+        ({"cast": {"v": "int"}}, BadSelection, "'v' is string, of which not every value is one and the same int"),
+    )
+    table = PlainTable(spark, tmp_path / "t")
+    for selection, error, words in cases:
+        zone = Zone(tmp_path / "zone", table, selection=Selection(**selection))
+        with pytest.raises(error, match=words):
+            zone.publish()
+        assert zone.everything() == {}
+
+
+def test_a_table_without_keys_takes_inserts_of_what_is_selected(spark: SparkSession, tmp_path: Path) -> None:
+    zone = Zone(tmp_path / "zone", PlainTable(spark, tmp_path / "t"), (), selection=Selection(where="id > 2"))
+    zone.table.insert(1, 2, 3)
+    zone.publish()
+    zone.table.sql("DELETE FROM {} WHERE id = 1")  # which nobody has seen
+    zone.table.insert(4)
+    zone.publish()
+    assert [row["id"] for file in zone.files for row in file.to_pylist()] == [3, 4]
