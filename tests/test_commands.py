@@ -13,6 +13,7 @@ from mirrorfeed.config.model import share_of
 from mirrorfeed.landing.names import Target
 from mirrorfeed.publish import stream
 from mirrorfeed.publish.outcome import Outcome, Progress
+from tests.told import told
 
 
 @pytest.fixture
@@ -78,3 +79,5 @@ def test_a_stream_that_finds_nothing_new_says_so(config: Path, monkeypatch: pyte
     monkeypatch.setattr(stream, "drain", lambda *_: [idle])
     found = said(config, "stream", "sales.orders", "--checkpoint", "checkpoint")
     assert found.endswith("sales.orders: nothing new, version 3 is published")
+    (row,) = told("stream", "sales.orders", "--checkpoint", "checkpoint", "--config", str(config)).value
+    assert (row["table"], row["outcome"], row["error"]) == ("sales.orders", "well", None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,8 @@ from click.testing import CliRunner
 from mirrorfeed import config as configuration
 from mirrorfeed.cli import main
 from mirrorfeed.landing.partner import PARTNER_EVENTS
+from tests import told as telling
+from tests.told import forms
 
 
 def _commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
@@ -25,14 +25,11 @@ def _commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[
             yield (*path, name), each
 
 
-COMMANDS = [pytest.param(path, each, id=" ".join(path)) for path, each in _commands(main)]
-
-
 def told(*arguments: str, code: int = 0) -> Any:
-    """What stood on standard output."""
-    result = CliRunner().invoke(main, [*arguments, "--json"])
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout)
+    return telling.told(*arguments, code=code).value
+
+
+COMMANDS = [pytest.param(path, each, id=" ".join(path)) for path, each in _commands(main)]
 
 
 @pytest.fixture
@@ -89,14 +86,7 @@ def test_what_fails_is_told_in_one_form(arguments: list[str]) -> None:
 
 
 def test_the_page_about_results_has_every_command() -> None:
-    page = (Path(__file__).parent.parent / "docs/reference/json.md").read_text(encoding="utf-8")
-    told = {
-        name
-        for line in page.splitlines()
-        if line.startswith("| `")
-        for name in re.findall("`([^`]*)`", line.split("|")[1])
-    }
-    assert {" ".join(path) for path, _ in _commands(main)} == told - {"publish --dry-run"}
+    assert {" ".join(path) for path, _ in _commands(main)} == set(forms()) - {"publish --dry-run"}
 
 
 def test_without_it_the_code_stands_before_the_words(file: str) -> None:

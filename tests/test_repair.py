@@ -15,6 +15,7 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.publish.repair import NothingPublished
 from mirrorfeed.repair import Mend, OnlyRebuildMends, TooManyToRepair, Wrong, decide
 from tests.delta import DeltaTable
+from tests.told import told
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,11 @@ def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror
     assert "2 upserts, 1 file" in shop.run("repair", "s.t", "--source-only", "--where", "id BETWEEN -5 AND 2")
     shop.replicate()
     assert "id = -1: not there in the source, there once in the mirror" in shop.verify(code=1)
-    assert "2 upserts, 1 delete, 1 file" in shop.repair("--where", "id < 3")
+    configured = ("--mirror", str(shop.folder / "mirror"), "--config", str(shop.folder / "mirrorfeed.yml"))
+    repaired, words = told("repair", "s.t", "--where", "id < 3", *configured)
+    assert "2 upserts, 1 delete, 1 file" in words
+    (made,) = repaired["publications"]
+    assert (made["upserts"], made["deletes"], made["from_version_exclusive"], repaired["error"]) == (2, 1, 1, None)
     shop.replicate()
     assert "equal at version 1, 4 rows" in shop.verify()
 

@@ -23,6 +23,7 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
 from tests.archive.scenes import Orders
 from tests.e2e.test_cli import said
+from tests.told import told
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,9 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
     merged = json.loads(run("rule", str(table), "--merge", str(exported)))
     assert [rule["name"] for rule in merged["rules"]] == ["logs", "mirrorfeed60days1"]
     exported.write_text(json.dumps(merged))
-    assert "the rules archive its files after 60 days" in run("lifecycle-check", str(exported), "--table", str(table))
+    fits, words = told("archive", "lifecycle-check", str(exported), "--table", str(table))
+    assert fits == {"table": str(table), "days": 60, "problems": []}
+    assert "the rules archive its files after 60 days" in words
     assert "parent: storage" in run("rule", str(table), "--form", "bicep", "--paused")
     assert "mirrorfeed" not in run("rule", str(table), "--merge", str(exported), "--remove")
     assert "mirrorfeed90days1" in run("rule", str(table), "--merge", str(exported), "--interval", "90 days")
@@ -88,8 +91,10 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
     assert "for another cloud" in said(["archive", "rule", str(table), "--form", "aws"], 2)
 
     exported.write_text(json.dumps(merged).replace("mirrorfeed60days1", "legalhold"))
-    told = said(["archive", "rule", str(table), "--merge", str(exported), "--remove"], 0)
-    assert f"Kept, and taken over with --take-over: legalhold, by which others archive files of {table} alone" in told
+    ruled = told("archive", "rule", str(table), "--merge", str(exported), "--remove").value
+    assert ("legalhold" in ruled["policy"], ruled["of_others"], ruled["problems"]) == (True, ["legalhold"], [])
+    kept = said(["archive", "rule", str(table), "--merge", str(exported), "--remove"], 0)
+    assert f"Kept, and taken over with --take-over: legalhold, by which others archive files of {table} alone" in kept
     assert "legalhold" in run("rule", str(table), "--merge", str(exported), "--remove")
     assert f"Taken over: legalhold, by which others archive files of {table} alone" in said(
         ["archive", "rule", str(table), "--merge", str(exported), "--take-over"], 0
@@ -98,8 +103,8 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
 
     logs["definition"] = {"actions": {"baseBlob": {"delete": {"daysAfterCreationGreaterThan": 9}}}}
     exported.write_text(json.dumps({"rules": [logs]}))
-    told = said(["archive", "rule", str(table), "--merge", str(exported)], 1)
-    assert "logs: deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may do that" in told
+    refused = said(["archive", "rule", str(table), "--merge", str(exported)], 1)
+    assert "logs: deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may do that" in refused
     exported.write_text("no JSON")
     assert f"{exported} is no JSON" in said(["archive", "lifecycle-check", str(exported), "--table", "t"], 1)
 
@@ -116,17 +121,15 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
         return said(["archive", *arguments], code)
 
     assert "has no archive: delta.timeUntilArchived is not set" in run("show", table, code=1)
-    first = run("set", table, "60 days")
+    sixty, first = told("archive", "set", table, "60 days")
     assert f"{table}: files count as archived from 60 days on" in first
     assert "The cloud's lifecycle rule must say the same: 60 days, by creation time." in first
     assert "there is no lifecycle rule for it, and none to show." in first
 
     def told_by(*arguments: str, code: int = 0) -> Any:
-        result = CliRunner().invoke(main, ["archive", *arguments, "--json"])
-        assert result.exit_code == code, result.output
-        return json.loads(result.stdout)
+        return told("archive", *arguments, code=code).value
 
-    assert told_by("show", table) == {"table": table, "days": 60, "rule": 60, "change": None}
+    assert told_by("show", table) == sixty == {"table": table, "days": 60, "rule": 60, "change": None}
     assert [row["id"] for row in told_by("query", table, "--where", "id = 35")["rows"]] == [35]
     assert told_by("query", table, code=1)["error"]["code"] == "MF5001"
     assert told_by("check", table) == {"table": table, "missing": []}
@@ -184,26 +187,33 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
         "change-interval", table, "--to", "90 days", code=1
     )
     done = (datetime.now(UTC) + timedelta(days=30)).strftime("%Y-%m-%d")
-    changed = run("change-interval", table, "--to", "90 days", "--exact", "--rule-changed")
+    raised, changed = told("archive", "change-interval", table, "--to", "90 days", "--exact", "--rule-changed")
+    assert (raised["days"], raised["rule"], raised["change"]["exact"]) == (60, 90, True)
+    assert raised["change"]["until"].startswith(done)
     assert "files count as archived from 60 days on" in changed
     assert f"On the way to 90 days, raised daily: run `mirrorfeed archive step` daily, until {done}" in changed
-    told = Source(path=str(tmp_path / "ledger"))
-    stepped = said(["--ledger", str(told), "archive", "step", table], 0)
+    rows = Source(path=str(tmp_path / "ledger"))
+    step, stepped = told("--ledger", str(rows), "archive", "step", table)
+    assert (step["change"], step["archived"]["archived_files"]) == (raised["change"], 2)
     assert "files count as archived from 60 days on" in stepped
     assert f"{table}: 2 of 4 files in the archive, " in stepped
-    (row,) = ledger.read(spark, told)
+    (row,) = ledger.read(spark, rows)
     assert (row.table, row.outcome, row.archived_files) == (table, ledger.ARCHIVE, 2)
     assert row.archived_share == pytest.approx(0.5, abs=0.1)
     lost = said(["--ledger", table, "archive", "step", table], 0)
     assert f"The ledger {table} was not written: it is no ledger, for it has no column 'time'." in lost
-    shorter = run("change-interval", table, "--to", "30 days")
+    short, shorter = told("archive", "change-interval", table, "--to", "30 days")
+    assert short == {"table": table, "days": 30, "rule": 30, "change": None}
     assert "files count as archived from 30 days on Now change the cloud's rule to the same number" in shorter
 
     rules = tmp_path / "rules.json"
     rules.write_text(json.dumps({"rules": []}))
+    assert told_by("lifecycle-check", str(rules), "--table", table, code=1)["error"]["code"] == "MF5401"
     assert "there is no lifecycle rule for it" in run("lifecycle-check", str(rules), "--table", table, code=1)
     assert "all hot files are there" in run("check", table)
-    assert "Left out, for it holds archived files: day=1" in run("maintain", table)
+    maintained, said_of_it = told("archive", "maintain", table)
+    assert (maintained["left_out"][0], len(maintained["statements"])) == ({"day": "1"}, 1)
+    assert "Left out, for it holds archived files: day=1" in said_of_it
 
     other = tmp_path / "other.json"
     other.write_text(json.dumps(json.loads(Path(plan).read_text()) | {"table_id": "that of another"}))
@@ -213,7 +223,10 @@ def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None
     spark.sql("RESET spark.databricks.delta.allowArbitraryProperties.enabled")
     assert "is not understood: delta.timeUntilArchived = '2 months'" in run("files", table, code=1)
     assert "files count as archived from 30 days on" in run("set", table, "30 days")
-    assert "no file counts as archived" in run("unset", table, "--nothing-archived")
+    assert told("archive", "unset", table, "--nothing-archived") == (
+        {"table": table, "days": None, "rule": None, "change": None},
+        f"{table}: no file counts as archived",
+    )
 
 
 def test_restored_rows_are_copied_so_that_their_files_may_go_back(
@@ -241,14 +254,17 @@ def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     planned = said(["archive", "plan", table, "--where", "id BETWEEN 18 AND 32", "--to", plan], 0)
     assert re.search(r"up to 15 hours, [\d,]+\.\d\d EUR\.", planned)
     assert "cannot be kept for 3 days by bringing them back" in restored("--keep", "3", code=1)
-    once = restored("--once", "--tier", "cool", "--into", str(copied))
+    asked, once = told("archive", "restore", plan, "--once", "--tier", "cool", "--into", str(copied))
+    assert asked == {**asked, "table": table, "done": False, "ready": 0, "pending": 2, "archived": 0, "into": None}
     assert "This costs about 8.00 EUR for retrieval" in once
     assert "0 back, 2 on their way, 0 in the archive Unless it is paused" in once
     assert not (tmp_path / "copy").exists()
     assert f"Copied the rows into {copied}: nothing else has to stay where it is" in restored("--into", str(copied))
     tiers.archive(file.uri for file in made.files() if {"1", "2"} & set((file.partition or {}).values()))
     assert {row.id for row in spark.read.table(copied.sql).collect()} == set(range(18, 33))
-    assert f"{copied} holds the rows of {plan} already" in restored("--into", str(copied))
+    again, words = told("archive", "restore", plan, "--into", str(copied))
+    assert (again["done"], again["ready"], again["into"]) == (True, None, str(copied))
+    assert f"{copied} holds the rows of {plan} already" in words
     assert f"{table} is there already, and is no copy of the rows of this plan" in restored("--into", table, code=1)
 
     other = Path(plan)
@@ -260,7 +276,7 @@ def test_an_interval_is_tried_out_before_it_is_set_and_looked_at_afterwards(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = Orders(spark, tmp_path / "orders")
-    table, told = str(made.path), Source(path=str(tmp_path / "ledger"))
+    table, rows = str(made.path), Source(path=str(tmp_path / "ledger"))
     prices, asked = tmp_path / "prices.json", tmp_path / "asked.txt"
     price = {"gib": 0, "objects": 0}
     stored = {"hot": 2**30, "archive": 0}
@@ -276,29 +292,30 @@ def test_an_interval_is_tried_out_before_it_is_set_and_looked_at_afterwards(
     )
     assert re.search(r" 120 days: 0 of 4 files in the archive, .* 0%; 0 of 3 questions would fail;", tried)
     assert "delta.timeUntilArchived" not in detail_of(spark, made.source).properties
-    shown = json.loads(CliRunner().invoke(main, ["archive", "simulate", table, "60 days", "--json"]).stdout)
+    shown = told("archive", "simulate", table, "60 days").value
     assert shown["shares"]["60"]["archived_files"] == 2
     assert "does not tell what" in said(["archive", "simulate", table, "60 days", "--history", "7"], 1)
 
     intervals.set_first(spark, made.source, 60, datetime.now(UTC))
     tiers = FolderTiers(tmp_path / "aside", Clock(datetime.now(UTC)))
     monkeypatch.setattr("mirrorfeed.stores.tiered.tiers_at", lambda location: tiers)
-    told_twice = ["--ledger", str(told), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]
+    told_twice = ["--ledger", str(rows), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]
     reported = said(told_twice, 1)
     assert f"{table}: 2 of 4 files in the archive, " in reported
     assert "; back from it: 2; a month costs" in reported
     assert "Looking how much of" not in reported.partition("Error MF")[0]
-    (row,) = ledger.read(spark, told)
+    (row,) = ledger.read(spark, rows)
     assert (row.currency, row.restored_bytes) == ("EUR", 8)
     none = Source(path=str(tmp_path / "no-archive"))
     spark.sql(f"CREATE TABLE {none.sql} (id INT) USING DELTA")
     listed = [{"source": source, "target": f"t{n}"} for n, source in enumerate([table, str(none)])]
     config = tmp_path / "mirrorfeed.yml"
-    config.write_text(json.dumps({"landing_zone": "zone", "ledger": str(told), "tables": listed}))
-    fleet = said(["archive", "report", "--config", str(config)], 0)
+    config.write_text(json.dumps({"landing_zone": "zone", "ledger": str(rows), "tables": listed}))
+    (reported_row,), fleet = told("archive", "report", "--config", str(config))
+    assert reported_row["archived_files"] == 2
     assert f"{table}: 2 of 4 files" in fleet
     assert str(none) not in fleet
-    assert [each.table for each in ledger.read(spark, told)] == [table, table]
+    assert [each.table for each in ledger.read(spark, rows)] == [table, table]
     assert row.bytes_by_age is not None
     assert {age for age, count in row.bytes_by_age.items() if count} == {"0-7 d", "90-180 d"}
     assert sum(row.bytes_by_age.values()) == sum(file.size or 0 for file in made.files())

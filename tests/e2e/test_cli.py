@@ -24,6 +24,7 @@ from mirrorfeed.publish import idle, ledger, status
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.session import SparkMissing
 from tests.delta import DeltaTable
+from tests.told import told
 
 
 class Project:
@@ -43,9 +44,7 @@ class Project:
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         """What it printed for programs, alone on standard output."""
-        result = CliRunner().invoke(main, [*arguments, "--json", "--config", str(self.config)])
-        assert result.exit_code == code, result.output
-        return json.loads(result.stdout)
+        return told(*arguments, "--config", str(self.config), code=code).value
 
     @property
     def orders(self) -> Path:
@@ -150,11 +149,11 @@ def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Projec
     assert (row["table"], row["outcome"], row["to_version_inclusive"]) == ("sales.orders", ledger.DIFFERENT, 3)
     assert row["differences"] == [{"key": "id = 30", "column": "v", "source": "v3", "mirror": "other"}]
 
-    told = Source(path=str(project.folder / "ledger"))
-    here = ("--ledger", str(told), "verify")
+    rows_in = Source(path=str(project.folder / "ledger"))
+    here = ("--ledger", str(rows_in), "verify")
     assert "DIFFERENT at version 3" in project.run(*here, "--mirror", str(project.mirror), code=1)
     assert "Error MF7101: sales.orders: There is no Delta table" in project.run(*here, "--mirror", "nowhere", code=1)
-    rows = ledger.read(spark, told)
+    rows = ledger.read(spark, rows_in)
     assert [(row.table, row.outcome, row.to_version, row.error) for row in rows] == [
         ("sales.orders", ledger.DIFFERENT, 3, None),
         ("sales.orders", ledger.UNVERIFIED, None, "MirrorMissing"),
@@ -289,11 +288,11 @@ def test_changes_shows_the_feed_by_version_and_time(project: Project, orders: De
     shown = project.run("changes", "sales.orders", "--from", "1", "--to", "3")
     assert "versions 1 to 3 delete 1 insert 2 update_postimage 1 update_preimage 1" in shown
     assert "_commit_version" in shown
-    told = project.json("changes", "sales.orders", "--from", "1", "--to", "3", "--rows", "1")
-    assert {name: told[name] for name in told if name not in ("table", "rows")} == {
+    few = project.json("changes", "sales.orders", "--from", "1", "--to", "3", "--rows", "1")
+    assert {name: few[name] for name in few if name not in ("table", "rows")} == {
         "from_version_exclusive": 0, "to_version_inclusive": 3, "inserts": 2, "updates": 1, "deletes": 1,
     }  # fmt: skip
-    assert [row["_change_type"] for row in told["rows"]] == ["insert"]
+    assert [row["_change_type"] for row in few["rows"]] == ["insert"]
     assert "insert 2" in project.run("changes", str(orders.path), "--from", "2020-01-01", "--to", "1", "--rows", "0")
     assert "no versions in this range" in project.run("changes", "sales.orders", "--from", "9", "--past-end", "empty")
     past = project.run("changes", "sales.orders", "--from", "9", code=1)
@@ -401,9 +400,9 @@ def test_what_the_replica_lacks_is_told_with_the_ways_to_get_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "deltalake", None)
     monkeypatch.delattr("mirrorfeed.replica", raising=False)
-    told = said(["replicate", str(tmp_path), str(tmp_path)], 1)
-    assert "The replica needs the package deltalake, which is not installed." in told
-    assert "in the project `uv tool install '.[replica]'` or `make setup`." in told
+    lacking = said(["replicate", str(tmp_path), str(tmp_path)], 1)
+    assert "The replica needs the package deltalake, which is not installed." in lacking
+    assert "in the project `uv tool install '.[replica]'` or `make setup`." in lacking
 
 
 @pytest.mark.parametrize("group", [[], ["archive"], ["fabric"]], ids=["all", "archive", "fabric"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
 from tests.delta import DeltaTable
+from tests.told import Told, told
 
 ADDRESS = f"onelake://{WORKSPACE}/{DATABASE}"
 
@@ -24,14 +24,14 @@ class Project:
         table = "tables:\n  - {source: ./orders, target: sales.orders, keys: [id]}\n"
         (folder / "mirrorfeed.yml").write_text(onelake.configuration() + table, encoding="utf-8")
 
-    def output(self, *arguments: str, code: int = 0, answer: str = "") -> str:
+    def run(self, *arguments: str, code: int = 0, answer: str = "") -> str:
         command = [*arguments, "--config", str(self.folder / "mirrorfeed.yml")]
         result = CliRunner().invoke(main, command, env={"COLUMNS": "400"}, input=answer)
         assert result.exit_code == code, result.output
-        return result.stdout if "--json" in arguments else result.output
+        return " ".join(result.output.split())
 
-    def run(self, *arguments: str, code: int = 0, answer: str = "") -> str:
-        return " ".join(self.output(*arguments, code=code, answer=answer).split())
+    def told(self, *arguments: str) -> Told:
+        return told(*arguments, "--config", str(self.folder / "mirrorfeed.yml"))
 
     def files(self) -> list[str]:
         return [entry.name for entry in self.onelake.store().list("sales.schema/orders") if entry.name[0] != "_"]
@@ -56,7 +56,7 @@ def test_from_publishing_to_a_rebuilt_table(spark: SparkSession, project: Projec
     assert "sales.orders: Replicating" in project.run("fabric", "start")
     where = f"abfss://{WORKSPACE}@{onelake.address}/{DATABASE}/Tables/sales/orders"
     assert f"Spark cannot read the mirror of {project.folder}/orders at {where}: " in project.run("verify", code=1)
-    (row,) = json.loads(project.output("status", "--fabric", "--json"))
+    (row,) = project.told("status", "--fabric").value
     assert (row["published_version"], row["newest_version"], row["not_consumed"]) == (1, 1, 0)
     assert row["service"] == "Replicating, 0 rows"
     assert "in Fabric" in project.run("status", "--fabric")
@@ -96,7 +96,12 @@ def test_a_rebuild_waits_for_fabric_and_goes_on_where_it_was_left(
     assert project.files() == []
 
     onelake.fabric.databases[DATABASE].tables = {}
-    assert "snapshot to 1" in project.run("rebuild", "sales.orders", "--yes", "--wait", "0")
+    (rebuilt,) = project.told("rebuild", "sales.orders", "--yes", "--wait", "0").value
+    assert (rebuilt["outcome"], rebuilt["from_version_exclusive"], rebuilt["to_version_inclusive"]) == (
+        "published",
+        None,
+        1,
+    )
     assert project.files() == [data_name(1)]
 
 

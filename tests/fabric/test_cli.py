@@ -11,6 +11,7 @@ from fixtures.onelake import DATABASE, SECRET, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.cli import main
+from tests.told import told
 
 OTHER = "99999999-9999-4999-8999-999999999999"
 TABLES = "tables:\n  - {source: ./orders, target: sales.orders, keys: [id]}\n  - {source: ./lines, target: lines}\n"
@@ -49,9 +50,9 @@ def test_a_database_is_made_in_the_workspace_and_its_line_is_ready_to_paste(proj
     assert "'orders' was made. In" in said
     project.configure(line)
     assert project.onelake.fabric.databases[line.rpartition("/")[2]].name == "orders"
-    assert project.run("fabric", "create", "orders").endswith(
-        f"'orders' is there already. In {project.file}: landing_zone: {line}"
-    )
+    again, words = told("fabric", "create", "orders", "--config", str(project.file))
+    assert again == {"name": "orders", "made": False, "landing_zone": line}
+    assert words.endswith(f"'orders' is there already. In {project.file}: landing_zone: {line}")
     assert "The mirrored database is Initializ" in project.run("fabric", "status")
 
 
@@ -71,13 +72,21 @@ def test_mirroring_starts_once_every_table_has_a_file(project: Project) -> None:
         "The mirrored database is Initialized. The mirrored database is Running."
         " dbo.lines: Replicating, 0 rows sales.orders: Replicating, 0 rows"
     )
+    found = told("fabric", "status", "--config", str(project.file)).value
+    assert (found["status"], [each["status"] for each in found["tables"]]) == ("Running", ["Replicating"] * 2)
 
 
 def test_mirroring_starts_without_files_if_it_must_and_is_stopped(project: Project) -> None:
     project.onelake.fabric.databases[DATABASE].status = "Running"
-    assert "is Running" in project.run("fabric", "start", "--force")
+    assert told("fabric", "start", "--force", "--config", str(project.file)).value == {
+        "status": "Running",
+        "tables": [],
+    }
     project.onelake.fabric.databases[DATABASE].status = "Stopped"
-    assert project.run("fabric", "stop") == "The mirrored database is Stopped."
+    assert told("fabric", "stop", "--config", str(project.file)) == (
+        {"status": "Stopped"},
+        "The mirrored database is Stopped.",
+    )
 
 
 def test_a_table_with_an_error_is_told(project: Project) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from mirrorfeed.config import load
 from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from tests.delta import PlainTable, Zone
+from tests.told import told
 
 
 def run(folder: Path, *arguments: str, status: int = 0) -> str:
@@ -24,10 +24,7 @@ def run(folder: Path, *arguments: str, status: int = 0) -> str:
 
 
 def told_by(folder: Path, *arguments: str, status: int = 0) -> Any:
-    asked = [*arguments, "--config", str(folder / "mirrorfeed.yml"), "--json"]
-    found = CliRunner().invoke(main, asked, catch_exceptions=False)
-    assert found.exit_code == status, found.output
-    return json.loads(found.stdout)
+    return told(*arguments, "--config", str(folder / "mirrorfeed.yml"), code=status).value
 
 
 def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
@@ -63,8 +60,8 @@ def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark
     assert "ends at version 4. The changes of" in run(tmp_path, "history", "run", "sales.orders", status=1)
     (failed,) = told_by(tmp_path, "history", "run", status=1)
     assert (failed["error"]["code"], failed["error"]["facts"]["finding"]["code"]) == ("MF6002", "MF2102")
-    told = run(tmp_path, "history", "run", "--begin-again")
-    assert "sales.orders: went on with a snapshot, for the versions before it cannot be kept. The changes of" in told
+    began = run(tmp_path, "history", "run", "--begin-again")
+    assert "sales.orders: went on with a snapshot, for the versions before it cannot be kept. The changes of" in began
     assert "1 to 4, 5 to 5" in run(tmp_path, "history", "status")
     (row,) = told_by(tmp_path, "history", "status")
     assert (row["kept"], row["newest_version"], row["error"]) == ([[1, 4], [5, 5]], 5, None)
@@ -87,8 +84,8 @@ def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession,
     shutil.rmtree(table.path / "_change_data")
     table.sql("INSERT INTO {} VALUES (5, 'v5')")
     assert "sales.orders: versions 2 to 3, from its history" in run(tmp_path, "publish", "--dry-run")
-    told = run(tmp_path, "publish")
-    assert "They were read from its history" in told
+    words = run(tmp_path, "publish")
+    assert "They were read from its history" in words
     assert zone.mirrors_the_table()
     into = tmp_path / "then"
     asked = ["history", "replay", "sales.orders", "--to-version", "2", "--into", str(into)]

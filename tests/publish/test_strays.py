@@ -23,6 +23,7 @@ from mirrorfeed.publish.table import publish
 from mirrorfeed.publish.view import NumbersDisagree
 from mirrorfeed.stores import FolderStore
 from tests.publish.scenes import two_orders
+from tests.told import told
 
 Published = Callable[..., tuple[FolderStore, Config]]
 
@@ -110,8 +111,9 @@ def test_a_table_is_dropped_once_it_is_confirmed(published: Published) -> None:
         " is in it, and Fabric drops the table.\n"
     )
     assert said.startswith(shown)
-    code, said = run(config, "sales.old", "--yes")
-    assert (code, said) == (0, f"{shown}sales.old is gone from the landing zone.\n")
+    gone, said = told("drop", "sales.old", "--yes", "--config", config.path)
+    assert gone == {"table": "sales.old", "address": store.address("sales.schema/old")}
+    assert said == " ".join(f"{shown}sales.old is gone from the landing zone.".split())
     assert [entry.name for entry in store.list("sales.schema")] == ["orders"]
 
 

@@ -181,7 +181,8 @@ def restore(
     make.check_plan(spark, made)
     if copied and into.is_there(spark, made, copied):
         say(f"{copied} holds the rows of {file} already")
-        say_result({"table": made.table, "done": True, "into": str(copied)})
+        nothing = dict.fromkeys(("ready", "pending", "archived", "rows"))
+        say_result({"table": made.table, "done": True, **nothing, "into": str(copied)})
         return
     uris = tuple(file.uri for file in made.files)
     tiers = TiersOfTables(uris) if made.others else _tiers(spark, source)

@@ -57,7 +57,9 @@ def preflight(live: bool, path: str) -> None:
         detail = f": {check.detail}" if check.detail else ""
         style = "red" if check.state is checks.State.MISSING else ""
         out.print(text(f"{check.state.value:<12}{check.what}{detail}", style=style))
-    say_result([{"check": each.what, "outcome": each.state.value, "message": each.detail} for each in found])
+    say_result(
+        [{"check": each.what, "outcome": each.state.value, "message": each.detail, "code": each.code} for each in found]
+    )
     sys.exit(any(check.state is checks.State.MISSING for check in found))
 
 

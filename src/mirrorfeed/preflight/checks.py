@@ -18,12 +18,13 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed import days
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.keys import check_policies, in_unity_catalog, table_of
+from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.switch import Feed, feed_of
 from mirrorfeed.files.place import place_for
 from mirrorfeed.files.trial import trial
 from mirrorfeed.landing.limits import CHANGES_A_DAY, MANY_CHANGES, MOST_TABLES, SPREAD, about_tables
-from mirrorfeed.preflight.check import Check, State
+from mirrorfeed.preflight.check import Check, State, missing
 from mirrorfeed.preflight.network import check_hosts
 from mirrorfeed.preflight.rights import check_rights, needed
 from mirrorfeed.publish import ledger
@@ -78,7 +79,7 @@ def _policies(config: Config, workspace: Callable[[], WorkspaceClient]) -> Itera
             check_policies(source, table_of(client, source))
             yield Check(what, State.OK)
         except Exception as error:
-            yield Check(what, State.MISSING, said(error))
+            yield missing(what, error)
 
 
 def _rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Check]:
@@ -101,7 +102,7 @@ def _ledger(spark: SparkSession, source: Source) -> Check:
     try:
         ledger.prepare(spark, source)
     except MirrorfeedError as error:
-        return Check(what, State.MISSING, error.what())
+        return Check(what, State.MISSING, error.what(), error.code)
     return Check(what, State.OK)
 
 
@@ -113,7 +114,7 @@ def check_credential(config: Config) -> Check:
     try:
         token_credential(config.credential, config.ca_file).get_token(_TOKEN_FOR)
     except Exception as error:
-        return Check("credential", State.MISSING, said(error))
+        return missing("credential", error)
     return Check("credential", State.OK, str(config.credential))
 
 
@@ -140,7 +141,7 @@ def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
             attempt()
             return Check(what, State.OK, store.address(""))
         except Exception as error:
-            return Check(what, State.MISSING, said(error))
+            return missing(what, error)
 
     driver = tried("the driver", from_driver)
     yield driver
@@ -151,7 +152,7 @@ def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
     try:
         store.remove_folder(FOLDER)
     except MirrorfeedError as error:
-        yield Check("landing zone, clean again", State.MISSING, said(error))
+        yield missing("landing zone, clean again", error)
 
 
 def check_place(
@@ -164,7 +165,7 @@ def check_place(
             return Check(what, State.NOT_CHECKED, "there is no handover: few rows can be published, and no more")
         differs = trial(spark, place, store)
     except Exception as error:
-        return Check(what, State.MISSING, said(error))
+        return missing(what, error)
     return Check(what, State.OK, f"{place.root}{f': made anew on their way, for {differs}' if differs else ''}")
 
 
@@ -210,9 +211,9 @@ def _feed(spark: SparkSession, source: Source) -> Check:
     try:
         feed = feed_of(spark, source, detail_of(spark, source))
     except Exception as error:
-        return Check(what, State.MISSING, said(error))
+        return missing(what, error)
     if feed is Feed.OFF:
-        return Check(what, State.MISSING, "it is off: run `mirrorfeed enable`")
+        return Check(what, State.MISSING, "it is off: run `mirrorfeed enable`", FeedOff.code)
     return Check(what, State.OK, feed.value)
 
 
@@ -241,12 +242,3 @@ class ExecutorsElsewhere(MirrorfeedError):
 
     def next(self) -> str:
         return "Use a landing zone that all machines of the cluster share."
-
-
-def said(error: Exception) -> str:
-    """An error's words; of a failed task those that its Python process ended with."""
-    if isinstance(error, MirrorfeedError):
-        return str(error)
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    own = [line.partition(": ")[2] for line in lines if line.startswith("mirrorfeed.")]
-    return (own or lines or [type(error).__name__])[0][:500]

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from mirrorfeed.amounts import counted
 from mirrorfeed.config import Config
 from mirrorfeed.errors import Terminal
-from mirrorfeed.preflight.check import Check, State
-from mirrorfeed.preflight.checks import FOLDER, check_credential, check_place, said
+from mirrorfeed.preflight.check import Check, State, missing
+from mirrorfeed.preflight.checks import FOLDER, check_credential, check_place
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import AlreadyThere, NotThere, Store
 
@@ -104,7 +104,7 @@ def _tried(what: str, attempt: Callable[[], str]) -> Check:
     try:
         return Check(what, State.OK, attempt())
     except Exception as error:
-        return Check(what, State.MISSING, said(error))
+        return missing(what, error)
 
 
 def _expect(so: bool, otherwise: str) -> None:

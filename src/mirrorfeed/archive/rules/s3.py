@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mirrorfeed.amounts import a_few
+from mirrorfeed.amounts import a_few, counted
 from mirrorfeed.archive.rules.finding import Finding, Wanted, meet
 from mirrorfeed.errors import Terminal
 
@@ -87,7 +87,9 @@ def check(exported: Any, folder: str, expected: Sequence[str], days: int) -> lis
         if any("Days" not in move for move in archives):
             found.append(Finding(name, "archives on a date, and not by the age of files"))
         elif (said := min(move["Days"] for move in archives)) != days:
-            found.append(Finding(name, f"says {said} days, and the table's property {days}: they must be equal"))
+            found.append(
+                Finding(name, f"says {counted(said, 'day')}, and the table's property {days}: they must be equal")
+            )
         covered |= {part for part in expected if part.startswith(prefix)}
     if missing := [part for part in expected if part not in covered]:
         found.append(Finding("", f"no rule archives {a_few(missing)}"))
