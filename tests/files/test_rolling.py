@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import io
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -225,6 +226,15 @@ def test_a_second_try_of_a_task_writes_under_other_names() -> None:
     assert first.sha256 == second.sha256
 
 
+@pytest.fixture
+def without_garbage() -> None:
+    """What tests before this one left is collected, and no warning of it is this test's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
+
+
+@pytest.mark.usefixtures("without_garbage")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
 @pytest.mark.parametrize("form", [AS_PARQUET, Output(Delimited())], ids=["Parquet", "text"])
@@ -241,6 +251,7 @@ def test_a_write_that_fails_fails_the_task_and_gives_no_receipt(form: Output, co
     assert len(calm.verbs) > 3
 
 
+@pytest.mark.usefixtures("without_garbage")
 @pytest.mark.filterwarnings("error")
 def test_rows_that_cannot_be_read_on_leave_no_open_file() -> None:
     store = FaultyStore(MemoryStore())

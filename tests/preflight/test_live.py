@@ -14,6 +14,7 @@ from mirrorfeed.preflight import State, live
 from mirrorfeed.preflight.checks import FOLDER
 from mirrorfeed.preflight.live import BY_HAND, NotAsExpected, _creates_once, _renames
 from mirrorfeed.stores import AlreadyThere
+from tests.preflight.test_checks import MADE_ANEW
 
 PAGE = Path(__file__).parent.parent.parent / "docs/first-live-day.md"
 
@@ -32,7 +33,7 @@ def test_what_is_harmless_is_tried_and_the_rest_is_listed(spark: SparkSession, t
     not_asked = [State.NOT_CHECKED]
     assert [check.state for check in found] == [*not_asked, *[State.OK] * 5, *not_asked * len(BY_HAND)]
     assert found[0].detail == "the landing zone is not in OneLake"  # which alone asks for a credential
-    assert found[5].detail == f"{tmp_path}/zone/_mirrorfeed_files"
+    assert found[5].detail == f"{tmp_path}/zone/_mirrorfeed_files{MADE_ANEW}"
     assert not [path for path in (tmp_path / "zone").rglob("*") if path.is_file()]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -192,7 +193,7 @@ def _changes(spark: SparkSession, config: Config, place: Source) -> Check:
     try:
         return check_changes(ledger.changed_since(spark, place, names, since))
     except Exception as error:
-        return Check(_CHANGES, State.NOT_CHECKED, said(error))
+        return replace(missing(_CHANGES, error), state=State.NOT_CHECKED)
 
 
 def check_changes(count: int) -> Check:
