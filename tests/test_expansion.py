@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 from databricks.sdk.errors import PermissionDenied
 from databricks.sdk.service.catalog import PrimaryKeyConstraint, TableConstraint, TableInfo
+from pyspark.sql import SparkSession
 
 import mirrorfeed
 from fixtures.fakes import RecordingWorkspace
@@ -26,6 +27,7 @@ from mirrorfeed.config.file import OptionInvalid, SeveralLandingZones
 from mirrorfeed.face.listing import listed
 from mirrorfeed.feed.pattern import Found
 from mirrorfeed.feed.source import Source
+from tests.delta import FEED
 
 Written = Callable[..., Config]
 
@@ -394,3 +396,34 @@ def test_commands_that_need_no_tables_ask_nothing(lake: Path, monkeypatch: pytes
     monkeypatch.setattr("mirrorfeed.expansion.found", lambda *_: pytest.fail("it asked"))
     run(lake, "partner")
     assert "MF8001" in CliRunner().invoke(main, ["report", "--config", str(lake / "mirrorfeed.yml")]).output
+
+
+def test_tables_join_with_a_snapshot_and_leave_with_a_note_and_nothing_is_dropped(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def table(name: str, rows: int) -> None:
+        made = pa.table({"id": list(range(rows)), "v": ["a"] * rows})
+        deltalake.write_deltalake(tmp_path / "tables" / name, made, mode="append", configuration={FEED: "true"})
+
+    (tmp_path / "mirrorfeed.yml").write_text(
+        'landing_zone: ./zone\ntables: [{sources: ./tables/*, target: "shop.{table}", keys: [id]}]\n'
+    )
+    feed = mirrorfeed.load(tmp_path / "mirrorfeed.yml", spark)
+    table("lines", 2)
+    assert [(row.table, row.what) for row in feed.publish()] == [("shop.lines", "snapshot to 0")]
+    table("orders", 3)
+    joined = feed.publish()
+    assert [(row.table, row.what) for row in joined] == [
+        ("shop.lines", "nothing new at 0"),
+        ("shop.orders", "snapshot to 0"),
+    ]
+    assert (joined.ok, joined.notes) == (True, ())
+    (tmp_path / "tables/lines").rename(tmp_path / "tables/rows")
+    left = feed.publish()
+    assert [(row.table, row.what) for row in left] == [
+        ("shop.orders", "nothing new at 0"),
+        ("shop.rows", "snapshot to 0"),
+    ]
+    assert left.ok
+    assert [note.partition(": published, and")[0] for note in left.notes] == ["shop.lines"]
+    assert (tmp_path / f"zone/shop.schema/lines/{1:020d}.parquet").exists()
