@@ -138,6 +138,9 @@ def test_options_of_the_entry_and_of_the_file_are_those_of_each_table(written: W
     (table,) = expand(written(entry, on_gap="reseed", changes="net"), [there(ORDERS)]).config.tables
     assert (table.changes, table.on_gap, table.on_schema_change) == ("full", "reseed", "stop")
     assert str(table.history.table) == "main.kept.sales_orders"
+    chosen = {"except_columns": ["secret"], "where": "region = 'north'", "rename": {"v": "value"}}
+    (table,) = expand(written({**SALES, **chosen}), [there(ORDERS)]).config.tables
+    assert (table.except_columns, table.where, table.rename) == (("secret",), "region = 'north'", (("v", "value"),))
     (table,) = expand(written({**SALES, "history": False}, history="main.kept"), [there(ORDERS)]).config.tables
     assert table.history is None
 
@@ -217,6 +220,7 @@ def test_two_histories_that_meet_in_one_table_are_refused_by_name(written: Writt
         ({**SALES, "history": "main.kept.orders"}, "history: 'main.kept.orders' is a table: for all tables"),
         ({**SALES, "history": "./zone/kept"}, "history: is in the landing zone: name a folder elsewhere"),
         ({**SALES, "markers": "exact"}, "markers: exact is for changes: full alone"),
+        ({**SALES, "except_columns": ["id"], "keys": ["id"]}, "except_columns: 'id' is a key"),
         ({**SALES, "exept": []}, "exept: is not a known field; did you mean except?"),
     ],
 )

@@ -212,7 +212,7 @@ def _contradictions(document: Document, top: Top, tables: Sequence[Table | Sourc
         for place, words in contradictions(whole, whole.changes, whole.markers, whole.keys):
             own = place[0] in table.model_fields_set or place[0] not in top.model_fields_set
             yield document.mistake(("tables", i, *place) if own else place, words)
-        for place, words in misfits(table, table.keys) if isinstance(table, Table) else ():
+        for place, words in misfits(table, table.keys):
             yield document.mistake(("tables", i, *place), words)
         if whole.format == "parquet" and "delimited" in table.model_fields_set:
             yield document.mistake(("tables", i, "delimited"), "is for format: delimited alone")

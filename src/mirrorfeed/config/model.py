@@ -61,7 +61,7 @@ class Table(SelectionOptions, Options):
     """Another than that of the configuration, once it is resolved; None: that one."""
 
 
-class Sources(Options):
+class Sources(SelectionOptions, Options):
     """An entry of the file that stands for as many tables as there are. `expand` makes tables of it."""
 
     sources: Annotated[Pattern, PlainValidator(fields.sources)]
