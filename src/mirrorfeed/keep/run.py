@@ -101,8 +101,9 @@ def keep(
     is told in `into` as it comes, also where something fails later."""
     run = _Run(spark, how, HistoryTable(spark, how.history), begin_again, now)
     kept, goal, lost = into or Kept(), None, 0
+    after: Seen | None = None
     while True:
-        seen = run.table.look()
+        seen, after = after or run.table.look(), None
         kept.version = seen.newest.to_version_inclusive if seen and seen.newest else None
         if goal is not None and kept.version is not None and kept.version >= goal:
             return kept

@@ -180,10 +180,12 @@ class HistoryTable:
         """The commits after a version, as far as the log still tells of them."""
         if to <= after:
             return []
-        rows = self.spark.sql(f"DESCRIBE HISTORY {self.place.sql} LIMIT {to - after + 16}")
-        told = rows.where(F.col("version").between(after + 1, to))
-        found = told.select("version", "operation", "userMetadata", "operationParameters").collect()
-        return [Change(row[0], row[1], row[2], row[3] or {}) for row in sorted(found, key=lambda row: int(row[0]))]
+        told = self.spark.sql(f"DESCRIBE HISTORY {self.place.sql} LIMIT {to - after + 16}").collect()
+        return [
+            Change(row["version"], row["operation"], row["userMetadata"], row["operationParameters"] or {})
+            for row in sorted(told, key=lambda row: int(row["version"]))
+            if after < row["version"] <= to
+        ]
 
     def _at(self, version: int) -> DataFrame:
         return self.spark.read.option("versionAsOf", version).table(self.place.sql)
