@@ -1,12 +1,14 @@
-"""Commits of a few plain rows without Spark: delta-rs makes them in milliseconds, with their part of the feed."""
+"""Commits and rows of plain tables without Spark: delta-rs makes and reads them in milliseconds, feed and all."""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -16,7 +18,8 @@ _TERM = r"(?:\w+(?![\w'(])|'[^'\\]*'|[-+*%<> ])"
 """A name, a number, a text or a sign that means the same everywhere; no function, and no text with a type."""
 _WHERE = rf"(?: WHERE ((?:{_TERM}|[=(),])+))?"
 _INSERT = re.compile(rf"INSERT INTO {{}} VALUES (\({_LITERAL}(?:(?:, |\), \(){_LITERAL})*\))")
-_UPDATE = re.compile(rf"UPDATE {{}} SET (\w+) = ({_TERM}+?){_WHERE}")
+_SET = rf"(\w+) = ({_TERM}+?)"
+_UPDATE = re.compile(rf"UPDATE {{}} SET ({_SET}(?:, {_SET})*){_WHERE}")
 _DELETE = re.compile(rf"DELETE FROM {{}}{_WHERE}")
 _SWITCH = re.compile(r"ALTER TABLE {} SET TBLPROPERTIES \((delta\.enableChangeDataFeed) = (true|false)\)")
 _ADD = re.compile(r"ALTER TABLE {} ADD COLUMNS? \(?(\w+) int\)?")
@@ -38,7 +41,7 @@ def commit(path: Path, statement: str) -> bool:
             columns = [pa.array(list(each), field.type) for each, field in zip(values, schema, strict=True)]
             deltalake.write_deltalake(table, pa.table(columns, schema), mode="append")
         elif updated:
-            table.update({updated[1]: updated[2]}, predicate=updated[3])
+            table.update(dict(re.findall(rf"{_SET}(?:, |$)", updated[1])), predicate=updated[updated.re.groups])
         elif deleted:
             table.delete(deleted[1])
         elif switched:
@@ -48,9 +51,25 @@ def commit(path: Path, statement: str) -> bool:
         if (version := deltalake.DeltaTable(path).version()) > before:
             made = path / "_delta_log" / f"{version:020d}.json"
             made.write_text(_as_spark_says(made.read_text(encoding="utf-8")), encoding="utf-8")
+            tell_state(made)
     except (deltalake.exceptions.DeltaError, pa.ArrowException, TypeError, ValueError):
         return False
     return True
+
+
+_SAME_EVERYWHERE = {"integer", "long", "string", "boolean"}
+
+
+def plain_rows(path: Path, version: int | None) -> list[dict[str, Any]] | None:
+    """The rows of a table, or nothing where it is not that plain."""
+    try:
+        table = deltalake.DeltaTable(path, version=version)
+        if all(str(getattr(field.type, "type", "")) in _SAME_EVERYWHERE for field in table.schema().fields):
+            rows: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()
+            return rows
+    except (deltalake.exceptions.DeltaError, pa.ArrowException, OSError):
+        pass
+    return None
 
 
 _COUNTS = {"added": "numOutputRows", "updated": "numUpdatedRows", "deleted": "numDeletedRows"}
@@ -61,6 +80,28 @@ def _as_spark_says(commit: str) -> str:
     commit = commit.replace('"operation":"ADD COLUMN"', '"operation":"ADD COLUMNS"')
     counted = r'"num_(added|updated|deleted)_rows":(\d+)'
     return re.sub(counted, lambda found: f'"{_COUNTS[found[1]]}":"{found[2]}"', commit)
+
+
+def tell_state(made: Path) -> None:
+    """Beside a commit, as Spark's own have it: the state of the table, which saves those who read it a query each."""
+    files: dict[str, int] = {}
+    told: dict[str, Any] = {}
+    for version in range(int(made.stem) + 1):
+        commit = made.with_name(f"{version:020d}.json")
+        if not commit.exists():
+            return
+        for line in commit.read_text(encoding="utf-8").splitlines():
+            ((kind, action),) = json.loads(line).items()
+            if kind in ("txn", "domainMetadata"):
+                return
+            told[kind] = action
+            if kind == "add":
+                files[action["path"]] = action["size"]
+            elif kind == "remove":
+                files.pop(action["path"], None)
+    state = {"tableSizeBytes": sum(files.values()), "numFiles": len(files), "numMetadata": 1, "numProtocol": 1}
+    state |= {"setTransactions": [], "domainMetadata": [], "metadata": told["metaData"], "protocol": told["protocol"]}
+    made.with_suffix(".crc").write_text(json.dumps(state), encoding="utf-8")
 
 
 def anew(first: str) -> str:

@@ -6,22 +6,22 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
 from pyspark.sql import SparkSession
 
+from fixtures.journeys import newest_version
 from fixtures.mirror import Mirror, canonical
-from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import publish
 from mirrorfeed.stores import FolderStore
-from tests.commits import anew, commit
+from tests.commits import anew, commit, plain_rows, tell_state
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTableBuilder  # Databricks Connect comes without it
@@ -32,7 +32,17 @@ SPARK_4_0 = pyspark.__version__.startswith("4.0.")
 
 
 class DeltaTable:
-    """A table at a path, with its feed on unless told otherwise. In statements, {} stands for it."""
+    """A table at a path, with its feed on unless told otherwise. In statements, {} stands for it.
+
+    Commits of plain rows are made without Spark, in milliseconds, for to those who read it is one who wrote a table.
+    Spark makes the others, and the first table of each kind: the next begin with a copy of its commit.
+    """
+
+    _created: ClassVar[dict[tuple[Any, ...], str]] = {}
+    _known: ClassVar[set[Path]] = set()
+    """Where Spark remembers a table, even if it is gone."""
+    _plain = False
+    """Whether commits without Spark are known to fit it."""
 
     def __init__(
         self,
@@ -48,27 +58,51 @@ class DeltaTable:
         self._create(columns, {FEED: str(feed).lower(), **(properties or {})}, by)
 
     def _create(self, columns: str, properties: Mapping[str, str], by: str) -> None:
-        spelled = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
-        partitioned = f"PARTITIONED BY ({by})" if by else ""
-        self.sql(f"CREATE TABLE {{}} ({columns}) USING DELTA {partitioned} TBLPROPERTIES ({spelled})")
+        kind = (columns, by, *properties.items())
+        self._plain = list(properties) == [FEED]
+        if kind in self._created and self.path not in self._known and not self.path.exists():
+            self.commit_file(0).parent.mkdir(parents=True)
+            self.commit_file(0).write_text(anew(self._created[kind]), encoding="utf-8")
+            tell_state(self.commit_file(0))
+        else:
+            spelled = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+            partitioned = f"PARTITIONED BY ({by})" if by else ""
+            self._by_spark(f"CREATE TABLE {{}} ({columns}) USING DELTA {partitioned} TBLPROPERTIES ({spelled})")
+            self._created[kind] = self.commit_file(0).read_text(encoding="utf-8")
+        self._known.add(self.path)
 
     @classmethod
-    def built(cls, spark: SparkSession, path: Path, builder: DeltaTableBuilder) -> DeltaTable:
+    def at(cls, spark: SparkSession, path: Path, *, plain: bool = True) -> Self:
+        """The one that is there."""
+        table = cls.__new__(cls)
+        table.spark, table.path, table.source, table._plain = spark, path, Source(path=str(path)), plain
+        return table
+
+    @classmethod
+    def built(cls, spark: SparkSession, path: Path, builder: DeltaTableBuilder) -> Self:
         """A table with columns that Delta 4.0 makes in this way alone, as generated ones."""
-        made = cls.__new__(cls)
-        made.spark, made.path, made.source = spark, path, Source(path=str(path))
         builder.location(str(path)).property(FEED, "true").execute()
-        return made
+        return cls.at(spark, path, plain=False)
 
     @classmethod
-    def cloned(cls, original: DeltaTable, path: Path, version: int) -> DeltaTable:
+    def cloned(cls, original: DeltaTable, path: Path, version: int) -> Self:
         """A table that starts with the files of another at a version."""
-        clone = cls.__new__(cls)
-        clone.spark, clone.path, clone.source = original.spark, path, Source(path=str(path))
+        clone = cls.at(original.spark, path, plain=False)
         clone.sql(f"CREATE TABLE {{}} SHALLOW CLONE {original.source.sql} VERSION AS OF {version}")
         return clone
 
+    @classmethod
+    def copied(cls, original: DeltaTable, path: Path) -> Self:
+        """As another is, its id included."""
+        shutil.copytree(original.path, path)
+        cls._known.add(path)
+        return cls.at(original.spark, path, plain=original._plain)
+
     def sql(self, statement: str) -> None:
+        if not (self._plain and commit(self.path, statement)):
+            self._by_spark(statement)
+
+    def _by_spark(self, statement: str) -> None:
         self.spark.sql(statement.replace("{}", self.source.sql))
 
     def insert(self, *ids: int) -> None:
@@ -83,48 +117,24 @@ class DeltaTable:
 
     @property
     def latest(self) -> int:
-        return history.commits(self.spark, self.source)[-1].version
+        return newest_version(self.path)
 
     def rows(self, version: int | None = None) -> list[dict[str, Any]]:
+        """As Spark reads them, or for plain tables another reader, in milliseconds."""
+        if self._plain and (found := plain_rows(self.path, version)) is not None:
+            return found
         reader = self.spark.read if version is None else self.spark.read.option("versionAsOf", version)
         return [row.asDict(recursive=True) for row in reader.table(self.source.sql).collect()]
 
 
-class PlainTable(DeltaTable):
-    """For tests of what is read, whoever wrote it: commits of plain rows are made without Spark, in milliseconds. Spark
-    creates the first table of each kind, others begin with a copy of its commit."""
+PlainTable = DeltaTable  # until those who call it so have landed
 
-    _created: ClassVar[dict[tuple[Any, ...], str]] = {}
-    _known: ClassVar[set[Path]] = set()
-    """Where Spark remembers a table, even if it is gone."""
-    _rows_alone = False
 
-    def _create(self, columns: str, properties: Mapping[str, str], by: str) -> None:
-        kind = (columns, by, *properties.items())
-        self._rows_alone = not by and list(properties) == [FEED]
-        if self.path in self._known or self.path.exists():
-            super()._create(columns, properties, by)
-        elif kind in self._created:
-            self.commit_file(0).parent.mkdir(parents=True)
-            self.commit_file(0).write_text(anew(self._created[kind]), encoding="utf-8")
-        else:
-            super()._create(columns, properties, by)
-            self._created[kind] = self.commit_file(0).read_text(encoding="utf-8")
-        self._known.add(self.path)
-
-    @classmethod
-    def copied(cls, original: PlainTable, path: Path) -> PlainTable:
-        """As another is, its id included."""
-        copy = cls.__new__(cls)
-        copy.spark, copy.path, copy.source = original.spark, path, Source(path=str(path))
-        copy._rows_alone = original._rows_alone
-        shutil.copytree(original.path, path)
-        cls._known.add(path)
-        return copy
+class SparkTable(DeltaTable):
+    """All of its commits are Spark's own, for tests of what is in these."""
 
     def sql(self, statement: str) -> None:
-        if not (self._rows_alone and commit(self.path, statement)):
-            super().sql(statement)
+        self._by_spark(statement)
 
 
 class Zone:
@@ -141,8 +151,7 @@ class Zone:
     def copied(cls, original: Zone, folder: Path) -> Zone:
         """As another is, of a copy of its table, with nothing mirrored."""
         shutil.copytree(original.root, folder / original.root.name)
-        assert isinstance(original.table, PlainTable)
-        table = PlainTable.copied(original.table, folder / original.table.path.name)
+        table = DeltaTable.copied(original.table, folder / original.table.path.name)
         return cls(folder / original.root.name, table, original.plan.keys)
 
     def publish(self) -> Progress:

@@ -21,13 +21,13 @@ from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.archive.rules.azure.check import Place
 from mirrorfeed.archive.rules.finding import starts
 from mirrorfeed.feed.source import Source
-from tests.delta import DeltaTable
+from tests.delta import SparkTable
 
 NOW = datetime.now(UTC)
 POLICY = Policy(60)
 
 
-class Orders(DeltaTable):
+class Orders(SparkTable):
     """Partitioned by day, with a file and ten rows a day: ids 10 to 19 on day 1, and so on. Days 1 and 2 are 100 days
     old, the others new. Spark makes one of each kind; the others are copies of it, with ids of their own."""
 

@@ -22,7 +22,7 @@ from mirrorfeed.doctor import Code, judge_table, judge_zone, look_at_table, look
 from mirrorfeed.doctor.texts import longest_text
 from mirrorfeed.fabric import TableState
 from mirrorfeed.publish.zone import zone_of
-from tests.delta import DeltaTable, PlainTable, Zone
+from tests.delta import DeltaTable, Zone
 
 
 class Patient:
@@ -53,13 +53,13 @@ class Patient:
 
 @pytest.fixture
 def patient(spark: SparkSession, tmp_path: Path) -> Patient:
-    return Patient(Zone(tmp_path / "landing", PlainTable(spark, tmp_path / "t")))
+    return Patient(Zone(tmp_path / "landing", DeltaTable(spark, tmp_path / "t")))
 
 
 @pytest.fixture(scope="module")
 def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
     folder = tmp_path_factory.mktemp("begun")
-    zone = Zone(folder / "landing", PlainTable(spark, folder / "t"))
+    zone = Zone(folder / "landing", DeltaTable(spark, folder / "t"))
     zone.publish()
     return zone
 
@@ -110,11 +110,11 @@ def test_a_text_that_is_longer_than_its_column_is_measured_in_a_small_table(pati
 
 
 def test_nested_values_are_as_long_as_their_json(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t", "`a.b` int, n struct<x: string>, m map<string, int>")
+    table = DeltaTable(spark, tmp_path / "t", "`a.b` int, n struct<x: string>, m map<string, int>")
     assert longest_text(spark, table.source) is None
     table.sql("INSERT INTO {} VALUES (1, named_struct('x', 'yy'), map('k', 7))")
     assert longest_text(spark, table.source) == ("n", len('{"x":"yy"}'))
-    assert longest_text(spark, PlainTable(spark, tmp_path / "numbers", "id int").source) is None
+    assert longest_text(spark, DeltaTable(spark, tmp_path / "numbers", "id int").source) is None
 
 
 def _keys(patient: Patient) -> None:
@@ -129,7 +129,7 @@ def _gap(patient: Patient) -> None:
 def _recreated(patient: Patient) -> None:
     shutil.rmtree(patient.table.path)
     patient.spark.catalog.clearCache()
-    PlainTable(patient.spark, patient.table.path)
+    DeltaTable(patient.spark, patient.table.path)
 
 
 def _another_file(patient: Patient) -> None:

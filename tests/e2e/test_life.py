@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
-from tests.delta import DeltaTable, PlainTable
+from tests.delta import DeltaTable
 
 
 class Project:
@@ -45,7 +45,7 @@ def project(spark: SparkSession, tmp_path: Path) -> Project:
 
 @pytest.fixture
 def orders(spark: SparkSession, tmp_path: Path) -> DeltaTable:
-    made = PlainTable(spark, tmp_path / "orders")
+    made = DeltaTable(spark, tmp_path / "orders")
     made.insert(1, 2)
     return made
 
@@ -53,7 +53,7 @@ def orders(spark: SparkSession, tmp_path: Path) -> DeltaTable:
 def test_a_table_is_added_moved_to_another_schema_and_dropped(project: Project, orders: DeltaTable) -> None:
     project.configure("sales.orders")
     project.run("publish")
-    PlainTable(orders.spark, orders.path.parent / "lines").insert(1)
+    DeltaTable(orders.spark, orders.path.parent / "lines").insert(1)
     project.configure("sales.orders", "sales.lines")
     added = project.run("publish")
     assert "snapshot to 1" in added
@@ -99,7 +99,7 @@ def test_a_source_that_is_gone_or_is_a_clone_of_another_stops_the_table_until_it
 ) -> None:
     project.configure("sales.orders")
     project.run("publish")
-    other = PlainTable(orders.spark, orders.path.parent / "other")
+    other = DeltaTable(orders.spark, orders.path.parent / "other")
     other.insert(7)
     shutil.rmtree(orders.path)
     assert f"There is no Delta table at {orders.path}" in project.run("publish", code=1)
@@ -118,7 +118,7 @@ def test_an_emptied_source_that_is_cloned_over_is_the_same_table_and_goes_on(
 ) -> None:
     project.configure("sales.orders")
     project.run("publish")
-    other = PlainTable(orders.spark, orders.path.parent / "other")
+    other = DeltaTable(orders.spark, orders.path.parent / "other")
     other.insert(2, 7)
     orders.sql("DELETE FROM {}")
     orders.sql(f"CREATE OR REPLACE TABLE {{}} SHALLOW CLONE {other.source.sql}")

@@ -16,7 +16,7 @@ from mirrorfeed.feed.ranges import Range
 from mirrorfeed.feed.read import changes
 from mirrorfeed.feed.schemas import schema_at
 from mirrorfeed.landing.schema import columns_of
-from tests.delta import DeltaTable
+from tests.delta import SparkTable
 
 STATEMENTS = (
     "INSERT INTO {} SELECT id + {n} * 10 + 10, concat('new', id) FROM range(3)",
@@ -32,7 +32,7 @@ STATEMENTS = (
 @pytest.mark.parametrize("seed", range(4))
 def test_another_reader_of_the_feed_gives_the_same_net_result(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
-    table = DeltaTable(spark, tmp_path / "t")
+    table = SparkTable(spark, tmp_path / "t")
     table.insert(*range(8))
     for number in range(5):
         table.sql(rng.choice(STATEMENTS).replace("{n}", str(number)))

@@ -20,13 +20,13 @@ from mirrorfeed.feed.ranges import Commit
 from mirrorfeed.feed.schemas import only_adds
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.switch import begin_of_feed, feed_on_at, first_with_feed
-from tests.delta import DeltaTable, PlainTable
+from tests.delta import DeltaTable
 
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """Versions 0 to 8, with the feed off at 2 and 3, and a column added at 6."""
-    made = PlainTable(spark, tmp_path_factory.mktemp("delta") / "orders")
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "orders")
     made.insert(1)
     made.set_feed(False)
     made.insert(2)
@@ -42,7 +42,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
 def holed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     """Version 4 of 0 to 8 is missing, between the checkpoints of 3 and 6: nothing but the history shows it."""
     path = tmp_path_factory.mktemp("delta") / "holed"
-    made = PlainTable(spark, path, properties={"delta.checkpointInterval": "3"})
+    made = DeltaTable(spark, path, properties={"delta.checkpointInterval": "3"})
     for i in range(1, 9):
         made.insert(i)
     made.commit_file(4).unlink()
@@ -80,7 +80,7 @@ def oslo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("oslo")
 def test_commits_keep_their_times_where_clocks_go_back(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     made = [datetime(2025, 10, 25, 22, 30, tzinfo=UTC) + timedelta(hours=hours) for hours in range(5)]
     for number, moment in enumerate(made):
         if number:
@@ -112,7 +112,7 @@ def test_commits_after_a_version_hold_at_least_the_newest(
 
 
 def test_commits_after_a_version_far_back_are_all_there(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     for i in range(17):
         table.insert(i)
     assert [commit.version for commit in commits(spark, table.source, 0)] == list(range(1, 18))
@@ -139,7 +139,7 @@ def test_a_table_that_was_never_published_is_judged_by_its_newest_version(
 ) -> None:
     found = facts_of(spark, table.source, None, limit=100)
     assert (found.latest, [commit.version for commit in found.commits], found.feed_off_at) == (8, [8], None)
-    off = PlainTable(spark, tmp_path / "off", feed=False)
+    off = DeltaTable(spark, tmp_path / "off", feed=False)
     assert facts_of(spark, off.source, None, limit=100).feed_off_at == 0
 
 
@@ -182,7 +182,7 @@ def test_other_changes_of_columns_break_a_range(
     spark: SparkSession, tmp_path: Path, statement: str, follows: str
 ) -> None:
     mapped = {"delta.columnMapping.mode": "name"}
-    table = PlainTable(spark, tmp_path / "t", "id int NOT NULL, v string", properties=mapped)
+    table = DeltaTable(spark, tmp_path / "t", "id int NOT NULL, v string", properties=mapped)
     table.insert(1)
     table.sql(statement)
     assert commits(spark, table.source)[-1].operation == follows
@@ -209,7 +209,7 @@ def test_a_missing_version_is_a_fact_and_not_a_failure(
 
 
 def test_a_log_that_cannot_be_read_at_all_is_an_error_that_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     for i in range(3):
         table.insert(i)
     table.commit_file(2).unlink()
@@ -233,7 +233,7 @@ def test_an_id_tells_a_table_from_another_at_its_place(spark: SparkSession) -> N
 
 
 def test_restoring_and_optimizing_keep_the_id(spark: SparkSession, table: DeltaTable, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     before = detail_of(spark, table.source).table_id
     table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
@@ -298,7 +298,7 @@ def test_views_and_tables_of_other_formats_are_refused(spark: SparkSession, tabl
     "folder", ["with space", "dotted.name", "tick`ed", "quo'te\"d", "Łódź-注文", "a%20b", "semi;colon--"]
 )
 def test_paths_of_any_spelling_lead_to_their_table(spark: SparkSession, tmp_path: Path, folder: str) -> None:
-    table = PlainTable(spark, tmp_path / folder)
+    table = DeltaTable(spark, tmp_path / folder)
     table.insert(1)
     assert [commit.version for commit in commits(spark, table.source)] == [0, 1]
     assert facts_of(spark, table.source, 0, limit=10).table_id
@@ -364,7 +364,7 @@ def test_the_feed_begins_after_the_last_version_without_it(
 def test_a_feed_that_was_just_switched_on_begins_with_that_version_and_has_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    quiet = PlainTable(spark, tmp_path / "quiet", feed=False)
+    quiet = DeltaTable(spark, tmp_path / "quiet", feed=False)
     quiet.insert(1)
     assert first_with_feed(spark, quiet.source) is None
     quiet.set_feed(True)

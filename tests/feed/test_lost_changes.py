@@ -16,14 +16,14 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.ranges import FeedOff, Gap, SourceRecreated
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.table import RowsRefused
-from tests.delta import SPARK_4_0, DeltaTable, PlainTable, Zone
+from tests.delta import SPARK_4_0, DeltaTable, Zone
 
 
 @pytest.fixture(scope="module")
 def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
     """Rows 1 to 3, published at version 1."""
     folder = tmp_path_factory.mktemp("begun")
-    table = PlainTable(spark, folder / "orders")
+    table = DeltaTable(spark, folder / "orders")
     table.insert(1, 2, 3)
     zone = Zone(folder / "zone", table)
     zone.publish()
@@ -60,7 +60,7 @@ def overwrite_with_another_type(table: DeltaTable) -> None:
 def recreate(table: DeltaTable) -> None:
     shutil.rmtree(table.path)
     table.spark.catalog.clearCache()
-    PlainTable(table.spark, table.path).insert(7)
+    DeltaTable(table.spark, table.path).insert(7)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_what_comes_before_a_missing_version_is_published_and_the_hole_is_a_find
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Spark itself reads past the hole, between two checkpoints, and says nothing."""
-    table = PlainTable(spark, tmp_path / "orders", properties={"delta.checkpointInterval": "3"})
+    table = DeltaTable(spark, tmp_path / "orders", properties={"delta.checkpointInterval": "3"})
     for number in range(1, 4):
         table.insert(number)
     zone = Zone(tmp_path / "zone", table)
@@ -118,7 +118,7 @@ def test_changes_that_delta_looks_back_to_no_more_are_a_gap_until_the_table_keep
 
 
 def test_a_restore_to_before_the_feed_was_on_is_a_gap(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "orders", feed=False)
+    table = DeltaTable(spark, tmp_path / "orders", feed=False)
     table.set_feed(True)
     table.insert(1)
     zone = Zone(tmp_path / "zone", table)
@@ -129,7 +129,7 @@ def test_a_restore_to_before_the_feed_was_on_is_a_gap(spark: SparkSession, tmp_p
 
 
 def test_without_the_feed_no_snapshot_is_taken(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "orders", feed=False)
+    table = DeltaTable(spark, tmp_path / "orders", feed=False)
     table.insert(1)
     with pytest.raises(FeedOff, match=r"off at version 1, so no changes could follow\. Run `mirrorfeed enable`"):
         Zone(tmp_path / "zone", table).publish()
@@ -146,7 +146,7 @@ def test_after_the_snapshot_the_next_version_may_not_exist_yet(published: Zone) 
 def test_changes_of_every_kind_reach_the_mirror(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
-    table = PlainTable(spark, tmp_path / "orders", properties=properties)
+    table = DeltaTable(spark, tmp_path / "orders", properties=properties)
     table.insert(1, 2, 3, 4)
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
@@ -198,7 +198,7 @@ def test_keys_without_a_right_place_are_refused_and_shown(published: Zone, chang
 def test_a_snapshot_checks_its_keys_unless_told_not_to(
     spark: SparkSession, tmp_path: Path, rows: str, words: str
 ) -> None:
-    table = PlainTable(spark, tmp_path / "orders")
+    table = DeltaTable(spark, tmp_path / "orders")
     table.sql(f"INSERT INTO {{}} VALUES {rows}")
     with pytest.raises(RowsRefused, match=re.escape(words)):
         Zone(tmp_path / "zone", table).publish()
@@ -208,7 +208,7 @@ def test_a_snapshot_checks_its_keys_unless_told_not_to(
 
 
 def test_a_table_without_keys_takes_inserts_only(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "orders")
+    table = DeltaTable(spark, tmp_path / "orders")
     zone = Zone(tmp_path / "zone", table, keys=())
     zone.publish()
     table.insert(1)

@@ -17,24 +17,31 @@ from pyspark.sql import SparkSession
 from fixtures.mirror import canonical
 from mirrorfeed.feed import history
 from mirrorfeed.feed.preview import changes_between
-from tests.delta import SPARK_4_0, DeltaTable, Zone
+from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 
-STATEMENTS = (
-    "UPDATE {} SET v = 'once' WHERE id = 1",
-    "UPDATE {} SET v = 'twice' WHERE id = 1",
-    "DELETE FROM {} WHERE id = 2",
-    "DELETE FROM {} WHERE id < 3",  # of which one is gone already
-    "INSERT INTO {} VALUES (2, 'back', 'y'), (4, 'd', 'x')",
-    "UPDATE {} SET id = 6 - id WHERE id IN (2, 4)",  # they change places
-    "OPTIMIZE {}",
+STATEMENTS = {
+    "UPDATE {} SET v = 'once' WHERE id = 1": "1 once x, 2 b x, 3 c y",
+    "UPDATE {} SET v = 'twice' WHERE id = 1": "1 twice x, 2 b x, 3 c y",
+    "DELETE FROM {} WHERE id = 2": "1 twice x, 3 c y",
+    "DELETE FROM {} WHERE id < 3": "3 c y",  # of which one is gone already
+    "INSERT INTO {} VALUES (2, 'back', 'y'), (4, 'd', 'x')": "2 back y, 3 c y, 4 d x",
+    "UPDATE {} SET id = 6 - id WHERE id IN (2, 4)": "4 back y, 3 c y, 2 d x",  # they change places
+    "OPTIMIZE {}": "4 back y, 3 c y, 2 d x",
     """MERGE INTO {} t USING (SELECT 3 AS id, 'merged' AS v, 'x' AS p UNION ALL SELECT 5, 'e', 'z') s ON t.id = s.id
        WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE AND t.id = 2 THEN DELETE
-    """,
-    "MERGE INTO {} t USING (SELECT 99 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",  # nothing matches
-    "UPDATE {} SET p = 'y' WHERE id = 5",  # to another partition
-    "DELETE FROM {}" if SPARK_4_0 else "TRUNCATE TABLE {}",  # Delta 4.0 truncates no table
-    "RESTORE TABLE {} TO VERSION AS OF 3",
-)
+    """: "4 back y, 3 merged x, 5 e z",
+    "MERGE INTO {} t USING (SELECT 99 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE": "4 back y, 3 merged x, 5 e z",
+    "UPDATE {} SET p = 'y' WHERE id = 5": "4 back y, 3 merged x, 5 e y",  # to another partition
+    "DELETE FROM {}" if SPARK_4_0 else "TRUNCATE TABLE {}": "",  # Delta 4.0 truncates no table
+    "RESTORE TABLE {} TO VERSION AS OF 3": "1 twice x, 2 b x, 3 c y",
+}
+"""With the rows after each."""
+OVERWRITTEN = "7 dynamic x, 3 c y"
+
+
+def _rows(spelled: str) -> Any:
+    rows = [each.split(" ") for each in spelled.split(", ") if each]
+    return canonical({"id": int(id_), "v": v, "p": p} for id_, v, p in rows)
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"], ids=["without deletion vectors", "with deletion vectors"])
@@ -43,7 +50,7 @@ def test_with_all_changes_as_upserts_the_mirror_passes_through_every_version_in_
 ) -> None:
     """It takes long, for all kinds of commits that Spark makes are published in one range, each with its state."""
     properties = {"delta.enableDeletionVectors": vectors}
-    table = DeltaTable(spark, tmp_path / "t", "id int, v string, p string", properties=properties, by="p")
+    table = SparkTable(spark, tmp_path / "t", "id int, v string, p string", properties=properties, by="p")
     table.sql("INSERT INTO {} VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'y')")
     zone = Zone(tmp_path / "zone", table, changes="full")
     zone.publish()
@@ -52,12 +59,11 @@ def test_with_all_changes_as_upserts_the_mirror_passes_through_every_version_in_
         table.sql(statement)
     overwrite = spark.sql("SELECT 7 AS id, 'dynamic' AS v, 'x' AS p").write.format("delta").mode("overwrite")
     overwrite.option("partitionOverwriteMode", "dynamic").save(str(table.path))
-    states = [canonical(table.rows(version)) for version in range(2, table.latest + 1)]
     zone.publish()
     changes = [row for file in zone.files[len(snapshot) :] for row in file.to_pylist()]
     assert zone.mirrors_the_table()
     assert {row["__rowMarker__"] for row in changes} == {2, 4}
-    left = iter(states)
+    left = map(_rows, [*STATEMENTS.values(), OVERWRITTEN])
     expected = next(left)
     for state in _states([row for file in snapshot for row in file.to_pylist()], changes):
         while state == expected:

@@ -19,7 +19,7 @@ from mirrorfeed.publish.decisions import decisions
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.stores import FolderStore, StoreUnavailable
-from tests.delta import FEED, DeltaTable, PlainTable
+from tests.delta import FEED, DeltaTable
 from tests.publish.conftest import everything, never
 
 OFF, ON = (f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {on})" for on in ("false", "true"))
@@ -29,9 +29,9 @@ def test_the_failure_of_one_table_never_stops_the_others(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
 ) -> None:
     for name in ("a", "c"):
-        PlainTable(spark, tmp_path / name).insert(1, 2)
-    PlainTable(spark, tmp_path / "b", feed=False)
-    PlainTable(spark, tmp_path / "d").sql("INSERT INTO {} VALUES (NULL, 'x')")
+        DeltaTable(spark, tmp_path / name).insert(1, 2)
+    DeltaTable(spark, tmp_path / "b", feed=False)
+    DeltaTable(spark, tmp_path / "d").sql("INSERT INTO {} VALUES (NULL, 'x')")
     seen: list[str] = []
 
     def on_step(table: str, _progress: Progress) -> None:
@@ -54,7 +54,7 @@ def test_only_the_tables_that_are_named_are_published(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
 ) -> None:
     for name in ("a", "b"):
-        PlainTable(spark, tmp_path / name)
+        DeltaTable(spark, tmp_path / name)
     outcomes = publish_tables(Fleet(spark, configured("a", "b"), sleep=never), ["b"])
     assert [(outcome.table, outcome.error) for outcome in outcomes] == [("b", None)]
     assert [path.name for path in (tmp_path / "zone").iterdir()] == ["b"]
@@ -66,7 +66,7 @@ def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(
     def fail(store: FolderStore, path: str, _: bytes) -> None:
         raise StoreUnavailable("create", store.address(path), "a fault whose cause is not known to stay")
 
-    PlainTable(spark, tmp_path / "a")
+    DeltaTable(spark, tmp_path / "a")
     monkeypatch.setattr(FolderStore, "create", fail)
     pauses: list[float] = []
     (outcome,) = publish_tables(Fleet(spark, configured("a"), sleep=pauses.append))
@@ -127,7 +127,7 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
     change: Callable[[DeltaTable], None],
 ) -> None:
     mapping = "none" if finding is FeedUnreadable else "name"
-    table = PlainTable(spark, tmp_path / "a", properties={"delta.columnMapping.mode": mapping})
+    table = DeltaTable(spark, tmp_path / "a", properties={"delta.columnMapping.mode": mapping})
     table.insert(1, 2)
     config = configured("a", more=f"{option}\n")
     publish_tables(Fleet(spark, config, sleep=never))
@@ -171,7 +171,7 @@ class Waiting(Transient):
 @pytest.fixture
 def with_gap(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> Config:
     """A table whose changes cannot be read, to be started again."""
-    table = PlainTable(spark, tmp_path / "a")
+    table = DeltaTable(spark, tmp_path / "a")
     config = configured("a", more="on_gap: reseed\n")
     publish_tables(Fleet(spark, config, sleep=never))
     for statement in (OFF, ON):

@@ -28,7 +28,7 @@ from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.repair import NothingPublished
 from mirrorfeed.publish.table import publish
 from mirrorfeed.session import SessionLost
-from tests.delta import PlainTable
+from tests.delta import DeltaTable
 from tests.publish.scenes import plan
 
 
@@ -164,7 +164,7 @@ def configured(folder: Path, *lines: str) -> Config:
 def test_through_spark_what_is_committed_is_published_and_the_ledger_is_told_once(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    table, config = PlainTable(spark, tmp_path / "t"), configured(tmp_path, "ledger: ./ledger")
+    table, config = DeltaTable(spark, tmp_path / "t"), configured(tmp_path, "ledger: ./ledger")
     clock, seen = World(), list[Outcome]()
     begin: list[Callable[[World], None]] = [lambda _: table.insert(1, 2), lambda _: table.sql("DELETE FROM {}")]
     clock.events = {20.0: begin[0], 40.0: begin[1]}
@@ -181,7 +181,7 @@ def test_through_spark_what_is_committed_is_published_and_the_ledger_is_told_onc
 def test_after_a_failure_the_session_is_asked_for_and_the_landing_zone_taken_up_anew(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    PlainTable(spark, tmp_path / "t").insert(1)
+    DeltaTable(spark, tmp_path / "t").insert(1)
     config = configured(tmp_path)
     (tmp_path / "landing").write_text("in the way", encoding="utf-8")
     clock, asked, seen = World(), list[SparkSession](), list[Outcome]()

@@ -13,7 +13,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import load
 from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.publish.fleet import Fleet, publish_tables
-from tests.delta import PlainTable, Zone
+from tests.delta import DeltaTable, Zone
 from tests.told import told
 
 
@@ -28,7 +28,7 @@ def told_by(folder: Path, *arguments: str, status: int = 0) -> Any:
 
 
 def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     zone = Zone(tmp_path / "landing", table)
     text = "landing_zone: ./landing\nhistory: ./histories\ntables: [{source: ./t, target: sales.orders, keys: [id]}]\n"
     (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
@@ -68,7 +68,7 @@ def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark
 
 
 def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t", properties={"delta.checkpointInterval": "2"})
+    table = DeltaTable(spark, tmp_path / "t", properties={"delta.checkpointInterval": "2"})
     zone = Zone(tmp_path / "landing", table)
     text = "landing_zone: ./landing\ntables: [{source: ./t, target: sales.orders, keys: [id], history: ./kept}]\n"
     (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")

@@ -15,7 +15,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.landing.selection import BadCondition, BadSelection, Selection, SelectionChanged
-from tests.delta import DeltaTable, PlainTable, Zone
+from tests.delta import DeltaTable, Zone
 
 COLUMNS = "order_id int, region string, note string, price decimal(20,10), ssn string"
 PART = """\
@@ -127,7 +127,7 @@ def test_another_part_needs_a_new_snapshot_and_one_column_less_does_not(spark: S
 
 def part(spark: SparkSession, folder: Path, columns: str = "id int, v string, w string", **selection: Any) -> Zone:
     properties = {"delta.columnMapping.mode": "name"}
-    table = PlainTable(spark, folder / "source", columns, properties=properties)
+    table = DeltaTable(spark, folder / "source", columns, properties=properties)
     return Zone(folder / "zone", table, selection=Selection(**selection))
 
 
@@ -190,7 +190,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_staged(spark: SparkSess
         ({"where": "v > current_name"}, BadSelection, "`where` names 'current_name', which is no column of it"),
         ({"cast": {"v": "int"}}, BadSelection, "'v' is string, of which not every value is one and the same int"),
     )
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     for selection, error, words in cases:
         zone = Zone(tmp_path / "zone", table, selection=Selection(**selection))
         with pytest.raises(error, match=words):
@@ -199,7 +199,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_staged(spark: SparkSess
 
 
 def test_a_table_without_keys_takes_inserts_of_what_is_selected(spark: SparkSession, tmp_path: Path) -> None:
-    zone = Zone(tmp_path / "zone", PlainTable(spark, tmp_path / "t"), (), selection=Selection(where="id > 2"))
+    zone = Zone(tmp_path / "zone", DeltaTable(spark, tmp_path / "t"), (), selection=Selection(where="id > 2"))
     zone.table.insert(1, 2, 3)
     zone.publish()
     zone.table.sql("DELETE FROM {} WHERE id = 1")  # which nobody has seen

@@ -19,7 +19,7 @@ from mirrorfeed.feed.source import quote
 from mirrorfeed.files import unique
 from mirrorfeed.landing.schema import BadKey, ReservedColumn
 from mirrorfeed.publish.table import RowsRefused
-from tests.delta import DeltaTable, PlainTable, Zone
+from tests.delta import DeltaTable, Zone
 
 TYPES = {
     "b": ("boolean", "true", pa.bool_(), True),
@@ -55,7 +55,7 @@ TYPES = {
 
 def test_every_type_has_its_form_in_a_snapshot_and_in_a_range(spark: SparkSession, tmp_path: Path) -> None:
     spelled = ", ".join(f"{name} {type_}" for name, (type_, *_) in TYPES.items())
-    table = PlainTable(
+    table = DeltaTable(
         spark, tmp_path / "t", f"id int NOT NULL, {spelled}", properties={"delta.feature.timestampNtz": "supported"}
     )
     zone = Zone(tmp_path / "zone", table)
@@ -95,7 +95,7 @@ ODD = [
 
 def test_columns_and_keys_of_any_name_are_published_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
     spelled = ", ".join(f"{quote(name)} string" for name in ODD)
-    table = PlainTable(spark, tmp_path / "o'dd `t` ü.x", spelled, properties={"delta.columnMapping.mode": "name"})
+    table = DeltaTable(spark, tmp_path / "o'dd `t` ü.x", spelled, properties={"delta.columnMapping.mode": "name"})
     zones = net_and_full(tmp_path, table, keys=("a.b", "ti`ck"))
     table.sql("INSERT INTO {} VALUES (" + ", ".join(f"'{i}'" for i in range(len(ODD))) + ")")
     for zone in zones:
@@ -129,14 +129,14 @@ def test_columns_and_keys_of_any_name_are_published_as_they_are(spark: SparkSess
 def test_columns_that_cannot_be_keys_are_refused_by_name(
     spark: SparkSession, tmp_path: Path, keys: tuple[str, ...], words: str
 ) -> None:
-    table = PlainTable(spark, tmp_path / "t", "id int, d double, n array<int>")
+    table = DeltaTable(spark, tmp_path / "t", "id int, d double, n array<int>")
     with pytest.raises(BadKey) as caught:
         Zone(tmp_path / "zone", table, keys=keys).publish()
     assert caught.value.what() == words.format(table.source)
 
 
 def test_a_reserved_column_is_refused_whatever_its_case(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t", "id int, __ROWMARKER__ int")
+    table = DeltaTable(spark, tmp_path / "t", "id int, __ROWMARKER__ int")
     with pytest.raises(ReservedColumn, match="'__ROWMARKER__'"):
         Zone(tmp_path / "zone", table).publish()
 
@@ -152,7 +152,7 @@ def small_batches(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.usefixtures("small_batches")
 def test_a_large_publication_is_several_files_in_one_record(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t", "id int, v string")
+    table = DeltaTable(spark, tmp_path / "t", "id int, v string")
     zone = Zone(tmp_path / "zone", table, file_size=20_000, compression="none")
     zone.publish()
     table.sql("INSERT INTO {} SELECT id, repeat(uuid(), 4) FROM range(2000)")
@@ -166,7 +166,7 @@ def test_a_large_publication_is_several_files_in_one_record(spark: SparkSession,
 
 @pytest.mark.usefixtures("small_batches")
 def test_the_rows_of_a_net_file_are_in_the_order_of_their_keys(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     zone = Zone(tmp_path / "zone", table, keys=("v", "id"), file_size=4096, compression="none")
     zone.publish()
     table.sql("INSERT INTO {} SELECT id, concat('v', id % 7) FROM range(2000) ORDER BY hash(id)")
@@ -179,7 +179,7 @@ def test_the_rows_of_a_net_file_are_in_the_order_of_their_keys(spark: SparkSessi
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
 def test_files_are_compressed_as_asked(spark: SparkSession, tmp_path: Path, compression: str) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     zone = Zone(tmp_path / "zone", table, compression=compression)
     zone.publish()
@@ -190,7 +190,7 @@ def test_files_are_compressed_as_asked(spark: SparkSession, tmp_path: Path, comp
 
 @pytest.mark.usefixtures("small_batches")
 def test_every_change_in_the_order_of_commits_across_files(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2, 3)
     zone = Zone(tmp_path / "zone", table, changes="full", file_size=1024)
     zone.publish()
@@ -214,7 +214,7 @@ def test_every_change_in_the_order_of_commits_across_files(spark: SparkSession, 
 
 
 def test_partitioned_tables_and_their_keys(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     spark.sql(f"CREATE TABLE delta.`{tmp_path}/p` (id int, day date, v int) USING DELTA PARTITIONED BY (day)"
               " TBLPROPERTIES (delta.enableChangeDataFeed = true)")  # fmt: skip
     table.path, table.source = tmp_path / "p", type(table.source)(path=f"{tmp_path}/p")
@@ -231,7 +231,7 @@ def test_partitioned_tables_and_their_keys(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_range_is_split_at_its_limit_into_records(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     zone = Zone(tmp_path / "zone", table, versions_per_range=2)
     zone.publish()
     for i in range(3):
@@ -242,7 +242,7 @@ def test_a_range_is_split_at_its_limit_into_records(spark: SparkSession, tmp_pat
 
 
 def test_a_corrected_null_key_lets_a_range_go_on(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     zones = net_and_full(tmp_path, table)
     for zone in zones:
         zone.publish()
@@ -257,7 +257,7 @@ def test_a_corrected_null_key_lets_a_range_go_on(spark: SparkSession, tmp_path: 
 
 
 def test_no_row_of_a_refused_range_is_left_in_the_zone(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     zones = net_and_full(tmp_path, table)
     for zone in zones:
         zone.publish()
@@ -286,7 +286,7 @@ def test_a_snapshot_whose_keys_have_no_right_place_is_refused_and_leaves_nothing
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: str, words: str, most: int
 ) -> None:
     monkeypatch.setattr(unique, "MOST", most)
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     table.sql(f"INSERT INTO {{}} VALUES {values}")
     zone = Zone(tmp_path / "zone", table, keys=("id", "v"))
     with pytest.raises(RowsRefused, match=re.escape(f"at version 1 {words}")):
@@ -298,7 +298,7 @@ def test_hashes_that_are_equal_for_other_keys_refuse_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unique, "repeat", lambda _: True)
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2)
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
@@ -307,7 +307,7 @@ def test_hashes_that_are_equal_for_other_keys_refuse_nothing(
 
 
 def test_rows_that_did_not_change_need_not_be_published(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t", "id int, v string, d double, s struct<a: int>")
+    table = DeltaTable(spark, tmp_path / "t", "id int, v string, d double, s struct<a: int>")
     rows = "SELECT cast(id AS int), concat('v', id), double('NaN'), named_struct('a', cast(id AS int)) FROM range(1000)"
     table.sql(f"INSERT INTO {{}} {rows}")
     zones = net_and_full(tmp_path, table, skip_unchanged=True)

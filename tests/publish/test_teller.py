@@ -24,7 +24,7 @@ from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.table import publish
 from mirrorfeed.publish.teller import ByMinute, News, Teller, is_whole
 from mirrorfeed.publish.view import View
-from tests.delta import PlainTable
+from tests.delta import DeltaTable
 from tests.publish.scenes import plan
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -217,7 +217,7 @@ def test_what_a_killed_run_published_is_told_by_the_next_and_nothing_twice(
     spark: SparkSession, tmp_path: Path, config: Config
 ) -> None:
     """A run without a ledger leaves what one does that is killed before it tells."""
-    tables = [PlainTable(spark, tmp_path / name) for name in "abc"]
+    tables = [DeltaTable(spark, tmp_path / name) for name in "abc"]
     silent = replace(config, ledger=None)
     publish_tables(Fleet(spark, silent), ["a", "b"])
     for table in tables:

@@ -15,7 +15,7 @@ from mirrorfeed.publish import ledger
 from mirrorfeed.publish.freshness import Step
 from mirrorfeed.publish.status import statuses
 from mirrorfeed.watch.beyond import beyond_of
-from tests.delta import PlainTable
+from tests.delta import DeltaTable
 from tests.watch.conftest import Hook
 
 
@@ -41,7 +41,7 @@ def test_trouble_is_told_once_and_its_end_once_and_the_ledger_tells_every_look(
     spark: SparkSession, tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOK", hook.url)
-    project, table = Project(tmp_path), PlainTable(spark, tmp_path / "orders")
+    project, table = Project(tmp_path), DeltaTable(spark, tmp_path / "orders")
     table.insert(1)
     project.run("publish")
     project.run("replicate", str(tmp_path / "zone"), project.mirror)
@@ -70,7 +70,7 @@ def test_trouble_is_told_once_and_its_end_once_and_the_ledger_tells_every_look(
 
 
 def test_what_is_committed_published_and_replicated_is_told_step_by_step(spark: SparkSession, tmp_path: Path) -> None:
-    project, table = Project(tmp_path), PlainTable(spark, tmp_path / "orders")
+    project, table = Project(tmp_path), DeltaTable(spark, tmp_path / "orders")
     loaded = config.load(project.file)
 
     def waits() -> set[Step]:

@@ -18,7 +18,7 @@ from mirrorfeed.feed.source import Source, quote
 
 _ARCHIVED = "BlobArchived"
 """What the storage answers for a blob in the archive tier; Spark passes it on as text alone."""
-_TASKS_PER_CORE = 4
+TASKS_PER_CORE = 4
 _GUESSED_CORES = 32
 
 
@@ -103,7 +103,7 @@ def _in_few_tasks(spark: SparkSession, feed: DataFrame, versions: int) -> DataFr
     """The same rows, read by no more tasks than keep all cores busy. With deletion vectors Spark makes two and more for
     each version, and every one of them is sent the plans of all versions: 40 versions of one row took 20 seconds of
     CPU, and 7 so."""
-    most = (_cores(spark) or 0) * _TASKS_PER_CORE
+    most = (_cores(spark) or 0) * TASKS_PER_CORE
     return feed.coalesce(most) if most and versions > most // 2 else feed
 
 

@@ -28,7 +28,7 @@ from mirrorfeed.archive.interval import intervals
 from mirrorfeed.feed.source import Source
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW
-from tests.delta import DeltaTable
+from tests.delta import SparkTable
 
 SKIPPING = "spark.databricks.delta.stats.skipping"
 UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
@@ -75,7 +75,7 @@ class Pair:
     def __init__(self, spark: SparkSession, folder: Path, vectors: bool = False) -> None:
         self.spark, self.log = spark, folder / "cut" / "_delta_log"
         properties = {"delta.enableDeletionVectors": str(vectors).lower()}
-        made = DeltaTable(spark, folder / "whole", "a int, b int, v string, day int", properties=properties, by="day")
+        made = SparkTable(spark, folder / "whole", "a int, b int, v string, day int", properties=properties, by="day")
         made.sql("""
             INSERT INTO {} SELECT /*+ REPARTITION_BY_RANGE(8, a) */ cast(id AS int) AS a,
             cast(id * 37 % 80 AS int) AS b, concat('v', id) AS v, cast(id DIV 20 + 1 AS int) AS day FROM range(80)""")

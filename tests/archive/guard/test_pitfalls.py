@@ -10,16 +10,16 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.guard.here import files_of
 from mirrorfeed.archive.guard.predicate import filtered
-from tests.delta import DeltaTable
+from tests.delta import SparkTable
 
 LONG = "x" * 32
 COLUMNS = "k string, f double, s string, t timestamp, n struct<a: int>, v int"
 
 
 @pytest.fixture(scope="module")
-def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkTable:
     """Of `odd`, every row but one is hidden by a deletion vector: those with values in v."""
-    made = DeltaTable(
+    made = SparkTable(
         spark,
         tmp_path_factory.mktemp("pitfalls") / "t",
         COLUMNS,
@@ -35,7 +35,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
     return made
 
 
-def needed(table: DeltaTable, predicate: str) -> set[str]:
+def needed(table: SparkTable, predicate: str) -> set[str]:
     """Which of the two files are needed, by what they hold."""
     frame = table.spark.table(table.source.sql)
     by_file = {files_of(frame.where(f"k = '{kind}'"))[0]: kind for kind in ("odd", "even")}
@@ -60,19 +60,19 @@ def needed(table: DeltaTable, predicate: str) -> set[str]:
         "coalesce(v, -1) = -1",
     ],
 )
-def test_a_file_is_kept_though_its_statistics_do_not_say_the_value(table: DeltaTable, predicate: str) -> None:
+def test_a_file_is_kept_though_its_statistics_do_not_say_the_value(table: SparkTable, predicate: str) -> None:
     assert "odd" in needed(table, predicate)
 
 
 @pytest.mark.parametrize("predicate", ["s < 'b'", "t < TIMESTAMP '2025-06-01 00:00:00'", "n.a = 1", "f < 2D"])
-def test_a_file_whose_bounds_rule_a_match_out_is_left_out(table: DeltaTable, predicate: str) -> None:
+def test_a_file_whose_bounds_rule_a_match_out_is_left_out(table: SparkTable, predicate: str) -> None:
     assert needed(table, predicate) == {"even"}
 
 
 def test_without_statistics_every_file_is_kept(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.databricks.delta.stats.collect", "false")
     try:
-        made = DeltaTable(spark, tmp_path / "t", "id int", feed=False)
+        made = SparkTable(spark, tmp_path / "t", "id int", feed=False)
         made.sql("INSERT INTO {} VALUES (1)")
         made.sql("INSERT INTO {} VALUES (2)")
     finally:
