@@ -17,6 +17,7 @@ from fixtures.journeys import FOLDER, PLAN, Journey, newest_version
 from fixtures.shared_faults import NoRenames, SharedFaultyStore
 from mirrorfeed.errors import Transient
 from mirrorfeed.files import few
+from tests.delta import DeltaTable
 
 SMALL = replace(PLAN, file_size=1)
 LATE = (1, 6, None)
@@ -31,6 +32,8 @@ class Scene:
     expected: Counter[str]
     verbs: tuple[str, ...]
     """The calls of the run when nothing disturbs it."""
+    modes: tuple[Mode, ...]
+    """Those that it plays in short."""
 
     @property
     def source(self) -> Path:
@@ -60,20 +63,18 @@ def _disturbed(publish: Callable[[], object]) -> None:
         publish()
 
 
-def _first_snapshot(journey: Journey) -> None:
-    journey.spark.sql(
-        f"CREATE TABLE {journey.sql} (id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
-    )
-    rows = "SELECT cast(id AS int), concat('value ', id) FROM range(0, 6, 1, 2)"
-    journey.spark.sql(f"INSERT INTO {journey.sql} {rows}")
+def _first_snapshot(journey: Journey) -> DeltaTable:
+    table = DeltaTable(journey.spark, journey.source)
+    table.sql("INSERT INTO {} SELECT cast(id AS int), concat('value ', id) FROM range(0, 6, 1, 2)")
+    return table
 
 
 def _range_of_several_files(journey: Journey) -> None:
-    _first_snapshot(journey)
+    table = _first_snapshot(journey)
     journey.publish()
-    journey.spark.sql(f"UPDATE {journey.sql} SET id = id + 100 WHERE id < 2")
-    journey.spark.sql(f"DELETE FROM {journey.sql} WHERE id = 3")
-    journey.spark.sql(f"INSERT INTO {journey.sql} VALUES (7, NULL), (3, 'again')")
+    table.sql("UPDATE {} SET id = id + 100 WHERE id < 2")
+    table.sql("DELETE FROM {} WHERE id = 3")
+    table.sql("INSERT INTO {} VALUES (7, NULL), (3, 'again')")
 
 
 def _recovery(journey: Journey) -> None:
@@ -112,14 +113,16 @@ def scene(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(few, "ROWS", few_rows)
         calm.publish(store)
-        yield Scene(spark, place, expected, tuple(store.verbs))
+        modes = list(Mode)[list(PREPARED).index(request.param) :: len(PREPARED)]
+        yield Scene(spark, place, expected, tuple(store.verbs), tuple(modes))
 
 
 def test_the_run_after_a_fault_completes_the_mirror(scene: Scene, tmp_path: Path, counted: Counter[str]) -> None:
-    for place, mode in enumerate(Mode):
+    """Each mode in one of the scenes. Every fault in each is the long form's, and without Spark that of
+    `test_crash_points`."""
+    for mode in scene.modes:
         faults = [fault for fault in _faults(scene) if fault.mode is mode]
-        for fault in faults[len(faults) * 2 // 3 :][:1]:
-            counted["crash points through Spark"] += _play(scene, fault, tmp_path / str(place))
+        counted["crash points through Spark"] += _play(scene, faults[len(faults) * 2 // 3], tmp_path / mode.name)
 
 
 @pytest.mark.soak

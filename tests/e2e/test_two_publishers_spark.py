@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from fixtures.journeys import FOLDER, PLAN, Journey, newest_version
 from mirrorfeed.errors import Transient
 from mirrorfeed.stores import FolderStore
+from tests.delta import DeltaTable
 
 pytestmark = pytest.mark.usefixtures("several_files")
 
@@ -65,12 +66,10 @@ def _the_folder_is_deleted_and_made_again(other: Journey) -> None:
     other.publish()
 
 
-HAPPENINGS = (
-    _other_publishes,
-    _others_publish_much_and_prune,
-    _the_folder_is_deleted,
-    _the_folder_is_deleted_and_made_again,
-)
+MOST_HAPPENS = (_others_publish_much_and_prune, _the_folder_is_deleted_and_made_again)
+"""What others do is a part of one of these. All of them at every call are the long form's, and those of
+`tests/publish/test_two_publishers`, without Spark."""
+HAPPENINGS = (*MOST_HAPPENS, _other_publishes, _the_folder_is_deleted)
 
 
 @pytest.fixture(scope="module")
@@ -78,20 +77,30 @@ def ready(spark: SparkSession, several_files: None, tmp_path_factory: pytest.Tem
     """A snapshot is published, and three commits are to follow in two ranges."""
     place = tmp_path_factory.mktemp("ready")
     journey = Journey(spark, place / "source", place, ("id",), SMALL)
-    _create(journey)
+    table = _created(journey)
     journey.publish()
-    for statement in ("UPDATE {} SET id = id + 100 WHERE id < 2", "DELETE FROM {} WHERE id = 3"):
-        spark.sql(statement.format(journey.sql))
-    spark.sql(f"INSERT INTO {journey.sql} VALUES (3, 'again'), (200, NULL)")
+    table.sql("UPDATE {} SET id = id + 100 WHERE id < 2")
+    table.sql("DELETE FROM {} WHERE id = 3")
+    table.sql("INSERT INTO {} VALUES (3, 'again'), (200, NULL)")
     return journey
 
 
-@pytest.mark.parametrize("happening", HAPPENINGS)
+@pytest.fixture(scope="module")
+def calls(ready: Journey, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """How many calls the driver makes when nothing happens."""
+    place = tmp_path_factory.mktemp("calm")
+    shutil.copytree(ready.place / "zone", place / "zone")
+    journey = replace(ready, place=place)
+    store = Interrupted(journey.zone, 0, lambda: None)
+    journey.publish(store)
+    return store.calls
+
+
+@pytest.mark.parametrize("happening", MOST_HAPPENS)
 def test_a_publisher_that_slept_goes_on_where_others_are(
-    ready: Journey, happening: Callable[[Journey], None], tmp_path: Path, counted: Counter[str]
+    ready: Journey, calls: int, happening: Callable[[Journey], None], tmp_path: Path, counted: Counter[str]
 ) -> None:
-    points = _calls(ready, tmp_path / "calm")
-    at = random.Random(happening.__name__).randint(1, points)
+    at = random.Random(happening.__name__).randint(1, calls)
     _interrupt(ready, at, happening, tmp_path / "play")
     counted["interleavings through Spark"] += 1
 
@@ -99,9 +108,9 @@ def test_a_publisher_that_slept_goes_on_where_others_are(
 @pytest.mark.soak
 @pytest.mark.parametrize("happening", HAPPENINGS)
 def test_a_publisher_that_slept_before_any_of_its_calls_goes_on_where_others_are(
-    ready: Journey, happening: Callable[[Journey], None], tmp_path: Path, counted: Counter[str]
+    ready: Journey, calls: int, happening: Callable[[Journey], None], tmp_path: Path, counted: Counter[str]
 ) -> None:
-    for at in range(1, _calls(ready, tmp_path / "calm") + 1):
+    for at in range(1, calls + 1):
         _interrupt(ready, at, happening, tmp_path / str(at))
         counted["interleavings through Spark"] += 1
 
@@ -122,7 +131,7 @@ def test_two_publishers_at_once_many_times_neither_lose_nor_double_a_file(
 def _race(journey: Journey, rounds: int, counted: Counter[str]) -> None:
     choose = random.Random(SEED)
     print(f"MIRRORFEED_SEED={SEED} repeats the commits")
-    _create(journey)
+    _created(journey)
     with ThreadPoolExecutor(2) as pool:
         for _ in range(rounds):
             _commit(journey, choose)
@@ -158,29 +167,20 @@ def _interrupt(ready: Journey, at: int, happening: Callable[[Journey], None], pl
         raise
 
 
-def _calls(ready: Journey, place: Path) -> int:
-    """How many calls the driver makes when nothing happens."""
-    shutil.copytree(ready.place / "zone", place / "zone")
-    journey = replace(ready, place=place)
-    store = Interrupted(journey.zone, 0, lambda: None)
-    journey.publish(store)
-    return store.calls
-
-
-def _create(journey: Journey) -> None:
-    columns = "(id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
-    journey.spark.sql(f"CREATE TABLE {journey.sql} {columns}")
-    journey.spark.sql(f"INSERT INTO {journey.sql} SELECT cast(id AS int), 'new' FROM range(0, 6, 1, 2)")
+def _created(journey: Journey) -> DeltaTable:
+    table = DeltaTable(journey.spark, journey.source)
+    table.sql("INSERT INTO {} SELECT cast(id AS int), 'new' FROM range(0, 6, 1, 2)")
+    return table
 
 
 def _commit(journey: Journey, choose: random.Random) -> None:
     at = newest_version(journey.source)
     statement = choose.choice(
         (
-            "INSERT INTO {0} SELECT cast({1} * 1000 + id AS int), 'later' FROM range(5)",
-            "UPDATE {0} SET v = 'at {1}' WHERE id % 2 = 0",
-            "UPDATE {0} SET id = -1 - id WHERE id >= 0 AND id % 7 = {1} % 7",
-            "DELETE FROM {0} WHERE id % 5 = {1} % 5",
+            f"INSERT INTO {{}} SELECT cast({at} * 1000 + id AS int), 'later' FROM range(5)",
+            f"UPDATE {{}} SET v = 'at {at}' WHERE id % 2 = 0",
+            f"UPDATE {{}} SET id = -1 - id WHERE id >= 0 AND id % 7 = {at} % 7",
+            f"DELETE FROM {{}} WHERE id % 5 = {at} % 5",
         )
     )
-    journey.spark.sql(statement.format(journey.sql, at))
+    DeltaTable.at(journey.spark, journey.source).sql(statement)

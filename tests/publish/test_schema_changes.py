@@ -94,6 +94,9 @@ def table(spark: SparkSession, tmp_path: Path) -> Changing:
 
 
 DROP = "ALTER TABLE {} DROP COLUMN v"
+AGAIN = pytest.mark.soak
+"""What differs from another case in how a version got its columns: which columns mean what, `tests/landing/test_schema`
+decides."""
 
 
 @pytest.mark.parametrize(
@@ -112,7 +115,7 @@ DROP = "ALTER TABLE {} DROP COLUMN v"
         pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} ADD COLUMN s.c date",
                      "INSERT INTO {} VALUES (3, struct(3, 'z', date'2026-01-01'))"], id="a field is added"),
         pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} DROP COLUMN s", "INSERT INTO {} VALUES (3)"],
-                     id="a nested column is dropped"),
+                     id="a nested column is dropped", marks=AGAIN),
     ],
 )  # fmt: skip
 def test_changes_that_flow_on(table: Changing, columns: str, rows: str, statements: list[str]) -> None:
@@ -145,9 +148,9 @@ def test_changes_that_flow_on(table: Changing, columns: str, rows: str, statemen
                      "'v' was dropped and is there again", id="a dropped column is restored"),
         pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} DROP COLUMN id"], "'id' is gone", id="a key is dropped"),
         pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} RENAME COLUMN s.a TO c"], "'s' has other fields than before",
-                     id="a field is renamed"),
+                     id="a field is renamed", marks=AGAIN),
         pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} DROP COLUMN s.a"], "'s' has other fields than before",
-                     id="a field is dropped"),
+                     id="a field is dropped", marks=AGAIN),
     ],
 )  # fmt: skip
 def test_changes_that_stop_the_table(
@@ -223,8 +226,8 @@ def by_fields_of_a_struct(table: Changing) -> None:
     ("come_and_go", "words"),
     [
         (by_merge_and_restore, "in version 2 any more: .* version 2 'extra' is gone"),
-        (by_merge_and_overwrite, "in version 2 any more: .* version 2 'extra' is gone"),
-        (by_another_writer, "in version 2 any more: .* version 2 'extra' is gone"),
+        pytest.param(by_merge_and_overwrite, "in version 2 any more: .* version 2 'extra' is gone", marks=AGAIN),
+        pytest.param(by_another_writer, "in version 2 any more: .* version 2 'extra' is gone", marks=AGAIN),
         (by_fields_of_a_struct, "in version 4 any more: .* version 4 's' has other fields than before"),
     ],
 )
