@@ -24,11 +24,14 @@ settings.register_profile("soak", max_examples=3000, deadline=None, database=Non
 settings.load_profile(os.environ.get("MIRRORFEED_HYPOTHESIS", "ci"))
 
 INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
-"""What is asked of so few rows is asked once: to write and compile code for it takes most of the time. Commands in
-processes of their own and what is behind walls run compiled."""
-SIMPLY = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+"""What is asked of so few rows is asked once: to write and compile code for it takes most of the time. What is behind
+walls runs compiled."""
+SIMPLY = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+    " -XX:MetaspaceSize=256m -Xms768m -XX:NewRatio=1"
+)
 """For every Spark that tests start: a JVM that compiles once and simply, for little runs long enough to be worth more,
-and has no threads for collecting garbage beside the work."""
+has no threads for collecting garbage beside the work, and has room for what soon is garbage."""
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SIMPLY)
 
 COUNTED = pytest.StashKey[Counter[str]]()
@@ -62,7 +65,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of a run. Tests that use it come after those that do not."""
     os.environ.setdefault(SECRET, uuid.uuid4().hex)  # of all simulators from now on, for its workers to find
     warehouse = tmp_path_factory.mktemp("warehouse")
-    options = INTERPRETED | {"spark.sql.shuffle.partitions": "2", "spark.sql.warehouse.dir": warehouse.as_uri()}
+    options = INTERPRETED | {
+        **dict.fromkeys(("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages"), "20"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": warehouse.as_uri(),
+    }
     try:
         session = get_session(options=options)
     except ConnectNotConfigured as error:
@@ -108,3 +115,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         drawn.shuffle(items)
         items.sort(key=lambda item: places[item.path])
     items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
+    if seed is None and hasattr(config, "workerinput"):
+        long = {item.path for item in items if "spark" in item.keywords}
+        items.sort(key=lambda item: (item.path in long, _place(item)))
+
+
+LONGEST = (
+    *("e2e/test_walls", "keep/test_history", "publish/test_schema_changes", "publish/test_delta_cases"),
+    *("test_repair", "publish/test_source", "publish/test_kept", "test_notebooks", "test_wheel", "files/test_place"),
+    *("e2e/test_cli", "archive/guard/test_statement", "archive/guard/test_property", "feed/test_lost_changes"),
+    *("archive/guard/test_write", "e2e/test_forms", "e2e/test_secrets", "publish/test_fleet"),
+)
+"""Side by side these are begun first, so that all processes end together."""
+
+
+def _place(item: pytest.Item) -> int:
+    name = item.path.relative_to(Path(__file__).parent).with_suffix("").as_posix()
+    return LONGEST.index(name) if name in LONGEST else len(LONGEST)

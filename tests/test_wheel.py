@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.connect import connect_server
+from tests.conftest import INTERPRETED
 from tests.delta import DeltaTable
 
 ROOT = Path(__file__).parent.parent
@@ -90,7 +91,8 @@ def test_it_is_named_as_the_jobs_name_it(place: Path) -> None:
 @pytest.fixture(scope="module")
 def without_python(spark: SparkSession) -> Iterator[str]:
     """Spark behind Connect, whose executors can run no Python at all."""
-    with connect_server({"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}, "/bin/false") as address:
+    options = INTERPRETED | {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    with connect_server(options, "/bin/false") as address:
         yield address
 
 

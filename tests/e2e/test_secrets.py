@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,8 +12,10 @@ import pytest
 
 from fixtures.onelake import SECRET, OneLake
 from fixtures.onelake.faults import Fault, How
+from tests.conftest import INTERPRETED
 
 PROGRAM = """
+import json
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +24,7 @@ from mirrorfeed import cli
 from mirrorfeed.session import get_session
 
 folder = Path(sys.argv[1])
-spark = get_session(options={
+spark = get_session(options=json.loads(sys.argv[2]) | {
     "spark.master": "local[2]",
     "spark.sql.shuffle.partitions": "2",
     "spark.eventLog.enabled": "true",
@@ -47,7 +50,7 @@ def test_the_secret_is_in_nothing_that_a_run_leaves(onelake: OneLake, tmp_path: 
     # The second publication fails in executors. The first one makes a log, metadata, a file and a record.
     onelake.server.faults.add(Fault("put blob", How.ANSWER, 1000, status=403, code="Forbidden", after=4))
     ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        [sys.executable, "-c", PROGRAM, str(tmp_path), json.dumps(INTERPRETED)],
         env=os.environ | {SECRET: onelake.authority.secret, "MIRRORFEED_CACHE": str(own_cache(tmp_path))},
         cwd=tmp_path,
         capture_output=True,

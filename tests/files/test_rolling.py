@@ -228,8 +228,8 @@ def test_a_second_try_of_a_task_writes_under_other_names() -> None:
 
 @pytest.fixture
 def without_garbage() -> Iterator[None]:
-    """What tests before this one left is collected, and no warning of it is this test's; what they keep is looked through
-    no more, which takes long after thousands of them."""
+    """What tests before this one left is collected, and no warning of it is this test's. What they keep is looked
+    through no more, which takes long after thousands of them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         gc.collect()
