@@ -246,6 +246,17 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) ->
         ("versions_per_range: 100001", "versions_per_range: must be at most 100000, not 100001"),
         ("versions_per_range: '5'", "versions_per_range: must be a whole number, not '5'"),
         ("versions_per_range: 2.5", "versions_per_range: must be a whole number, not 2.5"),
+        ("priority: 101", "priority: must be at most 100, not 101"),
+        ("fresh_within: 0", "fresh_within: must be a number of minutes from 1 to 525600, or never, not 0"),
+        ("time_limit: long", "time_limit: must be a number of minutes from 1 to 525600, or never, not 'long'"),
+        ("paused: true", "paused: must hold fields and their values, not True"),
+        ("paused: {reason: r}", "until: is missing"),
+        ("paused: {reason: ' ', until: 2026-12-01}", "reason: is empty: say why, for whoever looks meanwhile"),
+        (
+            "paused: {reason: r, until: soon}",
+            "until: must be a day or a moment, as 2026-12-01 or 2026-12-01 18:00 (in UTC unless it says"
+            " otherwise), not 'soon'",
+        ),
         ("keep_records: true", "keep_records: must be a whole number, not True"),
         ("keep_records:", "keep_records: has no value: give it one, or leave the field out"),
         ("keys: order_id", "keys: must be a list of column names, as in [order_id], not 'order_id'"),

@@ -290,7 +290,7 @@ def rows() -> Mapping[str, list[str]]:
 
 def in_the_file() -> dict[str, FieldInfo | None]:
     own = Table.model_fields.keys() - Options.model_fields.keys()
-    of_tables = {f"tables[].{name}": field for name, field in fields(Table) if name in own}
+    of_tables = {f"tables[].{name}": field for name, field in fields(Table) if name.partition(".")[0] in own}
     of_tables |= {
         f"tables[].{Sources.model_fields[name].alias or name}": Sources.model_fields[name]
         for name in ("sources", "except_")

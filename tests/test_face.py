@@ -97,7 +97,7 @@ VALUES = {
     "Result": "rows notes",
     "Share": "table what files bytes archived_files archived_bytes restored_files",
     "Status": "table source feed published_version newest_version lag_versions lag_seconds not_renamed not_consumed"
-    " error",
+    " error paused",
 }
 
 

@@ -213,6 +213,8 @@ class Status(Row):
     not_consumed: int
     """Files that the service has not taken away; of all files it leaves the last one."""
     error: MirrorfeedError | None = None
+    paused: str | None = None
+    """Until when it is not published, and why."""
 
     def _cells(self) -> Cells:
         return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from mirrorfeed import config, session
@@ -21,6 +22,7 @@ from mirrorfeed.config import Config
 from mirrorfeed.errors import Terminal
 from mirrorfeed.publish.fleet import all_at_rest
 from mirrorfeed.publish.ledger import COLUMNS, FAILED, PUBLISHED, WELL, Row
+from mirrorfeed.publish.status import Status, by_need
 from mirrorfeed.publish.zone import zone_of
 from tests.commits import commit
 from tests.fleets import fleet
@@ -150,3 +152,22 @@ def test_a_file_that_the_log_does_not_know_is_a_matter_for_spark(tmp_path: Path)
     tell(tmp_path, *TOLD)
     zone_of(config).create(f"{config.tables[0].target.folder}/notes.txt", b"whose?")
     assert all_at_rest(config) is None
+
+
+def test_a_paused_table_is_left_alone_and_shown_with_its_reason_and_its_end(tmp_path: Path) -> None:
+    file = fleet(tmp_path, 2, behind=1)
+    written = yaml.safe_load(file.read_text())
+    written["tables"][1]["paused"] = {"reason": "its source is loaded anew", "until": "2999-01-31 18:00"}
+    file.write_text(yaml.safe_dump(written))
+    told = "paused until 2999-01-31 18:00 UTC: its source is loaded anew"
+    code, published = ran("publish", "--config", str(file))
+    assert (code, [each["table"] for each in published]) == (0, ["sales.t0"])
+    result = CliRunner().invoke(main, ["publish", "sales.t1", "--config", str(file)])
+    assert (result.exit_code, f"sales.t1: {told}" in result.output) == (0, True)
+    found = replace(Status("sales.t1", "t1", 1, 2, 1, 60.0), paused=told)
+    assert (found.state, [each.state for each in by_need([replace(found, paused=None), found])]) == (
+        "paused",
+        ["behind", "paused"],
+    )
+    (second,) = config.load(file).select(["sales.t1"])
+    assert str(second.pause_at(NOW)) == told

@@ -47,6 +47,23 @@ def test_no_more_than_the_limit_is_waited_for_in_silence(since: float, limit: fl
     assert bool(judge(fresh, [], {**LIMITS, Step.MIRRORED: limit}, NOW).troubles) is told
 
 
+@pytest.mark.parametrize(("within", "told"), [({}, False), ({"a": 600.0}, True), ({"b": 600.0}, False)])
+def test_a_table_is_judged_by_the_minutes_within_which_it_is_to_be_fresh(
+    within: dict[str, float], *, told: bool
+) -> None:
+    fresh = {"a": Freshness(since={Step.VISIBLE: ago(20), Step.CONSUMED: ago(20)})}
+    found = judge(fresh, [], LIMITS, NOW, within).troubles
+    assert [each.kind for each in found] == ["BEHIND_VISIBLE"] * told
+
+
+def test_a_table_that_is_paused_is_in_no_trouble_and_out_of_none() -> None:
+    fresh = {"a": Freshness(since={Step.VISIBLE: ago(45)}), "b": Freshness(since={Step.VISIBLE: ago(45)})}
+    look = judge(fresh, [found(Code.GAP)], LIMITS, NOW, paused=["a"])
+    assert [each.key for each in look.troubles] == [("b", "BEHIND_VISIBLE")]
+    assert look.hides(("a", "GAP"))
+    assert not look.hides(("b", "GAP"))
+
+
 def found(code: Code, weight: Weight = Weight.WRONG, table: str = "a") -> Finding:
     return Finding(code, table, "What.", "mirrorfeed x", weight)
 

@@ -14,6 +14,7 @@ from mirrorfeed.terminal import text
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from mirrorfeed.config.pause import Pause
     from mirrorfeed.publish.outcome import Outcome
 
 
@@ -24,6 +25,7 @@ def say_outcomes(
     repeated: int,
     *,
     left: str | None = None,
+    paused: Sequence[tuple[str, Pause]] = (),
     rebuilt: bool = False,
 ) -> NoReturn:
     from mirrorfeed import show
@@ -36,6 +38,8 @@ def say_outcomes(
     notes = show.notes(outcomes, repeated, rebuilt=rebuilt)
     for note in [*notes, *(text(coded(error), style="yellow") for error in troubles)]:
         out.print(note)
+    for table, pause in paused:
+        out.print(text(f"{table}: {pause}", style="yellow"))
     if left:
         out.print(text(f"Ended as asked, with nothing half done; left for the next run: {left}."))
     sys.exit(bool(left) or any(outcome.error for outcome in outcomes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -50,9 +51,10 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
 
     with waiting("Looking at what is published"):
         at_rest = all_at_rest(config, tables)
-    if at_rest:
+    paused = [(str(table.target), pause) for table in chosen if (pause := table.pause_at(datetime.now(UTC)))]
+    if at_rest is not None:
         left_alone = None if tables else left_behind(zone_of(config), config)
-        say_outcomes(out, at_rest, [left_alone] if left_alone else [], 0)
+        say_outcomes(out, at_rest, [left_alone] if left_alone else [], 0, paused=paused)
     # A ledger is told of tables that are missing, as of any other failure.
     spark = spark_session(*([] if config.ledger or for_programs() else [table.source for table in chosen]))
     from mirrorfeed import show
@@ -65,9 +67,9 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
         on_step.looking(len(chosen))
         fleet = Fleet(spark, config, on_step, troubles.append, sleep=stop.wait, stop=stop)
         outcomes = publish_tables(fleet, tables)
-    left = len(chosen) - sum(not outcome.stopped for outcome in outcomes)
+    left = len(chosen) - len(paused) - sum(not outcome.stopped for outcome in outcomes)
     of_all = f"{left} of {counted(len(chosen), 'table')}" if left else None
-    say_outcomes(out, outcomes, troubles, retries().value - repeated, left=of_all)
+    say_outcomes(out, outcomes, troubles, retries().value - repeated, left=of_all, paused=paused)
 
 
 def _say_decisions(config: Config, chosen: Sequence[Table]) -> NoReturn:

@@ -71,11 +71,13 @@ def status(tables: tuple[str, ...], behind: bool, with_fabric: bool, mirror: str
         if any(row.fresh for row in found):
             out.print(show.freshness(found, datetime.now(UTC)))
         for row in found:
-            if row.error:
+            if row.paused:
+                out.print(text(f"{row.table}: {row.paused}", style="yellow"))
+            elif row.error:
                 out.print(text(f"{row.table}: {coded(row.error)}", style="red"))
         for target in [] if tables else strays(zone_of(config), config):
             out.print(text(f"{target} is published and not in {path}. It is left alone; `mirrorfeed drop` removes it."))
-    sys.exit(any(row.error for row in every))
+    sys.exit(any(row.error and not row.paused for row in every))
 
 
 def _states(config: Config) -> Sequence[TableState]:

@@ -14,17 +14,8 @@ from mirrorfeed.feed.source import without_query
 
 _FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
 _ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
-_A_YEAR = 525_600
 OUTPUT, MAIL = OWN_NAMES = "output", "mail"
 """Those who are told without a webhook: who reads what is printed, and the addresses."""
-
-
-def _minutes(value: object) -> float | None:
-    if value == "never":
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= _A_YEAR:
-        raise ValueError(f"must be a number of minutes from 1 to {_A_YEAR}, or never, not {fields.short(value)}")
-    return float(value)
 
 
 def _secret(value: object) -> Secret:
@@ -63,7 +54,7 @@ def _folder(value: str) -> str:
     return value
 
 
-Minutes = Annotated[float | None, PlainValidator(_minutes)]
+Minutes = Annotated[float | None, PlainValidator(fields.minutes)]
 Hidden = Annotated[Secret, PlainValidator(_secret)]
 Address = Annotated[str, PlainValidator(_address)]
 

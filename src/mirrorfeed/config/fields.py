@@ -19,6 +19,8 @@ from mirrorfeed.landing.schema import reserved_names
 
 _UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"([0-9]{1,12}) *(KiB|MiB|GiB)", re.IGNORECASE)
+_A_YEAR = 525_600
+"""In minutes."""
 _SMALLEST, _LARGEST = 2**10, 4 * 2**30
 _PLACES = "mirrorfeed publishes to OneLake (onelake://…), to folders and to volumes (/Volumes/…)"
 ONELAKE = "onelake://"
@@ -164,6 +166,14 @@ def endpoint(value: object) -> str:
             f"{short(without_query(text(value)))} is not an https address without a path, as in https://host:port"
         )
     return str(value).removesuffix("/")
+
+
+def minutes(value: object) -> float | None:
+    if value == "never":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= _A_YEAR:
+        raise ValueError(f"must be a number of minutes from 1 to {_A_YEAR}, or never, not {short(value)}")
+    return float(value)
 
 
 def text(value: object) -> str:

@@ -92,6 +92,7 @@ def load(
         _remembering(top.alerts, shown),
         tuple(each for each in placed if isinstance(each, Sources)),
         top.fabric,
+        top.at_once,
     )
 
 

@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
@@ -19,6 +20,7 @@ from mirrorfeed.config.gather import GatherOptions
 from mirrorfeed.config.keeping import KeptIn
 from mirrorfeed.config.mirroring import FabricOptions
 from mirrorfeed.config.output import OutputOptions, Partner
+from mirrorfeed.config.pause import Pause
 from mirrorfeed.config.prices import Rates
 from mirrorfeed.config.selecting import SelectionOptions
 from mirrorfeed.credentials import Credential, Default
@@ -48,6 +50,12 @@ class Options(OutputOptions):
     """How much of what is committed goes into one publication while a table is followed."""
     repair_up_to: Annotated[int, Field(ge=0)] = 0
     """So many keys that `verify` finds different are published once more without asking."""
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+    """Tables with a higher one are published before those with a lower one."""
+    fresh_within: Annotated[float | None, PlainValidator(fields.minutes)] = None
+    """Minutes from a commit until it is to be published; None: as `alerts` says of all."""
+    time_limit: Annotated[float | None, PlainValidator(fields.minutes)] = None
+    """Minutes that a run gives a table; None: as many as it takes."""
 
 
 class Table(SelectionOptions, Options):
@@ -59,6 +67,11 @@ class Table(SelectionOptions, Options):
     """A `KeptIn`, once it is resolved; None: no history is kept."""
     landing_zone: Annotated[str, AfterValidator(fields.landing_zone)] | None = None
     """Another than that of the configuration, once it is resolved; None: that one."""
+    paused: Pause | None = None
+    """Why and until when it is not published."""
+
+    def pause_at(self, now: datetime) -> Pause | None:
+        return self.paused if self.paused and self.paused.holds(now) else None
 
 
 class Sources(SelectionOptions, Options):
@@ -102,6 +115,8 @@ class Top(Options):
     temporary one."""
     ledger: Annotated[Source | None, PlainValidator(fields.source)] = None
     """The Delta table that tells of every publication; None: no one is told."""
+    at_once: Annotated[int, Field(ge=1, le=256)] | None = None
+    """So many tables are published at a time; None: as many as the driver bears."""
     partner: Partner | None = None
     """Who publishes, for `_partnerEvents.json`; None: no such file is written."""
     history: Annotated[KeptIn | None, PlainValidator(keeping.of_all)] = None
@@ -136,6 +151,8 @@ class Config:
     patterns: tuple[Sources, ...] = ()
     """What stands for further tables, which `expand` puts behind those that are named."""
     fabric: FabricOptions = field(default_factory=FabricOptions)
+    at_once: int | None = None
+    """So many tables are published at a time; None: as many as the driver bears."""
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:

@@ -64,6 +64,7 @@ def status(found: asking.Status) -> Status:
         not_renamed=found.not_renamed,
         not_consumed=found.not_consumed,
         error=found.error,
+        paused=found.paused,
     )
 
 

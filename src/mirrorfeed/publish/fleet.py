@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from threading import Event
@@ -13,13 +15,13 @@ from threading import Event
 from pyspark.sql import SparkSession
 
 from mirrorfeed.amounts import a_few
-from mirrorfeed.at_once import each_of
+from mirrorfeed.at_once import bearable, each_of
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.course import TRIES, Course, Rules, after, reseeds
-from mirrorfeed.publish.idle import Idle, known_here
+from mirrorfeed.publish.idle import Idle, known_here, waits_since
 from mirrorfeed.publish.kept import FromHistory, feed_for, is_kept
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.partner import trouble_in_introducing
@@ -29,9 +31,12 @@ from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.strays import left_behind
 from mirrorfeed.publish.table import publish
 from mirrorfeed.publish.teller import ByMinute, News, Teller
+from mirrorfeed.publish.turns import Turn, Turns
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
 
+_NOW_AND_THEN = 0.5
+"""Seconds between two looks at whether the run is to end."""
 Stop = Callable[[], bool]
 Work = Callable[[DeltaFeed, Store, Plan, Progress, Callable[[Progress], None], Stop], object]
 """What is done for a table, which is told of as it goes on, and may be asked to stop."""
@@ -55,6 +60,8 @@ class Way:
     starts_again: bool = True
     """Whether `reseed` in the configuration is heeded."""
     most_tries: int = TRIES
+    heeds_pauses: bool = True
+    """Whether tables that the configuration has paused are left alone."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,7 @@ class Fleet:
     """Who is asked whether the service has dropped a table; None: as the configuration says."""
     workspace: Callable[[], Workspace] = default_workspace
     sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
     stop: Stop = lambda: False
     way: Way = Way()
     store: Store | None = None
@@ -97,6 +105,26 @@ class Untidy(Transient):
 
     def next(self) -> str:
         return "They do no harm; each run tries again to remove them."
+
+
+class OutOfTime(Transient):
+    """A table took longer than `time_limit` gives it. What is published of it counts, and the others did not wait."""
+
+    code = "MF3215"
+
+    def __init__(self, table: str, minutes: float, progress: Progress, cause: MirrorfeedError | None) -> None:
+        self.table, self.minutes, self.published, self.latest = table, minutes, progress.published, progress.latest
+        self.cause = cause
+
+    def what(self) -> str:
+        done = "nothing of it is published" if self.published is None else f"version {self.published} is published"
+        rest = "" if self.latest is None else f", of {self.latest}"
+        minutes = "minute" if self.minutes == 1 else f"{self.minutes:g} minutes"
+        why = f" The last try failed: {self.cause.what()}" if self.cause else ""
+        return f"{self.table} was not done within its {minutes}: {done}{rest}.{why}"
+
+    def next(self) -> str:
+        return "The next run goes on from there. If that is too little, raise `time_limit`, or run it more often."
 
 
 class MadeAnew(Transient):
@@ -136,7 +164,8 @@ def publish_tables(fleet: Fleet, names: Sequence[str] = ()) -> list[Outcome]:
 def all_at_rest(config: Config, names: Sequence[str] = ()) -> list[Outcome] | None:
     """What publishing comes to where there is nothing to publish in any table, nor anything that the ledger lacks, and
     Spark need not be started; None where it has to be. Who publishes is said as ever."""
-    zone, tables, now = zone_of(config), config.select(names), datetime.now(UTC)
+    zone, now = zone_of(config), datetime.now(UTC)
+    tables = [table for table in config.select(names) if not table.pause_at(now)]
     idle, some_new = Idle(config, zone), Event()
 
     def outcome(table: Table) -> Outcome | None:
@@ -160,10 +189,30 @@ def publish_each(
     fleet: Fleet, names: Sequence[str] = (), hear: Callable[[Sequence[Outcome]], None] = lambda _: None
 ) -> list[Outcome]:
     """The same for runs of one process, who say themselves what is to be said of them. What has come of the tables is
-    heard now and then."""
+    heard now and then. Those that nothing is new in are told first, and none waits for another that takes long or is to
+    be tried again."""
     _ = fleet.zone  # once, and not in each of the threads
-    found = each_of(partial(_one, fleet), fleet.config.select(names), lambda come: hear(list(filter(None, come))))
-    outcomes = [each for each in found if each]
+    now = datetime.now(UTC)
+    chosen = [each for each in fleet.config.select(names) if not (fleet.way.heeds_pauses and each.pause_at(now))]
+    tasks = {str(table.target): Task(fleet, table) for table in chosen}
+    found: dict[str, Outcome] = {}
+
+    def come(outcomes: Iterable[Outcome | None]) -> None:
+        new = [each for each in outcomes if each]
+        found.update((each.table, each) for each in new)
+        hear(new)
+
+    looks = fleet.way.work is _publish
+    if looks:
+        each_of(Task.at_rest, list(tasks.values()), come)
+    left = {name: task for name, task in tasks.items() if name not in found}
+    at_once = fleet.config.at_once or bearable()
+    # The order is nothing to those that all begin at once.
+    dues = each_of(Task.due, list(left.values())) if looks and len(left) > at_once else [math.inf] * len(left)
+    _in_turns(
+        fleet, left, Turns(at_once, [task.turn(due) for task, due in zip(left.values(), dues, strict=True)]), come
+    )
+    outcomes = [found[name] for name in tasks if name in found]
     for outcome in outcomes:
         if outcome.progress.short:
             fleet.on_trouble(outcome.progress.short)
@@ -174,32 +223,99 @@ def publish_each(
     return outcomes
 
 
-def _one(fleet: Fleet, table: Table) -> Outcome | None:
-    """What becomes of a table; None where none is to be begun any more."""
-    if fleet.stop():
-        return None
-    if fleet.way.work is _publish and (at_rest := Idle(fleet.config, fleet.zone).outcome(table)):
-        return at_rest
-    progress, started = Progress(), time.monotonic()
-    rules = Rules(
-        is_kept=lambda gap: is_kept(fleet.spark, table, gap, fleet.on_trouble),
-        starts_again=lambda error: fleet.way.starts_again and reseeds(table, error),
-        most_tries=fleet.way.most_tries,
-    )
-    course = Course(left=rules.most_tries)
-    while course.left and not (course.tries and fleet.stop()):
-        course = _tried(fleet, table, progress, course, rules)
-        if course.pause:
-            fleet.sleep(course.pause)
-    if course.gap and table.history and progress.made:
-        fleet.on_trouble(FromHistory(course.gap, str(table.history.table)))
-    seconds = time.monotonic() - started
-    name, error = str(table.target), course.error
-    found = Outcome(name, progress, seconds, table.check_keys, course.tries, error, course.reseeded)
-    return replace(found, stopped=error is None and fleet.stop() and found.lag_versions != 0)
+def _in_turns(fleet: Fleet, tasks: Mapping[str, Task], turns: Turns, come: Callable[[Sequence[Outcome]], None]) -> None:
+    """Has each try made when its turn comes, and hears of tables that are done. A table that is to be tried again gives
+    its place back until then."""
+    waits = {turn.name: turn for turn in turns.waiting}
+    trying: dict[Future[Course], str] = {}
+    floor = -math.inf
+    with ThreadPoolExecutor(max(1, len(tasks))) as pool:  # as many threads as there are places, and tables over time
+        while trying or (turns.waiting and not fleet.stop()):
+            now = max(floor, fleet.clock())
+            for turn in [] if fleet.stop() else turns.begin(now):
+                trying[pool.submit(tasks[turn.name].tried)] = turn.name
+            pause = turns.until(now)
+            if not trying:
+                fleet.sleep(pause)
+                floor = now + pause
+                continue
+            ended, _ = wait(trying, min(_NOW_AND_THEN, pause), FIRST_COMPLETED)
+            done = []
+            for name, course in [(trying.pop(each), each.result()) for each in ended]:
+                again = replace(waits[name], again=fleet.clock() + course.pause) if course.left else None
+                turns.ended(name, again)
+                done += [] if again else [tasks[name].outcome()]
+            come(done)
+    come([tasks[turn.name].outcome() for turn in turns.waiting if tasks[turn.name].course.tries])
 
 
-def _tried(fleet: Fleet, table: Table, progress: Progress, course: Course, rules: Rules) -> Course:
+@dataclass
+class Task:
+    """What is made of one table in a run: as many tries as its course has, each in a turn of its own."""
+
+    fleet: Fleet
+    table: Table
+    progress: Progress = field(default_factory=Progress)
+    seconds: float = 0.0
+    """Its own, without those in which it waited for its turn."""
+
+    def __post_init__(self) -> None:
+        fleet, table = self.fleet, self.table
+        self._rules = Rules(
+            is_kept=lambda gap: is_kept(fleet.spark, table, gap, fleet.on_trouble),
+            starts_again=lambda error: fleet.way.starts_again and reseeds(table, error),
+            most_tries=fleet.way.most_tries,
+        )
+        self.course = Course(left=self._rules.most_tries)
+
+    @property
+    def limit(self) -> float:
+        """Seconds that are left to it."""
+        return math.inf if self.table.time_limit is None else self.table.time_limit * 60 - self.seconds
+
+    def at_rest(self) -> Outcome | None:
+        return None if self.fleet.stop() else Idle(self.fleet.config, self.fleet.zone).outcome(self.table)
+
+    def due(self) -> float:
+        """By when what waits is to be published, as far as that is told without Spark."""
+        within = self.table.fresh_within or self.fleet.config.alerts.behind.visible or math.inf
+        since = None if self.fleet.stop() else waits_since(self.fleet.zone, self.table)
+        return math.inf if since is None else since.timestamp() + within * 60
+
+    def turn(self, due: float) -> Turn:
+        return Turn(str(self.table.target), self.table.priority, due, limit=self.limit)
+
+    def tried(self) -> Course:
+        begun, limit = self.fleet.clock(), self.limit
+
+        def stop() -> bool:
+            return self.fleet.stop() or self.fleet.clock() - begun >= limit
+
+        self.course = _tried(self.fleet, self.table, self.progress, self.course, self._rules, stop)
+        self.seconds += self.fleet.clock() - begun
+        if self.limit <= 0 and self.lags:
+            error = OutOfTime(str(self.table.target), self.table.time_limit or 0.0, self.progress, self.course.error)
+            self.course = replace(self.course, left=0, error=error)
+        return self.course
+
+    @property
+    def lags(self) -> bool:
+        return (
+            self.course.error is not None
+            or self.progress.published is None
+            or self.progress.published != self.progress.latest
+        )
+
+    def outcome(self) -> Outcome:
+        course, table, progress, fleet = self.course, self.table, self.progress, self.fleet
+        if course.gap and table.history and progress.made:
+            fleet.on_trouble(FromHistory(course.gap, str(table.history.table)))
+        name, error = str(table.target), course.error
+        found = Outcome(name, progress, self.seconds, table.check_keys, course.tries, error, course.reseeded)
+        return replace(found, stopped=error is None and fleet.stop() and found.lag_versions != 0)
+
+
+def _tried(fleet: Fleet, table: Table, progress: Progress, course: Course, rules: Rules, stop: Stop) -> Course:
     """The course after one try."""
     name, error = str(table.target), None
     try:
@@ -209,15 +325,17 @@ def _tried(fleet: Fleet, table: Table, progress: Progress, course: Course, rules
             with fleet.dropping(table):
                 clear(feed, fleet.zone, plan)
             course = replace(course, cleared=True)
-        fleet.way.work(feed, fleet.zone, plan, progress, partial(fleet.on_step, name), fleet.stop)
+        fleet.way.work(feed, fleet.zone, plan, progress, partial(fleet.on_step, name), stop)
     except Exception as caught:
         error = named(f"Publishing {name}", caught)
     return after(course, error, rules)
 
 
 def rebuild_table(fleet: Fleet, table: Table) -> Outcome:
-    """Deletes the table's folder, waits for the service, and publishes. What goes wrong before that is raised."""
+    """Deletes the table's folder, waits for the service, and publishes, also where the table is paused: a person asks
+    for it. What goes wrong before that is raised."""
     with fleet.dropping(table):
         clear(feed_for(fleet.spark, fleet.config, table), fleet.zone, plan_of(table, fleet.workspace))
-    (outcome,) = publish_tables(fleet, [str(table.target)])
+    way = replace(fleet.way, heeds_pauses=False)
+    (outcome,) = publish_tables(replace(fleet, way=way), [str(table.target)])
     return outcome

@@ -61,7 +61,7 @@ def follow(
     def is_due(table: Table) -> bool:
         state = states[str(table.target)]
         policy, now = table.at_most.policy, clock()
-        if now < state.again:
+        if now < state.again or table.pause_at(datetime.now(UTC)):
             return False
         found = None if state.published is None or state.failures else runs.waiting(table, state.published)
         return due(policy, state, found, now)

@@ -164,6 +164,20 @@ class Idle:
         return view, found[1]
 
 
+def waits_since(store: Store, table: Table) -> datetime | None:
+    """When the first version was committed that is not published, where a file tells, or else when the table was
+    published last; None where it never was, or that cannot be told."""
+    try:
+        view = TableLog(store, table.target.folder).glance()
+    except Exception:  # the run says what it is
+        return None
+    if view is None or view.newest is None:
+        return None
+    path = table.source.path
+    first = committed(path, view.newest.to_version_inclusive + 1) if path else None
+    return first or view.newest.at
+
+
 def committed(folder: str, version: int) -> datetime | None:
     """When a version was committed, by its file in the log, to the millisecond as Delta tells it; None where that is
     gone already."""

@@ -21,7 +21,7 @@ from mirrorfeed.publish.table import no_longer_selected
 from mirrorfeed.publish.view import View
 from mirrorfeed.publish.zone import zone_of
 
-STATES = ("in trouble", "behind", "never published", "up to date")
+STATES = ("in trouble", "behind", "never published", "paused", "up to date")
 """What a reader looks for, in this order."""
 
 
@@ -47,9 +47,13 @@ class Status:
     """What Fabric says about the table; None if it was not asked."""
     fresh: Freshness | None = None
     """How far what was committed has come; None if the source or the landing zone could not be asked."""
+    paused: str | None = None
+    """Until when it is not published, and why."""
 
     @property
     def state(self) -> str:
+        if self.paused:
+            return "paused"
         if self.error:
             return "in trouble"
         if self.published_version is None:
@@ -92,7 +96,7 @@ def statuses(
             fresh = fresh_of(log, view, found[-1].timestamp, unpublished, beyond(table))
             return status_of(table, view, found[-1].version, feed, fresh, _seconds_since(unpublished))
         except Exception as error:
-            return Status(name, source, error=named(f"Asking for the status of {name}", error))
+            return Status(name, source, error=named(f"Asking for the status of {name}", error), paused=_paused(table))
 
     return each_of(one, config.select(names))
 
@@ -123,7 +127,13 @@ def status_of(
         not_consumed=max(0, len(view.data) - 1) if view else 0,
         feed=feed.value,
         fresh=fresh,
+        paused=_paused(table),
     )
+
+
+def _paused(table: Table) -> str | None:
+    pause = table.pause_at(datetime.now(UTC))
+    return str(pause) if pause else None
 
 
 def _seconds_since(moment: datetime | None) -> float:

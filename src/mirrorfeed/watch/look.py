@@ -74,7 +74,9 @@ def look_at_all(
     behind = config.alerts.behind
     minutes: dict[Step, float | None] = {step: getattr(behind, step.value) for step in AHEAD}
     limits = {step: None if most is None else most * 60 for step, most in minutes.items()}
-    return Seen(far, judge({each.table: each.fresh for each in far}, found, limits, now()))
+    within = {str(each.target): each.fresh_within * 60 for each in config.tables if each.fresh_within}
+    paused = {each.table for each in far if each.paused}
+    return Seen(far, judge({each.table: each.fresh for each in far}, found, limits, now(), within, paused))
 
 
 def book_of(config: Config) -> tuple[Store, str]:

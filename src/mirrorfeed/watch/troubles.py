@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -61,22 +61,30 @@ class Look:
 
 
 def judge(
-    fresh: Mapping[str, Freshness | None], found: Iterable[Finding], limits: Mapping[Step, float | None], now: datetime
+    fresh: Mapping[str, Freshness | None],
+    found: Iterable[Finding],
+    limits: Mapping[Step, float | None],
+    now: datetime,
+    within: Mapping[str, float] | None = None,
+    paused: Collection[str] = (),
 ) -> Look:
-    """`limits` are the seconds for which something may wait for a step; None: for ever."""
-    troubles, doubtful = [], set()
+    """`limits` are the seconds for which something may wait for a step; None: for ever. Some tables are to be published
+    `within` others; those that are `paused` are not judged."""
+    troubles, doubtful = [], {(table, "") for table in paused}
     for table, freshness in fresh.items():
+        if table in paused:
+            continue
         for step in AHEAD:
             kind = f"BEHIND_{step.name}"
             waited = None if freshness is None else freshness.behind(step, now)
-            limit = limits.get(step)
+            limit = (within or {}).get(table, limits.get(step)) if step is Step.VISIBLE else limits.get(step)
             if waited is None:
                 doubtful.add((table, kind))
             elif freshness and limit is not None and waited > limit:
                 troubles.append(_behind(table, kind, step, freshness.since[step], waited))
     patience = limits.get(Step.VISIBLE) or 0.0
     for finding in found:
-        if finding.weight is Weight.NOTE:
+        if finding.weight is Weight.NOTE or finding.table in paused:
             continue
         lasting = patience if finding.code in _PASSING else 0.0
         troubles.append(Trouble(finding.table, finding.code.name, finding.what, finding.remedy, lasting=lasting))
