@@ -162,6 +162,29 @@ def test_until_there_is_a_step_it_is_told_how_many_tables_are_looked_at() -> Non
     assert (frame in "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", words) == (True, ["a:", "publishing", "version", "2"])
 
 
+def test_more_tables_than_a_screen_has_lines_are_counted_and_those_in_hand_are_shown() -> None:
+    out = Console(file=io.StringIO(), width=80, height=24, force_terminal=True)
+    with show.steps(out) as step:
+        step.looking(300)
+        for number in range(50):
+            step(f"t{number}", Progress("version 2"))
+        for number in range(49):
+            step.done(Outcome(f"t{number}", Progress(published=2, latest=2), 0.1))
+        step("t60", Progress("version 3"))
+    assert isinstance(out.file, io.StringIO)
+    last = _ESCAPES.sub("", out.file.getvalue()).split("49 of 300 tables done")[-1]
+    assert "t60: publishing version 3" in last
+    assert "t3: " not in last
+    assert out.file.getvalue().count("\n") < 24 * 3
+
+
+def test_many_tables_with_nothing_new_are_a_line_of_their_own() -> None:
+    idle = [Outcome(f"t{number}", Progress(published=2, latest=2), 0.1) for number in range(21)]
+    failed = Outcome("bad", Progress(), 0.1, error=NotThere("bad"))
+    assert show.shortened([*idle[1:], failed]) == ([*idle[1:], failed], "")
+    assert show.shortened([*idle, failed]) == ([failed], "21 tables: nothing new.")
+
+
 _ESCAPES = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 

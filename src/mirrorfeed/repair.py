@@ -163,6 +163,7 @@ def repair_table(
     way = Way(
         lambda feed, store, plan, progress, on_step, _: repair(feed, store, plan, chosen, progress, on_step),
         starts_again=False,
+        heeds_pauses=False,
     )
     (outcome,) = publish_tables(Fleet(spark, config, on_trouble=on_trouble, workspace=workspace, way=way), [name])
     return Repaired(found, outcome, decision.left)

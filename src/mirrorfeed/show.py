@@ -32,6 +32,10 @@ _LONGEST = 60
 """Characters of a value."""
 _BESIDE = 12
 """The spinner and the time, beside what a bar says."""
+_BELOW = 4
+"""Lines of a screen that are left to what else is said."""
+_MANY = 20
+"""More tables than these with nothing new are counted, not listed."""
 
 
 class Steps:
@@ -40,14 +44,33 @@ class Steps:
     def __init__(self, out: Console, bars: Bars | None) -> None:
         self._out, self._bars, self._lock = out, bars, threading.Lock()
         self._tasks: dict[str, Any] = {}
+        self._tables, self._done, self._crowded = 0, 0, False
 
     def looking(self, tables: int) -> None:
         """What is said until there is a step of a table to tell."""
+        self._tables, self._crowded = tables, tables > self._room
         what = f"Looking at {counted(tables, 'table')}"
         if self._bars is None:
             self._out.print(Text(f"{what} …"))
         else:
             self._tasks[""] = self._bars.add_task(what, total=None)
+
+    @property
+    def _room(self) -> int:
+        """Lines for tables; each may take two."""
+        return max(1, (self._out.height - _BELOW) // 2)
+
+    def done(self, outcome: Outcome) -> None:
+        """One table is done. Where they are more than fit, those in hand are shown alone, below how many are done."""
+        with self._lock:
+            if self._bars is None or not self._crowded:
+                return
+            self._done += 1
+            if outcome.table in self._tasks:
+                self._bars.remove_task(self._tasks.pop(outcome.table))
+            if "" in self._tasks:
+                what = f"{self._done:,} of {counted(self._tables, 'table')} done"
+                self._bars.update(self._tasks[""], description=what)
 
     def ending(self) -> None:
         """That it was asked to end."""
@@ -58,8 +81,10 @@ class Steps:
             if self._bars is None:
                 self._out.print(Text(f"{table}: {_so_far(progress)}"))
                 return
-            if "" in self._tasks:
+            if "" in self._tasks and not self._crowded:
                 self._bars.remove_task(self._tasks.pop(""))
+            if table not in self._tasks and self._crowded and len(self._tasks) > self._room:
+                return
             if table not in self._tasks:
                 self._tasks[table] = self._bars.add_task(table, total=None)
             behind = (progress.latest or 0) - (progress.from_version_exclusive or progress.published or 0)
@@ -88,6 +113,14 @@ def _so_far(progress: Progress) -> str:
         return f"publishing {progress.decision}"
     rows = by_marker(progress.rows) or "no rows"
     return f"published up to version {progress.published}: {rows}, {counted(progress.files, 'file')}"
+
+
+def shortened(outcomes: Sequence[Outcome]) -> tuple[Sequence[Outcome], str]:
+    """The outcomes to show, and what is said of the others: of many with nothing new, how many they are."""
+    idle = sum(outcome.is_idle for outcome in outcomes)
+    if idle <= _MANY:
+        return outcomes, ""
+    return [outcome for outcome in outcomes if not outcome.is_idle], f"{counted(idle, 'table')}: nothing new."
 
 
 def summary(outcomes: Sequence[Outcome]) -> Listing:

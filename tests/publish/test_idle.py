@@ -171,3 +171,21 @@ def test_a_paused_table_is_left_alone_and_shown_with_its_reason_and_its_end(tmp_
     )
     (second,) = config.load(file).select(["sales.t1"])
     assert str(second.pause_at(NOW)) == told
+
+
+def test_the_log_says_of_a_file_that_fabric_took_that_it_was_consumed(tmp_path: Path) -> None:
+    file = str(fleet(tmp_path, 1))
+    folder = tmp_path / "zone" / "sales.schema" / "t0"
+    (data,) = folder.glob("*.parquet")
+    result = CliRunner().invoke(main, ["log", "sales.t0", "--config", file])
+    assert result.exit_code == 0
+    assert [line for line in result.output.splitlines() if line.startswith(str(data))] == [
+        f"{data}: the file, {data.stat().st_size:,} bytes, with the checksum of the record"
+    ]
+    data.unlink()
+    result = CliRunner().invoke(main, ["log", "sales.t0", "--config", file])
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-1] == (
+        f"{data}: consumed, for it is published and Fabric takes away what it has read"
+    )
+    assert "not there" not in result.output

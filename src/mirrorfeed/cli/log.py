@@ -79,7 +79,11 @@ def _say(found: Examined | None, folder: str) -> None:
         click.echo(f"  record {record.number} of {record.time}: {published(record)}, {counted(rows, 'row')}, {files}")
     if not found.follows_on:
         click.echo("The record that the newest one follows is not there.")
-    for place in found.places:
-        click.echo(f"{place.address}: {place.found or 'not there'}")
-    if found.records and not any(place.found for place in found.places):
-        click.echo("None of its files is there: the service has taken them, or the newest record has none.")
+    for staged, final in zip(found.places[::2], found.places[1::2], strict=True):
+        for place in (staged, final):
+            if place.found:
+                click.echo(f"{place.address}: {place.found}")
+        if not (staged.found or final.found):
+            click.echo(f"{final.address}: consumed, for it is published and Fabric takes away what it has read")
+    if found.records and not found.places:
+        click.echo("The newest record has no files.")

@@ -34,7 +34,11 @@ def say_outcomes(
     if for_programs():
         say_json(ledger.for_programs(outcomes, datetime.now(UTC)))
     else:
-        out.print(show.summary(outcomes))
+        shown, others = show.shortened(outcomes)
+        if shown or not others:
+            out.print(show.summary(shown))
+        if others:
+            out.print(text(others))
     notes = show.notes(outcomes, repeated, rebuilt=rebuilt)
     for note in [*notes, *(text(coded(error), style="yellow") for error in troubles)]:
         out.print(note)

@@ -65,7 +65,7 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
     stop = Stop()
     with show.steps(out) as on_step, stop.listening(on_step.ending):
         on_step.looking(len(chosen))
-        fleet = Fleet(spark, config, on_step, troubles.append, sleep=stop.wait, stop=stop)
+        fleet = Fleet(spark, config, on_step, troubles.append, sleep=stop.wait, stop=stop, on_done=on_step.done)
         outcomes = publish_tables(fleet, tables)
     left = len(chosen) - len(paused) - sum(not outcome.stopped for outcome in outcomes)
     of_all = f"{left} of {counted(len(chosen), 'table')}" if left else None

@@ -82,6 +82,7 @@ class Fleet:
     way: Way = Way()
     store: Store | None = None
     """The landing zone, where runs share one; None: the configuration's."""
+    on_done: Callable[[Outcome], None] = lambda _: None
 
     @cached_property
     def zone(self) -> Store:
@@ -200,6 +201,8 @@ def publish_each(
     def come(outcomes: Iterable[Outcome | None]) -> None:
         new = [each for each in outcomes if each]
         found.update((each.table, each) for each in new)
+        for each in new:
+            fleet.on_done(each)
         hear(new)
 
     looks = fleet.way.work is _publish
@@ -337,5 +340,5 @@ def rebuild_table(fleet: Fleet, table: Table) -> Outcome:
     with fleet.dropping(table):
         clear(feed_for(fleet.spark, fleet.config, table), fleet.zone, plan_of(table, fleet.workspace))
     way = replace(fleet.way, heeds_pauses=False)
-    (outcome,) = publish_tables(replace(fleet, way=way), [str(table.target)])
+    (outcome,) = publish_tables(replace(fleet, way=way, store=fleet.zone), [str(table.target)])
     return outcome
