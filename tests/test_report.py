@@ -43,7 +43,7 @@ from mirrorfeed.publish.ledger import (
 from mirrorfeed.report import page
 from mirrorfeed.report.archive import held
 from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_ticks
-from mirrorfeed.report.page import MARKERS, by_day, days, failures, standings
+from mirrorfeed.report.page import MARKERS, by_day, days, failures, in_time, standings
 from mirrorfeed.report.pictures import change_chart, difference_chart
 from mirrorfeed.terminal import Listing
 from mirrorfeed.verify import Difference
@@ -540,3 +540,34 @@ def test_the_dashboards_queries_give_the_fields_that_its_drawings_show(spark: Sp
     for layout in DASHBOARD["pages"][0]["layout"]:
         (query,) = (each["query"] for each in layout["widget"]["queries"])
         assert {field["name"] for field in query["fields"]} <= given[query["datasetName"]]
+
+
+def of_a_week(now: datetime) -> list[Row]:
+    def published(table: str, days_ago: int, minutes: float | None, within: float | None = 15.0) -> Row:
+        lag = None if minutes is None else minutes * 60
+        return Row(now - timedelta(days=days_ago), table, PUBLISHED, lag_seconds=lag, fresh_within=within)
+
+    rows = [published("a", 0, 15), published("a", 0, 15.1), published("a", 1, 1), published("a", 7, 1)]
+    return [*rows, published("b", 6, 99), published("none", 0, 99, None), published("once", 0, None)]
+
+
+def test_how_often_a_table_was_in_time_is_told_day_by_day() -> None:
+    rows = of_a_week(now := NOW)
+    found = in_time(rows, now)
+    assert list(found) == ["a", "b"]
+    assert found["a"] == [(1, 2), (1, 1), *[(0, 0)] * 5]
+    assert found["b"] == [*[(0, 0)] * 6, (0, 1)]
+    drawn = page(rows, now)
+    assert "Was it published in time?" in drawn
+    assert "<td>a</td><td class=bad>1 of 2</td><td class=n>1 of 1</td><td class=n>-</td>" in drawn
+    assert "Was it published in time?" not in page([row for row in rows if row.table == "none"], now)
+
+
+def test_the_dashboard_says_as_the_page_how_often_tables_were_in_time(spark: SparkSession) -> None:
+    now = datetime.now(UTC)
+    rows = of_a_week(now)
+    ledger_of(spark, rows)
+    found = {(row["table"], (now.date() - row["day"]).days): row for row in told(spark)["in_time"]}
+    assert {key: (row["met"], row["publications"]) for key, row in found.items()} == {
+        (table, ago): days_ for table, week in in_time(rows, now).items() for ago, days_ in enumerate(week) if days_[1]
+    }

@@ -315,7 +315,8 @@ class Task:
             fleet.on_trouble(FromHistory(course.gap, str(table.history.table)))
         name, error = str(table.target), course.error
         found = Outcome(name, progress, self.seconds, table.check_keys, course.tries, error, course.reseeded)
-        return replace(found, stopped=error is None and fleet.stop() and found.lag_versions != 0)
+        stopped = error is None and fleet.stop() and found.lag_versions != 0
+        return replace(found, stopped=stopped, fresh_within=table.fresh_within)
 
 
 def _tried(fleet: Fleet, table: Table, progress: Progress, course: Course, rules: Rules, stop: Stop) -> Course:

@@ -85,6 +85,11 @@ COLUMNS = (
     ("consumed_behind", "double", "As before"),
     ("mirrored_behind", "double", "As before"),
     ("seen_behind", "double", "As before"),
+    (
+        "fresh_within",
+        "double",
+        "Minutes in which a commit was to be visible, as the table says; NULL where it does not",
+    ),
     ("error", "string", "The kind of the failure"),
     ("message", "string", "What happened, and what to do next"),
     ("build", "string", "The mirrorfeed that wrote the row"),
@@ -146,6 +151,7 @@ class Row:
     consumed_behind: float | None = None
     mirrored_behind: float | None = None
     seen_behind: float | None = None
+    fresh_within: float | None = None
     error: str | None = None
     message: str | None = None
     build: str | None = None
@@ -228,11 +234,11 @@ def archived(table: str, found: Share, now: datetime, rates: Rates | None = None
     )
 
 
-def watched(table: str, fresh: Freshness, now: datetime) -> Row:
-    """How far a table is; what is not known is NULL."""
+def watched(table: str, fresh: Freshness, now: datetime, within: float | None = None) -> Row:
+    """How far a table is, that is to be fresh within so many minutes; what is not known is NULL."""
     times = {f"{step}_at": fresh.at(step) for step in Step}
     behind = {f"{step}_behind": fresh.behind(step, now) for step in AHEAD}
-    return replace(Row(now, table, WATCHED), **times, **behind)  # type: ignore[arg-type]
+    return replace(Row(now, table, WATCHED, fresh_within=within), **times, **behind)  # type: ignore[arg-type]
 
 
 def _trouble(outcome: Outcome, kind: str, error: MirrorfeedError, now: datetime) -> Row:
@@ -273,6 +279,7 @@ def _published(outcome: Outcome, publication: Publication) -> Row:
         lag_seconds=None if oldest is None else max(0.0, (record.at - oldest).total_seconds()),
         tries=outcome.tries,
         retries=publication.retries,
+        fresh_within=outcome.fresh_within,
     )
 
 

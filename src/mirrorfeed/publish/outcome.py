@@ -81,6 +81,8 @@ class Outcome:
     """Whether the ledger tells of publications of which a first load found no log."""
     stopped: bool = False
     """Whether it was asked to end before all was published."""
+    fresh_within: float | None = None
+    """Minutes in which a commit was to be published."""
 
     @property
     def first_load(self) -> bool:

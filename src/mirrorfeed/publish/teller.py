@@ -102,7 +102,8 @@ class News:
             named(f"Looking for what the ledger lacks of {outcome.table}", error)
             return []
         progress = Progress(made=[Publication(each, None, None, {}) for each in reversed(records)])
-        rows = ledger.rows([Outcome(outcome.table, progress, 0.0)], self.begun)
+        before = Outcome(outcome.table, progress, 0.0, fresh_within=table.fresh_within)
+        rows = ledger.rows([before], self.begun)
         return [row for row in rows if row.told not in (*told, *made)]
 
 

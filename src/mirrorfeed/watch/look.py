@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,12 +28,20 @@ from mirrorfeed.watch.troubles import Look, judge
 
 @dataclass(frozen=True)
 class Seen:
+    within: Mapping[str, float]
+    """Seconds in which what is committed to a table is to be visible, where it says so."""
     statuses: tuple[Status, ...]
     look: Look
 
     def rows(self, now: datetime) -> list[ledger.Row]:
         """For the ledger: a row for each table that could be asked."""
-        return [ledger.watched(each.table, each.fresh, now) for each in self.statuses if each.fresh]
+
+        def minutes(table: str) -> float | None:
+            return self.within[table] / 60 if table in self.within else None
+
+        return [
+            ledger.watched(each.table, each.fresh, now, minutes(each.table)) for each in self.statuses if each.fresh
+        ]
 
 
 def look_at_all(
@@ -76,7 +84,7 @@ def look_at_all(
     limits = {step: None if most is None else most * 60 for step, most in minutes.items()}
     within = {str(each.target): each.fresh_within * 60 for each in config.tables if each.fresh_within}
     paused = {each.table for each in far if each.paused}
-    return Seen(far, judge({each.table: each.fresh for each in far}, found, limits, now(), within, paused))
+    return Seen(within, far, judge({each.table: each.fresh for each in far}, found, limits, now(), within, paused))
 
 
 def book_of(config: Config) -> tuple[Store, str]:
