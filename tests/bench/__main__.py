@@ -34,6 +34,7 @@ CASES = {
     "net_range": 2_000_000,
     "small_change": 2_000_000,
     "nothing_new": 40,
+    "at_rest": 1000,
     "fleet_changes": 40,
     "vectors": 40,
     "growth": 2_000_000,

@@ -1,0 +1,26 @@
+"""Many tables with nothing new, told without Spark, beside as many runs for one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import load
+from mirrorfeed.publish.fleet import all_at_rest
+from tests.bench.race import Case
+from tests.fleets import fleet
+
+
+def case(_spark: SparkSession, folder: Path, count: int) -> Case:
+    """Of `count` tables in folders, published up to their newest versions."""
+    config = load(fleet(folder, count))
+
+    def all_of_them() -> None:
+        assert len(all_at_rest(config) or ()) == count
+
+    def one_by_one() -> None:
+        for table in config.tables:
+            assert all_at_rest(config, [str(table.target)])
+
+    return Case({"publish": all_of_them, "one after the other": one_by_one}, facts={"tables": count})
