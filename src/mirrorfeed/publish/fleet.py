@@ -245,7 +245,8 @@ def _in_turns(fleet: Fleet, tasks: Mapping[str, Task], turns: Turns, come: Calla
             ended, _ = wait(trying, min(_NOW_AND_THEN, pause), FIRST_COMPLETED)
             done = []
             for name, course in [(trying.pop(each), each.result()) for each in ended]:
-                again = replace(waits[name], again=fleet.clock() + course.pause) if course.left else None
+                then = replace(waits[name], again=fleet.clock() + course.pause, limit=tasks[name].limit)
+                again = then if course.left else None
                 turns.ended(name, again)
                 done += [] if again else [tasks[name].outcome()]
             come(done)
