@@ -43,7 +43,8 @@ from mirrorfeed.publish.ledger import (
 from mirrorfeed.report import page
 from mirrorfeed.report.archive import held
 from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_ticks
-from mirrorfeed.report.page import MARKERS, by_day, days, failures, in_time, standings
+from mirrorfeed.report.in_time import in_time
+from mirrorfeed.report.page import MARKERS, by_day, days, failures, standings
 from mirrorfeed.report.pictures import change_chart, difference_chart
 from mirrorfeed.terminal import Listing
 from mirrorfeed.verify import Difference
@@ -560,6 +561,9 @@ def test_how_often_a_table_was_in_time_is_told_day_by_day() -> None:
     drawn = page(rows, now)
     assert "Was it published in time?" in drawn
     assert "<td>a</td><td class=bad>1 of 2</td><td class=n>1 of 1</td><td class=n>-</td>" in drawn
+    assert report.told(rows, now)["in_time"][0] == {"table": "a", "day": now.date(), "met": 1, "publications": 2}
+    printed = [row for part in report.text(rows, now) if isinstance(part, Listing) for row in part.rows]
+    assert ("a", "1 of 2", "1 of 1", *["-"] * 5) in printed
     assert "Was it published in time?" not in page([row for row in rows if row.table == "none"], now)
 
 

@@ -11,12 +11,11 @@ from typing import Any
 
 from mirrorfeed.amounts import counted
 from mirrorfeed.publish.ledger import COMPARED, DIFFERENT, PUBLISHED, STANDS, STOPPED, WRONG, Row
-from mirrorfeed.report import archive, freshness
+from mirrorfeed.report import archive, freshness, in_time
 from mirrorfeed.report.chart import Point, bars, lines, number, what
 
 _LAG_DAYS, _DAYS, _ARCHIVE_DAYS = 14, 30, 90
 _FAILURES = 50
-_WEEK = 7
 _DAY = "day, UTC"
 MARKERS = ("inserts", "updates", "upserts", "deletes")
 PHASES = ("stage", "record", "rename")
@@ -164,34 +163,16 @@ def _fresh(rows: Sequence[Row], now: datetime) -> list[str]:
     return [_card("How far has come what was committed?", _table(_head(freshness.FRESH, ()), found))] if found else []
 
 
-def in_time(rows: Iterable[Row], now: datetime) -> dict[str, list[tuple[int, int]]]:
-    """Of each table that says in which time it is to be fresh, how many publications of a day were in time, and of how
-    many: of today, and of each day before."""
-    found: dict[str, list[tuple[int, int]]] = {}
-    today = now.astimezone(UTC).date()
-    for row in rows:
-        ago = (today - row.time.astimezone(UTC).date()).days
-        if row.outcome != PUBLISHED or row.fresh_within is None or row.lag_seconds is None or not 0 <= ago < _WEEK:
-            continue
-        days = found.setdefault(row.table, [(0, 0)] * _WEEK)
-        met, of = days[ago]
-        days[ago] = met + (row.lag_seconds <= row.fresh_within * 60), of + 1
-    return dict(sorted(found.items()))
-
-
 def _in_time(rows: Sequence[Row], now: datetime) -> list[str]:
     """Nothing where no table says in which time it is to be fresh."""
-    days = [now.astimezone(UTC).date() - timedelta(days=ago) for ago in range(_WEEK)]
-    head = _head(["Table", *(f"{day:%b} {day.day}" for day in days)], range(1, _WEEK + 1))
-    lines_ = [
-        _line(
-            [table, *(f"{met:,} of {of:,}" if of else "-" for met, of in found)],
-            [at for at, (met, of) in enumerate(found, 1) if met == of],
-            [at for at, (met, of) in enumerate(found, 1) if met < of],
-        )
-        for table, found in in_time(rows, now).items()
-    ]
-    return [_card("Was it published in time?", _table(head, lines_))] if lines_ else []
+    found = in_time.in_time(rows, now)
+    lines_ = []
+    for table, week in found.items():
+        late = in_time.late(week)
+        lines_.append(_line(in_time.cells(table, week), [at for at in in_time.NUMBERS if at not in late], late))
+    return (
+        [_card("Was it published in time?", _table(_head(in_time.head(now), in_time.NUMBERS), lines_))] if found else []
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from mirrorfeed.amounts import counted, duration, size
 from mirrorfeed.publish.ledger import Row, named
-from mirrorfeed.report import archive, freshness
+from mirrorfeed.report import archive, freshness, in_time
 from mirrorfeed.report.chart import number, what
 from mirrorfeed.report.page import MARKERS, PHASES, STANDING, days, failures, figures, moment, standings
 from mirrorfeed.show import by_marker
@@ -21,14 +21,16 @@ _DAY = ("Day (UTC)", "Rows", "Bytes", *(phase.capitalize() for phase in PHASES),
 
 
 def text(rows: Sequence[Row], now: datetime) -> Iterator[Text | Listing]:
-    """What all tables come to, where each stands and how fresh it is, what was published each day, what is
-    archived, and the newest of what went wrong."""
+    """What all tables come to, where each stands and how fresh it is, how often it was in time, what was published each
+    day, what is archived, and the newest of what went wrong."""
     yield Text(f"As of {moment(now)} UTC, from {counted(len(rows), 'row')} of the ledger")
     yield Text(", ".join(f"{number(value)} {what(name, value)}" for name, value in figures(rows, now).items()))
     if stand := standings(rows):
         yield Listing(STANDING, [standing.cells(now) for standing in stand], right=len(STANDING))
     if fresh := freshness.newest(rows):
         yield Listing(freshness.FRESH, [freshness.cells(row, now) for row in fresh], right=len(freshness.FRESH))
+    if met := in_time.in_time(rows, now):
+        yield Listing(in_time.head(now), [in_time.cells(*each) for each in met.items()], right=1)
     if published := days(rows, now):
         yield Listing(_DAY, [_day(day) for day in published], right=2)
     if held := archive.held(rows):
@@ -62,6 +64,7 @@ def told(rows: Sequence[Row], now: datetime) -> dict[str, Any]:
         "figures": figures(rows, now),
         "tables": where,
         "fresh": [named(row) for row in freshness.newest(rows)],
+        "in_time": in_time.told(rows, now),
         "days": days(rows, now),
         "archives": [named(row) for row in archive.newest(rows)],
         "wrong": [named(row) for row in failures(rows)],
