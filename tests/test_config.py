@@ -237,8 +237,8 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) ->
 @pytest.mark.parametrize(
     ("line", "mistake"),
     [
-        ("changes: nett", "changes: must be net or full, not 'nett'"),
-        ("changes: [net]", "changes: must be net or full, not ['net']"),
+        ("changes: nett", "changes: must be net, full or compare, not 'nett'"),
+        ("changes: [net]", "changes: must be net, full or compare, not ['net']"),
         ("check_keys: 1", "check_keys: must be true or false, not 1"),
         ("check_keys: 'yes'", "check_keys: must be true or false, not 'yes'"),
         ("compression: snapy", "compression: must be none, snappy, gzip or zstd, not 'snapy'"),

@@ -147,6 +147,8 @@ def test_every_configuration_is_taken(snippet: Snippet, tmp_path: Path) -> None:
     )
     needs = {"markers": {"changes": "full"}, "delimited": {"format": "delimited"}}
     missing = {"landing_zone": zone, "tables": [{"source": "main.sales.orders", "target": "sales.orders"}]}
+    if given.get("changes") == "compare":
+        missing["ledger"] = "main.ops.ledger"
     whole = {**missing, **{name: value for each in given for name, value in needs.get(each, {}).items()}, **given}
     (tmp_path / "mirrorfeed.yml").write_text(yaml.safe_dump(whole, allow_unicode=True), encoding="utf-8")
     spreads = any("landing_zone" in entry for entry in whole["tables"] if isinstance(entry, dict))

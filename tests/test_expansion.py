@@ -84,6 +84,10 @@ NAMED = {"source": ORDERS, "target": "shop.orders", "keys": ["order_id"]}
             {ORDERS: "-> sales.orders", "main.sales.Ledger": "is the ledger"},
         ),
         (
+            [SALES], {"ledger": "main.sales.ledger"}, [[ORDERS, "main.sales.hashes_v_1"]],
+            {ORDERS: "-> sales.orders", "main.sales.hashes_v_1": "holds hashes of what is compared"},
+        ),
+        (
             [{"sources": "main.*.*"}], {"history": "main.kept"}, [["main.kept.sales_orders", ORDERS]],
             {"main.kept.sales_orders": "is where histories are kept", ORDERS: "-> sales.orders"},
         ),
@@ -131,6 +135,13 @@ def test_what_entries_stand_for_and_why_each_table_is_in_or_out(
 def test_what_has_no_feed_is_left_out_and_says_what_it_is(written: Written) -> None:
     found = [Found(Source.parse(ORDERS)), Found(Source.parse("main.sales.seen"), "a view")]
     assert told(expand(written(SALES), [found]))["main.sales.seen"] == "is a view, which has no change data feed"
+
+
+def test_what_has_no_feed_is_in_where_it_is_compared(written: Written) -> None:
+    loaded = written({**SALES, "changes": "compare", "keys": ["id"]}, ledger="main.ops.ledger")
+    view = Found(Source(("main", "sales", "v")), "a view", ("id",))
+    (table,) = expand(loaded, [[view]]).config.tables
+    assert (str(table.target), table.keys, table.changes) == ("sales.v", ("id",), "compare")
 
 
 def test_options_of_the_entry_and_of_the_file_are_those_of_each_table(written: Written) -> None:

@@ -21,6 +21,7 @@ from mirrorfeed.feed.selection import selected
 from mirrorfeed.feed.source import quote
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.output import PARQUET
+from mirrorfeed.publish.compared import NeedsFeed
 from mirrorfeed.publish.fleet import Fleet, Way, publish_tables
 from mirrorfeed.publish.outcome import Outcome
 from mirrorfeed.publish.plan import default_workspace
@@ -135,6 +136,8 @@ def repair_table(
     """Publishes the rows that differ from the mirror below a folder, or all that fulfil a condition, in the source or
     in the mirror. Without a folder the mirror is not read: then rows that the source does not have stay there."""
     name = str(table.target)
+    if table.changes == "compare":
+        raise NeedsFeed(str(table.source), "to repair its mirror")
     ((_, standing),) = standings(config, [name])
     newest = standing.newest
     if newest is None:

@@ -40,7 +40,7 @@ class Patient:
         """Of Fabric's words only where some are given."""
         moment = now or datetime.now(UTC)
         told = states or None
-        facts = look_at_table(self.spark, self.zone.store, self.config.tables[0], told, now=lambda: moment)
+        facts = look_at_table(self.spark, self.config, self.zone.store, self.config.tables[0], told, now=lambda: moment)
         return [each.code for each in judge_table(facts)]
 
     def doctor(self, *options: str, code: int = 0) -> str:
@@ -104,7 +104,7 @@ def test_a_text_that_is_longer_than_its_column_is_measured_in_a_small_table(pati
     patient.zone.publish()
     early = datetime(2025, 1, 2, tzinfo=UTC)
     os.utime(patient.zone.folder / "_mirrorfeed/log.json", (early.timestamp(), early.timestamp()))
-    facts = look_at_table(patient.spark, patient.zone.store, patient.config.tables[0])
+    facts = look_at_table(patient.spark, patient.config, patient.zone.store, patient.config.tables[0])
     assert (facts.begun, facts.longest_text) == (early, ("v", 9000))
     assert [each.code for each in judge_table(facts)] == [Code.TEXT_TOO_LONG]
 

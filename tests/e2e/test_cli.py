@@ -312,8 +312,8 @@ def break_record(project: Project, content: Callable[[str], str]) -> None:
     [
         (lambda p: break_record(p, lambda text: "{"), "cannot be read: it is not JSON"),
         (
-            lambda p: break_record(p, lambda text: text.replace('"format": 2', '"format": 3')),
-            "has format 3; this version knows format 2. Install a newer mirrorfeed.",
+            lambda p: break_record(p, lambda text: text.replace('"format": 2', '"format": 5')),
+            "has format 5; this version knows format 4. Install a newer mirrorfeed.",
         ),
         (
             lambda p: (p.orders / f"{7:020d}.parquet").touch(),

@@ -287,7 +287,8 @@ def test_views_and_tables_of_other_formats_are_refused(spark: SparkSession, tabl
         for name, words in expected.items():
             with pytest.raises(NotDelta) as caught:
                 detail_of(spark, Source.parse(name))
-            assert str(caught.value) == f"{words} Name the Delta table that holds the data."
+            by_comparison = "or publish this by comparison: `changes: compare`."
+            assert str(caught.value) == f"{words} Name the Delta table that holds the data, {by_comparison}"
     finally:
         spark.sql("DROP VIEW a_view")
         spark.sql("DROP VIEW a_temporary_view")

@@ -117,10 +117,10 @@ def test_what_is_no_record_is_refused_with_its_reason(content: bytes | dict[str,
 
 def test_a_record_of_a_newer_format_is_not_guessed_at() -> None:
     with pytest.raises(RecordTooNew) as refused:
-        parse(b'{"format": 4, "all": "is different"}', ADDRESS)
+        parse(b'{"format": 5, "all": "is different"}', ADDRESS)
 
     assert str(refused.value) == (
-        f"The publication record {ADDRESS} has format 4; this version knows format 3. Install a newer mirrorfeed."
+        f"The publication record {ADDRESS} has format 5; this version knows format 4. Install a newer mirrorfeed."
     )
 
 

@@ -173,13 +173,13 @@ def test_a_record_under_another_number_is_refused() -> None:
 
 
 def test_a_record_of_a_newer_format_asks_for_a_newer_version() -> None:
-    store = zone(a_record(1, format=4))
+    store = zone(a_record(1, format=5))
 
     with pytest.raises(RecordTooNew) as refused:
         look(store, T)
 
     assert str(refused.value) == (
-        f"The publication record memory:/{LOG}/{name(1)}.json has format 4; this version knows format 3."
+        f"The publication record memory:/{LOG}/{name(1)}.json has format 5; this version knows format 4."
         " Install a newer mirrorfeed."
     )
 

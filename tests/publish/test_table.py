@@ -35,6 +35,9 @@ class Exchanged:
     def source_columns(self, version: int) -> dict[str, str]:
         return {}
 
+    def rows_read(self) -> None:
+        return None
+
     def check(self, what: Range | int, facts: Facts) -> None: ...
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:

@@ -34,14 +34,14 @@ def doctor(tables: tuple[str, ...], fix: bool, path: str) -> None:
     found = room.judge_zone(about, zone)
     for at, table in enumerate(chosen, 1):
         with waiting(f"Table {at} of {len(chosen)}, {table.target}: looking at its source and its log"):
-            of_table = room.judge_table(room.look_at_table(spark, store, table, states), zone)
+            of_table = room.judge_table(room.look_at_table(spark, config, store, table, states), zone)
         if fix and any(each.safe for each in of_table):
             try:
                 room.mend(store, table)
                 say(f"{table.target}: finished and tidied.")
             except Exception as error:
                 say_error(named("Mending", error), str(table.target))
-            of_table = room.judge_table(room.look_at_table(spark, store, table, states), zone)
+            of_table = room.judge_table(room.look_at_table(spark, config, store, table, states), zone)
         found += of_table
     if for_programs():
         told = [{"code": each.code.value, "name": each.code.name, "weight": each.weight.value,

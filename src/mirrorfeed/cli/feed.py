@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from mirrorfeed.cli.root import (
+    at_their_paths,
     config_option,
     for_programs,
     load,
@@ -33,12 +34,17 @@ def enable(tables: tuple[str, ...], path: str) -> None:
     """Switch the change data feed on for the tables of the configuration."""
     config = load(path)
     chosen = config.select(tables)
-    spark = spark_session(*(table.source for table in chosen))
+    spark = spark_session(*at_their_paths(chosen))
     from mirrorfeed.feed.enable import DEFAULT_LINE
     from mirrorfeed.feed.enable import enable as switch_on
+    from mirrorfeed.publish.compared import COMPARED
 
     done: list[dict[str, Any]] = []
     for at, table in enumerate(chosen, 1):
+        if table.changes == "compare":
+            say(f"{table.source}: {COMPARED}")
+            done.append({"table": str(table.target), "source": str(table.source), "feed": COMPARED, "error": None})
+            continue
         try:
             with waiting(f"Table {at} of {len(chosen)}, {table.source}: switching the feed on"):
                 found = switch_on(spark, table.source)

@@ -13,7 +13,17 @@ from mirrorfeed.amounts import counted
 from mirrorfeed.cli.follow import Stop, follow_tables
 from mirrorfeed.cli.idle import told
 from mirrorfeed.cli.outcomes import say_outcomes
-from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_json, say_result, spark_session
+from mirrorfeed.cli.root import (
+    at_their_paths,
+    config_option,
+    for_programs,
+    load,
+    main,
+    say,
+    say_json,
+    say_result,
+    spark_session,
+)
 from mirrorfeed.errors import MirrorfeedError, coded
 from mirrorfeed.terminal import console, error_console, text, waiting
 
@@ -56,7 +66,7 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
         left_alone = None if tables else left_behind(zone_of(config), config)
         say_outcomes(out, at_rest, [left_alone] if left_alone else [], 0, paused=paused)
     # A ledger is told of tables that are missing, as of any other failure.
-    spark = spark_session(*([] if config.ledger or for_programs() else [table.source for table in chosen]))
+    spark = spark_session(*([] if config.ledger or for_programs() else at_their_paths(chosen)))
     from mirrorfeed import show
     from mirrorfeed.stores.process import retries
 
@@ -77,7 +87,7 @@ def _say_decisions(config: Config, chosen: Sequence[Table]) -> NoReturn:
         return idle.decision(table)
 
     def ask_spark(names: Sequence[str]) -> Sequence[object]:
-        spark = spark_session(*([] if for_programs() else [table.source for table in config.select(names)]))
+        spark = spark_session(*([] if for_programs() else at_their_paths(config.select(names))))
         from mirrorfeed.publish.decisions import decisions
 
         with waiting("Deciding about what is new"):

@@ -55,7 +55,7 @@ def repair(table: str, where: str | None, mirror: str | None, source_only: bool,
 
 def repair_by_itself(spark: Any, config: Config, table: Table, folder: str) -> None:
     """After a verification that found a difference: up to the limit of the configuration."""
-    if table.repair_up_to:
+    if table.repair_up_to and table.changes != "compare":
         _repaired(spark, config, table, folder, None, at_most=table.repair_up_to)
 
 

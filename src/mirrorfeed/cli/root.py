@@ -15,7 +15,9 @@ from mirrorfeed import FILE
 from mirrorfeed.errors import MirrorfeedError, Terminal, named, visible
 
 if TYPE_CHECKING:
-    from mirrorfeed.config import Config
+    from collections.abc import Sequence
+
+    from mirrorfeed.config import Config, Table
     from mirrorfeed.config.expand import Expansion
     from mirrorfeed.feed.source import Source
 
@@ -181,6 +183,11 @@ def spark_session(*needed: Source) -> Any:
         from mirrorfeed.session import get_session
 
         return get_session()
+
+
+def at_their_paths(tables: Sequence[Table]) -> list[Source]:
+    """The sources without which Spark is not needed; none where one may be another thing than a Delta table."""
+    return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 
 def _is_missing(source: Source) -> bool:

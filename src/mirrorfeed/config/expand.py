@@ -9,6 +9,7 @@ from pathlib import PurePath
 from mirrorfeed.amounts import a_few
 from mirrorfeed.config import fields, keeping
 from mirrorfeed.config.fields import ONELAKE
+from mirrorfeed.config.hashes import may_be_hashes
 from mirrorfeed.config.keeping import KeptIn
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.errors import Terminal
@@ -71,7 +72,7 @@ def _why_not(config: Config, entry: Sources, found: Found) -> str:
     """Why a table that a pattern matches is none to publish; empty if it is."""
     if any(is_left_out(found.source, ending) for ending in entry.except_):
         return "is left out by `except`"
-    if found.unfit:
+    if found.unfit and entry.changes != "compare":
         return f"is {found.unfit}, which has no change data feed"
     return _ours(config, found.source)
 
@@ -80,6 +81,8 @@ def _ours(config: Config, source: Source) -> str:
     """What it is, where mirrorfeed itself made it."""
     if config.ledger and source.fold() == config.ledger.fold():
         return "is the ledger"
+    if config.ledger and may_be_hashes(config.ledger, source):
+        return "holds hashes of what is compared"
     if any(source.fold() == kept.table.fold() for kept in _histories(table.history for table in config.tables)):
         return "is a history that is kept"
     if any(_is_below(source, kept.table) for kept in _histories(entry.history for entry in config.patterns)):

@@ -215,10 +215,25 @@ def _contradictions(document: Document, top: Top, tables: Sequence[Table | Sourc
             yield document.mistake(("tables", i, *place) if own else place, words)
         for place, words in misfits(table, table.keys):
             yield document.mistake(("tables", i, *place), words)
+        if whole.changes == "compare":
+            own = "changes" in table.model_fields_set
+            yield from _comparing(document, top, table, ("tables", i, "changes") if own else ("changes",))
         if whole.format == "parquet" and "delimited" in table.model_fields_set:
             yield document.mistake(("tables", i, "delimited"), "is for format: delimited alone")
     if "delimited" in top.model_fields_set and "format" not in top.model_fields_set:
         yield document.mistake(("delimited",), "is for format: delimited alone")
+
+
+def _comparing(document: Document, top: Top, table: Table | Sources, place: Place) -> Iterable[Mistake]:
+    """What a source that is compared needs, and what it cannot have."""
+    if top.ledger is None:
+        yield document.mistake(place, "compare keeps hashes beside the ledger: set `ledger`")
+    if isinstance(table, Table) and table.selection:
+        yield document.mistake(place, "compare publishes all of a source: select columns and rows in a view")
+    if isinstance(table.history, KeptIn) or (table.history is None and top.history is not None):
+        yield document.mistake(
+            place, "compare reads no changes, so no history of them can be kept: set `history: false`"
+        )
 
 
 def _shared_targets(document: Document) -> Iterable[Mistake]:

@@ -34,7 +34,7 @@ from mirrorfeed.landing.output import COMPRESSION
 class Options(OutputOptions):
     """What may be said for all tables and for each."""
 
-    changes: Literal["net", "full"] = "net"
+    changes: Literal["net", "full", "compare"] = "net"
     markers: Literal["upsert", "exact"] = "upsert"
     check_keys: bool = True
     compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
@@ -43,7 +43,7 @@ class Options(OutputOptions):
     versions_per_range: Annotated[int, Field(ge=1, le=100_000)] = 500
     keep_records: Annotated[int, Field(ge=1)] = 10
     unchanged_rows: Literal["publish", "skip"] = "publish"
-    on_gap: Literal["stop", "reseed"] = "stop"
+    on_gap: Literal["stop", "reseed", "compare"] = "stop"
     on_schema_change: Literal["stop", "reseed"] = "stop"
     on_dropped_column: Literal["keep", "reseed"] = "keep"
     at_most: GatherOptions = GatherOptions()

@@ -86,6 +86,8 @@ def contradictions(
         yield ("markers",), "exact is for changes: full alone; net publishes upserts and deletes"
     if options.detection == "time" and changes == "full":
         yield ("detection",), "time leaves files that are visible together without an order, and changes: full needs it"
+    if changes == "compare" and keys == ():
+        yield ("keys",), "must name the columns by which rows are compared (changes: compare)"
     if options.default_marker == "upsert" and keys == ():
         yield ("default_marker",), "upsert needs keys, and the table has none"
     if options.format == "delimited" and (fault := options.output.delimited and options.output.delimited.fault()):

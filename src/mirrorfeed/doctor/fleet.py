@@ -20,6 +20,6 @@ def findings_of(spark: SparkSession, config: Config, names: Sequence[str] = ()) 
     about, states = look_at_zone(config, store)
 
     def one(table: Table) -> list[Finding]:
-        return judge_table(look_at_table(spark, store, table, states), zone)
+        return judge_table(look_at_table(spark, config, store, table, states), zone)
 
     return [*judge_zone(about, zone), *(each for found in each_of(one, chosen) for each in found)]

@@ -24,8 +24,8 @@ from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, data_number, is_log_id
 from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.kept import feed_for
 from mirrorfeed.publish.plan import default_workspace, plan_of
-from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import look_ahead, preflight
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
@@ -33,6 +33,7 @@ from mirrorfeed.stores import Store
 
 def look_at_table(
     spark: SparkSession,
+    config: Config,
     store: Store,
     table: Table,
     states: Sequence[TableState] | None = None,
@@ -52,9 +53,10 @@ def look_at_table(
     except Exception as error:
         trouble = named(f"Looking at the landing zone of {table.target}", error)
     try:
-        plan, feed = plan_of(table, workspace), DeltaFeed(spark, table.source, selection=table.selection)
+        plan, feed = plan_of(table, workspace), feed_for(spark, config, table)
         ahead, decision = look_ahead(feed, plan, view)
-        facts |= _of_time(spark, table.source, ahead, list(log.records(view)) if view else [], now())
+        if table.changes != "compare":  # of which nothing is known but its rows
+            facts |= _of_time(spark, table.source, ahead, list(log.records(view)) if view else [], now())
         if isinstance(decision, Finding):
             raise decision
         if trouble is None:

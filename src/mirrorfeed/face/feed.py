@@ -306,8 +306,11 @@ class Feed:
 
     def _enabled(self, table: Table) -> Enabled:
         from mirrorfeed.feed.enable import enable
+        from mirrorfeed.publish.compared import COMPARED
 
         name, source = str(table.target), str(table.source)
+        if table.changes == "compare":
+            return Enabled(name, source, COMPARED)
         try:
             return Enabled(name, source, enable(self._spark, table.source).value)
         except Exception as error:

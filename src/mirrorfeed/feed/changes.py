@@ -250,7 +250,12 @@ def _landing_rows(
 
 
 def _written(columns: Sequence[Column]) -> list[SparkColumn]:
-    return [_form(column, _col) for column in columns]
+    return [as_landed(column) for column in columns]
+
+
+def as_landed(column: Column) -> SparkColumn:
+    """A column of the source in the form that it has in files."""
+    return _form(column, _col)
 
 
 def _form(column: Column, value_of: Callable[[str], SparkColumn]) -> SparkColumn:

@@ -82,7 +82,7 @@ class NotDelta(Terminal):
         return f"{self.table} is {self.found}, not a Delta table, so it has no change data feed."
 
     def next(self) -> str:
-        return "Name the Delta table that holds the data."
+        return "Name the Delta table that holds the data, or publish this by comparison: `changes: compare`."
 
 
 class NoIdentity(Terminal):

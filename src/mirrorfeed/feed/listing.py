@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -111,7 +111,10 @@ def _in_spark(spark: SparkSession, pattern: Pattern, columns: bool) -> Iterator[
                 if row["isTemporary"] or not pattern.matches(source):
                     continue
                 unfit = _unfit_for_spark(row["information"])
-                yield Found(source, unfit, tuple(spark.table(source.sql).columns) if columns and not unfit else ())
+                named: tuple[str, ...] = ()
+                with suppress(AnalysisException) if unfit else nullcontext():  # as of a view whose table is gone
+                    named = tuple(spark.table(source.sql).columns) if columns else ()
+                yield Found(source, unfit, named)
     except AnalysisException as error:
         raise SourcesUnknown(str(pattern), first_line(str(error))) from error
 

@@ -13,9 +13,9 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.landing.spelled import load
 
-FORMAT, SELECTED = 2, 3
+FORMAT, SELECTED, READ_WHOLE = 2, 3, 4
 """2: each record says what it follows. 3: what is published is a part of the source, and which one; older releases, who
-would publish all, do not go on from it."""
+would publish all, do not go on from it. 4: all of a source without a feed was read for it, and what that took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,14 @@ class Follows:
     batch: str
     etag: str
     """As its file had it then. Where it has another, the batch decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRead:
+    """What it took to read all of a source that has no feed."""
+
+    rows: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +75,15 @@ class Record:
     """What of the source is published; None: all."""
     source_columns: Mapping[str, str] | None = None
     """With a selection: all columns of the source, and their types in short."""
+    read: WholeRead | None = None
     format: int = field(default=FORMAT)
 
     def to_json(self) -> bytes:
         spelled = asdict(self)
         if self.selection is None:
             del spelled["selection"], spelled["source_columns"]
+        if self.read is None:
+            del spelled["read"]
         return json.dumps(spelled, ensure_ascii=False, indent=1).encode()
 
     @property
@@ -111,7 +122,7 @@ class RecordTooNew(Terminal):
         self.address, self.found = address, found
 
     def what(self) -> str:
-        return f"The publication record {self.address} has format {self.found}; this version knows format {SELECTED}."
+        return f"The publication record {self.address} has format {self.found}; this version knows format {READ_WHOLE}."
 
     def next(self) -> str:
         return "Install a newer mirrorfeed."
@@ -125,7 +136,7 @@ def parse(data: bytes, address: str) -> Record:
         raise RecordUnreadable(address, f"it is not JSON ({error})") from error
     if not isinstance(spelled, dict) or not isinstance(spelled.get("format"), int):
         raise RecordUnreadable(address, "it names no format")
-    if spelled["format"] > SELECTED:
+    if spelled["format"] > READ_WHOLE:
         raise RecordTooNew(address, spelled["format"])
     try:
         return _record(spelled)
@@ -139,7 +150,8 @@ def _record(spelled: dict[str, Any]) -> Record:
     names = {name: tuple(spelled[name]) for name in ("keys", "partitions") if spelled.get(name) is not None}
     follows = Follows(**spelled["follows"]) if spelled.get("follows") else None
     selection = _selection(spelled["selection"]) if spelled.get("selection") else None
-    made = {"columns": columns, "files": files, "follows": follows, "selection": selection}
+    read = WholeRead(**spelled["read"]) if spelled.get("read") else None
+    made = {"columns": columns, "files": files, "follows": follows, "selection": selection, "read": read}
     record = Record(**{**spelled, **names, **made})
     last = record.next_file_number - 1
     if [file.number for file in files] != list(range(last - len(files) + 1, last + 1)):

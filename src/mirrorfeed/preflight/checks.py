@@ -22,6 +22,7 @@ from mirrorfeed.feed.keys import check_policies, in_unity_catalog, table_of
 from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.switch import Feed, feed_of
+from mirrorfeed.feed.whole import whole
 from mirrorfeed.files.place import place_for
 from mirrorfeed.files.trial import trial
 from mirrorfeed.landing.limits import CHANGES_A_DAY, MANY_CHANGES, MOST_TABLES, SPREAD, about_tables
@@ -58,7 +59,7 @@ def preflight(
     yield from _landing_zone(spark, config)
     yield from _policies(config, workspace)
     for table in config.tables:
-        yield _feed(spark, table.source)
+        yield _rows(spark, table.source) if table.changes == "compare" else _feed(spark, table.source)
     yield check_tables(len(config.tables))
     if config.ledger:
         yield _changes(spark, config, config.ledger)
@@ -67,7 +68,8 @@ def preflight(
 
 def _policies(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Check]:
     """Of tables in Unity Catalog, which alone have any."""
-    governed = [table.source for table in config.tables if in_unity_catalog(table.source)]
+    tables = [table for table in config.tables if table.changes != "compare"]
+    governed = [table.source for table in tables if in_unity_catalog(table.source)]
     if not governed:
         return
     try:
@@ -216,6 +218,15 @@ def _feed(spark: SparkSession, source: Source) -> Check:
     if feed is Feed.OFF:
         return Check(what, State.MISSING, "it is off: run `mirrorfeed enable`", FeedOff.code)
     return Check(what, State.OK, feed.value)
+
+
+def _rows(spark: SparkSession, source: Source) -> Check:
+    what = f"rows of {source}, which are compared"
+    try:
+        _ = whole(spark, source).schema
+    except Exception as error:
+        return missing(what, error)
+    return Check(what, State.OK)
 
 
 def check_days(spark: SparkSession) -> Check:

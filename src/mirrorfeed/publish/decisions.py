@@ -11,8 +11,9 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.feed.ranges import Gap
+from mirrorfeed.publish.across import AcrossGap, spanning
 from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.kept import feed_for, is_kept
+from mirrorfeed.publish.kept import feed_for, leads_on
 from mirrorfeed.publish.plan import default_workspace, plan_of
 from mirrorfeed.publish.table import look_ahead, preflight
 from mirrorfeed.publish.zone import zone_of
@@ -34,15 +35,18 @@ def decisions(
             view = TableLog(store, plan.folder).look()
             feed = feed_for(spark, config, table)
             facts, decision = look_ahead(feed, plan, view)
-            gap = decision if isinstance(decision, Gap) and is_kept(spark, table, decision) else None
+            gap = decision if isinstance(decision, Gap) and leads_on(spark, table, decision) else None
             if gap:
                 feed = feed_for(spark, config, table, gap)
+                plan = spanning(plan, feed)
                 facts, decision = look_ahead(feed, plan, view)
             if isinstance(decision, MirrorfeedError):
                 return str(table.target), decision
             preflight(feed, store, plan, view, facts, decision)
             waiting = len(view.unfinished) if view else 0
-            notes = [", from its history"] * bool(gap) + [f", after renaming {waiting} recorded files"] * bool(waiting)
+            compares = table.changes == "compare" or isinstance(feed, AcrossGap)
+            notes = [", by comparison"] * compares + [", from its history"] * (bool(gap) and not compares)
+            notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
             return str(table.target), f"{decision}{''.join(notes)}"
         except Exception as error:
             return str(table.target), named(f"Deciding about {table.target}", error)

@@ -47,6 +47,8 @@ def published(record: Record) -> str:
     after, last = record.from_version_exclusive, record.to_version_inclusive
     if after is None:
         return f"snapshot at version {last}"
+    if record.read:
+        return f"version {last}, {counted(record.read.rows, 'row')} compared"
     return f"repair at version {last}" if record.repairs else str(Range(after, last))
 
 

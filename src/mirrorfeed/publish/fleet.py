@@ -20,16 +20,16 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.publish import ledger
+from mirrorfeed.publish.across import spanning
 from mirrorfeed.publish.course import TRIES, Course, Rules, after, reseeds
 from mirrorfeed.publish.idle import Idle, known_here, waits_since
-from mirrorfeed.publish.kept import FromHistory, feed_for, is_kept
+from mirrorfeed.publish.kept import across, feed_for, leads_on
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.partner import trouble_in_introducing
 from mirrorfeed.publish.plan import Plan, default_workspace, plan_of
 from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
-from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.strays import left_behind
-from mirrorfeed.publish.table import publish
+from mirrorfeed.publish.table import Feed, publish
 from mirrorfeed.publish.teller import ByMinute, News, Teller
 from mirrorfeed.publish.turns import Turn, Turns
 from mirrorfeed.publish.zone import zone_of
@@ -38,12 +38,12 @@ from mirrorfeed.stores import Store
 _NOW_AND_THEN = 0.5
 """Seconds between two looks at whether the run is to end."""
 Stop = Callable[[], bool]
-Work = Callable[[DeltaFeed, Store, Plan, Progress, Callable[[Progress], None], Stop], object]
+Work = Callable[[Feed, Store, Plan, Progress, Callable[[Progress], None], Stop], object]
 """What is done for a table, which is told of as it goes on, and may be asked to stop."""
 
 
 def _publish(
-    feed: DeltaFeed, store: Store, plan: Plan, progress: Progress, on_step: Callable[[Progress], None], stop: Stop
+    feed: Feed, store: Store, plan: Plan, progress: Progress, on_step: Callable[[Progress], None], stop: Stop
 ) -> object:
     return publish(feed, store, plan, progress, on_step, stop=stop)
 
@@ -266,7 +266,7 @@ class Task:
     def __post_init__(self) -> None:
         fleet, table = self.fleet, self.table
         self._rules = Rules(
-            is_kept=lambda gap: is_kept(fleet.spark, table, gap, fleet.on_trouble),
+            is_kept=lambda gap: leads_on(fleet.spark, table, gap, fleet.on_trouble),
             starts_again=lambda error: fleet.way.starts_again and reseeds(table, error),
             most_tries=fleet.way.most_tries,
         )
@@ -312,8 +312,8 @@ class Task:
 
     def outcome(self) -> Outcome:
         course, table, progress, fleet = self.course, self.table, self.progress, self.fleet
-        if course.gap and table.history and progress.made:
-            fleet.on_trouble(FromHistory(course.gap, str(table.history.table)))
+        if progress.across and progress.made:
+            fleet.on_trouble(progress.across)
         name, error = str(table.target), course.error
         found = Outcome(name, progress, self.seconds, table.check_keys, course.tries, error, course.reseeded)
         stopped = error is None and fleet.stop() and found.lag_versions != 0
@@ -326,6 +326,8 @@ def _tried(fleet: Fleet, table: Table, progress: Progress, course: Course, rules
     try:
         feed = feed_for(fleet.spark, fleet.config, table, course.gap)
         plan = plan_of(table, fleet.workspace)
+        if course.gap:
+            plan, progress.across = spanning(plan, feed), across(feed, course.gap)
         if course.clears:
             with fleet.dropping(table):
                 clear(feed, fleet.zone, plan)

@@ -17,6 +17,7 @@ from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed.gather import State, Waiting, after, due
 from mirrorfeed.feed.notice import waiting
 from mirrorfeed.feed.source import Source
+from mirrorfeed.publish.compared import NeedsFeed
 from mirrorfeed.publish.fleet import Fleet, Way, publish_each
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.teller import ByMinute, News, Teller
@@ -53,6 +54,9 @@ def follow(
 ) -> dict[str, State]:
     """Publishes the tables as they change until it is to stop; then nothing is half done, and how each table stands is
     told."""
+    for table in tables:
+        if table.changes == "compare":
+            raise NeedsFeed(str(table.source), "to follow it")
     states = {str(table.target): State() for table in tables}
     errors: dict[str, str | None] = {}
     book = ByMinute(runs.tell, clock)

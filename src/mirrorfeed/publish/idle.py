@@ -55,6 +55,11 @@ def opened(source: Source) -> DeltaTable | None:
     return None if unknown(features) or commits_elsewhere(features) else table
 
 
+def _newest_of(table: Table) -> tuple[Detail, int] | None:
+    """As below; None of a table whose own versions are not those that are published."""
+    return None if table.changes == "compare" else newest(table.source)
+
+
 def newest(source: Source) -> tuple[Detail, int] | None:
     """Such a table as its metadata says, and its newest version."""
     if (table := opened(source)) is None:
@@ -110,7 +115,7 @@ class Idle:
     def status(self, table: Table, beyond: Callable[[Table], Beyond] = lambda _: UNASKED) -> Status | None:
         """The status of a table of which nothing is new or nothing published; `beyond` tells of its mirror."""
         try:
-            if (found := newest(table.source)) is None:
+            if (found := _newest_of(table)) is None:
                 return None
             detail, version = found
             log = TableLog(self._store, table.target.folder)
@@ -148,7 +153,7 @@ class Idle:
     def at_rest(self, table: Table) -> tuple[View, int] | None:
         """A table that is published up to its newest version."""
         try:
-            if (found := newest(table.source)) is None:
+            if (found := _newest_of(table)) is None:
                 return None
             plan = plan_of(table)
             log = TableLog(self._store, plan.folder)

@@ -18,7 +18,10 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.keep.record import Chapter, chapter_of, record_of
 from mirrorfeed.keep.table import HistoryTable
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.across import AcrossGap, ByComparison
+from mirrorfeed.publish.compared import ComparedFeed, compared
 from mirrorfeed.publish.source import DeltaFeed
+from mirrorfeed.publish.table import Feed
 
 
 @dataclass(frozen=True)
@@ -65,12 +68,31 @@ class KeptFeed(DeltaFeed):
         return table.rows(seen_at, chapter, range_.from_version_exclusive, range_.to_version_inclusive)
 
 
-def feed_for(spark: SparkSession, config: Config, table: Table, gap: Gap | None = None) -> DeltaFeed:
-    """The table's own feed; across a gap in it, its history."""
+def feed_for(spark: SparkSession, config: Config, table: Table, gap: Gap | None = None) -> DeltaFeed | ComparedFeed:
+    """The table's own feed, or what stands for one where it has none; across a gap in it, its history, or else a
+    comparison, where it is to be had."""
+    if table.changes == "compare":
+        return compared(spark, config, table)
+    if gap and table.on_gap == "compare" and not is_kept(spark, table, gap):
+        return AcrossGap(spark, table.source, config.handover, config.send, table.selection)
     if gap is None or table.history is None:
         return DeltaFeed(spark, table.source, config.handover, config.send, table.selection)
     kept = table.history.table
     return KeptFeed(spark, table.source, config.handover, config.send, table.selection, history=kept)
+
+
+def leads_on(
+    spark: SparkSession, table: Table, gap: Gap, on_trouble: Callable[[MirrorfeedError], None] = lambda _: None
+) -> bool:
+    """Whether there is another way across a gap than the feed."""
+    return is_kept(spark, table, gap, on_trouble) or table.on_gap == "compare"
+
+
+def across(feed: Feed, gap: Gap) -> MirrorfeedError | None:
+    """What is said of the way that was taken."""
+    if isinstance(feed, AcrossGap):
+        return ByComparison(gap)
+    return FromHistory(gap, str(feed.history)) if isinstance(feed, KeptFeed) else None
 
 
 def is_kept(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.config import Table
+from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.keys import (
     KeysNotReadable,
     KeysUnavailable,
@@ -68,9 +70,12 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
                 raise
             # What a person wrote does without a workspace. Of a row filter or a mask the engine tells then.
         else:
-            check_policies(table.source, found)
+            if table.changes != "compare":
+                check_policies(table.source, found)
             keys = key_of(found) if keys is None else keys
-    keys = keys_of(str(table.source), table.selection, keys or ())
+    keys, compares = keys_of(str(table.source), table.selection, keys or ()), table.changes == "compare"
+    if compares and not keys:
+        raise KeysNeeded(str(table.source))
     return Plan(
         source=str(table.source),
         target=str(table.target),
@@ -82,9 +87,24 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         check_keys=table.check_keys,
         compression=table.compression,
         file_size=table.file_size,
-        versions_per_range=table.versions_per_range,
+        versions_per_range=sys.maxsize if compares else table.versions_per_range,  # states are not read one by one
         keep_records=table.keep_records,
         skip_unchanged=table.unchanged_rows == "skip",
         keep_dropped=table.on_dropped_column == "keep",
         selection=table.selection,
     )
+
+
+class KeysNeeded(Terminal):
+    """A source is to be published by comparison, which is by key, and it has no keys."""
+
+    code = "MF3506"
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"{self.table} is published by comparison, and no keys are known by which to compare its rows."
+
+    def next(self) -> str:
+        return "Write its `keys:` in the configuration: columns that are unique together and never NULL."

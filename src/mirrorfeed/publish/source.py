@@ -84,6 +84,9 @@ class DeltaFeed:
         with read.read_faults(str(self.source), what.version):
             return self._stage(changes.again(self._rows_at(what.version), what.keys, job.columns, plan.keys), job)
 
+    def rows_read(self) -> None:
+        return None
+
     def _schema(self, version: int) -> dict[str, Any]:
         if version not in self._schemas:
             self._schemas[version] = schema_at(self.spark, self.source, version)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.amounts import counted, duration
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, named
@@ -16,6 +17,7 @@ from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.ranges import Published, recreated
 from mirrorfeed.feed.switch import Feed, feed_of
 from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.compared import COMPARED
 from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
 from mirrorfeed.publish.table import no_longer_selected
 from mirrorfeed.publish.view import View
@@ -82,6 +84,8 @@ def statuses(
             log = TableLog(store, table.target.folder)
             view = log.look()
             newest = view.newest if view else None
+            if table.changes == "compare":
+                return compared(table, log, view, beyond(table))
             published = newest.to_version_inclusive if newest else None
             found = history.commits(spark, table.source, published)
             detail = detail_of(spark, table.source)
@@ -134,6 +138,22 @@ def status_of(
 def _paused(table: Table) -> str | None:
     pause = table.pause_at(datetime.now(UTC))
     return str(pause) if pause else None
+
+
+def compared(table: Table, log: TableLog, view: View | None, beyond: Beyond) -> Status:
+    """Of a source without versions: what is new in it nobody knows but a comparison, and what the last one took."""
+    read = view.newest.read if view and view.newest else None
+    took = f", {counted(read.rows, 'row')} in {duration(read.seconds)}" if read else ""
+    return Status(
+        table=str(table.target),
+        source=str(table.source),
+        published_version=view.newest.to_version_inclusive if view and view.newest else None,
+        not_renamed=len(view.unfinished) if view else 0,
+        not_consumed=max(0, len(view.data) - 1) if view else 0,
+        feed=f"{COMPARED}{took}",
+        paused=_paused(table),
+        fresh=fresh_of(log, view, None, None, beyond),
+    )
 
 
 def _seconds_since(moment: datetime | None) -> float:

@@ -11,6 +11,7 @@ from mirrorfeed.config import Config
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.expansion import expanded
 from mirrorfeed.feed.stream import StreamBroken, changes, fault
+from mirrorfeed.publish.compared import NeedsFeed
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.outcome import Outcome
 
@@ -40,7 +41,10 @@ def drain(
     the stream had to tell: a checkpoint may be ahead of the landing zone. It works over Connect and on serverless
     compute as well, where what `foreachBatch` calls runs elsewhere. A stream that cannot go on is told; a start that is
     gone is raised, and nothing is published."""
-    ((source, target),) = ((table.source, str(table.target)) for table in config.select([name]))
+    (table,) = config.select([name])
+    source, target = table.source, str(table.target)
+    if table.changes == "compare":
+        raise NeedsFeed(str(source), "a stream over it")
     rows = changes(spark, source, options or {})
     try:
         writer = rows.writeStream.foreachBatch(lambda _rows, _number: None)

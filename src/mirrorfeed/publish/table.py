@@ -28,7 +28,7 @@ from mirrorfeed.feed.ranges import (
 from mirrorfeed.feed.retention import too_short
 from mirrorfeed.feed.unknown import unknown_faults
 from mirrorfeed.files.job import BadRow, Receipt, StagingJob
-from mirrorfeed.landing.log import SELECTED, PublishedFile, Record
+from mirrorfeed.landing.log import READ_WHOLE, SELECTED, PublishedFile, Record, WholeRead
 from mirrorfeed.landing.metadata import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.landing.output import check_output
@@ -43,8 +43,10 @@ from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
 
-_DROP = "DROP COLUMNS"
-"""The one operation after which a column that is gone is known to have no values under another name."""
+COMPARISON = "COMPARISON"
+_DROPS = ("DROP COLUMNS", COMPARISON)
+"""The operations after which a column that is gone is known to have no values under another name: a comparison has seen
+every row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +87,10 @@ class Feed(Protocol):
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         """Writes the landing rows of a range, or of a snapshot at a version, where the job says. The receipts are in
         the order in which the files are to be applied. An empty snapshot still gives one file."""
+        ...
+
+    def rows_read(self) -> int | None:
+        """How many rows of the source the last `stage` read, where it reads all of them each time."""
         ...
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
@@ -297,6 +303,7 @@ class Run:
             PublishedFile(receipt.staged, number, receipt.rows, receipt.bytes, receipt.sha256)
             for number, receipt in enumerate(receipts, first)
         )
+        seconds, rows = {"stage": self.clock() - begun}, self.feed.rows_read()
         record = Record(
             number=job.record_number,
             batch=job.batch,
@@ -314,9 +321,10 @@ class Run:
             follows=self.log.follows(view),
             build=this_build(),
             **_selected(self.feed, plan, version),
+            **_read(rows, seconds["stage"]),
         )
         oldest = None if isinstance(what, Repair) else facts.commits[0].timestamp
-        seconds, retries = {"stage": self.clock() - begun}, sum(receipt.retries for receipt in receipts)
+        retries = sum(receipt.retries for receipt in receipts)
         return view, Publication(record, oldest, facts.latest, seconds, retries)
 
     def _receipts(self, what: Range | int | Repair, job: StagingJob) -> Sequence[Receipt]:
@@ -400,7 +408,7 @@ def _columns(feed: Feed, plan: Plan, newest: Record | None, facts: Facts, versio
         before = newest.columns
         left_out = no_longer_selected(plan.source, newest, selection)
         # A change that breaks the schema is a range of its own.
-        drops = facts.commits[0].operation == _DROP
+        drops = facts.commits[0].operation in _DROPS
         if newest.source_columns and selection:
             now = feed.source_columns(version)
             goes_on(plan.source, version, selection, newest.source_columns, now, drops=drops)
@@ -426,6 +434,11 @@ def no_longer_selected(table: str, newest: Record, now: Selection | None) -> lis
     """The published columns that the selection of now leaves out, which go on as dropped ones do; or
     `SelectionChanged`."""
     return left_out(table, newest.selection, newest.source_columns, newest.columns, now)
+
+
+def _read(rows: int | None, seconds: float) -> dict[str, Any]:
+    """What a record says of it where all of the source was read."""
+    return {} if rows is None else {"read": WholeRead(rows, round(seconds, 3)), "format": READ_WHOLE}
 
 
 def _selected(feed: Feed, plan: Plan, version: int) -> dict[str, Any]:

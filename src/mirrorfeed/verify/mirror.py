@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.errors import AnalysisException, ParseException
@@ -10,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.errors import Terminal, Transient, first_line
 from mirrorfeed.feed.source import Source
+from mirrorfeed.feed.whole import whole
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output import PARQUET
@@ -87,11 +89,14 @@ def verify_at(
     the configuration selects of the source."""
     if not records:
         raise NothingTaken(str(source))
+    if of_now := records[0].read is not None:  # a source without versions is only as it is now
+        records = records[:1]
 
     def compare_at(record: Record) -> Comparison:
-        as_text = record.extension != PARQUET
-        version = record.to_version_inclusive
-        return compare(spark, source, version, mirror, record.keys, shown, as_text=as_text, selection=selection)
+        as_text, version = record.extension != PARQUET, record.to_version_inclusive
+        return compare(
+            spark, source, version, mirror, record.keys, shown, as_text=as_text, selection=selection, of_now=of_now
+        )
 
     return first_equal(compare_at, records)
 
@@ -127,11 +132,13 @@ def compare(
     *,
     as_text: bool = False,
     selection: Selection | None = None,
+    of_now: bool = False,
 ) -> Comparison:
     """The source's rows at a version against the mirror's, by key where there are keys; `as_text`, of a table whose
-    files are text."""
-    expected, found = _both(spark, source, version, mirror, selection)
-    return compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
+    files are text; `of_now`, of a source without versions, as it is now."""
+    expected, found = _both(spark, source, None if of_now else version, mirror, selection)
+    there = compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
+    return replace(there, of_now=of_now)
 
 
 def differing(
@@ -171,9 +178,9 @@ class ConditionUnreadable(Terminal):
 
 
 def _both(
-    spark: SparkSession, source: Source, version: int, mirror: Source, selection: Selection | None
+    spark: SparkSession, source: Source, version: int | None, mirror: Source, selection: Selection | None
 ) -> tuple[DataFrame, DataFrame]:
-    expected = spark.read.option("versionAsOf", version).table(source.sql)
+    expected = whole(spark, source) if version is None else _at(spark, source, version)
     try:
         expected = selected(expected, selection)
         _ = expected.schema
@@ -189,6 +196,10 @@ def _both(
     except Exception as error:  # of a file system or a session, by whatever class
         raise MirrorUnreadable(str(source), str(mirror), _cause(error)) from error
     return expected, found
+
+
+def _at(spark: SparkSession, source: Source, version: int) -> DataFrame:
+    return spark.read.option("versionAsOf", version).table(source.sql)
 
 
 def _cause(error: Exception) -> str:

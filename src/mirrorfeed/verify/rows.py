@@ -45,12 +45,16 @@ class Comparison:
     differing: int
     """Keys, or distinct rows of a table without keys, that are not the same on both sides."""
     first: tuple[Difference, ...] = ()
+    of_now: bool = False
+    """Whether the source has no versions, and this is it as it is now: what changed since its publication differs."""
 
     def __str__(self) -> str:
+        where = "to the source as it is now" if self.of_now else f"at version {self.version}"
         if self.equal:
-            return f"equal at version {self.version}, {counted(self.source_rows, 'row')}"
+            return f"equal {where}, {counted(self.source_rows, 'row')}"
+        where = "from the source as it is now" if self.of_now else where
         return (
-            f"DIFFERENT at version {self.version}: {counted(self.source_rows, 'row')} in the source,"
+            f"DIFFERENT {where}: {counted(self.source_rows, 'row')} in the source,"
             f" {self.mirror_rows:,} in the mirror, {self.differing:,} of them differ"
         )
 

@@ -71,7 +71,7 @@ def look_at_all(
         session = spark()
 
         def ask(table: Table) -> TableFacts:
-            return look_at_table(session, store, table, states, workspace=workspace)
+            return look_at_table(session, config, store, table, states, workspace=workspace)
 
         asked = zip(statuses(session, config, left, beyond=beyond), each_of(ask, config.select(left)), strict=True)
         looked |= zip(left, asked, strict=True)

@@ -1,0 +1,86 @@
+"""What differs, key by key, between the rows of a source and the hashes of those that were there before.
+
+Columns go by their places, as `_0`, so that none of their names can be one of those used here; a place keeps its column
+for good, for columns that are dropped keep theirs and new ones come after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from mirrorfeed.feed.changes import PROBLEM as AS_READ
+from mirrorfeed.feed.changes import as_landed
+from mirrorfeed.landing.rows import Marker, Problem
+from mirrorfeed.landing.schema import MARKER, Column
+
+HASH, CHANGED, GAIN, PROBLEM = "_hash", "_changed", "_gain", "_problem"
+
+
+def place(at: int) -> str:
+    return f"_{at}"
+
+
+def places(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
+    """Of the key columns."""
+    names = [column.name for column in columns]
+    return [place(names.index(key)) for key in keys]
+
+
+def hashed(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+    """The rows in the form of the landing zone, each with a hash of all that is not its key."""
+    landed = rows.select(*(as_landed(column).alias(place(at)) for at, column in enumerate(columns)))
+    own = places(columns, keys)
+    payload = [(at, column) for at, column in enumerate(columns) if place(at) not in own and not column.dropped]
+    return landed.selectExpr("*", f"{_hash(payload)} AS {HASH}")
+
+
+def _hash(payload: Sequence[tuple[int, Column]]) -> str:
+    """128 bits: two chains of 64 that begin differently. To Spark's hash a NULL is nothing, and 0.0 is -0.0: so each
+    value goes in with its place, a NULL without, and floating ones as text. A column that is added, with nothing but
+    NULL, changes no hash."""
+    parts = ", ".join(f"IF({place(at)} IS NULL, NULL, {at}), {_text(at, column)}" for at, column in payload)
+    chains = (f"lpad(hex(xxhash64({seed}{f', {parts}' if parts else ''})), 16, '0')" for seed in (1, 2))
+    return f"unhex(concat({', '.join(chains)}))"
+
+
+def _text(at: int, column: Column) -> str:
+    return f"CAST({place(at)} AS string)" if column.type in ("float", "double") else place(at)
+
+
+def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFrame:
+    """For every key of either side its row now, or the key alone where it is gone: then its hash is NULL. `CHANGED`
+    says whether that differs from before, `GAIN` how many rows there are more, and `PROBLEM` why a row cannot be
+    published."""
+    payload = [name for name in now.columns if name not in key and name != HASH]
+    one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"
+    there = now.selectExpr(*now.columns, one, "true AS __there__").alias("now")
+    known = before.selectExpr(*(f"{name} AS __before{name}" for name in [*key, HASH])).alias("before")
+    same = reduce(and_, (F.col(name) == F.col(f"__before{name}") for name in key))
+    null = " OR ".join(f"{name} IS NULL" for name in key)
+    joined = there.join(known, same, "full_outer")
+    return joined.selectExpr(
+        *(f"coalesce({name}, __before{name}) AS {name}" for name in key),
+        *payload,
+        HASH,
+        f"NOT ({HASH} <=> __before{HASH}) AS {CHANGED}",
+        f"CASE WHEN {HASH} IS NULL THEN -1 WHEN __before{HASH} IS NULL THEN 1 ELSE 0 END AS {GAIN}",
+        f"CASE WHEN __there__ AND ({null}) THEN {Problem.NULL_KEY.value}"
+        f" WHEN __shared__ THEN {Problem.DUPLICATE_KEY.value} END AS {PROBLEM}",
+    )
+
+
+def landing_rows(found: DataFrame, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
+    """What differs, as it is written to files; a column that is not there is as good as NULL."""
+    there = set(found.columns)
+    values = [
+        (F.col(place(at)) if place(at) in there else F.lit(None)).cast(column.form).alias(column.name)
+        for at, column in enumerate(columns)
+    ]
+    marker = F.when(F.col(HASH).isNull(), Marker.DELETE.value).otherwise(Marker.UPSERT.value)
+    markers = [marker.alias(MARKER)] if with_marker else []
+    return found.select(*values, *markers, F.col(PROBLEM).alias(AS_READ))

@@ -1,0 +1,75 @@
+"""A source that is read whole, as it is now: whatever Spark reads by a name, and folders of Delta or Parquet files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.detail import SourceMissing
+from mirrorfeed.feed.faults import first_of
+from mirrorfeed.feed.read import as_written
+from mirrorfeed.feed.source import Source, quote
+
+_MISSING = (
+    *("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND", "NO_SUCH_CATALOG_EXCEPTION"),
+    *("REQUIRES_SINGLE_PART_NAMESPACE", "DELTA_TABLE_NOT_FOUND"),
+)
+_NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
+_NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
+
+
+class NothingToRead(Terminal):
+    """The source is a path, and there is neither a Delta table nor Parquet files."""
+
+    code = "MF2008"
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def what(self) -> str:
+        return f"There is neither a Delta table nor Parquet files at {self.path}."
+
+    def next(self) -> str:
+        return "Check the path, or name the view or the table in the catalog."
+
+
+def whole(spark: SparkSession, source: Source) -> DataFrame:
+    """All rows as they are when they are asked for: twice asked, they may be others."""
+    if source.path is not None:
+        return as_written(_folder(spark, source.path))
+    try:
+        spark.sql(f"REFRESH TABLE {source.sql}")  # or Spark reads the files that it remembers
+        found = spark.read.table(source.sql)
+        _ = found.schema  # over Connect, only now anything is looked up
+    except Exception as error:
+        if first_of(error, _MISSING):
+            raise SourceMissing(str(source)) from error
+        raise
+    return as_written(found)
+
+
+def schema_of(rows: DataFrame) -> dict[str, Any]:
+    """As Spark spells it in JSON."""
+    found: dict[str, Any] = json.loads(rows.schema.json())
+    return found
+
+
+def _folder(spark: SparkSession, path: str) -> DataFrame:
+    try:
+        found = spark.read.table(f"delta.{quote(path)}")
+        _ = found.schema
+        return found
+    except Exception as error:
+        if not first_of(error, _NOT_DELTA):
+            raise
+    try:
+        found = spark.read.parquet(path)
+        _ = found.schema
+    except Exception as error:
+        if first_of(error, _NO_FILES):
+            raise NothingToRead(path) from error
+        raise
+    return found

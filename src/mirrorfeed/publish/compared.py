@@ -1,0 +1,176 @@
+"""A source without a feed: each run reads all of it and publishes what differs from what was published last."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Literal
+
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.config import Config, Table
+from mirrorfeed.config.hashes import hashes_of
+from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.feed.days import all_days
+from mirrorfeed.feed.differences import differences, hashed, places
+from mirrorfeed.feed.ranges import Commit, Facts, Range
+from mirrorfeed.feed.source import Source
+from mirrorfeed.feed.whole import schema_of, whole
+from mirrorfeed.files import few
+from mirrorfeed.files.job import StagingJob
+from mirrorfeed.files.place import place_for
+from mirrorfeed.files.rolling import write_empty
+from mirrorfeed.files.stage import Staged, stage
+from mirrorfeed.landing.schema import Column, columns_of, lost
+from mirrorfeed.landing.selection import types_of
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.states import Seen, States, StatesLost, Written
+from mirrorfeed.publish.table import COMPARISON, Repair
+
+COMPARED = "none: all of it is compared each time"
+"""What is said of its change data feed."""
+
+
+@dataclass(frozen=True)
+class ComparedFeed:
+    """Its versions are those of the table with the hashes: the next one is made by the comparison that is to come."""
+
+    spark: SparkSession
+    source: Source
+    states: States
+    handover: str | None = None
+    sender: Literal["driver", "executors"] = "driver"
+    _next: list[tuple[Seen | None, Seen]] = field(default_factory=list, init=False, repr=False, compare=False)
+    """As of the last facts: the table of hashes as it was seen, and as it will be."""
+    _read: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def facts(self, after: int | None, limit: int) -> Facts:
+        seen = self.states.look()
+        if seen is None and after is not None:
+            raise StatesLost(str(self.source), str(self.states.place), after)
+        new = Seen(seen.id, seen.version + 1) if seen else Seen(uuid.uuid4().hex, 0)
+        self._next[:] = [(seen, new)]
+        first, now = new.version if after is None else after + 1, datetime.now(UTC)
+        commits = tuple(Commit(version, now, COMPARISON) for version in range(first, new.version + 1))
+        return Facts(new.id, new.version, commits)
+
+    def table_id(self) -> str:
+        seen = self.states.look()
+        return seen.id if seen else ""
+
+    def columns(self, version: int) -> tuple[Column, ...]:
+        return self._columns(whole(self.spark, self.source))
+
+    def source_columns(self, version: int) -> Mapping[str, str]:
+        return types_of(schema_of(whole(self.spark, self.source)))
+
+    def check(self, what: Range | int, facts: Facts) -> None:
+        if isinstance(what, Range):
+            self.states.check(what.from_version_exclusive)
+
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> Staged:
+        before = what.from_version_exclusive if isinstance(what, Range) else None
+        ((_, new),) = self._next
+        with all_days(self.spark):
+            written = self._compare(before, job)
+            if written.rows == 0:
+                return ([] if job.with_marker else [write_empty(job)]), ()
+            rows = self.states.changed(new.version, job.columns, with_marker=job.with_marker)
+            count, size = written.rows, written.bytes
+            return stage(
+                rows,
+                job,
+                place_for(self.spark, self.handover, job.store),
+                self.sender,
+                is_few=count <= few.ROWS or None,
+                rows_per_file=max(1, count * job.file_size // size) if size > job.file_size else None,
+            )
+
+    def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
+        raise NeedsFeed(str(self.source), "to repair its mirror")
+
+    def rows_read(self) -> int | None:
+        return self._read[0] if self._read else None
+
+    def _compare(self, before: int | None, job: StagingJob) -> Written:
+        """Reads the source once, and keeps what it has in one commit."""
+        ((seen, new),) = self._next
+        now = whole(self.spark, self.source)
+        if lost(job.columns, self._columns(now)):  # they were looked at a moment ago
+            raise ColumnsMoved(str(self.source))
+        key = places(job.columns, job.keys)
+        rows = hashed(now, job.columns, job.keys)
+        if before is None:
+            known = self.states.none(rows, key)
+            written = self.states.write(differences(rows, known, key), seen, new, key, all_hashes=True)
+        else:
+            assert seen is not None
+            with self.states.known_as(before, seen.folder):
+                known, anew = self.states.hashes(before, key), seen.version != before or self.states.is_heavy(before)
+                written = self.states.write(differences(rows, known, key), seen, new, key, all_hashes=anew)
+        self._read[:] = [self.states.rows(new.version)]
+        return written
+
+    def _columns(self, rows: DataFrame) -> tuple[Column, ...]:
+        return columns_of(str(self.source), schema_of(rows))
+
+
+def compared(spark: SparkSession, config: Config, table: Table) -> ComparedFeed:
+    states = States(spark, states_of(config, table), str(table.source))
+    return ComparedFeed(spark, table.source, states, config.handover, config.send)
+
+
+def states_of(config: Config, table: Table) -> Source:
+    """The table with the hashes of a source."""
+    if config.ledger is None:  # as where it was left out for one run
+        raise LedgerNeeded(str(table.source))
+    return hashes_of(config.ledger, table.target)
+
+
+class ColumnsMoved(Transient):
+    """The columns of the source changed between two looks of one run. Nothing was published."""
+
+    code = "MF3504"
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"The columns of {self.table} changed while it was about to be compared, so nothing of it was published."
+
+    def next(self) -> str:
+        return "Publish again."
+
+
+class LedgerNeeded(Terminal):
+    """A source is to be published by comparison, and there is no place for the hashes of what was published."""
+
+    code = "MF3505"
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def what(self) -> str:
+        return f"{self.table} is published by comparison, and its hashes are kept beside the ledger: there is none."
+
+    def next(self) -> str:
+        return "Set `ledger`, as in `ledger: main.ops.mirror_ledger`."
+
+
+class NeedsFeed(Terminal):
+    """What was asked for takes a change data feed or earlier versions, and the source is published by comparison."""
+
+    code = "MF3507"
+
+    def __init__(self, table: str, asked: str) -> None:
+        self.table, self.asked = table, asked
+
+    def what(self) -> str:
+        return (
+            f"{self.table} is published by comparison (`changes: compare`), and {self.asked} takes a feed of changes."
+        )
+
+    def next(self) -> str:
+        return "`mirrorfeed publish` compares it as often as it runs; `mirrorfeed rebuild` starts it again."

@@ -1,0 +1,212 @@
+"""What was published last of a source that is compared: a Delta table with a hash for every key.
+
+A version of this table is a state of the source, and a record names the version that it publishes. One commit holds
+both the hashes of a state and the rows that differ from the one before, from one read of the source; the files of the
+publication are made of that commit. So there is no moment to crash at between the two: a version that no record names
+was never published, and the next comparison is with the version that the newest record does name, whatever came after.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.feed.detail import NoTableAtPath, SourceMissing, detail_of
+from mirrorfeed.feed.differences import CHANGED, GAIN, HASH, PROBLEM, landing_rows
+from mirrorfeed.feed.faults import EXPIRED, FILES_GONE, LOG_GONE, first_of
+from mirrorfeed.feed.history import newest_version
+from mirrorfeed.feed.ranges import Gap
+from mirrorfeed.feed.source import Source
+from mirrorfeed.landing.schema import Column
+
+_ID = "mirrorfeed.states"
+_STATE = "_state"
+"""The version whose commit brought a row whole. NULL: of a row that was there before, only the hash is kept."""
+_EMPTY = f"{HASH} IS NULL AND {_STATE} IS NULL"
+"""Each commit has one row of nothing: of no rows at all Delta makes no commit."""
+_MOST_WHOLE, _MOST_COMMITS = 0.5, 100
+"""Of all hashes, those that are kept with their rows; and commits. With more, the next one writes the hashes anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The table as it is now."""
+
+    id: str
+    version: int
+    folder: str = ""
+    """The name of its folder, by which errors of its files are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A commit, by the engine's own count."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class States:
+    spark: SparkSession
+    place: Source
+    table: str
+    """The source, for messages."""
+
+    def look(self) -> Seen | None:
+        """None where there is none yet."""
+        try:
+            found = detail_of(self.spark, self.place)
+        except (SourceMissing, NoTableAtPath):
+            return None
+        if _ID not in found.properties:
+            raise NotStates(str(self.place), self.table)
+        folder = found.location.rstrip("/").rpartition("/")[2]
+        return Seen(found.properties[_ID], newest_version(self.spark, self.place), folder)
+
+    def hashes(self, version: int, key: Sequence[str]) -> DataFrame:
+        """The keys that a state has, and the hash of each row."""
+        newest = Window.partitionBy(*key).orderBy(F.col(_STATE).desc_nulls_last())
+        rows = self._at(version).select(*key, HASH, F.row_number().over(newest).alias("__nth__"))
+        return rows.where(f"__nth__ = 1 AND {HASH} IS NOT NULL").select(*key, HASH)
+
+    def none(self, now: DataFrame, key: Sequence[str]) -> DataFrame:
+        """The hashes of a state without rows."""
+        return self.spark.createDataFrame([], now.select(*key, HASH).schema)
+
+    def write(self, found: DataFrame, seen: Seen | None, new: Seen, key: Sequence[str], *, all_hashes: bool) -> Written:
+        """One commit, which makes the new version out of what was seen: what differs, or, of what does not, the hashes
+        as well. Or `StatesMoved`, if another commit came before."""
+        batch, told = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, PROBLEM)
+        payload = [name for name in found.columns if name not in told]
+        differs = f"({CHANGED} OR {PROBLEM} IS NOT NULL)"
+        rows = found.where(differs if not all_hashes else f"{differs} OR {HASH} IS NOT NULL").selectExpr(
+            *key,
+            *(f"IF({differs}, {name}, NULL) AS {name}" for name in payload),
+            HASH,
+            f"IF({differs}, {new.version}L, NULL) AS {_STATE}",
+            f"IF({HASH} IS NULL, 0, 1) AS {GAIN}" if all_hashes else GAIN,
+            PROBLEM,
+        )
+        rows = rows.unionByName(self.spark.range(1).selectExpr(f"CAST(NULL AS bigint) AS {_STATE}"), True)  # see _EMPTY
+        writer = rows.writeTo(self.place.sql).option("userMetadata", batch)
+        try:
+            if seen is None:
+                writer.using("delta").tableProperty(_ID, new.id).tableProperty(*_NTZ).create()
+            elif all_hashes:
+                writer.option("mergeSchema", "true").overwrite(F.lit(True))
+            else:
+                writer.option("mergeSchema", "true").append()
+        except Exception as error:
+            if first_of(error, _CONFLICTS):
+                raise StatesMoved(str(self.place), self.table) from error
+            raise
+        commits = self.spark.sql(f"DESCRIBE HISTORY {self.place.sql} LIMIT 16")
+        ours = commits.where("version = 0" if seen is None else F.col("userMetadata") == batch)
+        made = ours.select("version", "operationMetrics").first()
+        if made is None or made["version"] != new.version:
+            raise StatesMoved(str(self.place), self.table)
+        told = made["operationMetrics"]
+        return Written(int(told["numOutputRows"]) - 1, int(told["numOutputBytes"]))
+
+    def rows(self, version: int) -> int:
+        """How many rows the source had."""
+        found = self._at(version).agg(F.sum(GAIN)).first()
+        return int(found[0] or 0) if found else 0
+
+    def is_heavy(self, version: int) -> bool:
+        """Whether so many rows are kept whole, or so many commits, that it is time to write the hashes alone."""
+        counts = self._at(version).agg(F.count(_STATE), F.count(HASH), F.count_if(F.expr(_EMPTY))).first()
+        assert counts is not None
+        whole, hashes, commits = counts
+        return bool(whole > _MOST_WHOLE * hashes or commits > _MOST_COMMITS)
+
+    def changed(self, version: int, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
+        """The landing rows of a state: what differs from the one before."""
+        return landing_rows(self._at(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
+
+    def check(self, version: int) -> None:
+        """Or `StatesLost`, as far as that is known before anything is read."""
+        with self.known_as(version):
+            _ = self._at(version).schema
+
+    @contextmanager
+    def known_as(self, version: int, folder: str = "") -> Iterator[None]:
+        """Turns what says that a state is gone into `StatesLost`, where it is about this table."""
+        try:
+            yield
+        except Exception as error:
+            if first_of(error, _GONE) and folder in str(error):
+                raise StatesLost(self.table, str(self.place), version) from error
+            raise
+
+    def _at(self, version: int) -> DataFrame:
+        return self.spark.read.option("versionAsOf", version).table(self.place.sql)
+
+
+_NTZ = "delta.feature.timestampNtz", "supported"
+"""Or a column of that type could not come later."""
+_GONE = (*FILES_GONE, *LOG_GONE, EXPIRED)
+_CONFLICTS = (
+    *("DELTA_CONCURRENT", "CONCURRENT", "DELTA_METADATA_CHANGED"),
+    *("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"),
+)
+
+
+class StatesLost(Gap):
+    """The hashes of what was published last are gone, so what changed since cannot be found. The mirror stays as it is.
+
+    To do: Restore the table of hashes if somebody deleted it. Otherwise start the table again with
+    `mirrorfeed rebuild`; `on_gap: reseed` does that by itself.
+    """
+
+    code = "MF3501"
+
+    def __init__(self, table: str, states: str, published: int) -> None:
+        super().__init__(table, published, published, "its hashes are gone")
+        self.states = states
+
+    def what(self) -> str:
+        return f"The hashes of {self.table} that were published as version {self.published} are not in {self.states}."
+
+    def next(self) -> str:
+        return (
+            "If somebody deleted or replaced that table, restore it. Otherwise start the table again with `mirrorfeed"
+            " rebuild`; `on_gap: reseed` does that by itself."
+        )
+
+
+class StatesMoved(Transient):
+    """Somebody else wrote to the table of hashes while a comparison did. Nothing of it is published."""
+
+    code = "MF3502"
+
+    def __init__(self, states: str, table: str) -> None:
+        self.states, self.table = states, table
+
+    def what(self) -> str:
+        return f"Another commit came to {self.states} while {self.table} was compared, so nothing of it was published."
+
+    def next(self) -> str:
+        return "Publish again. If it repeats, see to it that one run at a time publishes the table."
+
+
+class NotStates(Terminal):
+    """The table that is to hold the hashes is there and is something else."""
+
+    code = "MF3503"
+
+    def __init__(self, states: str, table: str) -> None:
+        self.states, self.table = states, table
+
+    def what(self) -> str:
+        return f"{self.states} is there, and mirrorfeed did not make it: the hashes of {self.table} belong there."
+
+    def next(self) -> str:
+        return "Move it away or delete it, or name a ledger in another schema or folder."

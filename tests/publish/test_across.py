@@ -1,0 +1,98 @@
+"""Across a gap in a feed by comparing its two ends, with no moment at which the mirror is not there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import Config, load
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.publish.across import ByComparison, NotComparable
+from mirrorfeed.publish.decisions import decisions
+from mirrorfeed.publish.fleet import Fleet, publish_tables
+from mirrorfeed.publish.outcome import Outcome
+from tests.delta import PlainTable, Zone
+
+
+def a_config(folder: Path, more: str = "on_gap: compare") -> Config:
+    text = f"landing_zone: ./landing\n{more}\ntables: [{{source: ./t, target: sales.orders, keys: [id]}}]\n"
+    (folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+    return load(str(folder / "mirrorfeed.yml"))
+
+
+def published(spark: SparkSession, config: Config) -> tuple[Outcome, list[MirrorfeedError]]:
+    told: list[MirrorfeedError] = []
+    (outcome,) = publish_tables(Fleet(spark, config, sleep=lambda _: None, on_trouble=told.append))
+    return outcome, told
+
+
+def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    table = PlainTable(spark, tmp_path / "t")
+    zone, config = Zone(tmp_path / "landing", table), a_config(tmp_path, "on_gap: compare\nversions_per_range: 2")
+    table.insert(1, 2, 3)
+    zone.publish()
+    table.set_feed(False)
+    table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
+    table.sql("UPDATE {} SET v = 'v2' WHERE id = 2")  # as before
+    table.sql("DELETE FROM {} WHERE id = 3")
+    table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    table.sql("INSERT INTO {} VALUES (4, 'v4', 4)")
+    table.set_feed(True)
+    assert decisions(spark, config) == [("sales.orders", "versions 2 to 8, by comparison")]
+    outcome, told = published(spark, config)
+    assert outcome.error is None
+    assert outcome.progress.rows == {"upsert": 1, "delete": 1}
+    (note,) = told
+    assert isinstance(note, ByComparison)
+    assert str(note) == (
+        f"The changes of {table.source} after version 1 cannot be read: at version 2 the change data feed is off."
+        " What differs was found by a comparison with version 1. Nothing is lost. Publish oftener, or let the source"
+        " keep its changes for longer."
+    )
+    assert zone.mirrors_the_table()
+    table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
+    outcome, told = published(spark, config)
+    assert (outcome.progress.rows, told) == ({"upsert": 1}, [])
+    assert zone.mirrors_the_table()
+
+
+def test_a_published_version_that_is_gone_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    table = PlainTable(spark, tmp_path / "t")
+    zone, config = Zone(tmp_path / "landing", table), a_config(tmp_path)
+    table.insert(1, 2, 3)
+    zone.publish()
+    before = set(table.path.glob("*.parquet"))
+    table.sql("UPDATE {} SET v = 'new'")
+    for file in before:  # as VACUUM would
+        file.unlink()
+    shutil.rmtree(table.path / "_change_data", ignore_errors=True)
+    outcome, told = published(spark, config)
+    assert isinstance(outcome.error, NotComparable)
+    assert str(outcome.error) == (
+        f"The feed of {table.source} has a gap, and version 1, which is published, is gone as well. Only a new snapshot"
+        " helps: start the table again with `mirrorfeed rebuild`."
+    )
+    assert told == []
+
+
+@pytest.mark.parametrize("dropped", ["keep", "reseed"])
+def test_columns_that_went_within_the_gap_are_dropped_as_ever(
+    spark: SparkSession, tmp_path: Path, dropped: str
+) -> None:
+    table = PlainTable(spark, tmp_path / "t", properties={"delta.columnMapping.mode": "name"})
+    zone, config = (
+        Zone(tmp_path / "landing", table),
+        a_config(tmp_path, f"on_gap: compare\non_dropped_column: {dropped}"),
+    )
+    table.sql("INSERT INTO {} VALUES (1, 'a'), (2, NULL)")
+    zone.publish()
+    table.set_feed(False)
+    table.sql("ALTER TABLE {} RENAME COLUMN v TO w")
+    table.set_feed(True)
+    outcome, _ = published(spark, config)
+    assert outcome.error is None
+    assert outcome.progress.rows == ({"upsert": 1} if dropped == "keep" else {"insert": 2})
+    assert zone.mirrors_the_table()

@@ -1,0 +1,330 @@
+"""Sources without a feed, which are compared with what was published last."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.mirror import Mirror, canonical
+from mirrorfeed.feed.detail import SourceMissing
+from mirrorfeed.feed.source import Source
+from mirrorfeed.feed.whole import NothingToRead
+from mirrorfeed.landing.metadata import KeysChanged
+from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
+from mirrorfeed.publish.compared import ColumnsMoved, ComparedFeed
+from mirrorfeed.publish.outcome import Progress
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.states import NotStates, States, StatesLost, StatesMoved
+from mirrorfeed.publish.table import RowsRefused, publish
+from mirrorfeed.stores import FolderStore, Store
+
+
+class Compared:
+    """A view in the catalog, the table of hashes, and a landing zone with a mirror."""
+
+    def __init__(self, spark: SparkSession, root: Path, **options: Any) -> None:
+        self.spark, self.root = spark, root
+        self.source = Source((f"v_{abs(hash(str(root)))}",))
+        self.states = Source(path=str(root / "hashes"))
+        self.store = FolderStore(str(root / "landing"))
+        self.plan = Plan(str(self.source), "sales.orders", "sales.schema/orders", ("id",), changes="compare", **options)
+        self.mirror = Mirror(self.store, self.plan.folder)
+
+    def holds(self, *rows: str, columns: str = "id, v") -> None:
+        listed = ", ".join(f"({row})" for row in rows) or "(0, '')"
+        where = "" if rows else " WHERE false"
+        self.spark.sql(
+            f"CREATE OR REPLACE TEMP VIEW {self.source.sql} AS SELECT * FROM VALUES {listed} AS t({columns}){where}"
+        )
+
+    def feed(self) -> ComparedFeed:
+        return ComparedFeed(self.spark, self.source, States(self.spark, self.states, str(self.source)))
+
+    def publish(self, store: Store | None = None) -> Progress:
+        return publish(self.feed(), store or self.store, self.plan)
+
+    def is_mirrored(self) -> bool:
+        self.mirror.take()
+        there = [row.asDict() for row in self.spark.read.table(self.source.sql).collect()]
+        return canonical(self.mirror.rows) == canonical(there)
+
+
+@pytest.fixture
+def view(spark: SparkSession, tmp_path: Path) -> Compared:
+    return Compared(spark, tmp_path)
+
+
+def test_only_what_differs_is_published_and_what_is_gone_is_deleted(view: Compared) -> None:
+    view.holds("1, 'a'", "2, 'b'", "3, NULL")
+    first = view.publish()
+    assert (first.rows, view.is_mirrored()) == ({"insert": 3}, True)
+
+    view.holds("1, 'a'", "2, 'new'", "4, 'd'")
+    second = view.publish()
+    assert (second.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 1}, True)
+
+    third = view.publish()
+    assert (third.rows, third.files, third.published) == ({}, 0, second.published + 1)
+    assert third.made[0].record.read.rows == 3
+
+    view.holds()
+    assert (view.publish().rows, view.is_mirrored()) == ({"delete": 3}, True)
+    view.holds("4, 'd'")
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
+
+
+def test_a_source_without_rows_has_a_first_file(view: Compared) -> None:
+    view.holds()
+    assert (view.publish().files, view.is_mirrored()) == (1, True)
+    view.holds("1, 'a'")
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
+
+
+def test_keys_that_repeat_or_are_null_are_refused_at_first_and_later(view: Compared) -> None:
+    view.holds("1, 'a'", "1, 'b'")
+    with pytest.raises(RowsRefused, match=r"a key stands for more than one row \(id = 1\)"):
+        view.publish()
+    assert not list((view.root / "landing").rglob("*.parquet"))
+    view.holds("1, 'a'")
+    view.publish()
+    view.holds("1, 'a'", "NULL, 'b'")
+    with pytest.raises(RowsRefused, match=r"a key is NULL \(id = NULL\)"):
+        view.publish()
+    view.holds("1, 'b'", "2, 'a'")
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 2}, True)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def dying(feed: ComparedFeed, where: str) -> ComparedFeed:
+    """A feed whose process is killed at a moment."""
+
+    class Dying(ComparedFeed):
+        def _compare(self, *arguments: Any) -> Any:
+            if where == "before the hashes":
+                raise Killed
+            found = super()._compare(*arguments)
+            if where == "after the hashes":
+                raise Killed
+            return found
+
+        def stage(self, *arguments: Any) -> Any:
+            found = super().stage(*arguments)
+            if where == "after the files":
+                raise Killed
+            return found
+
+    return Dying(feed.spark, feed.source, feed.states)
+
+
+def test_a_run_that_is_killed_loses_and_doubles_nothing_whatever_the_source_is_then(view: Compared) -> None:
+    view.holds("1, 'a'", "2, 'b'", "3, 'c'")
+    with pytest.raises(Killed):
+        publish(dying(view.feed(), "after the hashes"), view.store, view.plan)
+    view.holds("1, 'a'", "2, 'other'")
+    assert (view.publish().rows, view.is_mirrored()) == ({"insert": 2}, True)
+    for n, where in enumerate(("before the hashes", "after the hashes", "after the files"), 4):
+        there = [f"{each}, 'd'" for each in range(4, n)]
+        view.holds("1, 'new'", "3, 'c'", *there)
+        with pytest.raises(Killed):
+            publish(dying(view.feed(), where), view.store, view.plan)
+        view.holds("1, 'a'", "2, 'other'", *there, f"{n}, 'd'")  # back again, but for a row
+        assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
+
+
+@dataclass(frozen=True)
+class DyingStore(FolderStore):
+    """The process is killed when it creates a record, before or after that took effect."""
+
+    after: bool = False
+
+    def create(self, path: str, data: bytes) -> str | None:
+        if self.after:
+            super().create(path, data)
+        raise Killed
+
+
+def test_a_kill_around_the_record_publishes_everything_once(view: Compared) -> None:
+    view.holds("1, 'a'", "3, 'c'")
+    view.publish()
+    for n, after in enumerate((False, True)):
+        view.holds("1, 'a'", f"3, 'of {n}'")
+        with pytest.raises(Killed):
+            view.publish(DyingStore(view.store.root, after=after))
+        view.holds("1, 'a'", f"4, 'after {n}'")
+        assert view.publish().rows == {"upsert": n + 1, "delete": n + 1}  # with those that the killed run recorded
+        assert view.is_mirrored()
+
+
+def test_two_runs_at_once_agree(view: Compared) -> None:
+    view.holds("1, 'a'")
+    view.publish()
+    view.holds("1, 'b'")
+    slow = view.feed()
+
+    class Overtaken(ComparedFeed):
+        def _compare(self, *arguments: Any) -> Any:
+            found = super()._compare(*arguments)
+            if not overtaken:
+                overtaken.append(view.publish())
+                view.holds("1, 'd'", "2, 'e'")
+            return found
+
+    overtaken: list[Progress] = []
+    publish(Overtaken(slow.spark, slow.source, slow.states), view.store, view.plan)
+    assert len(overtaken) == 1
+    view.mirror.take()
+    assert canonical(view.mirror.rows) == canonical([{"id": 1, "v": "b"}])
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 2}, True)
+
+
+def test_a_folder_that_was_deleted_begins_with_all_rows(view: Compared) -> None:
+    view.holds("1, 'a'", "2, 'b'")
+    view.publish()
+    view.store.remove_folder(view.plan.folder)
+    view.holds("1, 'a'", "3, 'c'")
+    assert (view.publish().rows, view.is_mirrored()) == ({"insert": 2}, True)
+
+
+def test_a_commit_of_somebody_else_is_seen_and_the_next_run_is_right(view: Compared) -> None:
+    view.holds("1, 'a'", "2, 'b'")
+    view.publish()
+    view.holds("1, 'a'", "2, 'c'")
+    feed = view.feed()
+
+    class Disturbed(ComparedFeed):
+        def _compare(self, *arguments: Any) -> Any:
+            view.spark.sql(f"DELETE FROM {view.states.sql} WHERE _0 = 1")
+            return super()._compare(*arguments)
+
+    with pytest.raises(StatesMoved) as moved:
+        publish(Disturbed(feed.spark, feed.source, feed.states), view.store, view.plan)
+    assert str(moved.value) == (
+        f"Another commit came to {view.states} while {view.source} was compared, so nothing of it was published."
+        " Publish again. If it repeats, see to it that one run at a time publishes the table."
+    )
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
+
+
+def test_hashes_that_are_gone_are_told(view: Compared) -> None:
+    view.holds("1, 'a'")
+    published = view.publish().published
+    for file in (view.root / "hashes").glob("*.parquet"):  # as VACUUM would, had another run written them anew
+        file.unlink()
+    with pytest.raises(StatesLost):
+        view.publish()
+    shutil.rmtree(view.root / "hashes")
+    with pytest.raises(StatesLost) as lost:
+        view.publish()
+    assert str(lost.value) == (
+        f"The hashes of {view.source} that were published as version {published} are not in {view.states}. If somebody"
+        " deleted or replaced that table, restore it. Otherwise start the table again with `mirrorfeed rebuild`;"
+        " `on_gap: reseed` does that by itself."
+    )
+
+
+def test_a_table_that_somebody_else_made_is_left_alone(view: Compared) -> None:
+    view.holds("1, 'a'")
+    view.spark.range(1).write.format("delta").save(view.states.path)
+    with pytest.raises(NotStates) as there:
+        view.publish()
+    assert str(there.value) == (
+        f"{view.states} is there, and mirrorfeed did not make it: the hashes of {view.source} belong there."
+        " Move it away or delete it, or name a ledger in another schema or folder."
+    )
+
+
+def test_rows_are_kept_whole_no_longer_than_they_are_needed(view: Compared) -> None:
+    view.holds(*(f"{n}, 'v{n}'" for n in range(10)))
+    view.publish()
+    view.holds(*(f"{n}, 'v{n}'" for n in range(9)), "9, 'new'")
+    view.publish()
+    kept = view.spark.read.table(view.states.sql).where("_1 IS NOT NULL").collect()
+    assert [row["_1"] for row in kept] == ["new"]
+    view.holds(*(f"{n}, 'v{n}'" for n in range(9)), "9, 'newer'")
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
+    assert view.publish().made[0].record.read.rows == 10
+
+
+def test_columns_of_a_view_come_and_go_as_those_of_a_table_do(view: Compared) -> None:
+    view.holds("1, 'a'", "2, 'b'")
+    view.publish()
+    view.holds("1, 'a', NULL", "2, 'b', 7", columns="id, v, w")
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
+    view.holds("1, 7", "2, 7", columns="id, w")
+    assert view.publish().rows == {"upsert": 2}
+    view.mirror.take()
+    assert canonical(view.mirror.rows) == canonical([{"id": 1, "w": 7}, {"id": 2, "w": 7}])
+    view.holds("1, 'seven'", columns="id, w")
+    with pytest.raises(IncompatibleSchema, match="'w' was integer and is string"):
+        view.publish()
+    view.holds("1", columns="id")
+    view.plan = replace(view.plan, keep_dropped=False)
+    with pytest.raises(ColumnsDropped, match="has lost columns"):
+        view.publish()
+
+
+def test_values_that_spark_takes_for_equal_are_told_apart(view: Compared) -> None:
+    view.holds("1, NULL, 'x', 0.0D", "2, 'x', NULL, double('NaN')", columns="id, v, w, d")
+    view.publish()
+    view.holds("1, 'x', NULL, 0.0D", "2, 'x', NULL, double('NaN')", columns="id, v, w, d")
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
+    view.holds("1, 'x', NULL, -0.0D", "2, 'x', NULL, double('NaN')", columns="id, v, w, d")
+    assert view.publish().rows == {"upsert": 1}
+
+
+def test_a_change_of_keys_is_refused(view: Compared) -> None:
+    view.holds("1, 'a'")
+    view.publish()
+    view.plan = replace(view.plan, keys=("v",))
+    with pytest.raises(KeysChanged):
+        view.publish()
+
+
+def test_a_folder_of_parquet_files_is_a_source(view: Compared) -> None:
+    folder = view.root / "files"
+    view.source = Source(path=str(folder))
+    view.spark.sql("SELECT 1 AS id, array(1, NULL) AS v UNION ALL SELECT 2, NULL").write.parquet(str(folder))
+    assert view.publish().rows == {"insert": 2}
+    view.spark.sql("SELECT 2 AS id, array(3) AS v UNION ALL SELECT 5, NULL").write.mode("overwrite").parquet(
+        str(folder)
+    )
+    assert view.publish().rows == {"upsert": 2, "delete": 1}
+    view.mirror.take()
+    assert canonical(view.mirror.rows) == canonical([{"id": 2, "v": "[3]"}, {"id": 5, "v": None}])
+
+
+def test_a_path_without_rows_is_refused(view: Compared) -> None:
+    view.source = Source(path=str(view.root / "nothing"))
+    with pytest.raises(NothingToRead) as refused:
+        view.publish()
+    assert str(refused.value) == (
+        f"There is neither a Delta table nor Parquet files at {view.source}. Check the path, or name the view or the"
+        " table in the catalog."
+    )
+    view.source = Source(("no_such_view",))
+    with pytest.raises(SourceMissing):
+        view.publish()
+
+
+def test_columns_that_change_within_a_run_are_told(view: Compared) -> None:
+    view.holds("1, 'a'")
+    feed = view.feed()
+
+    class Changed(ComparedFeed):
+        def check(self, *arguments: Any) -> None:
+            view.holds("1, 2", columns="id, v")
+
+    with pytest.raises(ColumnsMoved) as moved:
+        publish(Changed(feed.spark, feed.source, feed.states), view.store, view.plan)
+    assert str(moved.value) == (
+        f"The columns of {view.source} changed while it was about to be compared, so nothing of it was published."
+        " Publish again."
+    )
