@@ -62,12 +62,14 @@ class Shop:
         return found
 
 
-@pytest.mark.parametrize("changes", ["net", "full"])
+@pytest.mark.parametrize(
+    "options", ["changes: net\n", "changes: full\nformat: delimited\n"], ids=["net", "full, as text"]
+)
 def test_what_is_selected_is_published_followed_verified_and_mended(
-    spark: SparkSession, tmp_path: Path, changes: str
+    spark: SparkSession, tmp_path: Path, options: str
 ) -> None:
     shop, table = Shop(spark, tmp_path), DeltaTable(spark, tmp_path / "source", COLUMNS)
-    shop.configure(PART, f"changes: {changes}\n")
+    shop.configure(PART, options)
     assert "snapshot at version 0" in shop.run("publish", "--dry-run")
     shop.run("publish")  # of which nothing is selected
     table.sql(
