@@ -1054,3 +1054,11 @@ def test_a_selection_that_cannot_be_is_refused_with_its_field(load: Load, lines:
 
 def test_a_selection_is_for_a_table_and_not_for_all(load: Load) -> None:
     assert mistakes(load, f"where: a = 1\n{SMALLEST}") == ["1: where: belongs to a table, below tables"]
+
+
+def test_what_is_compared_is_published_whole_also_by_a_pattern(load: Load) -> None:
+    for names in ("source: main.sales.v, target: v, keys: [id]", "sources: main.sales.*, keys: [id]"):
+        text = f"landing_zone: /lz\nledger: main.ours.ledger\ntables: [{{{names}, changes: compare, where: a > 1}}]\n"
+        assert mistakes(load, text) == [
+            "3: changes: compare publishes all of a source: select columns and rows in a view"
+        ]

@@ -228,7 +228,7 @@ def _comparing(document: Document, top: Top, table: Table | Sources, place: Plac
     """What a source that is compared needs, and what it cannot have."""
     if top.ledger is None:
         yield document.mistake(place, "compare keeps hashes beside the ledger: set `ledger`")
-    if isinstance(table, Table) and table.selection:
+    if table.selection:
         yield document.mistake(place, "compare publishes all of a source: select columns and rows in a view")
     if isinstance(table.history, KeptIn) or (table.history is None and top.history is not None):
         yield document.mistake(
