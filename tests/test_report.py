@@ -545,7 +545,7 @@ def test_the_dashboards_queries_give_the_fields_that_its_drawings_show(spark: Sp
 
 def of_a_week(now: datetime) -> list[Row]:
     def published(table: str, days_ago: int, minutes: float | None, within: float | None = 15.0) -> Row:
-        lag = None if minutes is None else minutes * 60
+        lag = None if minutes is None else minutes * 60.0
         return Row(now - timedelta(days=days_ago), table, PUBLISHED, lag_seconds=lag, fresh_within=within)
 
     rows = [published("a", 0, 15), published("a", 0, 15.1), published("a", 1, 1), published("a", 7, 1)]
