@@ -26,6 +26,9 @@ settings.load_profile(os.environ.get("MIRRORFEED_HYPOTHESIS", "ci"))
 INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}
 """What is asked of so few rows is asked once: to write and compile code for it takes most of the time. What is behind
 walls runs compiled."""
+ADAPTIVE = "spark.sql.adaptive.enabled"
+"""To plan anew between the stages of a query takes a sixth of a publication of few rows. The proofs with several files,
+commands in processes of their own and what is behind walls have it."""
 SIMPLY = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
     " -XX:MetaspaceSize=256m -Xms768m -XX:NewRatio=1"
@@ -66,6 +69,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.setdefault(SECRET, uuid.uuid4().hex)  # of all simulators from now on, for its workers to find
     warehouse = tmp_path_factory.mktemp("warehouse")
     options = INTERPRETED | {
+        ADAPTIVE: "false",
         **dict.fromkeys(("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages"), "20"),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": warehouse.as_uri(),

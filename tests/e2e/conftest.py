@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.conftest import ADAPTIVE
+
 SEVERAL_FILES = {
+    ADAPTIVE: "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2",
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
 }

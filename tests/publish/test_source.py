@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive.engine import setting
 from mirrorfeed.feed.source import quote
 from mirrorfeed.files import unique
 from mirrorfeed.landing.schema import BadKey, ReservedColumn
 from mirrorfeed.publish.table import RowsRefused
+from tests.conftest import ADAPTIVE
 from tests.delta import DeltaTable, Zone
 
 TYPES = {
@@ -143,11 +145,9 @@ def test_a_reserved_column_is_refused_whatever_its_case(spark: SparkSession, tmp
 
 @pytest.fixture
 def small_batches(spark: SparkSession) -> Iterator[None]:
-    """A file ends after a batch that makes it large enough."""
-    setting = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    spark.conf.set(setting, "100")
-    yield
-    spark.conf.unset(setting)
+    """A file ends after a batch that makes it large enough. Rows that are few come from one task."""
+    with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "100"), setting(spark, ADAPTIVE, "true"):
+        yield
 
 
 @pytest.mark.usefixtures("small_batches")
