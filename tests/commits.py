@@ -64,10 +64,11 @@ def plain_rows(path: Path, version: int | None) -> list[dict[str, Any]] | None:
     """The rows of a table, or nothing where it is not that plain."""
     try:
         table = deltalake.DeltaTable(path, version=version)
-        if all(str(getattr(field.type, "type", "")) in _SAME_EVERYWHERE for field in table.schema().fields):
+        types = {str(getattr(field.type, "type", "")) for field in table.schema().fields}
+        if table.protocol().min_reader_version == 1 and types <= _SAME_EVERYWHERE:
             rows: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()
             return rows
-    except (deltalake.exceptions.DeltaError, pa.ArrowException, OSError):
+    except (deltalake.exceptions.DeltaError, pa.ArrowException, OSError, ValueError):
         pass
     return None
 

@@ -120,8 +120,8 @@ class DeltaTable:
         return newest_version(self.path)
 
     def rows(self, version: int | None = None) -> list[dict[str, Any]]:
-        """As Spark reads them, or for plain tables another reader, in milliseconds."""
-        if self._plain and (found := plain_rows(self.path, version)) is not None:
+        """As Spark reads them, or where any reader can, another one, in milliseconds."""
+        if (found := plain_rows(self.path, version)) is not None:
             return found
         reader = self.spark.read if version is None else self.spark.read.option("versionAsOf", version)
         return [row.asDict(recursive=True) for row in reader.table(self.source.sql).collect()]
