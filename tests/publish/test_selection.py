@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -208,3 +209,18 @@ def test_a_table_without_keys_takes_inserts_of_what_is_selected(spark: SparkSess
     zone.table.insert(4)
     zone.publish()
     assert [row["id"] for file in zone.files for row in file.to_pylist()] == [3, 4]
+
+
+def test_what_is_selected_is_read_from_the_history_where_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    shop, table = Shop(spark, tmp_path), DeltaTable(spark, tmp_path / "source", "order_id int, v string")
+    shop.configure("    where: v <> 'out'\n    rename: {order_id: order}\n", "history: ./histories\n")
+    table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b'), (3, 'out')")
+    shop.run("publish")
+    shop.run("history", "run")
+    table.sql("UPDATE {} SET v = 'out' WHERE order_id = 1")
+    table.sql("UPDATE {} SET v = 'in' WHERE order_id = 3")
+    shop.run("history", "run")
+    shutil.rmtree(table.path / "_change_data")  # as VACUUM would
+    assert "They were read from its history" in shop.run("publish")
+    assert "equal at version 3, 2 rows" in shop.verified()
+    assert sorted(shop.mirrored) == [2, 3]
