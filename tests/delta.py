@@ -127,9 +127,6 @@ class DeltaTable:
         return [row.asDict(recursive=True) for row in reader.table(self.source.sql).collect()]
 
 
-PlainTable = DeltaTable  # until those who call it so have landed
-
-
 class SparkTable(DeltaTable):
     """All of its commits are Spark's own, for tests of what is in these."""
 

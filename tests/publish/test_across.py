@@ -14,7 +14,7 @@ from mirrorfeed.publish.across import ByComparison, NotComparable
 from mirrorfeed.publish.decisions import decisions
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.outcome import Outcome
-from tests.delta import PlainTable, Zone
+from tests.delta import DeltaTable, Zone
 
 
 def a_config(folder: Path, more: str = "on_gap: compare") -> Config:
@@ -30,7 +30,7 @@ def published(spark: SparkSession, config: Config) -> tuple[Outcome, list[Mirror
 
 
 def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     zone, config = Zone(tmp_path / "landing", table), a_config(tmp_path, "on_gap: compare\nversions_per_range: 2")
     table.insert(1, 2, 3)
     zone.publish()
@@ -60,7 +60,7 @@ def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: 
 
 
 def test_a_published_version_that_is_gone_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    table = PlainTable(spark, tmp_path / "t")
+    table = DeltaTable(spark, tmp_path / "t")
     zone, config = Zone(tmp_path / "landing", table), a_config(tmp_path)
     table.insert(1, 2, 3)
     zone.publish()
@@ -82,7 +82,7 @@ def test_a_published_version_that_is_gone_is_told(spark: SparkSession, tmp_path:
 def test_columns_that_went_within_the_gap_are_dropped_as_ever(
     spark: SparkSession, tmp_path: Path, dropped: str
 ) -> None:
-    table = PlainTable(spark, tmp_path / "t", properties={"delta.columnMapping.mode": "name"})
+    table = DeltaTable(spark, tmp_path / "t", properties={"delta.columnMapping.mode": "name"})
     zone, config = (
         Zone(tmp_path / "landing", table),
         a_config(tmp_path, f"on_gap: compare\non_dropped_column: {dropped}"),
