@@ -39,4 +39,21 @@ ALL = [THREE_FILES, NO_FILE, ONE_FILE, SNAPSHOT]
 def test_the_oldest_file_in_place_tells_where_a_mirror_may_stand(
     records: list[Record], oldest_file: int | None, versions: list[int]
 ) -> None:
-    assert [found.to_version_inclusive for found in may_stand_at(records, oldest_file)] == versions
+    in_place = [] if oldest_file is None else [each for each in range(1, 7) if each >= oldest_file] or [oldest_file]
+    found = may_stand_at(records, in_place, by_time=False)
+    assert [record.to_version_inclusive for record in found] == versions
+
+
+@pytest.mark.parametrize(
+    ("in_place", "versions"),
+    [
+        ([4], [6, 5]),  # the last of three by their times
+        ([6], [6, 5]),
+        ([4, 5], [5]),  # one of them was not taken
+        ([3], [5, 3]),
+        ([9], [6]),  # of none of these
+        ([], [6]),
+    ],
+)
+def test_by_time_the_file_that_is_left_may_be_any_of_its_publication(in_place: list[int], versions: list[int]) -> None:
+    assert [found.to_version_inclusive for found in may_stand_at(ALL, in_place, by_time=True)] == versions

@@ -26,13 +26,14 @@ class Standing:
 def standings(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, Standing]]:
     """What each table's log says was published, and how much of it the service has taken."""
     store = zone_of(config)
-    return [(table, _standing(store, table.target.folder)) for table in config.select(names)]
+    return [(table, _standing(store, table)) for table in config.select(names)]
 
 
-def _standing(store: Store, folder: str) -> Standing:
-    log = TableLog(store, folder)
+def _standing(store: Store, table: Table) -> Standing:
+    log = TableLog(store, table.target.folder)
     view = log.look()
     if view is None:
         return Standing()
     numbers, records = view.numbers, log.records(view)
-    return Standing(view.newest, may_stand_at(records, min(numbers, default=None)), max(0, len(numbers) - 1))
+    candidates = may_stand_at(records, numbers, by_time=table.detection == "time")
+    return Standing(view.newest, candidates, max(0, len(numbers) - 1))
