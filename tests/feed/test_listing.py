@@ -133,8 +133,8 @@ def test_sparks_catalog_tells_where_no_workspace_is_configured(spark: SparkSessi
         ):
             assert found(Pattern.parse(pattern), True, lambda: spark, no_spark) == [
                 Found(Source((*above, "wide_sales", "orders")), columns=("id", "v")),
-                Found(Source((*above, "wide_sales", "raw")), "a table in the format parquet"),
-                Found(Source((*above, "wide_sales", "seen")), "a view"),
+                Found(Source((*above, "wide_sales", "raw")), "a table in the format parquet", ("id",)),
+                Found(Source((*above, "wide_sales", "seen")), "a view", ("id",)),
             ]
         for pattern in ("no_such_schema.*", "no_such_catalog.sales.*"):
             with pytest.raises(SourcesUnknown, match="Check the name, and the right to see what is in there"):

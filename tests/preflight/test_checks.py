@@ -62,7 +62,7 @@ def test_all_is_told_in_one_list_and_nothing_is_left_behind(spark: SparkSession,
     )
     assert found[5].detail == "it is off: run `mirrorfeed enable`"
     assert found[6].detail.startswith("There is no Delta table at")
-    assert [check.code for check in found] == [*[None] * 5, "MF2101", "MF2002", "MF2001", None]
+    assert [check.code for check in found] == [*[None] * 5, "MF2101", "MF2002", "MF2001", None, None]
     assert found[3].detail == f"{tmp_path}/zone/_mirrorfeed_files{MADE_ANEW}"
     assert not (tmp_path / "zone" / FOLDER).exists()
     assert list((tmp_path / "zone/_mirrorfeed_files").iterdir()) == []

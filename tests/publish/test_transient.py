@@ -32,7 +32,7 @@ def test_what_the_landing_zone_did_not_take_is_repeated_with_growing_pauses(
     config = Config(str(tmp_path / "zone"), (orders, missing))
     monkeypatch.setattr(fleet, "zone_of", lambda config: NoStaging(config.landing_zone))
     pauses: list[float] = []
-    busy, gone = fleet.publish_tables(fleet.Fleet(spark, config, sleep=pauses.append))
+    busy, gone = fleet.publish_tables(fleet.Fleet(spark, config, sleep=pauses.append, clock=lambda: sum(pauses)))
     assert (type(busy.error), busy.tries, pauses) == (StoreUnavailable, 4, [2.0, 4.0, 8.0])
     assert f"Cannot write {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)
     assert ": the service is busy. Check that the place exists" in str(busy.error)
