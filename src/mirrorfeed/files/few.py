@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 from mirrorfeed.feed.source import quote
 
@@ -16,6 +16,8 @@ rows of some 60 bytes): 1.6 and 2.1 at 5,000 rows, 1.5 and 1.7 at 20,000, 1.4 an
 more rows would take more of this process's memory for little."""
 _WIDE = 4096
 """A row whose texts take more bytes does not come, and nor do the others then: together they may be large."""
+_IS_WIDE = "_commit_timestamp"
+"""A column for that, whose name is one of the feed's, so that no table's is."""
 _LIMIT = "spark.driver.maxResultSize"
 """The setting that is named where a result is too large; such a failure has no condition of its own."""
 
@@ -23,21 +25,28 @@ _LIMIT = "spark.driver.maxResultSize"
 def taken(rows: DataFrame, *, known: bool) -> pa.Table | None:
     """These rows, or None where they are too many or too large. Rows that are known to be few are not counted, and keep
     their order."""
-    seen = Observation()
     texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
-    narrow = rows
-    if texts:
-        is_wide = f"{_size(texts)} > {_WIDE}"
-        narrow = rows.observe(seen, F.expr(f"count_if({is_wide}) AS wide")).where(f"NOT {is_wide}")
+    narrow = rows.selectExpr(*_narrow(rows.columns, texts)) if texts else rows
     try:
         found = (narrow if known else narrow.limit(ROWS + 1)).toArrow()
     except Exception as error:
         if _LIMIT in str(error):
             return None
         raise
-    too_many = not known and found.num_rows > ROWS
-    return None if too_many or (texts and seen.get["wide"]) else found
+    if not known and found.num_rows > ROWS:
+        return None
+    if texts:
+        if pc.any(found.column(_IS_WIDE)).as_py():
+            return None
+        found = found.drop_columns([_IS_WIDE])
+    return found
 
 
-def _size(texts: Sequence[str]) -> str:
-    return f"({' + '.join(f'coalesce(octet_length({quote(name)}), 0)' for name in texts)})"
+def _narrow(columns: Sequence[str], texts: Sequence[str]) -> Iterator[str]:
+    """The columns, with no texts in rows where they are wide, and whether they are. To observe that takes a part of a
+    small publication."""
+    sizes = (f"coalesce(octet_length({quote(name)}), 0)" for name in texts)
+    is_wide = f"{' + '.join(sizes)} > {_WIDE}"
+    for name in columns:
+        yield f"IF({is_wide}, NULL, {quote(name)}) AS {quote(name)}" if name in texts else quote(name)
+    yield f"{is_wide} AS {_IS_WIDE}"
