@@ -376,18 +376,31 @@ def test_tables_shows_what_a_folder_holds_and_why_each_is_in_or_out_without_spar
     assert json.loads(run(lake, "tables", "--json")) == [
         {
             "table": f"shop.{name}", "source": f"{lake}/tables/{name}", "included": True, "why": why, "keys": ["id"],
-            "takes": takes, "error": None,
+            "takes": takes, "error": None, "part": None,
         }
         for name in ("lines", "orders")
     ] + [
         {
             "table": None, "source": f"{lake}/tables/tmp_x", "included": False, "why": "is left out by `except`",
-            "keys": None, "takes": None, "error": None,
+            "keys": None, "takes": None, "error": None, "part": None,
         }
     ]  # fmt: skip
     shown = " ".join(run(lake, "tables").split())
     assert "shop.orders" in shown
     assert "out: is left out by `except`" in shown
+    assert " part " not in shown
+
+
+def test_tables_shows_in_short_what_of_a_table_is_published(lake: Path) -> None:
+    config = lake / "mirrorfeed.yml"
+    written = yaml.safe_load(config.read_text(encoding="utf-8"))
+    written["tables"][0] |= {"where": "id > 1", "rename": {"v": "value"}, "cast": {"v": "string(9)"}}
+    config.write_text(yaml.safe_dump(written), encoding="utf-8")
+    part = "where id > 1; v as value; v: string(9)"
+    assert [row["part"] for row in json.loads(run(lake, "tables", "--json"))] == [part, part, None]
+    assert part in " ".join(run(lake, "tables").split())
+    (row, *_) = mirrorfeed.load(config).sources()
+    assert (row.part, row._cells()["part"]) == (part, part)
 
 
 def test_a_feed_asks_anew_in_each_call_and_shows_itself_without_asking(lake: Path) -> None:

@@ -86,7 +86,7 @@ VALUES = {
     "Finding": "code weight place what next",
     "History": "table history kept since newest_version lag_versions rows error",
     "Kept": "table what rows kept_version error",
-    "Listed": "table source included why keys takes error",
+    "Listed": "table source included why keys takes error part",
     "Publication": "table what from_version_exclusive to_version_inclusive published_version lag_versions"
     f" {_ROWS} files bytes seconds tries reseeded error",
     "Recent": "rows version left_out_files what",

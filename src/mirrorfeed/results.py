@@ -392,10 +392,13 @@ class Listed(Row):
     takes: str | None = None
     """Which changes can be published, in words."""
     error: MirrorfeedError | None = None
+    part: str | None = None
+    """What of the source is published, in short; None: all of it."""
 
     def _cells(self) -> Cells:
         keys = None if self.keys is None else ", ".join(self.keys)
-        return {"table": self.table, "source": self.source, "keys": keys, "takes": self.takes, "why": self.why}
+        told = {"keys": keys, "takes": self.takes, **({"part": self.part} if self.part else {}), "why": self.why}
+        return {"table": self.table, "source": self.source, **told}
 
     def _remarks(self) -> Sequence[str]:
         return [] if self.error is None else [f"{self.source}: {self.error}"]

@@ -247,18 +247,21 @@ def _came(fresh: Freshness, step: Step, now: datetime) -> str:
 
 
 def tables(rows: Sequence[Listed]) -> Listing:
-    """Those that are published, and those that are left out."""
+    """Those that are published, and those that are left out; a part of its source, where one has but that."""
+    some = any(row.part for row in rows)
     cells = [
         (
             row.table or "-",
             row.source,
             ", ".join(row.keys or ()),
             row.takes or "",
+            *([row.part or ""] if some else []),
             row.why if row.table else f"out: {row.why}",
         )
         for row in rows
     ]
-    return Listing(["table", "source", "keys", "takes", "why"], cells, right=5)
+    header = ["table", "source", "keys", "takes", *(["part"] if some else []), "why"]
+    return Listing(header, cells, right=len(header))
 
 
 def listed(rows: Sequence[Mapping[str, Any]]) -> Listing:

@@ -47,6 +47,18 @@ def test_columns_are_chosen_renamed_and_cast_in_the_order_of_the_source() -> Non
 
 
 @pytest.mark.parametrize(
+    ("selection", "words"),
+    [
+        (Selection(("a", "b", "c", "d")), "a, b, c and 1 more"),
+        (Selection(except_columns=("a",), where="b > 1"), "all but a; where b > 1"),
+        (Selection(rename={"a": "b"}, cast={"a": "string(9)", "c": "int"}), "a as b; a: string(9), c: int"),
+    ],
+)
+def test_what_is_selected_is_told_in_short(selection: Selection, words: str) -> None:
+    assert selection.in_short == words
+
+
+@pytest.mark.parametrize(
     ("selection", "reason"),
     [
         (Selection(rename={"id": "Note"}), "two columns would be 'Note'"),

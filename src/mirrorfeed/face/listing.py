@@ -38,7 +38,8 @@ def _row(client: Workspace | None, decided: Decided) -> Listed:
     table, source = decided.table, str(decided.source)
     if table is None:
         return Listed(None, source, False, decided.why)
-    row = Listed(str(table.target), source, True, decided.why)
+    part = table.selection.in_short if table.selection else None
+    row = Listed(str(table.target), source, True, decided.why, part=part)
     if client is None and in_unity_catalog(table.source):
         if table.keys is None:
             return replace(row, why=f"{decided.why}; {_NOT_ASKED}")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirrorfeed.amounts import a_few
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.condition import Condition
 from mirrorfeed.landing.names import fold
@@ -84,6 +85,18 @@ class Selection:
     @property
     def condition(self) -> Condition | None:
         return Condition.parse(self.where) if self.where is not None else None
+
+    @property
+    def in_short(self) -> str:
+        """For people, in the order in which a configuration says it."""
+        parts = [
+            a_few(self.columns) if self.columns is not None else "",
+            f"all but {a_few(self.except_columns)}" if self.except_columns else "",
+            f"where {self.where}" if self.where is not None else "",
+            a_few([f"{name} as {other}" for name, other in self.rename.items()]),
+            a_few([f"{name}: {type_}" for name, type_ in self.cast.items()]),
+        ]
+        return "; ".join(part for part in parts if part)
 
     @property
     def named(self) -> Iterator[tuple[str, str]]:
