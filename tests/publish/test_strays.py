@@ -112,9 +112,34 @@ def test_a_table_is_dropped_once_it_is_confirmed(published: Published) -> None:
     )
     assert said.startswith(shown)
     gone, said = told("drop", "sales.old", "--yes", "--config", config.path)
-    assert gone == {"table": "sales.old", "address": store.address("sales.schema/old")}
+    assert gone == {"table": "sales.old", "address": store.address("sales.schema/old"), "hashes": None}
     assert said == " ".join(f"{shown}sales.old is gone from the landing zone.".split())
     assert [entry.name for entry in store.list("sales.schema")] == ["orders"]
+
+
+class OfComparison(TableFeed):
+    def rows_read(self) -> int:
+        return 2
+
+
+@pytest.mark.parametrize(
+    ("ledger", "place", "remove"),
+    [
+        ("main.ops.ledger", "main.ops.hashes_sales_old_5824a2da",
+         "DROP TABLE `main`.`ops`.`hashes_sales_old_5824a2da` removes them."),
+        ("./ledger", "{root}/hashes_sales_old_5824a2da", "delete that folder."),
+    ],
+)  # fmt: skip
+def test_where_the_hashes_of_a_dropped_table_stay_is_told(
+    published: Published, tmp_path: Path, ledger: str, place: str, remove: str
+) -> None:
+    store, config = published("sales.orders")
+    publish(OfComparison(two_orders()), store, Plan("a", "sales.old", "sales.schema/old", ("id",)))
+    with (tmp_path / "mirrorfeed.yml").open("a", encoding="utf-8") as file:
+        file.write(f"ledger: {ledger}\n")
+    gone, said = told("drop", "sales.old", "--yes", "--config", config.path)
+    assert gone["hashes"] == place.format(root=tmp_path)
+    assert said.endswith(f"Its hashes, some with rows of the source, stay in {gone['hashes']}: {remove}")
 
 
 def test_a_refused_publication_makes_no_folder_of_others_droppable(published: Published) -> None:

@@ -57,9 +57,15 @@ def drop(table: str, yes: bool, path: str) -> None:
     from mirrorfeed.publish.zone import zone_of
 
     store, target = zone_of(config), Target.parse(table)
-    say(f"{droppable(store, config, target)} The folder is deleted with all that is in it, and Fabric drops the table.")
+    found = droppable(store, config, target)
+    say(f"{found} The folder is deleted with all that is in it, and Fabric drops the table.")
     if not yes:
         click.confirm("Go on?", abort=True, err=for_programs())
     store.remove_folder(target.folder)
-    say_result({"table": str(target), "address": store.address(target.folder)})
+    say_result(
+        {"table": str(target), "address": store.address(target.folder), "hashes": found.hashes and str(found.hashes)}
+    )
     say(f"{target} is gone from the landing zone.")
+    if hashes := found.hashes:
+        remove = "delete that folder" if hashes.path else f"DROP TABLE {hashes.sql} removes them"
+        say(f"Its hashes, some with rows of the source, stay in {hashes}: {remove}.")

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from mirrorfeed.amounts import a_few, counted
 from mirrorfeed.config import Config
+from mirrorfeed.config.hashes import hashes_of
 from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import Record, RecordTooNew, RecordUnreadable
 from mirrorfeed.landing.names import LOG, METADATA, BadTarget, Target
 from mirrorfeed.publish.commit import LogUnreadable, TableLog
@@ -97,6 +99,8 @@ class Droppable:
     rows: int
     """In the publications whose records are kept."""
     publications: int
+    hashes: Source | None = None
+    """Where those of a table that was compared stay, which only who has rights on the ledger's schema can remove."""
 
     def __str__(self) -> str:
         if self.newest is None:
@@ -118,7 +122,9 @@ def droppable(store: Store, config: Config, target: Target) -> Droppable:
         raise NotPublishedHere(str(target), store.address(target.folder))
     records = list(log.records(view))
     rows = sum(count for record in records for file in record.files for count in file.rows.values())
-    return Droppable(store.address(target.folder), view.newest, len(view.data), rows, len(records))
+    was_compared = view.newest and view.newest.read
+    hashes = hashes_of(config.ledger, target) if was_compared and config.ledger else None
+    return Droppable(store.address(target.folder), view.newest, len(view.data), rows, len(records), hashes)
 
 
 def _is_ours(store: Store, target: Target, view: View | None) -> bool:
