@@ -77,7 +77,7 @@ def test_every_command_knows_a_source_that_is_compared(project: Project) -> None
     assert "sales.orders: version 1, by comparison" in project.run("publish", "--dry-run")
     orders, customers = project.json("publish")
     assert (orders["upserts"], orders["deletes"], orders["to_version_inclusive"]) == (2, 1, 1)
-    assert (customers["upserts"], customers["files"], customers["outcome"]) == (0, 0, "published")
+    assert (customers["upserts"], customers["files"], customers["outcome"]) == (0, 0, "well")
     replicate()
     assert project.run("verify", "--mirror", mirror).count("equal to the source as it is now") == 2
 

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.feed.detail import SourceMissing
+from mirrorfeed.feed.history import newest_version
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.whole import NothingToRead
 from mirrorfeed.landing.metadata import KeysChanged
@@ -48,6 +49,10 @@ class Compared:
     def publish(self, store: Store | None = None) -> Progress:
         return publish(self.feed(), store or self.store, self.plan)
 
+    @property
+    def newest_state(self) -> int:
+        return newest_version(self.spark, self.states)
+
     def is_mirrored(self) -> bool:
         self.mirror.take()
         there = [row.asDict() for row in self.spark.read.table(self.source.sql).collect()]
@@ -68,14 +73,55 @@ def test_only_what_differs_is_published_and_what_is_gone_is_deleted(view: Compar
     second = view.publish()
     assert (second.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 1}, True)
 
-    third = view.publish()
-    assert (third.rows, third.files, third.published) == ({}, 0, second.published + 1)
-    assert third.made[0].record.read.rows == 3
+    assert second.made[0].record.read.rows == 3
 
     view.holds()
     assert (view.publish().rows, view.is_mirrored()) == ({"delete": 3}, True)
     view.holds("4, 'd'")
     assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
+
+
+def test_where_nothing_differs_there_is_neither_a_commit_nor_a_record(view: Compared) -> None:
+    view.holds("1, 'a'", "2, 'b'")
+    view.publish()
+    assert (view.publish().made, view.newest_state) == ([], 0)  # where all rows are kept whole
+    view.holds("1, 'a'", "2, 'new'")
+    last = view.publish().published
+    view.spark.sql(f"OPTIMIZE {view.states.sql}")  # which is no new state, and nor is VACUUM
+    seen = view.newest_state
+    again = view.publish()
+    assert (again.made, again.published, again.latest, view.newest_state) == ([], last, last, seen)
+    assert again.decision == f"nothing new, version {last} is published"
+    view.holds("1, 'a'")
+    assert (view.publish().rows, view.is_mirrored()) == ({"delete": 1}, True)
+
+
+def test_a_state_that_no_record_names_is_mended_also_where_nothing_differs(view: Compared) -> None:
+    view.holds("1, 'a'", "2, 'b'")
+    view.publish()
+    view.holds("1, 'new'")
+    with pytest.raises(Killed):
+        publish(dying(view.feed(), "after the hashes"), view.store, view.plan)
+    view.holds("1, 'a'", "2, 'b'")  # back again
+    mended = view.publish()
+    assert (mended.rows, mended.files, mended.publications) == ({}, 0, 1)
+    assert mended.published == view.newest_state
+
+
+def test_files_of_hashes_that_nothing_needs_are_removed(view: Compared) -> None:
+    def files() -> set[str]:
+        return {file.name for file in (view.root / "hashes").glob("*.parquet")}
+
+    view.holds("1, 'a'", "2, 'b'", "3, 'c'")
+    view.publish()
+    first = files()
+    view.spark.sql(f"ALTER TABLE {view.states.sql} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = '0 hours')")
+    view.holds("1, 'a'", "2, 'b'", "3, 'new'")
+    view.publish()  # writes the hashes anew
+    assert files().isdisjoint(first)
+    assert view.publish().made == []
+    view.holds("1, 'a'", "3, 'newer'")
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1, "delete": 1}, True)
 
 
 def test_a_source_without_rows_has_a_first_file(view: Compared) -> None:
@@ -249,8 +295,8 @@ def test_rows_are_kept_whole_no_longer_than_they_are_needed(view: Compared) -> N
     kept = view.spark.read.table(view.states.sql).where("_1 IS NOT NULL").collect()
     assert [row["_1"] for row in kept] == ["new"]
     view.holds(*(f"{n}, 'v{n}'" for n in range(9)), "9, 'newer'")
-    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
-    assert view.publish().made[0].record.read.rows == 10
+    last = view.publish()
+    assert (last.rows, last.made[0].record.read.rows, view.is_mirrored()) == ({"upsert": 1}, 10, True)
 
 
 def test_columns_of_a_view_come_and_go_as_those_of_a_table_do(view: Compared) -> None:

@@ -108,8 +108,8 @@ class Kept:
 
 
 class KeptFeed:
-    """As `ComparedFeed`, over a source that is a dict. `moment` is called before and after the commit, and after the
-    files are made: others may do something, or the process is killed."""
+    """As `ComparedFeed`, over a source that is a dict. `moment` is called before and after the commit, also where there
+    is none, and after the files are made: others may do something, or the process is killed."""
 
     def __init__(self, source: Rows, kept: Kept, moment: Any = lambda when: None) -> None:
         self.source, self.kept, self.moment = source, kept, moment
@@ -129,17 +129,23 @@ class KeptFeed:
 
     def check(self, what: Range | int, facts: Facts) -> None: ...
 
-    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+    def stage(
+        self, what: Range | int, plan: Plan, job: StagingJob
+    ) -> tuple[Sequence[Receipt], Sequence[BadRow]] | None:
         before = self.kept.versions[what.from_version_exclusive][0] if isinstance(what, Range) else {}
         self.moment("before the commit")
         now = dict(self.source)
         rows = [{"id": key, "v": now.get(key), MARKER: 4 if key in now else 2, PROBLEM: None}
                 for key in sorted(now.keys() | before.keys())
                 if key not in before or key not in now or now[key] != before[key]]  # fmt: skip
-        self.kept.versions.append((now, rows))
-        if len(self.kept.versions) - 1 != self.new:
+        goes_on = isinstance(what, Range) and what.from_version_exclusive == self.new - 1
+        if rows or not goes_on:
+            self.kept.versions.append((now, rows))
+        if len(self.kept.versions) - 1 != self.new - (goes_on and not rows):
             raise Moved
         self.moment("after the commit")
+        if goes_on and not rows:
+            return None
         schema = arrow_schema(job.columns, with_marker=job.with_marker).append(pa.field(PROBLEM, pa.int32()))
         receipts, bad = stage_few(pa.Table.from_pylist(self.kept.versions[self.new][1], schema), job)
         self.moment("after the files")
@@ -187,6 +193,20 @@ class Comparisons(RuleBasedStateMachine):
         publish(KeptFeed(self.source, self.kept), self.zone, self.plan)
         self.mirror.take()
         assert canonical(self.mirror.rows) == canonical({"id": key, "v": v} for key, v in self.source.items())
+
+    @rule()
+    def publish_again(self) -> None:
+        """Where nothing differs, there is neither a state nor a record of it."""
+        publish(KeptFeed(self.source, self.kept), self.zone, self.plan)
+        kept, audited, changes = len(self.kept.versions), self.zone.watcher, list[str]()
+        self.zone.watcher = lambda verb, path, new_path: changes.append(f"{verb} {path}")
+        again = publish(KeptFeed(self.source, self.kept), self.zone, self.plan)
+        self.zone.watcher = audited
+        assert (again.latest, again.decision) == (
+            again.published,
+            f"nothing new, version {again.published} is published",
+        )
+        assert (len(self.kept.versions), changes) == (kept, [])
 
     @rule(when=st.sampled_from(_MOMENTS), key=st.integers(0, 3), value=_VALUE)
     def publish_and_be_killed(self, when: str, key: int, value: str | None) -> None:

@@ -19,6 +19,8 @@ from mirrorfeed.landing.rows import Marker, Problem
 from mirrorfeed.landing.schema import MARKER, Column
 
 HASH, CHANGED, GAIN, PROBLEM = "_hash", "_changed", "_gain", "_problem"
+DIFFERS = f"({CHANGED} OR {PROBLEM} IS NOT NULL)"
+"""What is to be published of what `differences` gives, or to be refused."""
 
 
 def place(at: int) -> str:

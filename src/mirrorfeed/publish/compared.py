@@ -14,7 +14,7 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.config.hashes import hashes_of
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.days import all_days
-from mirrorfeed.feed.differences import differences, hashed, places
+from mirrorfeed.feed.differences import DIFFERS, differences, hashed, places
 from mirrorfeed.feed.ranges import Commit, Facts, Range
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.whole import schema_of, whole
@@ -42,16 +42,18 @@ class ComparedFeed:
     states: States
     handover: str | None = None
     sender: Literal["driver", "executors"] = "driver"
-    _next: list[tuple[Seen | None, Seen]] = field(default_factory=list, init=False, repr=False, compare=False)
-    """As of the last facts: the table of hashes as it was seen, and as it will be."""
+    _next: list[tuple[Seen | None, Seen, int]] = field(default_factory=list, init=False, repr=False, compare=False)
+    """As of the last facts: the table of hashes as it was seen, as it will be, and the version that holds the published
+    state."""
     _read: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def facts(self, after: int | None, limit: int) -> Facts:
         seen = self.states.look()
-        if seen is None and after is not None:
+        if after is not None and (seen is None or seen.version < after):
             raise StatesLost(str(self.source), str(self.states.place), after)
         new = Seen(seen.id, seen.version + 1) if seen else Seen(uuid.uuid4().hex, 0)
-        self._next[:] = [(seen, new)]
+        at = self.states.holding(after, seen) if seen and after is not None else new.version
+        self._next[:] = [(seen, new, at)]
         first, now = new.version if after is None else after + 1, datetime.now(UTC)
         commits = tuple(Commit(version, now, COMPARISON) for version in range(first, new.version + 1))
         return Facts(new.id, new.version, commits)
@@ -68,18 +70,21 @@ class ComparedFeed:
 
     def check(self, what: Range | int, facts: Facts) -> None:
         if isinstance(what, Range):
-            self.states.check(what.from_version_exclusive)
+            ((_, _, at),) = self._next
+            self.states.check(what.from_version_exclusive, at)
 
-    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> Staged:
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> Staged | None:
         before = what.from_version_exclusive if isinstance(what, Range) else None
-        ((_, new),) = self._next
+        ((seen, new, at),) = self._next
         with all_days(self.spark):
             written = self._compare(before, job)
+            if written is None:
+                return None
             if written.rows == 0:
                 return ([] if job.with_marker else [write_empty(job)]), ()
             rows = self.states.changed(new.version, job.columns, with_marker=job.with_marker)
             count, size = written.rows, written.bytes
-            return stage(
+            staged = stage(
                 rows,
                 job,
                 place_for(self.spark, self.handover, job.store),
@@ -87,6 +92,9 @@ class ComparedFeed:
                 is_few=count <= few.ROWS or None,
                 rows_per_file=max(1, count * job.file_size // size) if size > job.file_size else None,
             )
+        if written.anew and seen and seen.version == at:
+            self.states.vacuum()
+        return staged
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
         raise NeedsFeed(str(self.source), "to repair its mirror")
@@ -94,9 +102,10 @@ class ComparedFeed:
     def rows_read(self) -> int | None:
         return self._read[0] if self._read else None
 
-    def _compare(self, before: int | None, job: StagingJob) -> Written:
-        """Reads the source once, and keeps what it has in one commit."""
-        ((seen, new),) = self._next
+    def _compare(self, before: int | None, job: StagingJob) -> Written | None:
+        """Keeps what the source has in one commit, from one read. None, and no commit, where nothing differs from the
+        state before and that is the newest; where it is not, a commit says what the state is."""
+        ((seen, new, at),) = self._next
         now = whole(self.spark, self.source)
         if lost(job.columns, self._columns(now)):  # they were looked at a moment ago
             raise ColumnsMoved(str(self.source))
@@ -108,9 +117,14 @@ class ComparedFeed:
         else:
             assert seen is not None
             with self.states.known_as(before, seen.folder):
-                known, anew = self.states.hashes(before, key), seen.version != before or self.states.is_heavy(before)
-                written = self.states.write(differences(rows, known, key), seen, new, key, all_hashes=anew)
-        self._read[:] = [self.states.rows(new.version)]
+                found = differences(rows, self.states.hashes(at, key), key)
+                is_newest = at == seen.version
+                heavy = is_newest and self.states.is_heavy(at)
+                if heavy and found.where(DIFFERS).isEmpty():  # or the hashes would be written anew for nothing
+                    return None
+                written = self.states.write(found, seen, new, key, all_hashes=heavy or not is_newest)
+        if written:
+            self._read[:] = [self.states.rows(new.version)]
         return written
 
     def _columns(self, rows: DataFrame) -> tuple[Column, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.ranges import Published, recreated
+from mirrorfeed.feed.ranges import NothingNew, Published, recreated
 from mirrorfeed.feed.unknown import unknown_faults
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.outcome import Progress
@@ -69,7 +69,7 @@ def repair(
         on_step(progress)
         with unknown_faults(plan.source, version, facts.commits):
             staged = run.stage(view, facts, what)
-        if staged and not staged[1].record.files:
+        if isinstance(staged, NothingNew) or (staged and not staged[1].record.files):
             return progress
         view = run.send(*staged) if staged else None
 

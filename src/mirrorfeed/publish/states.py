@@ -4,6 +4,7 @@ A version of this table is a state of the source, and a record names the version
 both the hashes of a state and the rows that differ from the one before, from one read of the source; the files of the
 publication are made of that commit. So there is no moment to crash at between the two: a version that no record names
 was never published, and the next comparison is with the version that the newest record does name, whatever came after.
+Where nothing differs there is no commit, and that version stays the state.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.errors import Terminal, Transient, named
 from mirrorfeed.feed.detail import NoTableAtPath, SourceMissing, detail_of
-from mirrorfeed.feed.differences import CHANGED, GAIN, HASH, PROBLEM, landing_rows
+from mirrorfeed.feed.differences import CHANGED, DIFFERS, GAIN, HASH, PROBLEM, landing_rows
 from mirrorfeed.feed.faults import EXPIRED, FILES_GONE, LOG_GONE, first_of
-from mirrorfeed.feed.history import newest_version
+from mirrorfeed.feed.history import commits, newest_version
 from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.schema import Column
@@ -28,10 +29,10 @@ from mirrorfeed.landing.schema import Column
 _ID = "mirrorfeed.states"
 _STATE = "_state"
 """The version whose commit brought a row whole. NULL: of a row that was there before, only the hash is kept."""
-_EMPTY = f"{HASH} IS NULL AND {_STATE} IS NULL"
-"""Each commit has one row of nothing: of no rows at all Delta makes no commit."""
 _MOST_WHOLE, _MOST_COMMITS = 0.5, 100
 """Of all hashes, those that are kept with their rows; and commits. With more, the next one writes the hashes anew."""
+_UPKEEP = ("OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES")
+"""The operations that leave the rows as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class Written:
 
     rows: int
     bytes: int
+    anew: bool
+    """Whether all hashes were written."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,13 @@ class States:
         folder = found.location.rstrip("/").rpartition("/")[2]
         return Seen(found.properties[_ID], newest_version(self.spark, self.place), folder)
 
+    def holding(self, version: int, seen: Seen) -> int:
+        """The newest version, if it still holds the state of this one; else this one itself."""
+        if seen.version == version:
+            return version
+        upkeep = {each.version for each in commits(self.spark, self.place, version) if each.operation in _UPKEEP}
+        return seen.version if upkeep.issuperset(range(version + 1, seen.version + 1)) else version
+
     def hashes(self, version: int, key: Sequence[str]) -> DataFrame:
         """The keys that a state has, and the hash of each row."""
         newest = Window.partitionBy(*key).orderBy(F.col(_STATE).desc_nulls_last())
@@ -80,21 +90,24 @@ class States:
         """The hashes of a state without rows."""
         return self.spark.createDataFrame([], now.select(*key, HASH).schema)
 
-    def write(self, found: DataFrame, seen: Seen | None, new: Seen, key: Sequence[str], *, all_hashes: bool) -> Written:
+    def write(
+        self, found: DataFrame, seen: Seen | None, new: Seen, key: Sequence[str], *, all_hashes: bool
+    ) -> Written | None:
         """One commit, which makes the new version out of what was seen: what differs, or, of what does not, the hashes
-        as well. Or `StatesMoved`, if another commit came before."""
+        as well. None, and no commit, where these are not wanted and nothing differs. Or `StatesMoved`, if another
+        commit came before."""
         batch, told = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, PROBLEM)
         payload = [name for name in found.columns if name not in told]
-        differs = f"({CHANGED} OR {PROBLEM} IS NOT NULL)"
-        rows = found.where(differs if not all_hashes else f"{differs} OR {HASH} IS NOT NULL").selectExpr(
+        rows = found.where(f"{DIFFERS} OR {HASH} IS NOT NULL" if all_hashes else DIFFERS).selectExpr(
             *key,
-            *(f"IF({differs}, {name}, NULL) AS {name}" for name in payload),
+            *(f"IF({DIFFERS}, {name}, NULL) AS {name}" for name in payload),
             HASH,
-            f"IF({differs}, {new.version}L, NULL) AS {_STATE}",
+            f"IF({DIFFERS}, {new.version}L, NULL) AS {_STATE}",
             f"IF({HASH} IS NULL, 0, 1) AS {GAIN}" if all_hashes else GAIN,
             PROBLEM,
         )
-        rows = rows.unionByName(self.spark.range(1).selectExpr(f"CAST(NULL AS bigint) AS {_STATE}"), True)  # see _EMPTY
+        if all_hashes:  # one row of nothing, for of no rows at all Delta makes no commit
+            rows = rows.unionByName(self.spark.range(1).selectExpr(f"CAST(NULL AS bigint) AS {_STATE}"), True)
         writer = rows.writeTo(self.place.sql).option("userMetadata", batch)
         try:
             if seen is None:
@@ -107,13 +120,14 @@ class States:
             if first_of(error, _CONFLICTS):
                 raise StatesMoved(str(self.place), self.table) from error
             raise
-        commits = self.spark.sql(f"DESCRIBE HISTORY {self.place.sql} LIMIT 16")
-        ours = commits.where("version = 0" if seen is None else F.col("userMetadata") == batch)
-        made = ours.select("version", "operationMetrics").first()
-        if made is None or made["version"] != new.version:
+        newest = self.spark.sql(f"DESCRIBE HISTORY {self.place.sql} LIMIT 16").collect()
+        ours = [row for row in newest if (row["version"] == 0 if seen is None else row["userMetadata"] == batch)]
+        if seen and not ours and newest[0]["version"] == seen.version:
+            return None
+        if [row["version"] for row in ours] != [new.version]:
             raise StatesMoved(str(self.place), self.table)
-        told = made["operationMetrics"]
-        return Written(int(told["numOutputRows"]) - 1, int(told["numOutputBytes"]))
+        told = ours[0]["operationMetrics"]
+        return Written(int(told["numOutputRows"]) - all_hashes, int(told["numOutputBytes"]), all_hashes)
 
     def rows(self, version: int) -> int:
         """How many rows the source had."""
@@ -122,7 +136,7 @@ class States:
 
     def is_heavy(self, version: int) -> bool:
         """Whether so many rows are kept whole, or so many commits, that it is time to write the hashes alone."""
-        counts = self._at(version).agg(F.count(_STATE), F.count(HASH), F.count_if(F.expr(_EMPTY))).first()
+        counts = self._at(version).agg(F.count(_STATE), F.count(HASH), F.count_distinct(_STATE)).first()
         assert counts is not None
         whole, hashes, commits = counts
         return bool(whole > _MOST_WHOLE * hashes or commits > _MOST_COMMITS)
@@ -131,10 +145,20 @@ class States:
         """The landing rows of a state: what differs from the one before."""
         return landing_rows(self._at(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
 
-    def check(self, version: int) -> None:
-        """Or `StatesLost`, as far as that is known before anything is read."""
+    def vacuum(self) -> None:
+        """Removes the files that are not in the newest version, nor were for as long as the table looks back. That is
+        for where the newest record named the newest state a moment ago: no record needs one that was replaced before.
+        Whoever could not remove them goes on, for they do no harm."""
+        try:
+            self.spark.sql(f"VACUUM {self.place.sql}").collect()
+        except Exception as error:
+            named(f"Removing what is not needed of {self.place}", error)
+
+    def check(self, version: int, at: int) -> None:
+        """Whether a version that holds this state is there; or `StatesLost`, as far as that is known before anything is
+        read."""
         with self.known_as(version):
-            _ = self._at(version).schema
+            _ = self._at(at).schema
 
     @contextmanager
     def known_as(self, version: int, folder: str = "") -> Iterator[None]:

@@ -141,7 +141,8 @@ def _paused(table: Table) -> str | None:
 
 
 def compared(table: Table, log: TableLog, view: View | None, beyond: Beyond) -> Status:
-    """Of a source without versions: what is new in it nobody knows but a comparison, and what the last one took."""
+    """Of a source without versions: what is new in it nobody knows but a comparison, and what the last one took that
+    found something."""
     read = view.newest.read if view and view.newest else None
     took = f", {counted(read.rows, 'row')} in {duration(read.seconds)}" if read else ""
     return Status(

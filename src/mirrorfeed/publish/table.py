@@ -84,9 +84,12 @@ class Feed(Protocol):
         """Raises what is known, before anything is read, to stand in the way of reading it."""
         ...
 
-    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+    def stage(
+        self, what: Range | int, plan: Plan, job: StagingJob
+    ) -> tuple[Sequence[Receipt], Sequence[BadRow]] | None:
         """Writes the landing rows of a range, or of a snapshot at a version, where the job says. The receipts are in
-        the order in which the files are to be applied. An empty snapshot still gives one file."""
+        the order in which the files are to be applied. An empty snapshot still gives one file. None where a comparison
+        found that the range has no version after all, for nothing differs."""
         ...
 
     def rows_read(self) -> int | None:
@@ -200,6 +203,9 @@ class Run:
             what = _next(decision)
             with unknown_faults(plan.source, what, facts.commits):
                 staged = self.stage(view, facts, what)
+            if isinstance(staged, NothingNew):
+                progress.latest, progress.decision = staged.version, str(staged)
+                return
             view = self.send(*staged) if staged else None
 
     def send(self, view: View, publication: Publication) -> View | None:
@@ -251,7 +257,9 @@ class Run:
         if newest:
             no_longer_selected(self.plan.source, newest, self.plan.selection)
 
-    def stage(self, view: View | None, facts: Facts, what: Range | int | Repair) -> tuple[View, Publication] | None:
+    def stage(
+        self, view: View | None, facts: Facts, what: Range | int | Repair
+    ) -> tuple[View, Publication] | NothingNew | None:
         """Writes the files, and the record that would publish them; None if another table took the source's name,
         perhaps before its rows were read, or another publisher was first. What was staged is removed where no record is
         to be sent.
@@ -287,6 +295,9 @@ class Run:
         )
         try:
             receipts = self._receipts(what, job)
+            if receipts is None:
+                assert before is not None
+                return NothingNew(before.to_version_inclusive)
             if plan.output.by_time:
                 self.log.check_times(view, {receipt.staged for receipt in receipts})
             if not described:
@@ -327,11 +338,12 @@ class Run:
         retries = sum(receipt.retries for receipt in receipts)
         return view, Publication(record, oldest, facts.latest, seconds, retries)
 
-    def _receipts(self, what: Range | int | Repair, job: StagingJob) -> Sequence[Receipt]:
-        if isinstance(what, Repair):
-            receipts, bad = self.feed.stage_again(what, self.plan, job)
-        else:
-            receipts, bad = self.feed.stage(what, self.plan, job)
+    def _receipts(self, what: Range | int | Repair, job: StagingJob) -> Sequence[Receipt] | None:
+        feed, plan = self.feed, self.plan
+        staged = feed.stage_again(what, plan, job) if isinstance(what, Repair) else feed.stage(what, plan, job)
+        if staged is None:
+            return None
+        receipts, bad = staged
         self.progress.retries += sum(receipt.retries for receipt in receipts)
         self.progress.differed = next((each.differed for each in receipts if each.differed), self.progress.differed)
         if bad:
