@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.memory import MemoryStore
@@ -20,6 +25,7 @@ from mirrorfeed.cli.follow import Said, Stop
 from mirrorfeed.config import Config, load
 from mirrorfeed.config import Table as Configured
 from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.expansion import expanded
 from mirrorfeed.feed.gather import State, Waiting
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
@@ -28,6 +34,7 @@ from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.repair import NothingPublished
 from mirrorfeed.publish.table import publish
 from mirrorfeed.session import SessionLost
+from mirrorfeed.stores import FolderStore
 from tests.delta import DeltaTable
 from tests.publish.scenes import plan
 
@@ -60,6 +67,9 @@ class World:
 
     def stop(self) -> bool:
         return self.stopped or self.now >= self.ends
+
+    def tables(self) -> None:
+        return None
 
     def waiting(self, table: Configured, published: int) -> Waiting | None:
         self.asked += 1
@@ -150,6 +160,115 @@ def test_asked_to_stop_it_ends_between_two_records_with_nothing_left_to_rename()
     names = [entry.name for entry in world.zone.list(f"{folder}/_mirrorfeed/{log_id}")]
     assert names == [f"{number:020d}.json" for number in (1, 2, 3)]
     assert world.told[-1][1] == 2
+
+
+# Several tables
+
+
+def a_table(name: str, **options: object) -> Configured:
+    given = {"source": f"main.sales.{name}", "target": name, "keys": ["id"], "at_most": {"seconds": 1}}
+    return Configured.model_validate({**given, **options})
+
+
+@dataclass
+class Fleet:
+    """Tables, of which there is always something new, until three runs were made; and patterns that stand for others by
+    and by."""
+
+    there: dict[float, list[Configured]]
+    """Which tables there are from when on."""
+    ends: float
+    slow: str = ""
+    news: int = 1
+    now: float = 0.0
+    runs: list[tuple[float, str]] = field(default_factory=list)
+    others: threading.Event = field(default_factory=threading.Event)
+    """Once the slow one was overtaken."""
+
+    def clock(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    def stop(self) -> bool:
+        return self.now >= self.ends
+
+    def tables(self) -> list[Configured]:
+        return self.there[max(when for when in self.there if when <= self.now)]
+
+    def waiting(self, table: Configured, published: int) -> Waiting:
+        return Waiting(self.news)
+
+    def publish(self, names: Sequence[str]) -> list[Outcome]:
+        (name,) = names
+        if name == self.slow:
+            assert self.others.wait(30)
+        self.runs.append((self.now, name))
+        if len(self.runs) == 3:
+            self.others.set()
+            self.now = self.ends
+        return [Outcome(name, Progress(published=1), 0.0)]
+
+    def tell(self, outcomes: Sequence[Outcome]) -> None: ...
+
+    def follow(self, at_once: int = 2) -> dict[str, State]:
+        tables = self.tables()
+        return follow(tables, self, stop=self.stop, at_once=at_once, clock=self.clock, wait=self.wait)
+
+
+def test_a_table_that_takes_long_keeps_no_other_waiting() -> None:
+    fleet = Fleet({0.0: [a_table("slow"), a_table("fast")]}, ends=1e6, slow="slow")
+    states = fleet.follow()
+    assert [name for _, name in fleet.runs] == ["fast", "fast", "fast", "slow"]
+    assert states["slow"].published == 1  # it was waited for
+
+
+def test_where_more_wait_than_there_are_places_the_more_important_comes_first() -> None:
+    tables = [a_table("a"), a_table("soon", fresh_within=1), a_table("first", priority=1)]
+    fleet = Fleet({0.0: tables}, ends=1e6)
+    fleet.follow(at_once=1)
+    assert [name for _, name in fleet.runs] == ["first", "soon", "a"]
+
+
+def test_tables_that_join_are_published_and_of_those_that_are_gone_nothing_more_is_asked() -> None:
+    fleet = Fleet({0.0: [a_table("old")], 200.0: [a_table("new")]}, ends=320.0, news=0)
+    states = fleet.follow()
+    (_, (when, _)) = fleet.runs
+    assert (fleet.runs, 300 <= when < 301) == ([(0.0, "old"), (when, "new")], True)
+    assert list(states) == ["new"]
+
+
+def test_what_patterns_stand_for_is_asked_again_and_what_is_gone_is_told_once(tmp_path: Path) -> None:
+    def made(name: str) -> None:
+        deltalake.write_deltalake(tmp_path / "tables" / name, pa.table({"id": [1]}))
+
+    made("orders")
+    made("lines")
+    (tmp_path / "mirrorfeed.yml").write_text(
+        "landing_zone: ./landing\ntables: [{sources: ./tables/*, target: 's.{table}', keys: [id]}]\n", encoding="utf-8"
+    )
+    written, told = load(str(tmp_path / "mirrorfeed.yml")), list[str]()
+    config = expanded(written, lambda: pytest.fail("Spark was started")).config
+    runs = SparkRuns(None, config, lambda: True, on_trouble=lambda error: told.append(error.code), written=written)  # type: ignore[arg-type]
+
+    def found() -> list[str]:
+        return [str(table.target) for table in runs.tables() or []]
+
+    assert found() == ["s.lines", "s.orders"]
+    publish(
+        TableFeed(Table({"id": "long"}, ("id",))),
+        FolderStore(str(tmp_path / "landing")),
+        replace(plan(), target="s.lines", folder="s.schema/lines"),
+    )
+    made("customers")
+    shutil.rmtree(tmp_path / "tables/lines")
+    assert (found(), found(), told) == (["s.customers", "s.orders"], ["s.customers", "s.orders"], ["MF3408"])
+    shutil.rmtree(tmp_path / "tables")
+    assert (found(), found(), told) == ([], [], ["MF3408", "MF2205"])
+    made("lines")
+    assert found() == ["s.lines"]
+    assert SparkRuns(None, config, lambda: True).tables() is None  # type: ignore[arg-type]
 
 
 # Through Spark

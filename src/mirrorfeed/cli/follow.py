@@ -84,19 +84,20 @@ class Stop:
             time.sleep(min(_SLICE, left))
 
 
-def follow_tables(config: Config, tables: tuple[str, ...], minutes: float | None) -> None:
-    """Follows the tables until asked to stop, or for so many minutes; exits with 1 if one of them is left failed."""
+def follow_tables(config: Config, written: Config, tables: tuple[str, ...], minutes: float | None) -> None:
+    """Follows the tables until asked to stop, or for so many minutes; exits with 1 if one of them is left failed. The
+    patterns in the configuration as it is written are asked again."""
     stop, said = Stop(minutes), Said()
     with stop.listening():
         spark = spark_session()
         from mirrorfeed.publish.follow import SparkRuns, follow
 
-        runs = SparkRuns(spark, config, stop, said.outcome, said.trouble)
+        runs = SparkRuns(spark, config, stop, said.outcome, said.trouble, written=written, names=tables)
         chosen = config.select(tables)
         words = "SIGTERM or Ctrl-C ends it once the file in hand is out."
         click.echo(f"Following {counted(len(chosen), 'table')}. {words}")
         with stop.listening():  # once more, for Spark listens too
-            states = follow(chosen, runs, stop=stop, wait=stop.wait)
+            states = follow(chosen, runs, stop=stop, at_once=config.at_once, wait=stop.wait)
     failed = [name for name, state in states.items() if state.failures]
     click.echo(f"Ended, with nothing half done{'; failed: ' if failed else ''}{', '.join(failed)}.")
     sys.exit(bool(failed))

@@ -18,6 +18,7 @@ from mirrorfeed.cli.root import (
     config_option,
     for_programs,
     load,
+    load_as_written,
     main,
     say,
     say_json,
@@ -53,7 +54,7 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
     if dry_run:
         _say_decisions(config, chosen)
     if follow:
-        follow_tables(config, tables, minutes)
+        follow_tables(config, load_as_written(path), tables, minutes)
     out = error_console() if for_programs() else console()
     from mirrorfeed.publish.fleet import Fleet, all_at_rest, publish_tables
     from mirrorfeed.publish.strays import left_behind

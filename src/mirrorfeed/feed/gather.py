@@ -8,6 +8,8 @@ from mirrorfeed.errors import Terminal
 
 LOOK_ANYWAY = 600.0
 """Seconds after which a table is looked at as a whole, though nothing was noticed: its folder may have been deleted."""
+ASK_AGAIN = 300.0
+"""Seconds after which it is asked again which tables patterns stand for."""
 FIRST_PAUSE, LONGEST_PAUSE, PERSONS_PAUSE = 2.0, 60.0, 300.0
 """In seconds, after a failure: of one that may pass, by doubling; and of one that takes a person."""
 

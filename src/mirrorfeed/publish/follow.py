@@ -3,33 +3,45 @@ way of running takes. What this process remembers only says when to look; the lo
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
+from concurrent import futures
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Protocol
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.at_once import bearable
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, named
-from mirrorfeed.feed.gather import State, Waiting, after, due
+from mirrorfeed.expansion import expanded
+from mirrorfeed.feed.gather import ASK_AGAIN, State, Waiting, after, due
 from mirrorfeed.feed.notice import waiting
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish.compared import NeedsFeed
 from mirrorfeed.publish.fleet import Fleet, Way, publish_each
 from mirrorfeed.publish.outcome import Outcome, Progress
+from mirrorfeed.publish.strays import LeftBehind, strays
 from mirrorfeed.publish.teller import ByMinute, News, Teller
+from mirrorfeed.publish.turns import Turn, Turns
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.session import renewed
 from mirrorfeed.stores import Store
 
-_AT_ONCE = 8
+_ASKED_AT_ONCE, _THREADS = 8, 1024
+"""Tables that are asked for news at a time; and runs at the most, those that are over their time included."""
 
 
 class Runs(Protocol):
     """What following asks of the world."""
+
+    def tables(self) -> Sequence[Table] | None:
+        """What patterns stand for now; None where there are none, or nobody could say."""
+        ...
 
     def waiting(self, table: Table, published: int) -> Waiting | None:
         """What is committed after a version; None if that cannot be told."""
@@ -49,46 +61,118 @@ def follow(
     runs: Runs,
     *,
     stop: Callable[[], bool],
+    at_once: int | None = None,
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
 ) -> dict[str, State]:
     """Publishes the tables as they change until it is to stop; then nothing is half done, and how each table stands is
-    told."""
-    for table in tables:
-        if table.changes == "compare":
-            raise NeedsFeed(str(table.source), "to follow it")
-    states = {str(table.target): State() for table in tables}
-    errors: dict[str, str | None] = {}
-    book = ByMinute(runs.tell, clock)
-    pause = min((table.at_most.policy.poll for table in tables), default=1.0)
+    told. They take turns, so that one that takes long keeps no other waiting."""
+    followed = Followed(tables, runs, stop, at_once or bearable(), clock)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        while not stop():
+            followed.ask_again()
+            followed.look()
+            followed.work(pool)
+            if not (stop() or followed.is_busy):
+                wait(followed.pause)
+    followed.end()
+    return followed.states
 
-    def is_due(table: Table) -> bool:
-        state = states[str(table.target)]
-        policy, now = table.at_most.policy, clock()
+
+@dataclass
+class Followed:
+    """The tables that are followed: what waits for its turn, and what is in hand."""
+
+    tables: Sequence[Table]
+    runs: Runs
+    stop: Callable[[], bool]
+    at_once: int
+    clock: Callable[[], float]
+    states: dict[str, State] = field(default_factory=dict, init=False)
+    _errors: dict[str, str | None] = field(default_factory=dict, init=False)
+    _hand: dict[Future[list[Outcome]], tuple[str, float]] = field(default_factory=dict, init=False)
+    """The runs that are under way, with their tables and when they began."""
+
+    def __post_init__(self) -> None:
+        self._turns, self._book = Turns(self.at_once, []), ByMinute(self.runs.tell, self.clock)
+        self._follow(self.tables)
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two questions."""
+        return min((table.at_most.policy.poll for table in self.tables), default=1.0)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._hand or self._turns.waiting)
+
+    def _follow(self, tables: Sequence[Table]) -> None:
+        """These from now on. A table that is new is published from its beginning, one that is gone is left as it is."""
+        for table in tables:
+            if table.changes == "compare":
+                raise NeedsFeed(str(table.source), "to follow it")
+        self.tables, self._asked = tables, self.clock()
+        self.states = {name: self.states.get(name, State()) for name in map(str, (each.target for each in tables))}
+        self._turns.waiting = [turn for turn in self._turns.waiting if turn.name in self.states]
+
+    def ask_again(self) -> None:
+        """What patterns stand for, now and then."""
+        if self.clock() - self._asked >= ASK_AGAIN:
+            self._follow(self.runs.tables() or self.tables)
+
+    def look(self) -> None:
+        """Which of those that nothing is done for are to be published."""
+        taken = {turn.name for turn in self._turns.waiting} | {name for name, _ in self._hand.values()}
+        idle = [table for table in self.tables if str(table.target) not in taken]
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+            dues = list(pool.map(self._is_due, idle))
+        self._turns.waiting += [self._turn(table) for table, is_due in zip(idle, dues, strict=True) if is_due]
+
+    def _is_due(self, table: Table) -> bool:
+        state = self.states[str(table.target)]
+        policy, now = table.at_most.policy, self.clock()
         if now < state.again or table.pause_at(datetime.now(UTC)):
             return False
-        found = None if state.published is None or state.failures else runs.waiting(table, state.published)
+        found = None if state.published is None or state.failures else self.runs.waiting(table, state.published)
         return due(policy, state, found, now)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        while not stop():
-            new: list[Outcome] = []
-            chosen = [str(table.target) for table, now in zip(tables, pool.map(is_due, tables), strict=True) if now]
-            if chosen:
-                begun = clock()
-                for outcome in runs.publish(chosen):
-                    name, error, made = outcome.table, outcome.error, bool(outcome.progress.made)
+    def _turn(self, table: Table) -> Turn:
+        wanted = math.inf if table.fresh_within is None else self.clock() + table.fresh_within * 60
+        limit = math.inf if table.time_limit is None else table.time_limit * 60
+        return Turn(str(table.target), table.priority, wanted, limit=limit)
+
+    def work(self, pool: ThreadPoolExecutor) -> None:
+        """Has runs made as turns come, until none is left or it is time to look again."""
+        until = self.clock() + self.pause
+        while self.is_busy and self.clock() < until and not self.stop():
+            for turn in self._turns.begin(self.clock()):
+                self._hand[pool.submit(self.runs.publish, [turn.name])] = turn.name, self.clock()
+            ended, _ = futures.wait(self._hand, self.pause, FIRST_COMPLETED)
+            self._hear(ended)
+            if not ended:
+                break
+        self._book.hear([])
+
+    def _hear(self, ended: Collection[Future[list[Outcome]]]) -> None:
+        new: list[Outcome] = []
+        for run in ended:
+            name, begun = self._hand.pop(run)
+            self._turns.ended(name)
+            for outcome in run.result():
+                error, made = outcome.error, bool(outcome.progress.made)
+                text = str(error) if error else None
+                if name in self.states:
                     published = outcome.progress.published
-                    states[name] = after(states[name], published, made, error, begun, clock())
-                    text = str(error) if error else None
-                    if made or text != errors.get(name):
-                        new.append(outcome)
-                    errors[name] = text
-            book.hear(new)
-            if not stop():
-                wait(pause)
-    book.flush()
-    return states
+                    self.states[name] = after(self.states[name], published, made, error, begun, self.clock())
+                if made or text != self._errors.get(name):
+                    new.append(outcome)
+                self._errors[name] = text
+        self._book.hear(new)
+
+    def end(self) -> None:
+        """Once no run is under way."""
+        self._hear(list(self._hand))
+        self._book.flush()
 
 
 @dataclass
@@ -102,8 +186,47 @@ class SparkRuns:
     on_outcome: Callable[[Outcome], None] = lambda _: None
     on_trouble: Callable[[MirrorfeedError], None] = lambda _: None
     renew: Callable[[SparkSession], SparkSession] = renewed
+    written: Config | None = None
+    """The configuration with its patterns, to be asked again; None: its tables stay the same."""
+    names: Sequence[str] = ()
+    """Of the tables that are followed; none: all."""
+    _seen: dict[str, Table] = field(default_factory=dict, init=False)
+    """All that were followed, for what is still to be told of them."""
+    _lock: Lock = field(default_factory=Lock, init=False)
+    _unasked: str = field(default="", init=False)
+    """Why patterns could not be asked, which is told once."""
     _store: Store | None = field(default=None, init=False)
     _begun: datetime = field(default_factory=lambda: datetime.now(UTC), init=False)
+
+    def __post_init__(self) -> None:
+        self._keep(self.config)
+
+    def _keep(self, config: Config) -> None:
+        self.config = config
+        self._seen |= {str(table.target): table for table in config.tables}
+
+    def tables(self) -> Sequence[Table] | None:
+        if not (self.written and self.written.patterns):
+            return None
+        before = {str(table.target) for table in self.config.select(self.names)}
+        try:
+            config = expanded(self.written, lambda: self.spark).config
+            found = config.select(self.names)
+            gone = before - {str(table.target) for table in found}
+            left = tuple(name for name in map(str, strays(zone_of(config), config) if gone else ()) if name in gone)
+        except Exception as error:
+            self._cannot_ask(named("Asking again what the patterns stand for", error))
+            return None
+        self._unasked = ""
+        self._keep(config)
+        if left:
+            self.on_trouble(LeftBehind(left, config.path))
+        return found
+
+    def _cannot_ask(self, error: MirrorfeedError) -> None:
+        if str(error) != self._unasked:
+            self.on_trouble(error)
+        self._unasked = str(error)
 
     def waiting(self, table: Table, published: int) -> Waiting | None:
         source: Source = table.source
@@ -127,11 +250,12 @@ class SparkRuns:
         for outcome in outcomes:
             self.on_outcome(outcome)
         if any(outcome.error for outcome in outcomes):
-            self._store = None
-            self.spark = self.renew(self.spark)
+            with self._lock:
+                self._store = None
+                self.spark = self.renew(self.spark)
         return outcomes
 
     def tell(self, outcomes: Sequence[Outcome]) -> None:
-        teller = Teller(self.spark, self.config.ledger, News(self.config.tables, self._store, self._begun))
+        teller = Teller(self.spark, self.config.ledger, News(tuple(self._seen.values()), self._store, self._begun))
         if lost := teller.tell(outcomes):
             self.on_trouble(lost)
