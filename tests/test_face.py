@@ -46,6 +46,11 @@ SIGNATURES = {
     "Feed.keep": "(*tables)",
     "Feed.history": "(*tables)",
     "Feed.chart": "()",
+    "Feed.fabric_status": "()",
+    "Feed.fabric_plan": "()",
+    "Feed.fabric_apply": "()",
+    "Feed.fabric_refresh": "()",
+    "Feed.fabric_resume": "(minutes=10.0)",
     "Feed.archive": "(table=None)",
     "ArchiveAwareTable.name": "",
     "ArchiveAwareTable.interval_days": "",
@@ -87,6 +92,7 @@ VALUES = {
     "History": "table history kept since newest_version lag_versions rows error",
     "Kept": "table what rows kept_version error",
     "Listed": "table source included why keys takes error part",
+    "Mirrored": "table status rows synced error",
     "Publication": "table what from_version_exclusive to_version_inclusive published_version lag_versions"
     f" {_ROWS} files bytes seconds tries reseeded error",
     "Recent": "rows version left_out_files what",
@@ -95,6 +101,7 @@ VALUES = {
     "RestorePlan": "table version where files bytes hours",
     "Restoring": "table ready pending archived",
     "Result": "rows notes",
+    "Setting": "field there wanted changes note",
     "Share": "table what files bytes archived_files archived_bytes restored_files",
     "Status": "table source feed published_version newest_version lag_versions lag_seconds not_renamed not_consumed"
     " error paused",

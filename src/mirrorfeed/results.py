@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mirrorfeed.amounts import duration, size
@@ -30,6 +31,7 @@ __all__ = [
     "History",
     "Kept",
     "Listed",
+    "Mirrored",
     "Publication",
     "Recent",
     "Record",
@@ -38,6 +40,7 @@ __all__ = [
     "Restoring",
     "Result",
     "Row",
+    "Setting",
     "Share",
     "Status",
 ]
@@ -402,6 +405,40 @@ class Listed(Row):
 
     def _remarks(self) -> Sequence[str]:
         return [] if self.error is None else [f"{self.source}: {self.error}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mirrored(Row):
+    """A table as Fabric has it: in the mirror, or in the SQL endpoint over it."""
+
+    table: str
+    status: str
+    """As Fabric spells it."""
+    rows: int | None = None
+    """Those that it took so far; None where the endpoint is asked."""
+    synced: datetime | None = None
+    """When it was brought up to date last, at the least."""
+    error: str | None = None
+    """What Fabric says of it."""
+
+    def _cells(self) -> Cells:
+        return {"table": self.table, "status": self.status, "rows": self.rows, "synced": self.synced}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Row):
+    """What the definition of the mirrored database says otherwise than the configuration."""
+
+    field: str
+    there: int | bool | str | None
+    """None: it is not said there."""
+    wanted: int | bool | str | None
+    changes: bool
+    """Whether `fabric_apply` changes it."""
+    note: str = ""
+
+    def _cells(self) -> Cells:
+        return {"field": self.field, "there": self.there, "wanted": self.wanted, "note": self.note}
 
 
 @dataclass(frozen=True, slots=True)

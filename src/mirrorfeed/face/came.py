@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed import results
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.results import Finding, History, Kept, Publication, Record, Repair, Result, Status
+from mirrorfeed.results import Finding, History, Kept, Mirrored, Publication, Record, Repair, Result, Setting, Status
 
 if TYPE_CHECKING:
     from mirrorfeed import doctor
     from mirrorfeed.config import Table
+    from mirrorfeed.fabric import MirroredDatabase, TableSync
+    from mirrorfeed.fabric.definition import Difference
     from mirrorfeed.keep import fleet as keeping
     from mirrorfeed.landing import log
     from mirrorfeed.publish import status as asking
@@ -154,3 +156,29 @@ def history(found: keeping.Status) -> History:
         rows=found.rows,
         error=found.error,
     )
+
+
+def mirrored(database: MirroredDatabase) -> Result[Mirrored]:
+    """The tables of a mirrored database, and its own status."""
+    rows = (
+        Mirrored(f"{each.schema}.{each.table}", each.status, each.rows, each.synced, each.error or _failed(each.status))
+        for each in database.tables()
+    )
+    return Result(tuple(rows), (f"The mirrored database is {database.status()}.",), _nothing="No table is there.")
+
+
+def _failed(status: str) -> str | None:
+    return "Fabric does not say why." if status == "Failed" else None
+
+
+def synced(found: Sequence[TableSync]) -> Result[Mirrored]:
+    rows = (
+        Mirrored(each.name, each.status, None, each.synced, each.error or (each.status if each.failed else None))
+        for each in found
+    )
+    return Result(tuple(rows), _nothing="No table is there.")
+
+
+def settings(found: Sequence[Difference], nothing: str) -> Result[Setting]:
+    rows = (Setting(each.field, each.there, each.wanted, each.changes, each.note) for each in found)
+    return Result(tuple(rows), _nothing=nothing)

@@ -19,10 +19,12 @@ from mirrorfeed.results import (
     History,
     Kept,
     Listed,
+    Mirrored,
     Publication,
     Record,
     Repair,
     Result,
+    Setting,
     Status,
 )
 
@@ -285,6 +287,69 @@ class Feed:
         told = ledger.read(self._spark, place) if place else []
         rows = titled("Rows a day, by what they do", marker_chart(told))
         return Chart("Lag: from a commit to its publication", lag_chart(told) + rows)
+
+    def fabric_status(self) -> Result[Mirrored]:
+        """What Fabric says of the mirrored database, which is a note, and of each of its tables. Changes nothing, and
+        needs no Spark.
+
+        Raises `MirrorfeedError` where the landing zone is no mirrored database, or Fabric cannot be asked.
+        """
+        from mirrorfeed.fabric import database_of
+        from mirrorfeed.face.came import mirrored
+
+        return mirrored(database_of(self._written))
+
+    def fabric_plan(self) -> Result[Setting]:
+        """What in the definition of the mirrored database differs from what `fabric` in the configuration says. Changes
+        nothing, and needs no Spark.
+
+        Raises `MirrorfeedError` as `fabric_status` does.
+        """
+        from mirrorfeed.fabric import database_of
+        from mirrorfeed.fabric.definition import differences, read
+        from mirrorfeed.face.came import settings
+
+        database = database_of(self._written)
+        found = differences(read(database.api, database.place).content, self._written.fabric)
+        return settings(found, "Nothing differs from the configuration.")
+
+    def fabric_apply(self) -> Result[Setting]:
+        """Changes in the definition what `fabric_plan` shows, as far as it can be changed, and nothing else. Gives back
+        what was changed.
+
+        Raises `MirrorfeedError` as `fabric_status` does, and where Fabric does not show the change.
+        """
+        from mirrorfeed.fabric import database_of
+        from mirrorfeed.fabric.definition import apply
+        from mirrorfeed.face.came import settings
+
+        database = database_of(self._written)
+        found = apply(database.api, database.place, self._written.fabric)
+        return settings([each for each in found if each.changes], "Nothing was to be changed.")
+
+    def fabric_refresh(self) -> Result[Mirrored]:
+        """Lets the SQL endpoint take up what is new in the mirror, as after a rebuild or a new column, and gives back
+        what it says of each table. It costs capacity.
+
+        Raises `MirrorfeedError` as `fabric_status` does, and where the database has no SQL endpoint yet.
+        """
+        from mirrorfeed.fabric import database_of, refresh
+        from mirrorfeed.face.came import synced
+
+        return synced(refresh(database_of(self._written)))
+
+    def fabric_resume(self, minutes: float = 10.0) -> Result[Mirrored]:
+        """Starts mirroring where it is Paused, as a capacity leaves it that was paused and resumed, and waits until it
+        runs. Gives back what `fabric_status` does.
+
+        Raises `MirrorfeedError` as that does, where mirroring is stopped, and where it does not run in time.
+        """
+        from mirrorfeed.fabric import database_of
+        from mirrorfeed.face.came import mirrored
+
+        database = database_of(self._written)
+        database.resume(lambda _: None, minutes * 60)
+        return mirrored(database)
 
     def archive(self, table: str | None = None) -> ArchiveAwareTable:
         """A table whose old files are in an archive tier: by a target or a source of the configuration, or by any other
