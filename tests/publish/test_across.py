@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, load
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.publish.across import ByComparison, NotComparable
 from mirrorfeed.publish.decisions import decisions
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.outcome import Outcome
+from mirrorfeed.stores import FolderStore
 from tests.delta import DeltaTable, Zone
 
 
-def a_config(folder: Path, more: str = "on_gap: compare") -> Config:
-    text = f"landing_zone: ./landing\n{more}\ntables: [{{source: ./t, target: sales.orders, keys: [id]}}]\n"
+def a_config(folder: Path, more: str = "on_gap: compare", part: str = "") -> Config:
+    text = f"landing_zone: ./landing\n{more}\ntables: [{{source: ./t, target: sales.orders, keys: [id]{part}}}]\n"
     (folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
     return load(str(folder / "mirrorfeed.yml"))
 
@@ -57,6 +59,32 @@ def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: 
     outcome, told = published(spark, config)
     assert (outcome.progress.rows, told) == ({"upsert": 1}, [])
     assert zone.mirrors_the_table()
+
+
+def test_of_a_part_only_what_differs_in_it_is_published(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, v string, w string, secret string")
+    config = a_config(
+        tmp_path, part=", except_columns: [secret], where: v <> 'out', rename: {w: W}, cast: {w: string(2)}"
+    )
+    mirror = Mirror(FolderStore(str(tmp_path / "landing")), "sales.schema/orders")
+    table.sql(
+        "INSERT INTO {} VALUES (1, 'a', 'xyz', 's'), (2, 'a', 'x', 's'), (3, 'out', 'x', 's'), (4, 'a', 'x', 's'),"
+        " (5, NULL, 'x', 's'), (6, 'a', 'x', 's')"
+    )
+    published(spark, config)
+    table.set_feed(False)
+    table.sql("UPDATE {} SET secret = 'other', w = if(id = 1, 'xyw', w)")  # of which nothing is published
+    table.sql("UPDATE {} SET v = if(id = 2, 'out', 'in') WHERE id IN (2, 3, 5)")
+    table.sql("UPDATE {} SET w = 'new' WHERE id = 4")
+    table.set_feed(True)
+    outcome, (note,) = published(spark, config)
+    assert isinstance(note, ByComparison)
+    assert (outcome.error, outcome.progress.rows) == (None, {"upsert": 3, "delete": 1})
+    table.sql("DELETE FROM {} WHERE id = 6")
+    assert published(spark, config)[0].progress.rows == {"delete": 1}
+    mirror.take()
+    wanted = [(1, "a", "xy"), (3, "in", "x"), (4, "a", "ne"), (5, "in", "x")]
+    assert canonical(mirror.rows) == canonical({"id": id_, "v": v, "W": w} for id_, v, w in wanted)
 
 
 def test_a_published_version_that_is_gone_is_told(spark: SparkSession, tmp_path: Path) -> None:
