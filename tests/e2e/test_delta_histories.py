@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from collections import Counter
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,8 +19,12 @@ from pyspark.sql import SparkSession
 from fixtures.histories import History
 from fixtures.journeys import PLAN, Journey, newest_version
 from fixtures.selections import drawn
+from mirrorfeed.feed.source import Source
 from mirrorfeed.files import few
-from mirrorfeed.publish.table import Progress
+from mirrorfeed.publish.compared import ComparedFeed
+from mirrorfeed.publish.states import States
+from mirrorfeed.publish.table import Progress, publish
+from mirrorfeed.stores import FolderStore, Store
 
 IN_CI = 1  # each of many kinds of commits is in `tests/publish/test_delta_cases`
 IN_SOAK = int(os.environ.get("MIRRORFEED_HISTORIES", "300"))
@@ -44,6 +51,66 @@ def test_the_mirror_equals_the_source_through_many_histories(
         counted["published versions of them compared"] += live_through(spark, tmp_path / str(seed), seed)
         counted["histories through Delta"] += 1
     counted["seconds for the histories through Delta"] = round(time.monotonic() - begun)
+
+
+@pytest.mark.soak
+def test_by_comparison_the_mirror_equals_the_source_through_many_histories(
+    spark: SparkSession, tmp_path: Path, counted: Counter[str]
+) -> None:
+    """The protocol with every fault is tried without Spark, in `tests/publish/test_comparing`. Fewer, for each takes as
+    long as some of the others."""
+    for seed in range(FIRST, FIRST + max(1, IN_SOAK // 5)):
+        be_compared(spark, tmp_path / str(seed), seed, counted)
+        counted["histories by comparison"] += 1
+
+
+@dataclass(frozen=True)
+class Compared(Journey):
+    """The same, as if the source had no feed."""
+
+    def publish(self, store: Store | None = None, **arguments: Any) -> Progress:
+        source = Source(path=str(self.source))
+        feed = ComparedFeed(
+            self.spark, source, States(self.spark, Source(path=str(self.place / "hashes")), str(source))
+        )
+        return publish(feed, store or self.zone, replace(self.plan, keys=self.keys), **arguments)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class KilledBeforeRecord(FolderStore):
+    def create(self, path: str, data: bytes) -> str | None:
+        if Path(path).stem.isdigit():
+            raise Killed
+        return super().create(path, data)
+
+
+def be_compared(spark: SparkSession, place: Path, seed: int, counted: Counter[str]) -> None:
+    """With runs that are killed between the hashes and the record, and runs that find nothing new."""
+    place.mkdir(exist_ok=True)
+    history, choose = History(spark, place / "source", seed), random.Random(-seed - 1)
+    plan = replace(PLAN, changes="compare", file_size=choose.choice((1, 2**20)), versions_per_range=sys.maxsize)
+    journey = Compared(spark, place / "source", place, history.key_names, plan)
+    try:
+        for _ in range(choose.randint(2, 5)):
+            if choose.random() < 0.4:
+                with suppress(Killed):
+                    journey.publish(KilledBeforeRecord(journey.zone.root))
+                    counted["comparisons with nothing to record"] += 1
+                counted["comparisons that were to be killed"] += 1
+                history.commit()
+            journey.publish()
+            journey.replicate()
+            journey.check(newest_version(history.path))
+            assert journey.publish().publications == 0
+            for _ in range(choose.randint(0, 3)):
+                history.commit()
+        journey.check_files()
+    except BaseException:
+        print(f"seed {seed}, {plan}", *history.log, sep=";\n")
+        raise
 
 
 def live_through(spark: SparkSession, place: Path, seed: int) -> int:
