@@ -63,6 +63,16 @@ class Shop:
         return found
 
 
+def test_files_have_their_size_also_where_few_columns_are_selected(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a source that is too large for the driver to write them."""
+    table = DeltaTable(spark, tmp_path / "source", "id int, v string")
+    table.sql("INSERT INTO {} SELECT id, concat_ws('', transform(sequence(1, 10), n -> uuid())) FROM range(30000)")
+    assert sum(file.stat().st_size for file in table.path.glob("*.parquet")) > 9 * 2**20
+    zone = Zone(tmp_path / "zone", table, file_size=2**20, selection=Selection(("id",)))
+    first = zone.publish()
+    assert (first.rows, first.files, first.bytes < 2**20) == ({"insert": 30_000}, 1, True)
+
+
 @pytest.mark.parametrize(
     "options", ["changes: net\n", "changes: full\nformat: delimited\n"], ids=["net", "full, as text"]
 )

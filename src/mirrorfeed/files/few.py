@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 
 from mirrorfeed.feed.source import quote
@@ -18,6 +19,7 @@ _WIDE = 4096
 """A row whose texts take more bytes does not come, and nor do the others then: together they may be large."""
 _IS_WIDE = "_commit_timestamp"
 """A column for that, whose name is one of the feed's, so that no table's is."""
+_SAMPLED = 5_000
 _LIMIT = "spark.driver.maxResultSize"
 """The setting that is named where a result is too large; such a failure has no condition of its own."""
 
@@ -40,6 +42,16 @@ def taken(rows: DataFrame, *, known: bool) -> pa.Table | None:
             return None
         found = found.drop_columns([_IS_WIDE])
     return found
+
+
+def bytes_a_row(rows: DataFrame, compression: str) -> float | None:
+    """In a file, by some of the rows; None where there are none, or they are large."""
+    found = taken(rows.limit(_SAMPLED), known=True)
+    if not found:
+        return None
+    file = pa.BufferOutputStream()
+    pq.write_table(found, file, compression=compression)
+    return float(file.tell() / found.num_rows)
 
 
 def _narrow(columns: Sequence[str], texts: Sequence[str]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -98,15 +98,15 @@ class DeltaFeed:
     def _snapshot(self, version: int, plan: Plan, job: StagingJob) -> Staged:
         keys = plan.keys if plan.check_keys else ()
         rows = changes.snapshot_rows(self._rows_at(version), job.columns, keys)
-        size = self._bytes
+        size, per_file = self._sizes(version, job)
         if size is not None:
             least = min(read.cores(self.spark), -(-size // _LEAST_BYTES))
             rows = rows.coalesce(max(1, least, -(-size // job.file_size)))
         receipts, bad = self._stage(
             rows,
             job,
-            is_few=False if size is not None and size > _SMALL_BYTES else None,
-            rows_per_file=self._rows_per_file(job),
+            is_few=False if (self._bytes or 0) > _SMALL_BYTES else None,
+            rows_per_file=per_file,
             unique_keys=keys,
         )
         return receipts if receipts or bad else [write_empty(job)], bad
@@ -114,6 +114,18 @@ class DeltaFeed:
     @property
     def _bytes(self) -> int | None:
         return self._last[0].bytes if self._last else None
+
+    def _sizes(self, version: int, job: StagingJob) -> tuple[int | None, int | None]:
+        """How large the files of a snapshot are together, and how many rows take the target size: as in the source or,
+        where a part of its columns may be selected, as some of its rows tell."""
+        size, per_file = self._bytes, self._rows_per_file(job)
+        if size is None or per_file is None or self.selection is None:
+            return size, per_file
+        whole = replace(self.selection, where=None)
+        some = selected(str(self.source), read.snapshot(self.spark, self.source, version), whole)
+        each = few.bytes_a_row(changes.snapshot_rows(some, job.columns), job.compression)
+        wanted = max(per_file, int(job.file_size / each)) if each else per_file
+        return size * per_file // wanted, wanted
 
     def _rows_per_file(self, job: StagingJob) -> int | None:
         """How many rows of the source take the target size there, where all of it takes more."""
