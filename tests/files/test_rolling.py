@@ -226,16 +226,20 @@ def test_a_second_try_of_a_task_writes_under_other_names() -> None:
     assert first.sha256 == second.sha256
 
 
+@pytest.fixture(scope="module")
+def left_alone() -> Iterator[None]:
+    """What earlier tests keep is looked through once, for it takes long after thousands of them."""
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture
-def without_garbage() -> Iterator[None]:
-    """What tests before this one left is collected, and no warning of it is this test's. What they keep is looked
-    through no more, which takes long after thousands of them."""
+def without_garbage(left_alone: None) -> None:
+    """What tests before this one left is collected, and no warning of it is this test's."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("without_garbage")
