@@ -120,7 +120,7 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
             seen = history.look()
             if seen is None or seen.newest is None:
                 return Status(name, place, newest_version=newest)
-            parts = [first_and_last(chapter) for chapter in chapters(history.records(seen.version))]
+            parts = [first_and_last(chapter) for chapter in chapters(history.records(seen))]
             return Status(
                 name,
                 place,

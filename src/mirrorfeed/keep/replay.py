@@ -43,7 +43,7 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
     seen = table.look()
     if seen is None or seen.newest is None:
         raise NothingKept(str(history))
-    records = table.records(seen.version)
+    records = table.records(seen)
     zone = ZoneInfo(spark.conf.get("spark.sql.session.timeZone") or "UTC")
     version = resolve(str(history), records, parse_bound(asked, zone))
     chapter = chapter_of(records, version)
@@ -54,7 +54,7 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
     if made_before(spark, into, _REPLAY_OF, told, "replay of this version"):
         return Rebuilt(found.version, found.at, True)
     begin = chapter[0].to_version_inclusive - 1
-    rows = state(table.rows(seen.version, chapter, begin, version), record)
+    rows = state(table.rows(seen, chapter, begin, version), record)
     writer = rows.writeTo(into.sql).using("delta").tableProperty(_REPLAY_OF, told)
     if any(_GOES_WITHOUT_MAPPING.intersection(each.name) for each in record.columns):
         writer = writer.tableProperty("delta.columnMapping.mode", "name")

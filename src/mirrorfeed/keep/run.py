@@ -110,8 +110,11 @@ def keep(
         step = run.next(seen)
         goal = step.facts.latest if goal is None else goal
         if seen is None:
-            run.begin()
-            continue
+            run.begin(step.facts)
+            seen = run.table.look()
+            if seen is None or seen.newest:  # another run's
+                after = seen
+                continue
         if step.what is None and not run.ages(seen):
             return kept
         try:
@@ -142,6 +145,8 @@ class _Step:
     what: Range | int | None
     """A range, a snapshot's version, or nothing."""
     columns: tuple[KeptColumn, ...] = ()
+    rows: DataFrame | None = None
+    """Of it, as the feed has them."""
     instead_of: Terminal | None = None
     """Why it is a snapshot beside what is kept."""
 
@@ -185,11 +190,10 @@ class _Run:
             raise CannotGoOn(str(self.how.history), seen.newest.to_version_inclusive, finding) from finding
         return self._again(facts, seen.columns, finding)
 
-    def begin(self) -> None:
+    def begin(self, facts: Facts) -> None:
         """An empty history, which says nothing as kept."""
-        mapped = maps_columns(detail_of(self.spark, self.how.source))
         try:
-            self.table.create(mapped=mapped)
+            self.table.create(mapped=maps_columns(facts))
         except Exception:
             if self.table.look() is None:  # or another run was first
                 raise
@@ -205,9 +209,9 @@ class _Run:
     def append(self, seen: Seen, step: _Step) -> tuple[Record | None, bool]:
         """What was sent, and whether Delta has raised nothing against it; whether it was kept is for a look to say.
         None where another table took the source's name meanwhile."""
-        if maps_columns(detail_of(self.spark, self.how.source)) and not seen.mapped:
+        if maps_columns(step.facts) and not seen.mapped:
             self.table.map_columns()
-        rows = None if step.what is None else self._rows(step.what, step)
+        rows = None if step.rows is None else kept_rows(step.rows, step.columns)
         faults = read.read_faults(self.source, step.what) if step.what is not None else nullcontext()
         with faults, all_days(self.spark):
             record = self._record(seen, step, rows.count() if rows is not None else 0)
@@ -231,7 +235,7 @@ class _Run:
             source_id=step.facts.table_id,
             from_version_exclusive=begin,
             to_version_inclusive=end,
-            commits=_commits(step),
+            commits=_commits(step.facts, step.what),
             columns=step.columns,
             partitions=step.facts.partitions,
             rows=rows,
@@ -252,7 +256,10 @@ class _Run:
         schema = self._schema(version)
         refuse_names(self.source, schema)
         archive.check(self.spark, self.how.source, version, facts.properties)
-        return _Step(facts, version, first_columns(schema, version, there))
+        (commit,) = _commits(facts, version)
+        with read.read_faults(self.source, version):
+            rows = as_inserts(read.snapshot(self.spark, self.how.source, version), commit)
+        return _Step(facts, version, first_columns(schema, version, there), rows)
 
     def _range(self, facts: Facts, range_: Range, newest: Record, there: Mapping[str, str]) -> _Step:
         """The first versions of a range that all have the same columns."""
@@ -270,7 +277,7 @@ class _Run:
             feed = read.changes(self.spark, self.how.source, what)
             if missing := lost(columns, json.loads(feed.schema.json())):
                 raise FeedUnreadable(self.source, what, str(last), None, missing)
-        return _Step(facts, what, columns)
+        return _Step(facts, what, columns, feed)
 
     def _again(self, facts: Facts, there: Mapping[str, str], finding: Finding) -> _Step:
         """A snapshot of the version at which columns broke, or else of the newest, for all between is lost."""
@@ -281,12 +288,6 @@ class _Run:
         if not isinstance(decision, TakeSnapshot):
             raise finding
         return replace(self._snapshot(now, decision.version, there), instead_of=finding)
-
-    def _rows(self, what: Range | int, step: _Step) -> DataFrame:
-        if isinstance(what, Range):
-            return kept_rows(read.changes(self.spark, self.how.source, what), step.columns)
-        (commit,) = _commits(step)
-        return kept_rows(as_inserts(read.snapshot(self.spark, self.how.source, what), commit), step.columns)
 
     def _reseeds(self, finding: Finding) -> bool:
         return (self.how.on_gap if isinstance(finding, Gap) else self.how.on_schema_change) == "reseed"
@@ -307,11 +308,10 @@ def last_alike(first: int, last: int, alike: Callable[[int], bool]) -> int:
     return first
 
 
-def _commits(step: _Step) -> tuple[Commit, ...]:
-    what = step.what
+def _commits(facts: Facts, what: Range | int | None) -> tuple[Commit, ...]:
     if isinstance(what, Range):
-        return tuple(commit for commit in step.facts.commits if commit.version <= what.to_version_inclusive)
-    return tuple(commit for commit in step.facts.commits if commit.version == what)
+        return tuple(commit for commit in facts.commits if commit.version <= what.to_version_inclusive)
+    return tuple(commit for commit in facts.commits if commit.version == what)
 
 
 def _bounds(what: Range | int | None, newest: int) -> tuple[int | None, int]:

@@ -11,11 +11,11 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.interval.policy import PROPERTY, understood
+from mirrorfeed.archive.interval.policy import understood
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed import history as log
-from mirrorfeed.feed.detail import Detail, NoTableAtPath, SourceMissing, detail_of
-from mirrorfeed.feed.ranges import Commit
+from mirrorfeed.feed.detail import Detail, NoTableAtPath, SourceMissing, detail_of, refusals
+from mirrorfeed.feed.history import NoVersions
+from mirrorfeed.feed.ranges import Commit, Facts
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.keep.columns import places
 from mirrorfeed.keep.hands import Change, by_hand
@@ -38,6 +38,8 @@ _RUN = "mirrorfeed.history"
 """With a record's number Delta takes it once, whoever sends it how often."""
 _MAPPING = "delta.columnMapping.mode"
 _SECONDS_A_DAY = 86_400
+_FEW = 16
+"""Commits that are asked for at once: mostly they reach back to the newest record, and more may come meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,18 @@ class Seen:
     """A history at one version of it."""
 
     version: int
-    newest: Record | None
+    records: tuple[Record, ...]
+    """In their order; of a history with archived files those alone that are read without them, if there are any."""
     columns: Mapping[str, str]
     """The names of its columns and their types, in JSON."""
     archive_days: int | None
     """From which age on its files count as archived; None where they never do."""
     mapped: bool
     """Whether its columns may have any names."""
+
+    @property
+    def newest(self) -> Record | None:
+        return self.records[-1] if self.records else None
 
     @property
     def number(self) -> int:
@@ -73,20 +80,19 @@ class HistoryTable:
             found = detail_of(self.spark, self.place)
         except (SourceMissing, NoTableAtPath):
             return None
-        version = log.newest_version(self.spark, self.place)
+        changes = self._changes(_FEW)
+        version = changes[-1].version
         rows = self._at(version)
         columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in _fields(rows)}
         if missing := [name for name in _OWN if name not in columns]:
             raise NotAHistory(str(self.place), missing[0])
         archived = understood(str(self.place), found.properties)
-        newest = self._newest(version, archived.days if archived else None)
-        seen = Seen(version, newest, columns, archived.days if archived else None, maps_columns(found))
+        archive_days = archived.days if archived else None
+        seen = Seen(version, self._hot(version, archive_days), columns, archive_days, maps_columns(found))
         if (count := rows.count()) != seen.total:
             raise HistoryChanged(str(self.place), f"it has {count:,} rows, and its records account for {seen.total:,}")
-        if newest and (change := by_hand(self._changes(newest.base, version), newest.batch)):
-            raise HistoryChanged(
-                str(self.place), f"its version {change.version} was made by someone else's {change.operation}"
-            )
+        if seen.newest:
+            self._refuse_hands(changes, version, seen.newest)
         return seen
 
     def create(self, *, mapped: bool) -> None:
@@ -103,9 +109,9 @@ class HistoryTable:
         """For names that Delta takes no other way."""
         self.spark.sql(f"ALTER TABLE {self.place.sql} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
 
-    def records(self, version: int) -> list[Record]:
+    def records(self, seen: Seen) -> Sequence[Record]:
         """All, in their order; or `HistoryChanged`."""
-        found = self._records(version, None)
+        found = seen.records if seen.archive_days is None else self._records(seen.version, None)
         if fault := disorder(found):
             raise HistoryChanged(str(self.place), fault)
         return found
@@ -122,19 +128,19 @@ class HistoryTable:
         writer = whole.writeTo(self.place.sql).option("mergeSchema", "true").option("userMetadata", record.batch)
         writer.option("txnAppId", _RUN).option("txnVersion", str(record.number)).append()
 
-    def rows(self, seen_at: int, chapter: Chapter, after: int, to: int) -> DataFrame:
+    def rows(self, seen: Seen, chapter: Chapter, after: int, to: int) -> DataFrame:
         """The rows of the versions `after + 1` to `to` of a chapter, as the feed has them, in the columns of the last;
         or `HistoryChanged` where they are not those that were kept."""
         asked = [each for each in chapter if each.commits]
         asked = [each for each in asked if each.commits[-1].version > after and each.commits[0].version <= to]
-        self._check(seen_at, asked)
-        found = self._kept(seen_at, asked).where(F.col("_commit_version").between(after + 1, to))
+        self._check(seen, asked)
+        found = self._kept(seen, asked).where(F.col("_commit_version").between(after + 1, to))
         values = [_value(column, spans).alias(column.name) for column, spans in places(chapter, to)]
         return found.select(*values, "_change_type", "_commit_version", "_commit_timestamp")
 
-    def _check(self, seen_at: int, records: Sequence[Record]) -> None:
+    def _check(self, seen: Seen, records: Sequence[Record]) -> None:
         """Whether each of these records still has all of its rows, and no more."""
-        counted = self._kept(seen_at, records).groupBy("_commit_version").count().collect()
+        counted = self._kept(seen, records).groupBy("_commit_version").count().collect()
         for record in records:
             versions = {commit.version for commit in record.commits}
             count = sum(row["count"] for row in counted if row["_commit_version"] in versions)
@@ -142,7 +148,7 @@ class HistoryTable:
                 reason = f"record {record.number} was kept with {record.rows:,} rows, and {count:,} are there"
                 raise HistoryChanged(str(self.place), reason)
 
-    def _kept(self, seen_at: int, records: Sequence[Record]) -> DataFrame:
+    def _kept(self, seen: Seen, records: Sequence[Record]) -> DataFrame:
         """The rows of records that follow each other, or `ArchivedFilesNeeded` before any is read."""
         commits = [commit for record in records for commit in record.commits]
         days = [day_of(commit.timestamp) for commit in commits] or [date.min]
@@ -151,40 +157,50 @@ class HistoryTable:
             f"_commit_date BETWEEN DATE'{min(days)}' AND DATE'{max(days)}'"
             f" AND _commit_version BETWEEN {min(versions)} AND {max(versions)}"
         )
-        found = detail_of(self.spark, self.place)
-        if PROPERTY not in found.properties:
-            return self._at(seen_at).where(where)
+        if seen.archive_days is None:
+            return self._at(seen.version).where(where)
         from mirrorfeed.archive.guard.table import (
             ArchiveAwareTable,  # brings the clients of stores, and few runs need it
         )
         from mirrorfeed.stores.tiered import tiers_at
 
-        return ArchiveAwareTable(self.spark, self.place, tiers_at(found.location)).query(where, version=seen_at)
+        tiers = tiers_at(detail_of(self.spark, self.place).location)
+        return ArchiveAwareTable(self.spark, self.place, tiers).query(where, version=seen.version)
 
-    def _newest(self, version: int, archive_days: int | None) -> Record | None:
-        """From hot files alone, where the table has archived ones and a record is among the hot."""
-        found: list[Record] = []
+    def _hot(self, version: int, archive_days: int | None) -> tuple[Record, ...]:
+        """The records, from hot files alone, where the table has archived ones and a record is among the hot."""
+        hot: tuple[Record, ...] = ()
         if archive_days is not None:
-            found = self._records(version, datetime.now(UTC) - timedelta(days=archive_days))
-        found = found or self._records(version, None)
-        return found[-1] if found else None
+            hot = self._records(version, datetime.now(UTC) - timedelta(days=archive_days))
+        return hot or self._records(version, None)
 
-    def _records(self, version: int, since: datetime | None) -> list[Record]:
+    def _records(self, version: int, since: datetime | None) -> tuple[Record, ...]:
         rows = self._at(version).where(_RECORDS)
         if since is not None:
             rows = rows.where(F.col("_record_time") > _moment(since))
         found = rows.select("_record_number", "_record").collect()
-        return [parse(row["_record"], str(self.place)) for row in sorted(found)]
+        return tuple(parse(row["_record"], str(self.place)) for row in sorted(found))
 
-    def _changes(self, after: int, to: int) -> list[Change]:
-        """The commits after a version, as far as the log still tells of them."""
-        if to <= after:
-            return []
-        told = self.spark.sql(f"DESCRIBE HISTORY {self.place.sql} LIMIT {to - after + 16}").collect()
+    def _refuse_hands(self, told: Sequence[Change], version: int, newest: Record) -> None:
+        """Raises `HistoryChanged` where anyone else changed rows since the newest record was made, as far as the log
+        still tells of that; these commits are known of it already."""
+        if told[0].version > newest.base + 1:
+            told = self._changes(version - newest.base + _FEW)
+        since = [change for change in told if newest.base < change.version <= version]
+        if change := by_hand(since, newest.batch):
+            raise HistoryChanged(
+                str(self.place), f"its version {change.version} was made by someone else's {change.operation}"
+            )
+
+    def _changes(self, most: int) -> list[Change]:
+        """The newest commits, ascending."""
+        with refusals(self.place):
+            told = self.spark.sql(f"DESCRIBE HISTORY {self.place.sql} LIMIT {most}").collect()
+        if not told:
+            raise NoVersions(str(self.place))
         return [
             Change(row["version"], row["operation"], row["userMetadata"], row["operationParameters"] or {})
             for row in sorted(told, key=lambda row: int(row["version"]))
-            if after < row["version"] <= to
         ]
 
     def _at(self, version: int) -> DataFrame:
@@ -209,7 +225,7 @@ def as_inserts(snapshot: DataFrame, commit: Commit) -> DataFrame:
     )
 
 
-def maps_columns(table: Detail) -> bool:
+def maps_columns(table: Detail | Facts) -> bool:
     """Whether its columns may have names that Delta takes no other way."""
     return table.properties.get(_MAPPING, "none") != "none"
 

@@ -16,7 +16,7 @@ from mirrorfeed.feed.ranges import Facts, Gap, Range
 from mirrorfeed.feed.schemas import only_adds
 from mirrorfeed.feed.source import Source
 from mirrorfeed.keep.record import Chapter, chapter_of, record_of
-from mirrorfeed.keep.table import HistoryTable
+from mirrorfeed.keep.table import HistoryTable, Seen
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.across import AcrossGap, ByComparison
 from mirrorfeed.publish.compared import ComparedFeed, compared
@@ -29,8 +29,8 @@ class KeptFeed(DeltaFeed):
     """Ranges that the history holds are read from there, by the same rules; all else is the source's own."""
 
     history: Source = field(kw_only=True)
-    _held: list[tuple[int, Chapter]] = field(default_factory=list, init=False, repr=False, compare=False)
-    """The history's version and what goes on from the published version, as of the last facts; none where nothing."""
+    _held: list[tuple[Seen, Chapter]] = field(default_factory=list, init=False, repr=False, compare=False)
+    """The history and what goes on from the published version, as of the last facts; none where nothing."""
 
     def facts(self, after: int | None, limit: int) -> Facts:
         self._held.clear()
@@ -63,9 +63,9 @@ class KeptFeed(DeltaFeed):
     def _images(self, range_: Range, columns: Sequence[Column]) -> DataFrame:
         if not self._holds(range_):
             return super()._images(range_, columns)
-        ((seen_at, chapter),) = self._held
+        ((seen, chapter),) = self._held
         table = HistoryTable(self.spark, self.history)
-        return table.rows(seen_at, chapter, range_.from_version_exclusive, range_.to_version_inclusive)
+        return table.rows(seen, chapter, range_.from_version_exclusive, range_.to_version_inclusive)
 
 
 def feed_for(spark: SparkSession, config: Config, table: Table, gap: Gap | None = None) -> DeltaFeed | ComparedFeed:
@@ -109,14 +109,14 @@ def is_kept(
         return False
 
 
-def held(spark: SparkSession, history: Source, after: int | None, table_id: str) -> tuple[int, Chapter] | None:
-    """The history's version, and the chapter in it that goes on from a version of this table; None without one."""
+def held(spark: SparkSession, history: Source, after: int | None, table_id: str) -> tuple[Seen, Chapter] | None:
+    """The history, and the chapter in it that goes on from a version of this table; None without one."""
     table = HistoryTable(spark, history)
     seen = table.look()
     if after is None or seen is None or seen.newest is None or seen.newest.source_id != table_id:
         return None
-    chapter = chapter_of(table.records(seen.version), after)
-    return (seen.version, chapter) if chapter and chapter[-1].to_version_inclusive > after else None
+    chapter = chapter_of(table.records(seen), after)
+    return (seen, chapter) if chapter and chapter[-1].to_version_inclusive > after else None
 
 
 def breaks(chapter: Chapter) -> tuple[int, ...]:
