@@ -23,14 +23,17 @@ _UPDATE = re.compile(rf"UPDATE {{}} SET ({_SET}(?:, {_SET})*){_WHERE}")
 _DELETE = re.compile(rf"DELETE FROM {{}}{_WHERE}")
 _SWITCH = re.compile(r"ALTER TABLE {} SET TBLPROPERTIES \((delta\.enableChangeDataFeed) = (true|false)\)")
 _ADD = re.compile(r"ALTER TABLE {} ADD COLUMNS? \(?(\w+) int\)?")
+_RESTORE = re.compile(r"RESTORE (?:TABLE )?{} TO VERSION AS OF (\d+)")
+_OPTIMIZE = re.compile(r"OPTIMIZE {}")
 
 
 def commit(path: Path, statement: str) -> bool:
     """Does what a statement says, where {} is the table; or nothing, where it or the table is not that plain."""
-    kinds = (_INSERT, _UPDATE, _DELETE, _SWITCH, _ADD)
-    inserted, updated, deleted, switched, added = (kind.fullmatch(statement) for kind in kinds)
-    if not (inserted or updated or deleted or switched or added):
+    kinds = (_INSERT, _UPDATE, _DELETE, _SWITCH, _ADD, _RESTORE, _OPTIMIZE)
+    found = [kind.fullmatch(statement) for kind in kinds]
+    if not any(found):
         return False
+    inserted, updated, deleted, switched, added, restored, optimized = found
     try:
         table = deltalake.DeltaTable(path)
         before = table.version()
@@ -48,6 +51,10 @@ def commit(path: Path, statement: str) -> bool:
             table.alter.set_table_properties({switched[1]: switched[2]})
         elif added:
             table.alter.add_columns([deltalake.Field(added[1], "integer")])
+        elif restored:
+            table.restore(int(restored[1]))
+        elif optimized:
+            table.optimize.compact()
         if (version := deltalake.DeltaTable(path).version()) > before:
             made = path / "_delta_log" / f"{version:020d}.json"
             made.write_text(_as_spark_says(made.read_text(encoding="utf-8")), encoding="utf-8")

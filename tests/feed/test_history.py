@@ -236,8 +236,8 @@ def test_restoring_and_optimizing_keep_the_id(spark: SparkSession, table: DeltaT
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1)
     before = detail_of(spark, table.source).table_id
-    table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
-    table.sql("OPTIMIZE {}")
+    spark.sql(f"RESTORE TABLE {table.source.sql} TO VERSION AS OF 0")
+    spark.sql(f"OPTIMIZE {table.source.sql}")
     assert detail_of(spark, table.source).table_id == before
 
 
