@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.connect import connect_server
+from fixtures.connect import IN_TURN, connect_server
 from tests.conftest import INTERPRETED
 from tests.delta import DeltaTable
 
@@ -100,7 +101,7 @@ def test_it_publishes_over_connect_where_executors_have_no_python(
     place: Path, spark: SparkSession, without_python: str, tmp_path: Path
 ) -> None:
     """Few rows, files that Spark makes, and text of both; what is around the package is this suite's own. It takes
-    long, for its Spark is one whose executors have no Python, and each command is a process with the wheel alone."""
+    long, for its Spark is one whose executors have no Python, and commands run in processes with the wheel alone."""
     brought = str(Path(importlib.util.find_spec("pyspark").origin or "").parent.parent)  # type: ignore[union-attr]
     (tmp_path / "mirrorfeed.yml").write_text(
         "landing_zone: ./landing\nhandover: ./handover\ntables:\n"
@@ -108,18 +109,20 @@ def test_it_publishes_over_connect_where_executors_have_no_python(
         "  - {source: ./orders, target: text, keys: [id], format: delimited, changes: full}\n"
     )
     table = DeltaTable(spark, tmp_path / "orders")
+    config = ("--config", str(tmp_path / "mirrorfeed.yml"))
+    environment = {"SPARK_REMOTE": without_python, "PYTHONPATH": brought}
+    table.sql("INSERT INTO {} SELECT cast(id AS int), if(id = 7, repeat('large', 1000), 'v') FROM range(100)")
+    assert "failed" not in run(place / "mirrorfeed", "publish", *config, **environment)
 
-    def command(*arguments: str) -> str:
-        config = ["--config", str(tmp_path / "mirrorfeed.yml")]
-        return run(place / "mirrorfeed", *arguments, *config, SPARK_REMOTE=without_python, PYTHONPATH=brought)
-
-    for statement in (
-        "INSERT INTO {} SELECT cast(id AS int), if(id = 7, repeat('large', 1000), 'v') FROM range(100)",
-        "UPDATE {} SET v = 'small' WHERE id < 5",
-    ):
-        table.sql(statement)
-        assert "failed" not in command("publish")
-    command("replicate", str(tmp_path / "landing"), str(tmp_path / "mirror"))
-    assert command("verify", "--mirror", str(tmp_path / "mirror")).count("equal at version 2, 100 rows") == 2
-    there = run(place / "python", "-c", "import mirrorfeed; print(mirrorfeed.__file__)", PYTHONPATH=brought)
-    assert Path(there).is_relative_to(place.parent)
+    table.sql("UPDATE {} SET v = 'small' WHERE id < 5")
+    mirror = str(tmp_path / "mirror")
+    commands = (
+        ("publish", *config),
+        ("replicate", str(tmp_path / "landing"), mirror),
+        ("verify", "--mirror", mirror, *config),
+    )
+    told = "import mirrorfeed; print(mirrorfeed.__file__)\n"
+    said = run(place / "python", "-c", told + IN_TURN, json.dumps([commands, 0]), **environment)
+    assert "failed" not in said
+    assert said.count("equal at version 2, 100 rows") == 2
+    assert Path(said.splitlines()[0]).is_relative_to(place.parent)

@@ -20,6 +20,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
+
 from mirrorfeed import cli
 from mirrorfeed.session import get_session
 
@@ -31,10 +34,11 @@ spark = get_session(options=json.loads(sys.argv[2]) | {
     "spark.eventLog.dir": (folder / "events").as_uri(),
     "spark.eventLog.compress": "false",
 })
-table = f"delta.`{folder}/orders`"
-spark.sql(f"CREATE TABLE {table} (id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+columns = pa.schema({"id": pa.int32(), "v": pa.string()})
+feed = {"delta.enableChangeDataFeed": "true"}
+orders = deltalake.DeltaTable.create(folder / "orders", columns, configuration=feed)
 for number in range(2):
-    spark.sql(f"INSERT INTO {table} VALUES ({number}, repeat('large', 1000))")
+    deltalake.write_deltalake(orders, pa.table([[number], ["large" * 1000]], columns), mode="append")
     with suppress(SystemExit):
         cli.main(["publish", "--config", str(folder / "mirrorfeed.yml")])
 spark.stop()

@@ -21,7 +21,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures import forms, values
-from fixtures.connect import walled_server
+from fixtures.connect import IN_TURN, walled_server
 from fixtures.onelake import DATABASE, SECRET, WORKSPACE, OneLake
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
@@ -91,39 +91,12 @@ def test_the_walls_hold(walled: str, onelake: OneLake, tmp_path: Path) -> None:
     }
 
 
-def test_a_driver_that_is_killed_with_files_in_the_handover_leaves_nothing_that_the_next_cannot_complete(
-    spark: SparkSession, walled: str, onelake: OneLake, tmp_path: Path
-) -> None:
-    """The long form, in every phase, is in `test_kill`."""
-    shop = Shop(spark, tmp_path, onelake, walled)
-    shop.configure(f"handover: {tmp_path}/handover")
-    publisher = start(walled, tmp_path, "publish")
-    wait_for_files(publisher, tmp_path / "handover")
-    publisher.kill()
-    assert publisher.wait() == -signal.SIGKILL
-
-    shop.publish_and_verify()
-    assert not any((tmp_path / "handover").rglob("*.parquet"))
-
-
-IN_TURN = """
-import json, sys
-from mirrorfeed.cli import main
-
-for command in json.loads(sys.argv[1]):
-    try:
-        main(command)
-    except SystemExit as ended:
-        if ended.code:
-            raise
-"""
-
-
-def start(walled: str, place: Path, *commands: str) -> subprocess.Popen[str]:
-    """Commands of a driver that has what its executors lack, until one fails."""
-    listed = [[*shlex.split(command), "--config", str(place / "mirrorfeed.yml")] for command in commands]
+def start(walled: str, place: Path, *commands: str, code: int = 0) -> subprocess.Popen[str]:
+    """Commands of a driver that has what its executors lack, until one ends with another code."""
+    config = str(place / "mirrorfeed.yml")
+    listed = [[name, "--config", config, *more] for name, *more in map(shlex.split, commands)]
     return subprocess.Popen(
-        [sys.executable, "-c", IN_TURN, json.dumps(listed)],
+        [sys.executable, "-c", IN_TURN, json.dumps([listed, code])],
         env=os.environ | {"SPARK_REMOTE": walled, "COLUMNS": "400"},
         cwd=place,
         stdout=subprocess.PIPE,
@@ -134,7 +107,7 @@ def start(walled: str, place: Path, *commands: str) -> subprocess.Popen[str]:
 
 def run(walled: str, place: Path, *commands: str, code: int = 0) -> str:
     """What they printed, in one line."""
-    process = start(walled, place, *commands)
+    process = start(walled, place, *commands, code=code)
     said, _ = process.communicate()
     assert process.returncode == code, said
     return " ".join(said.split())
@@ -164,13 +137,13 @@ class Shop:
         first = """(1, 'a,"b"', timestamp'2026-01-01 10:00:00Z')"""
         self.notes.sql(f"INSERT INTO {{}} VALUES {first}, (2, NULL, NULL)")
 
-    def configure(self, lines: str) -> None:
+    def configure(self, lines: str, name: str = "mirrorfeed.yml") -> None:
         text = f"""{self._onelake.configuration()}{lines}
 tables:
   - {{source: ./orders, target: shop.orders, keys: [id], file_size: 4 KiB}}
   - {{source: ./notes, target: shop.notes, keys: [id], format: delimited, changes: full}}
 """
-        (self.place / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+        (self.place / name).write_text(text, encoding="utf-8")
 
     def publish(self, code: int = 0) -> str:
         return run(self._walled, self.place, "publish", code=code)
@@ -181,13 +154,20 @@ tables:
         return run(self._walled, self.place, "publish", *then)
 
 
-def test_a_fleet_is_published_into_onelake_by_the_driver(
+def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
     spark: SparkSession, walled: str, onelake: OneLake, tmp_path: Path
 ) -> None:
-    """It takes long, for commands run in processes that have no more of Spark than its address."""
+    """It takes long, for commands run in processes that have no more of Spark than its address. The first is killed
+    with files in the handover, and leaves nothing that the next cannot complete; in every phase, in `test_kill`."""
     shop = Shop(spark, tmp_path, onelake, walled)
     shop.configure(f"handover: {tmp_path}/handover")
+    publisher = start(walled, tmp_path, "publish")
+    wait_for_files(publisher, tmp_path / "handover")
+    publisher.kill()
+    assert publisher.wait() == -signal.SIGKILL
+
     assert "otherwise than files there are" not in shop.publish_and_verify()
+    assert not any((tmp_path / "handover").rglob("*.parquet"))
 
     shop.orders.sql("UPDATE {} SET id = -id WHERE id BETWEEN 10 AND 20")
     shop.orders.sql("DELETE FROM {} WHERE id > 1990")
@@ -196,21 +176,17 @@ def test_a_fleet_is_published_into_onelake_by_the_driver(
     shop.publish_and_verify()
 
     shop.orders.sql("UPDATE {} SET v = repeat('too large', 1000) WHERE id = 9")
-    said = shop.publish(code=1)
-    assert "there is no folder that Spark and this process share. Set `handover` to a volume" in said
-
-    shop.orders.sql("INSERT INTO {} VALUES (5000, 'one of a key'), (5000, 'another of it')")
-    shop.notes.sql("INSERT INTO {} VALUES (NULL, 'no key', NULL)")
+    shop.configure(f"send: executors\nhandover: {tmp_path}/handover", "executors.yml")
     calls = len(onelake.calls)
-    shop.orders.sql("DELETE FROM {} WHERE id = 5000")
-    shop.configure(f"send: executors\nhandover: {tmp_path}/handover")
-    said = run(walled, tmp_path, "publish shop.orders", code=1)
+    said = run(walled, tmp_path, "publish", "publish shop.orders --config executors.yml", code=1)
+    assert "there is no folder that Spark and this process share. Set `handover` to a volume" in said
     assert f"may not read what Spark wrote into the handover {tmp_path}/handover: Permission denied." in said
     assert "Leave out `send: executors`" in said
     changing = {"create", "append", "flush", "put blob", "rename", "create folder"}
     assert changing.isdisjoint(call.verb for call in onelake.calls[calls:])
 
     shop.orders.sql("INSERT INTO {} VALUES (5000, 'one of a key'), (5000, 'another of it')")
+    shop.notes.sql("INSERT INTO {} VALUES (NULL, 'no key', NULL)")
     shop.configure(f"handover: {tmp_path}/handover")
     said = shop.publish(code=1)
     assert "a key stands for more than one row" in said
