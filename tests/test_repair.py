@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -63,14 +64,21 @@ def test_the_errors_say_what_to_do() -> None:
 class Shop:
     """One table that is published and replicated, in a folder of its own."""
 
-    def __init__(self, spark: SparkSession, folder: Path, columns: str, keys: str, options: str = "") -> None:
-        self.spark, self.folder = spark, folder
-        self.table = DeltaTable(spark, folder / "source", columns)
+    def __init__(self, table: DeltaTable, folder: Path, keys: str, options: str = "") -> None:
+        self.spark, self.folder, self.table = table.spark, folder, table
         self.mirror = Source(path=str(folder / "mirror/s/t"))
         table = f"{{source: ./source, target: s.t, keys: [{keys}]}}"
         text = f"landing_zone: landing\n{options}tables:\n  - {table}\n"
-        (folder / "landing").mkdir(parents=True)
+        (folder / "landing").mkdir(exist_ok=True)
         (folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+
+    @classmethod
+    def copied(cls, original: Shop, folder: Path, options: str = "") -> Shop:
+        """With the source, the landing zone and the mirror that another has by now."""
+        table = DeltaTable.copied(original.table, folder / "source")
+        for name in ("landing", "mirror"):
+            shutil.copytree(original.folder / name, folder / name)
+        return cls(table, folder, "id", options)
 
     def run(self, *arguments: str, code: int = 0) -> str:
         configured = () if arguments[0] in ("replicate", "lint") else ("--config", str(self.folder / "mirrorfeed.yml"))
@@ -123,7 +131,7 @@ FULL = "default_marker: upsert\nchanges: full\n"
 def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
     spark: SparkSession, tmp_path: Path, options: str
 ) -> None:
-    shop = Shop(spark, tmp_path, NESTED, "region, at", options)
+    shop = Shop(DeltaTable(spark, tmp_path / "source", NESTED), tmp_path, "region, at", options)
     shop.table.sql(ROWS)
     assert "Nothing of s.t is published" in shop.repair(code=1)
     shop.run("publish")
@@ -141,8 +149,9 @@ def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
     said = shop.repair()
     assert "s.t: published once more, at version 1: 4 upserts, 2 deletes, 1 file." in said
     assert shop.records == [*published, (1, 1)]
-    assert "record 2 of" in shop.run("log", "s.t")
-    assert "repair at version 1, 6 rows, 1 file" in shop.run("log", "s.t")
+    told_by_log = shop.run("log", "s.t")
+    assert "record 2 of" in told_by_log
+    assert "repair at version 1, 6 rows, 1 file" in told_by_log
     shop.replicate()
     assert "equal at version 1, 6 rows" in shop.verify()
     shop.run("publish")
@@ -151,13 +160,21 @@ def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
     shop.run("lint", str(tmp_path / "landing"))
 
 
-def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    shop = Shop(spark, tmp_path, "id int, v string", "id")
+@pytest.fixture(scope="module")
+def mirrored(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """Rows 1 to 4, at version 1."""
+    folder = tmp_path_factory.mktemp("mirrored")
+    shop = Shop(DeltaTable(spark, folder / "source"), folder, "id")
     shop.table.insert(1, 2, 3, 4)
     shop.run("publish")
     shop.replicate()
+    return shop
+
+
+def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror(
+    mirrored: Shop, tmp_path: Path
+) -> None:
+    shop = Shop.copied(mirrored, tmp_path)
     shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 2", "INSERT INTO {} VALUES (-1, 'only here')")
 
     assert "2 upserts, 1 file" in shop.run("repair", "s.t", "--source-only", "--where", "id BETWEEN -5 AND 2")
@@ -179,12 +196,9 @@ def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror
 
 
 def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the_same(
-    spark: SparkSession, tmp_path: Path
+    mirrored: Shop, tmp_path: Path
 ) -> None:
-    shop = Shop(spark, tmp_path, "id int, v string", "id", "repair_up_to: 2\n")
-    shop.table.insert(1, 2, 3, 4)
-    shop.run("publish")
-    shop.replicate()
+    shop = Shop.copied(mirrored, tmp_path, "repair_up_to: 2\n")
     shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 3")
     said = shop.verify(code=1)
     assert "DIFFERENT at version 1" in said
@@ -199,11 +213,8 @@ def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the
     assert "equal at version 1" in shop.verify()
 
 
-def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, tmp_path: Path) -> None:
-    shop = Shop(spark, tmp_path / "keyed", "id int, v string", "id")
-    shop.table.insert(1, 2)
-    shop.run("publish")
-    shop.replicate()
+def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, mirrored: Shop, tmp_path: Path) -> None:
+    shop = Shop.copied(mirrored, tmp_path / "keyed")
     shop.spoil("INSERT INTO {} VALUES (NULL, 'lost'), (5, 'too many')")
     said = shop.repair(code=1)
     assert "s.t: published once more, at version 1: 1 delete, 1 file." in said
@@ -211,7 +222,7 @@ def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, tmp_path: Path) 
     shop.spoil("ALTER TABLE {} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')", "ALTER TABLE {} DROP COLUMN v")
     assert "No change to s.t mends this: 'v' is missing. Run `mirrorfeed rebuild s.t`" in shop.repair(code=1)
 
-    bare = Shop(spark, tmp_path / "bare", "id int, v string", "")
+    bare = Shop(DeltaTable(spark, tmp_path / "bare/source"), tmp_path / "bare", "")
     bare.table.insert(1, 2)
     bare.run("publish")
     bare.replicate()
@@ -219,7 +230,7 @@ def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_row_that_stands_twice_in_the_source_is_not_published(spark: SparkSession, tmp_path: Path) -> None:
-    shop = Shop(spark, tmp_path, "id int, v string", "id", "check_keys: false\n")
+    shop = Shop(DeltaTable(spark, tmp_path / "source"), tmp_path, "id", "check_keys: false\n")
     shop.table.insert(1, 1, 2)
     shop.run("publish")
     shop.replicate()

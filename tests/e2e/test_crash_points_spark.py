@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.faults import Crash, Fault, Mode, faults_at
 from fixtures.journeys import FOLDER, PLAN, Journey, newest_version
+from fixtures.mirror import canonical
 from fixtures.shared_faults import NoRenames, SharedFaultyStore
 from mirrorfeed.errors import Transient
 from mirrorfeed.files import few
@@ -65,7 +67,8 @@ def _disturbed(publish: Callable[[], object]) -> None:
 
 def _first_snapshot(journey: Journey) -> DeltaTable:
     table = DeltaTable(journey.spark, journey.source)
-    table.sql("INSERT INTO {} SELECT cast(id AS int), concat('value ', id) FROM range(0, 6, 1, 2)")
+    for ids in ((0, 1, 2), (3, 4, 5)):  # a file each
+        table.insert(*ids)
     return table
 
 
@@ -94,20 +97,35 @@ PREPARED = {
 """With how many rows are few."""
 
 
+@pytest.fixture(scope="module")
+def prepared(
+    spark: SparkSession, several_files: None, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[Callable[[Journey], object]], Journey]:
+    """Made once for all scenes, which only copy it."""
+
+    @cache
+    def made(prepare: Callable[[Journey], object]) -> Journey:
+        place = tmp_path_factory.mktemp("scene")
+        journey = Journey(spark, place / "source", place, ("id",), SMALL)
+        (place / "zone").mkdir()
+        prepare(journey)
+        return journey
+
+    return made
+
+
 @pytest.fixture(scope="module", params=PREPARED)
 def scene(
     request: pytest.FixtureRequest,
     spark: SparkSession,
-    several_files: None,
+    prepared: Callable[[Callable[[Journey], object]], Journey],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Scene]:
-    place = tmp_path_factory.mktemp("scene")
-    journey = Journey(spark, place / "source", place, ("id",), SMALL)
-    (place / "zone").mkdir()
     prepare, few_rows = PREPARED[request.param]
-    prepare(journey)
-    expected = journey.expected(newest_version(journey.source))
-    calm = replace(journey, place=place / "calm")
+    journey = prepared(prepare)
+    place = journey.place
+    expected = canonical(DeltaTable.at(spark, journey.source).rows())
+    calm = replace(journey, place=tmp_path_factory.mktemp("calm"))
     shutil.copytree(place / "zone", calm.place / "zone")
     store = SharedFaultyStore.begin(calm.zone, FOLDER, calm.place / "calls", None)
     with pytest.MonkeyPatch.context() as patch:

@@ -61,11 +61,16 @@ def published(zone: Zone, **options: Any) -> Progress:
     return publish(DeltaFeed(zone.table.spark, zone.table.source), zone.store, replace(zone.plan, **options))
 
 
-@pytest.fixture
-def orders(spark: SparkSession, tmp_path: Path) -> Zone:
-    table = DeltaTable(spark, tmp_path / "orders", "id int NOT NULL, v string")
+@pytest.fixture(scope="module")
+def three_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    table = DeltaTable(spark, tmp_path_factory.mktemp("three") / "orders", "id int NOT NULL, v string")
     table.sql("INSERT INTO {} SELECT cast(id AS int), 'v' || id FROM range(0, 3000, 1, 3)")
-    return Zone(tmp_path / "zone", table)
+    return table
+
+
+@pytest.fixture
+def orders(three_files: DeltaTable, tmp_path: Path) -> Zone:
+    return Zone(tmp_path / "zone", DeltaTable.copied(three_files, tmp_path / "orders"))
 
 
 def left_in(folder: Path) -> list[Path]:

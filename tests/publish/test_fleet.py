@@ -109,9 +109,7 @@ COME_AND_GO = statements("ALTER TABLE {} ADD COLUMN w int", "UPDATE {} SET w = 1
 @pytest.mark.parametrize(
     ("option", "finding", "change"),
     [
-        ("on_schema_change: stop", IncompatibleSchema, RENAME),
         ("on_schema_change: reseed", IncompatibleSchema, RENAME),
-        ("on_gap: stop", Gap, GAP),
         ("on_gap: reseed", Gap, GAP),
         ("on_schema_change: reseed", PartitionsChanged, repartition),
         ("on_schema_change: reseed", FeedUnreadable, COME_AND_GO),
@@ -141,10 +139,11 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
         assert not (tmp_path / "zone" / table.target.folder).exists()
         dropped.append(str(table.target))
 
-    (outcome,) = publish_tables(Fleet(spark, config, sleep=never, dropped_by=dropping))
-    if option.endswith("stop"):
+    if finding in (IncompatibleSchema, Gap):
+        stops = configured("a", more=option.replace("reseed", "stop") + "\n")
+        (outcome,) = publish_tables(Fleet(spark, stops, sleep=never, dropped_by=dropping))
         assert (type(outcome.error), outcome.reseeded, dropped) == (finding, None, [])
-        return
+    (outcome,) = publish_tables(Fleet(spark, config, sleep=never, dropped_by=dropping))
     assert (outcome.error, type(outcome.reseeded), dropped) == (None, finding, ["a"])
     assert outcome.progress.to_version_inclusive == table.latest
     mirror = Mirror(FolderStore(str(tmp_path / "zone")), "a")
