@@ -28,9 +28,10 @@ from mirrorfeed.files.stage import stage_few
 from mirrorfeed.landing.arrow import arrow_schema
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
-from mirrorfeed.publish.compared import LedgerNeeded, states_of
+from mirrorfeed.publish.compared import ComparedFeed, LedgerNeeded, states_of
 from mirrorfeed.publish.idle import Idle
 from mirrorfeed.publish.plan import KeysNeeded, Plan, plan_of
+from mirrorfeed.publish.states import Seen, States, StatesLost
 from mirrorfeed.publish.table import COMPARISON, Repair, publish
 
 
@@ -57,6 +58,19 @@ def test_without_a_ledger_nothing_is_compared() -> None:
         "sales.v is published by comparison, and its hashes are kept beside the ledger: there is none. Set `ledger`, as"
         " in `ledger: main.ops.mirror_ledger`."
     )
+
+
+@pytest.mark.parametrize("now", [3, 4])
+def test_hashes_that_went_back_behind_what_is_published_are_lost(now: int) -> None:
+    """By one version as well, of which the next comparison would seem to be published."""
+
+    class WentBack(States):
+        def look(self) -> Seen:
+            return Seen("the table of hashes", now)
+
+    feed = ComparedFeed(None, Source(("v",)), WentBack(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
+    with pytest.raises(StatesLost, match="The hashes of v that were published as version 5 are not in hashes"):
+        feed.facts(5, 500)
 
 
 def test_without_keys_nothing_is_compared() -> None:
