@@ -21,7 +21,7 @@ _INSERT = re.compile(rf"INSERT INTO {{}} VALUES (\({_LITERAL}(?:(?:, |\), \(){_L
 _SET = rf"(\w+) = ({_TERM}+?)"
 _UPDATE = re.compile(rf"UPDATE {{}} SET ({_SET}(?:, {_SET})*){_WHERE}")
 _DELETE = re.compile(rf"DELETE FROM {{}}{_WHERE}")
-_SWITCH = re.compile(r"ALTER TABLE {} SET TBLPROPERTIES \((delta\.enableChangeDataFeed) = (true|false)\)")
+_SWITCH = re.compile(r"ALTER TABLE {} SET TBLPROPERTIES \((delta\.(?:enable\w+Feed|appendOnly)) = (true|false)\)")
 _ADD = re.compile(r"ALTER TABLE {} ADD COLUMNS? \(?(\w+) int\)?")
 _RESTORE = re.compile(r"RESTORE (?:TABLE )?{} TO VERSION AS OF (\d+)")
 _OPTIMIZE = re.compile(r"OPTIMIZE {}")
@@ -94,21 +94,25 @@ def tell_state(made: Path) -> None:
     """Beside a commit, as Spark's own have it: the state of the table, which saves those who read it a query each."""
     files: dict[str, int] = {}
     told: dict[str, Any] = {}
+    taken: dict[str, Any] = {}
     for version in range(int(made.stem) + 1):
         commit = made.with_name(f"{version:020d}.json")
         if not commit.exists():
             return
         for line in commit.read_text(encoding="utf-8").splitlines():
             ((kind, action),) = json.loads(line).items()
-            if kind in ("txn", "domainMetadata"):
+            if kind == "domainMetadata":
                 return
             told[kind] = action
-            if kind == "add":
+            if kind == "txn":
+                taken[action["appId"]] = action
+            elif kind == "add":
                 files[action["path"]] = action["size"]
             elif kind == "remove":
                 files.pop(action["path"], None)
     state = {"tableSizeBytes": sum(files.values()), "numFiles": len(files), "numMetadata": 1, "numProtocol": 1}
-    state |= {"setTransactions": [], "domainMetadata": [], "metadata": told["metaData"], "protocol": told["protocol"]}
+    state |= {"setTransactions": [*taken.values()], "domainMetadata": []}
+    state |= {"metadata": told["metaData"], "protocol": told["protocol"]}
     made.with_suffix(".crc").write_text(json.dumps(state), encoding="utf-8")
 
 

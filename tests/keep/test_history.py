@@ -20,6 +20,7 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.keep.replay import NotKept, replay
 from mirrorfeed.keep.run import AnotherSource, CannotGoOn, Keeping, Kept, NotTaken, keep
 from mirrorfeed.keep.table import HistoryChanged, HistoryTable, NamesTaken, NotAHistory
+from tests.commits import commit
 from tests.delta import DeltaTable
 
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -38,7 +39,9 @@ class History:
         return keep(self.spark, replace(self.how, **options))
 
     def sql(self, statement: str) -> None:
-        self.spark.sql(statement.replace("{}", self.how.history.sql))
+        """By someone else, of whatever make."""
+        if not commit(self.folder / "history", statement):
+            self.spark.sql(statement.replace("{}", self.how.history.sql))
 
     def rebuilt(self, version: int) -> list[dict[str, Any]]:
         into = Source(path=str(self.folder / f"rebuilt{version}"))
@@ -158,7 +161,7 @@ def test_a_history_that_someone_changed_is_named_and_nothing_is_appended_or_read
     history.source.insert(1, 2)
     history.keep()
     with pytest.raises(Exception, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
-        history.sql("DELETE FROM {} WHERE id = 1")
+        spark.sql(f"DELETE FROM {history.how.history.sql} WHERE id = 1")
     history.sql("INSERT INTO {} (id, v, _commit_date) VALUES (7, 'mine', DATE'2026-01-01')")
     history.source.insert(3)
     with pytest.raises(HistoryChanged, match="it has 4 rows, and its records account for 3") as caught:

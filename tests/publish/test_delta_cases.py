@@ -48,7 +48,8 @@ def _rows(spelled: str) -> Any:
 def test_with_all_changes_as_upserts_the_mirror_passes_through_every_version_in_order(
     spark: SparkSession, tmp_path: Path, vectors: bool
 ) -> None:
-    """Those with vectors are all Spark's own; Spark's without are in `feed/test_differential` as well."""
+    """It takes long, for many kinds of commits are published in one range, each with its state. Those with vectors are
+    all Spark's own; Spark's without are in `feed/test_differential` as well."""
     kind, properties = (SparkTable, {"delta.enableDeletionVectors": "true"}) if vectors else (DeltaTable, {})
     table = kind(spark, tmp_path / "t", "id int, v string, p string", properties=properties, by="p")
     table.sql("INSERT INTO {} VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'y')")
