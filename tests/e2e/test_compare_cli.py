@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+import uuid
 from pathlib import Path
 from typing import Any
 
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -31,10 +36,11 @@ class Project:
         self.spark, self.root, self.config = spark, root, root / "mirrorfeed.yml"
         self.config.write_text(CONFIG, encoding="utf-8")
 
-    def write(self, rows: str) -> None:
-        self.spark.sql(f"SELECT * FROM VALUES {rows} AS t(id, v)").write.mode("overwrite").parquet(
-            str(self.root / "files")
-        )
+    def write(self, rows: dict[int, str]) -> None:
+        """A file instead of all that are there."""
+        shutil.rmtree(self.root / "files", ignore_errors=True)
+        (self.root / "files").mkdir()
+        pq.write_table(_table(rows), self.root / "files" / f"{uuid.uuid4()}.parquet")
 
     def run(self, *arguments: str, code: int = 0) -> str:
         found = CliRunner().invoke(main, [*arguments, "--config", str(self.config)], catch_exceptions=False)
@@ -48,12 +54,16 @@ class Project:
         return json.loads(found.stdout)
 
 
+def _table(rows: dict[int, str]) -> pa.Table:
+    return pa.table([list(rows), list(rows.values())], pa.schema({"id": pa.int32(), "v": pa.string()}))
+
+
 @pytest.fixture
 def project(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("COLUMNS", "250")
     made = Project(spark, tmp_path)
-    made.write("(1, 'a'), (2, 'b'), (3, 'c')")
-    spark.sql("SELECT 7 AS id, 'x' AS v").write.format("delta").save(str(tmp_path / "plain"))
+    made.write({1: "a", 2: "b", 3: "c"})
+    deltalake.write_deltalake(tmp_path / "plain", _table({7: "x"}))
     return made
 
 
@@ -71,7 +81,7 @@ def test_every_command_knows_a_source_that_is_compared(project: Project) -> None
 
     replicate()
     assert "sales.orders: equal to the source as it is now, 3 rows" in project.run("verify", "--mirror", mirror)
-    project.write("(1, 'a'), (2, 'new'), (4, 'd')")
+    project.write({1: "a", 2: "new", 4: "d"})
     told = project.run("verify", "--mirror", mirror, code=1)
     assert "sales.orders: DIFFERENT from the source as it is now: 3 rows in the source, 3 in the mirror" in told
     assert "sales.orders: version 1, by comparison" in project.run("publish", "--dry-run")
