@@ -109,11 +109,11 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, skip
     rows = _judged(events, key, _ORDER, "range")
     if skip_unchanged:
         rows = rows.withColumn("__changed__", _changed(key, _ORDER, columns, keys))
-    rows = rows.where("__last_in_range__")
+    kept = f"__last_in_range__ AND NOT {_came_and_went(key)}"
     if skip_unchanged:
-        rows = rows.where(f"__changed__ OR {_shared('range')} OR {_null(key)}")
+        kept += f" AND (__changed__ OR {_shared('range')} OR {_null(key)})"
     # By key: rows that are alike stand together, and compress.
-    return _landing_rows(rows.sortWithinPartitions(*key), columns, keys)
+    return _landing_rows(rows.where(kept).sortWithinPartitions(*key), columns, keys)
 
 
 def full(
@@ -140,9 +140,10 @@ def full(
         judged = judged.withColumn("__changed__", _changed(in_version, order, columns, keys))
     wrong = f"{_null(key)} OR (__last_in_version__ AND {_shared('version')})"
     once = f"max({wrong}) OVER (PARTITION BY {', '.join(key)}) AS __once_wrong__"
-    rows = judged.selectExpr("*", once).where("__last_in_range__ OR (__last_in_version__ AND NOT __once_wrong__)")
+    kept = f"(__last_in_range__ OR (__last_in_version__ AND NOT __once_wrong__)) AND NOT {_came_and_went(key)}"
     if skip_unchanged:
-        rows = rows.where(f"__changed__ OR __once_wrong__ OR {_shared('range')}")
+        kept += f" AND (__changed__ OR __once_wrong__ OR {_shared('range')})"
+    rows = judged.selectExpr("*", once).where(kept)
     made = "__gain_in_version__ = 1 AND NOT __once_wrong__"
     live = f"IF({made}, {Marker.INSERT.value}, {Marker.UPDATE.value})" if exact else str(Marker.UPSERT.value)
     return _landing_rows(rows.orderBy(*_ORDER, *key), columns, keys, live)
@@ -170,21 +171,18 @@ def _payload(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
 
 
 def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, with_old: bool) -> DataFrame:
-    # The table's columns go by their places, so that none of their names can be one of those used here.
+    # The table's columns go by their places, so that none of their names can be one of those used from here on.
     # Of a row that ends nothing is needed but its key, unless it is to be compared: its other columns are not carried
     # through the shuffle.
-    payload, told = _payload(columns, keys), ("_commit_version", "_change_type")
-    values = [f"__value_{i}__" for i in range(len(payload))]
-    names = [quote(name) for name in (*keys, *(column.name for column in payload))]
-    return (
-        feed.select(*names, *told)
-        .toDF(*_key(keys), *values, *told)
-        .selectExpr(
-            *_key(keys),
-            *(value if with_old else f"IF({_LIVE}, {value}, NULL) AS {value}" for value in values),
-            "_commit_version",
-            f"{_LIVE} AS __live__",
-        )
+    values = [quote(column.name) for column in _payload(columns, keys)]
+    return feed.selectExpr(
+        *(f"{quote(name)} AS {place}" for name, place in zip(keys, _key(keys), strict=True)),
+        *(
+            f"{value if with_old else f'IF({_LIVE}, {value}, NULL)'} AS __value_{place}__"
+            for place, value in enumerate(values)
+        ),
+        "_commit_version",
+        f"{_LIVE} AS __live__",
     )
 
 
@@ -208,6 +206,11 @@ def _shared(name: str) -> str:
     one that ends dead was lost, or came and went."""
     gain = f"__gain_in_{name}__"
     return f"(__twice_in_{name}__ OR IF(__live__, {gain} NOT IN (0, 1), {gain} NOT IN (-1, 0)))"
+
+
+def _came_and_went(key: Sequence[str]) -> str:
+    """Of a group's last event: a key that is NULL, and of which nothing is left."""
+    return f"({_null(key)} AND NOT __live__ AND __gain_in_range__ = 0)"
 
 
 def _changed(group: Sequence[str], order: Sequence[str], columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
@@ -234,7 +237,6 @@ def _landing_rows(
     rows: DataFrame, columns: Sequence[Column], keys: Sequence[str], live_marker: str = str(Marker.UPSERT.value)
 ) -> DataFrame:
     key = _key(keys)
-    came_and_went = f"{_null(key)} AND NOT __live__ AND __gain_in_range__ = 0"
     marker = f"IF(__live__, {live_marker}, {Marker.DELETE.value})"
     problem = (
         f"CASE WHEN {_null(key)} THEN {Problem.NULL_KEY.value}"
@@ -242,7 +244,7 @@ def _landing_rows(
     )
     written = dict(zip(keys, key, strict=True))
     written |= {c.name: f"IF(__live__, __value_{i}__, NULL)" for i, c in enumerate(_payload(columns, keys))}
-    return rows.where(f"NOT ({came_and_went})").select(
+    return rows.select(
         *(_form(column, lambda name: F.expr(written[name])) for column in columns),
         F.expr(marker).alias(MARKER),
         F.expr(problem).alias(PROBLEM),
