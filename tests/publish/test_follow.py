@@ -284,13 +284,13 @@ def test_through_spark_what_is_committed_is_published_and_the_ledger_is_told_onc
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table, config = DeltaTable(spark, tmp_path / "t"), configured(tmp_path, "ledger: ./ledger")
-    clock, seen = World(), list[Outcome]()
+    clock, seen, troubles = World(), list[Outcome](), list[MirrorfeedError]()
     begin: list[Callable[[World], None]] = [lambda _: table.insert(1, 2), lambda _: table.sql("DELETE FROM {}")]
     clock.events = {20.0: begin[0], 40.0: begin[1]}
-    runs = SparkRuns(spark, config, lambda: clock.now > 60, seen.append)
+    runs = SparkRuns(spark, config, lambda: clock.now > 60, seen.append, troubles.append)
     states = follow(config.tables, runs, stop=runs.stop, clock=clock.clock, wait=clock.wait)
 
-    assert states["s.t"].published == table.latest
+    assert (states["s.t"].published, troubles) == (table.latest, [])
     assert [outcome.progress.rows for outcome in seen] == [{}, {"upsert": 2}, {"delete": 2}]
     told = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}/ledger`").where("operation = 'WRITE'")
     assert told.count() <= 2

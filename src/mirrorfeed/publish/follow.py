@@ -22,6 +22,7 @@ from mirrorfeed.expansion import expanded
 from mirrorfeed.feed.gather import ASK_AGAIN, State, Waiting, after, due
 from mirrorfeed.feed.notice import waiting
 from mirrorfeed.feed.source import Source
+from mirrorfeed.publish import ledger
 from mirrorfeed.publish.compared import NeedsFeed
 from mirrorfeed.publish.fleet import Fleet, Way, publish_each
 from mirrorfeed.publish.outcome import Outcome, Progress
@@ -200,6 +201,7 @@ class SparkRuns:
 
     def __post_init__(self) -> None:
         self._keep(self.config)
+        ledger.begin(self.spark, self.config.ledger)
 
     def _keep(self, config: Config) -> None:
         self.config = config
