@@ -121,7 +121,9 @@ def wait_for_files(publisher: subprocess.Popen[str], handover: Path) -> None:
             break
 
 
+@pytest.mark.soak
 def test_a_fleet_with_failures_passes_its_test(walled: str) -> None:
+    """By commands, such a fleet is in the test of a fleet below."""
     pass_over_connect(walled, "tests/publish/test_fleet.py::test_the_failure_of_one_table_never_stops_the_others")
 
 
@@ -137,12 +139,12 @@ class Shop:
         first = """(1, 'a,"b"', timestamp'2026-01-01 10:00:00Z')"""
         self.notes.sql(f"INSERT INTO {{}} VALUES {first}, (2, NULL, NULL)")
 
-    def configure(self, lines: str, name: str = "mirrorfeed.yml") -> None:
+    def configure(self, lines: str, name: str = "mirrorfeed.yml", more: str = "") -> None:
         text = f"""{self._onelake.configuration()}{lines}
 tables:
   - {{source: ./orders, target: shop.orders, keys: [id], file_size: 4 KiB}}
   - {{source: ./notes, target: shop.notes, keys: [id], format: delimited, changes: full}}
-"""
+{more}"""
         (self.place / name).write_text(text, encoding="utf-8")
 
     def publish(self, code: int = 0) -> str:
@@ -187,8 +189,13 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
 
     shop.orders.sql("INSERT INTO {} VALUES (5000, 'one of a key'), (5000, 'another of it')")
     shop.notes.sql("INSERT INTO {} VALUES (NULL, 'no key', NULL)")
-    shop.configure(f"handover: {tmp_path}/handover")
+    DeltaTable(spark, tmp_path / "well").insert(1)
+    DeltaTable(spark, tmp_path / "silent", feed=False)
+    more = "".join(f"  - {{source: ./{name}, target: shop.{name}, keys: [id]}}\n" for name in ("well", "silent"))
+    shop.configure(f"handover: {tmp_path}/handover", more=more)
     said = shop.publish(code=1)
+    assert "snapshot to 1 " in said
+    assert "is off at version 0, so no changes could follow" in said
     assert "a key stands for more than one row" in said
     assert "a key is NULL" in said
     assert not list((tmp_path / "handover").rglob("*.parquet"))
