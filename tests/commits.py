@@ -7,6 +7,7 @@ import json
 import re
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,20 +65,30 @@ def commit(path: Path, statement: str) -> bool:
     return True
 
 
-_SAME_EVERYWHERE = {"integer", "long", "string", "boolean"}
+_SAME_EVERYWHERE = {"integer", "long", "double", "string", "boolean"}
 
 
 def plain_rows(path: Path, version: int | None) -> list[dict[str, Any]] | None:
     """The rows of a table, or nothing where it is not that plain."""
     try:
         table = deltalake.DeltaTable(path, version=version)
-        types = {str(getattr(field.type, "type", "")) for field in table.schema().fields}
+        types = set(_types_in(json.loads(table.schema().to_json())))
         if table.protocol().min_reader_version == 1 and types <= _SAME_EVERYWHERE:
-            rows: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()
+            rows: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist(maps_as_pydicts="strict")
             return rows
     except (deltalake.exceptions.DeltaError, pa.ArrowException, OSError, ValueError):
         pass
     return None
+
+
+def _types_in(type_: Any) -> Iterator[str]:
+    """Those that are not nested themselves."""
+    if isinstance(type_, str):
+        yield type_
+        return
+    inner = [field["type"] for field in type_.get("fields", ())]
+    for each in [*inner, *(type_[name] for name in ("elementType", "keyType", "valueType") if name in type_)]:
+        yield from _types_in(each)
 
 
 _COUNTS = {"added": "numOutputRows", "updated": "numUpdatedRows", "deleted": "numDeletedRows"}
