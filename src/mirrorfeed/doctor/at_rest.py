@@ -11,9 +11,10 @@ from mirrorfeed.doctor.judge import TableFacts
 from mirrorfeed.doctor.look import of_folder, of_log, of_service, waits
 from mirrorfeed.doctor.texts import CHEAP
 from mirrorfeed.fabric import TableState
+from mirrorfeed.feed.here import opened
 from mirrorfeed.feed.retention import FILES, LOG, seconds_of
 from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.idle import Idle, committed, opened
+from mirrorfeed.publish.idle import Idle, committed
 from mirrorfeed.stores import Store
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.feed.detail import Detail
-from mirrorfeed.feed.features import commits_elsewhere, unknown
+from mirrorfeed.feed.here import as_told, opened
 from mirrorfeed.feed.log import commit_name
 from mirrorfeed.feed.ranges import NothingNew
 from mirrorfeed.feed.source import Source
@@ -31,28 +30,7 @@ from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.status import Status, fresh_of, status_of
 from mirrorfeed.publish.view import View
 from mirrorfeed.publish.zone import zone_of
-from mirrorfeed.session import Kind, kind
 from mirrorfeed.stores import Store
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-
-def opened(source: Source) -> DeltaTable | None:
-    """A table in a folder of this machine; None where it is elsewhere or cannot be read without Spark."""
-    if source.path is None or not Path(source.path).is_absolute():
-        return None
-    try:
-        if kind() is not Kind.LOCAL:  # paths are those of another machine, or of another file system
-            return None
-        from deltalake import DeltaTable
-
-        table = DeltaTable(source.path)
-        protocol = table.protocol()
-    except Exception:  # not installed, not a table, or more than it knows: Spark will tell
-        return None
-    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    return None if unknown(features) or commits_elsewhere(features) else table
 
 
 def _newest_of(table: Table) -> tuple[Detail, int] | None:
@@ -61,16 +39,10 @@ def _newest_of(table: Table) -> tuple[Detail, int] | None:
 
 
 def newest(source: Source) -> tuple[Detail, int] | None:
-    """Such a table as its metadata says, and its newest version."""
-    if (table := opened(source)) is None:
+    """A table in a folder of this machine as its metadata says, and its newest version; None where only Spark tells."""
+    if (table := opened(source)) is None or (told := as_told(table, source)) is None:
         return None
-    try:
-        told = table.metadata()
-    except Exception:  # as above
-        return None
-    return Detail(
-        str(told.id), source.path or "", told.configuration, tuple(told.partition_columns), 0, 0
-    ), table.version()
+    return told, table.version()
 
 
 def known_here(place: Source, most: int) -> dict[str, Known] | None:
