@@ -74,11 +74,13 @@ class Shop:
 
     @classmethod
     def copied(cls, original: Shop, folder: Path, options: str = "") -> Shop:
-        """With the source, the landing zone and the mirror that another has by now."""
+        """With the source and the landing zone that another has by now, and a mirror of its own: to the replica a
+        copied folder is one that was deleted and made anew."""
         table = DeltaTable.copied(original.table, folder / "source")
-        for name in ("landing", "mirror"):
-            shutil.copytree(original.folder / name, folder / name)
-        return cls(table, folder, "id", options)
+        shutil.copytree(original.folder / "landing", folder / "landing")
+        shop = cls(table, folder, "id", options)
+        shop.replicate()
+        return shop
 
     def run(self, *arguments: str, code: int = 0) -> str:
         configured = () if arguments[0] in ("replicate", "lint") else ("--config", str(self.folder / "mirrorfeed.yml"))
@@ -161,20 +163,19 @@ def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
 
 
 @pytest.fixture(scope="module")
-def mirrored(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Shop:
+def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Shop:
     """Rows 1 to 4, at version 1."""
-    folder = tmp_path_factory.mktemp("mirrored")
+    folder = tmp_path_factory.mktemp("published")
     shop = Shop(DeltaTable(spark, folder / "source"), folder, "id")
     shop.table.insert(1, 2, 3, 4)
     shop.run("publish")
-    shop.replicate()
     return shop
 
 
 def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror(
-    mirrored: Shop, tmp_path: Path
+    published: Shop, tmp_path: Path
 ) -> None:
-    shop = Shop.copied(mirrored, tmp_path)
+    shop = Shop.copied(published, tmp_path)
     shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 2", "INSERT INTO {} VALUES (-1, 'only here')")
 
     assert "2 upserts, 1 file" in shop.run("repair", "s.t", "--source-only", "--where", "id BETWEEN -5 AND 2")
@@ -196,9 +197,9 @@ def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror
 
 
 def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the_same(
-    mirrored: Shop, tmp_path: Path
+    published: Shop, tmp_path: Path
 ) -> None:
-    shop = Shop.copied(mirrored, tmp_path, "repair_up_to: 2\n")
+    shop = Shop.copied(published, tmp_path, "repair_up_to: 2\n")
     shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 3")
     said = shop.verify(code=1)
     assert "DIFFERENT at version 1" in said
@@ -213,8 +214,8 @@ def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the
     assert "equal at version 1" in shop.verify()
 
 
-def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, mirrored: Shop, tmp_path: Path) -> None:
-    shop = Shop.copied(mirrored, tmp_path / "keyed")
+def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, published: Shop, tmp_path: Path) -> None:
+    shop = Shop.copied(published, tmp_path / "keyed")
     shop.spoil("INSERT INTO {} VALUES (NULL, 'lost'), (5, 'too many')")
     said = shop.repair(code=1)
     assert "s.t: published once more, at version 1: 1 delete, 1 file." in said
