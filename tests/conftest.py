@@ -35,10 +35,6 @@ SIMPLY = (
 )
 """For every Spark that tests start: a JVM that compiles once and simply, for little runs long enough to be worth more,
 has no threads for collecting garbage beside the work, and has room for what soon is garbage."""
-THOROUGHLY = SIMPLY.replace("-XX:TieredStopAtLevel=1 ", "")
-"""For the session of a run that takes many minutes: a table, its commits and two publications took 1.8 CPU s at the
-hundredth time where code is compiled once, and 1.4 where what runs often is compiled again; it is dearer up to the
-fortieth."""
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SIMPLY)
 
 COUNTED = pytest.StashKey[Counter[str]]()
@@ -78,13 +74,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": warehouse.as_uri(),
     }
-    with pytest.MonkeyPatch.context() as patched:
-        if "PYTEST_XDIST_WORKER" in os.environ and os.environ["SPARK_SUBMIT_OPTS"] == SIMPLY:
-            patched.setenv("SPARK_SUBMIT_OPTS", THOROUGHLY)
-        try:
-            session = get_session(options=options)
-        except ConnectNotConfigured as error:
-            pytest.skip(str(error))
+    try:
+        session = get_session(options=options)
+    except ConnectNotConfigured as error:
+        pytest.skip(str(error))
     yield session
     session.stop()
 
