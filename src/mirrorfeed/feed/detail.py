@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.faults import LOG_GONE, first_of
+from mirrorfeed.feed.faults import LOG_GONE, NOT_IN_CATALOG, first_of
 from mirrorfeed.feed.features import UnknownFeatures, unknown
 from mirrorfeed.feed.source import Source
 
@@ -145,14 +145,9 @@ def detail_of(spark: SparkSession, source: Source) -> Detail:
 
 
 _NO_TABLE = (
-    "TABLE_OR_VIEW_NOT_FOUND",
-    "SCHEMA_NOT_FOUND",
-    "CATALOG_NOT_FOUND",
-    "NO_SUCH_CATALOG_EXCEPTION",
-    "REQUIRES_SINGLE_PART_NAMESPACE",  # a name of three parts, where the only catalog is Spark's own
+    *NOT_IN_CATALOG,
     "INVALID_ATTRIBUTE_NAME_SYNTAX",  # a backtick in a name, which Delta's commands cannot spell
     "DELTA_PATH_DOES_NOT_EXIST",
-    "DELTA_TABLE_NOT_FOUND",
 )
 _VIEW = ("EXPECT_TABLE_NOT_VIEW",)
 _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_ONLY_OPERATION", "DELTA_NOT_A_DELTA_TABLE")

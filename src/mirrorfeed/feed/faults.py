@@ -22,6 +22,14 @@ LOG_GONE = (
     "DELTA_NO_RECREATABLE_HISTORY_FOUND",
     NOT_THERE,
 )
+NOT_IN_CATALOG = (
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "SCHEMA_NOT_FOUND",
+    "CATALOG_NOT_FOUND",
+    "NO_SUCH_CATALOG_EXCEPTION",
+    "REQUIRES_SINGLE_PART_NAMESPACE",  # a name of three parts, where the only catalog is Spark's own
+    "DELTA_TABLE_NOT_FOUND",
+)
 EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 """Delta looks back no further, whether files are gone or not; the newest version it always gives."""
 FEED_OFF = "DELTA_MISSING_CHANGE_DATA"

@@ -9,14 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import SourceMissing
-from mirrorfeed.feed.faults import first_of
+from mirrorfeed.feed.faults import NOT_IN_CATALOG, first_of
 from mirrorfeed.feed.read import as_written
 from mirrorfeed.feed.source import Source, quote
 
-_MISSING = (
-    *("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND", "NO_SUCH_CATALOG_EXCEPTION"),
-    *("REQUIRES_SINGLE_PART_NAMESPACE", "DELTA_TABLE_NOT_FOUND"),
-)
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
 _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
 
@@ -45,7 +41,7 @@ def whole(spark: SparkSession, source: Source) -> DataFrame:
         found = spark.read.table(source.sql)
         _ = found.schema  # over Connect, only now anything is looked up
     except Exception as error:
-        if first_of(error, _MISSING):
+        if first_of(error, NOT_IN_CATALOG):
             raise SourceMissing(str(source)) from error
         raise
     return as_written(found)
