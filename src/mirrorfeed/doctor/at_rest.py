@@ -11,7 +11,7 @@ from mirrorfeed.doctor.judge import TableFacts
 from mirrorfeed.doctor.look import of_folder, of_log, of_service, waits
 from mirrorfeed.doctor.texts import CHEAP
 from mirrorfeed.fabric import TableState
-from mirrorfeed.feed.here import opened
+from mirrorfeed.feed.here import counted_files, opened
 from mirrorfeed.feed.retention import FILES, LOG, seconds_of
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.idle import Idle, committed
@@ -56,8 +56,7 @@ def _longest_text(table: DeltaTable) -> tuple[str, int] | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    sizes = pa.table(table.get_add_actions()).column("size_bytes")
-    if (pc.sum(sizes).as_py() or 0) > CHEAP:
+    if counted_files(table)[1] > CHEAP:
         return None
     rows = table.to_pyarrow_dataset()
     if any(pa.types.is_nested(field.type) for field in rows.schema):

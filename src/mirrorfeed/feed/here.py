@@ -37,14 +37,20 @@ def as_told(table: DeltaTable, source: Source, *, counted: bool = False) -> Deta
     try:
         told, files, size = table.metadata(), 0, 0
         if counted:
-            import pyarrow as pa
-
-            sizes = pa.table(table.get_add_actions()).column("size_bytes").to_pylist()
-            files, size = len(sizes), sum(sizes)
+            files, size = counted_files(table)
     except Exception:  # as above
         return None
     partitions = tuple(told.partition_columns)
     return Detail(str(told.id), source.path or "", told.configuration, partitions, files, size)
+
+
+def counted_files(table: DeltaTable) -> tuple[int, int]:
+    """How many there are, and their bytes together."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sizes = pa.table(table.get_add_actions()).column("size_bytes")
+    return len(sizes), pc.sum(sizes).as_py() or 0
 
 
 def detail(source: Source, *, counted: bool = False) -> Detail | None:
