@@ -38,8 +38,14 @@ class AcrossGap(DeltaFeed):
             Commit(version, times.get(version, known[0].timestamp), COMPARISON)
             for version in range(after + 1, known[-1].version + 1)
         )
-        found = Facts(table.table_id, known[-1].version, commits, properties=table.properties)
-        self._last[:] = [replace(found, partitions=table.partition_columns, bytes=table.bytes)]
+        self._last[:] = [
+            Facts(
+                *(table.table_id, known[-1].version, commits),
+                properties=table.properties,
+                partitions=table.partition_columns,
+                bytes=table.bytes,
+            )
+        ]
         return self._last[0]
 
     def check(self, what: Range | int, facts: Facts) -> None:
