@@ -104,7 +104,8 @@ class Idle:
             fresh = fresh_of(log, view, committed(detail.location, version), None, beyond(table))
         except Exception:  # as above
             return None
-        return status_of(table, view, version, Feed.RECORDED if detail.records_changes else Feed.OFF, fresh)
+        feed = Feed.RECORDED if detail.records_changes else Feed.OFF
+        return status_of(table, view, version, feed.value, fresh)
 
     def decision(self, table: Table) -> NothingNew | None:
         """That nothing is new in a table, where nothing is left to do for what is published either."""

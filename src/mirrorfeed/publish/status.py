@@ -15,7 +15,7 @@ from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed import history
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.ranges import Published, recreated
-from mirrorfeed.feed.switch import Feed, feed_of
+from mirrorfeed.feed.switch import feed_of
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.compared import COMPARED
 from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
@@ -95,7 +95,7 @@ def statuses(
                     raise finding
                 no_longer_selected(source, newest, table.selection)
             new = [each for each in found if published is not None and each.version > published]
-            feed = feed_of(spark, table.source, detail)
+            feed = feed_of(spark, table.source, detail).value
             unpublished = new[0].timestamp if new else None
             fresh = fresh_of(log, view, found[-1].timestamp, unpublished, beyond(table))
             return status_of(table, view, found[-1].version, feed, fresh, _seconds_since(unpublished))
@@ -116,20 +116,21 @@ def fresh_of(
 
 
 def status_of(
-    table: Table, view: View | None, newest: int, feed: Feed, fresh: Freshness, seconds: float = 0.0
+    table: Table, view: View | None, newest: int | None, feed: str, fresh: Freshness, seconds: float = 0.0
 ) -> Status:
-    """By what its log and its newest version say, and the seconds since what is not published was committed."""
+    """By what its log and its newest version say, if it has versions, and the seconds since what is not published was
+    committed."""
     published = view.newest.to_version_inclusive if view and view.newest else None
     return Status(
         table=str(table.target),
         source=str(table.source),
         published_version=published,
         newest_version=newest,
-        lag_versions=None if published is None else newest - published,
-        lag_seconds=None if published is None else seconds,
+        lag_versions=None if newest is None or published is None else newest - published,
+        lag_seconds=None if newest is None or published is None else seconds,
         not_renamed=len(view.unfinished) if view else 0,
         not_consumed=max(0, len(view.data) - 1) if view else 0,
-        feed=feed.value,
+        feed=feed,
         fresh=fresh,
         paused=_paused(table),
     )
@@ -145,16 +146,7 @@ def compared(table: Table, log: TableLog, view: View | None, beyond: Beyond) -> 
     found something."""
     read = view.newest.read if view and view.newest else None
     took = f", {counted(read.rows, 'row')} in {duration(read.seconds)}" if read else ""
-    return Status(
-        table=str(table.target),
-        source=str(table.source),
-        published_version=view.newest.to_version_inclusive if view and view.newest else None,
-        not_renamed=len(view.unfinished) if view else 0,
-        not_consumed=max(0, len(view.data) - 1) if view else 0,
-        feed=f"{COMPARED}{took}",
-        paused=_paused(table),
-        fresh=fresh_of(log, view, None, None, beyond),
-    )
+    return status_of(table, view, None, f"{COMPARED}{took}", fresh_of(log, view, None, None, beyond))
 
 
 def _seconds_since(moment: datetime | None) -> float:
