@@ -3,7 +3,7 @@ a source that changes whenever it likes, the states that are kept of it, and kil
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,11 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import initialize, rule
 
-from fixtures.faults import Crash, Fault, FaultyStore, Mode
-from fixtures.memory import MemoryStore
-from fixtures.mirror import Audit, Mirror, canonical
+from fixtures.faults import Crash, Fault, Mode
+from fixtures.mirror import canonical
 from mirrorfeed.config import Config, ConfigInvalid, Table, load
 from mirrorfeed.errors import Transient
 from mirrorfeed.feed.changes import PROBLEM
@@ -33,6 +32,7 @@ from mirrorfeed.publish.idle import Idle
 from mirrorfeed.publish.plan import KeysNeeded, Plan, plan_of
 from mirrorfeed.publish.states import Seen, States, StatesLost
 from mirrorfeed.publish.table import COMPARISON, Repair, publish
+from tests.publish.machines import FOLDER, Published
 
 
 def a_table(**options: Any) -> Table:
@@ -108,7 +108,6 @@ def test_versions_of_a_delta_table_say_nothing_of_one_that_is_compared(tmp_path:
     assert (idle.status(table), idle.decision(table), idle.outcome(table)) == (None, None, None)
 
 
-FOLDER = "sales.schema/orders"
 COLUMNS = (Column("id", "long"), Column("v", "string"))
 Rows = dict[int, str | None]
 
@@ -186,13 +185,13 @@ _VALUE = st.one_of(st.none(), st.sampled_from("ab"))
 _MOMENTS = ("before the commit", "after the commit", "after the files")
 
 
-class Comparisons(RuleBasedStateMachine):
+class Comparisons(Published):
     @initialize()
     def begin(self) -> None:
         self.source: Rows = {}
-        self.kept, self.zone = Kept(), MemoryStore()
+        self.kept = Kept()
         self.plan = Plan("v", "sales.orders", FOLDER, ("id",), changes="compare")
-        self.audit, self.mirror = Audit(self.zone, FOLDER), Mirror(self.zone, FOLDER)
+        self.begin_zone()
 
     @rule(key=st.integers(0, 3), value=_VALUE)
     def a_row_is_there(self, key: int, value: str | None) -> None:
@@ -252,25 +251,13 @@ class Comparisons(RuleBasedStateMachine):
         value=_VALUE,
     )
     def publish_with_a_fault(self, call: int, mode: Mode, late: int | None, value: str | None) -> None:
-        store = FaultyStore(self.zone, [Fault(call, mode, late)], delete=lambda: self.zone.remove_folder(FOLDER))
-        with suppress(Transient, Crash):
-            publish(KeptFeed(self.source, self.kept), store, self.plan)
+        store = self.publish_disturbed(KeptFeed(self.source, self.kept), Fault(call, mode, late))
         self.source[0] = value
         store.deliver()
 
-    @rule(most=st.integers(1, 3))
-    def the_service_takes_files(self, most: int) -> None:
-        self.mirror.take(most)
-
-    @rule()
-    def the_folder_is_deleted(self) -> None:
-        self.zone.remove_folder(FOLDER)
-
-    @invariant()
-    def a_mirror_that_has_taken_every_file_is_the_state_that_the_record_names(self) -> None:
-        if self.audit.published >= 0 and self.mirror.has_the_folder and self.audit.finished == self.mirror.last:
-            state = self.kept.versions[self.audit.published][0]
-            assert canonical(self.mirror.rows) == canonical({"id": key, "v": v} for key, v in state.items())
+    def rows_at(self, version: int) -> Iterable[Mapping[str, Any]]:
+        state = self.kept.versions[version][0]
+        return ({"id": key, "v": v} for key, v in state.items())
 
 
 TestComparisons = Comparisons.TestCase

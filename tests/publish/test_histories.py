@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
-from fixtures.faults import Crash, Fault, FaultyStore, Mode
-from fixtures.memory import MemoryStore
-from fixtures.mirror import Audit, Mirror, canonical
+from fixtures.faults import Fault, Mode
+from fixtures.mirror import canonical
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.errors import Transient
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table import publish
-
-FOLDER = "sales.schema/orders"
+from tests.publish.machines import FOLDER, Published
 
 _KEYS: dict[str, st.SearchStrategy[Any]] = {
     "long": st.integers(0, 4),
@@ -38,7 +34,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-class Histories(RuleBasedStateMachine):
+class Histories(Published):
     @initialize(
         keys=st.lists(st.sampled_from(sorted(_KEYS)), max_size=3),
         values=st.lists(st.sampled_from(sorted(_VALUES)), min_size=1, max_size=4),
@@ -53,8 +49,7 @@ class Histories(RuleBasedStateMachine):
         self.types |= {f"v{n}": type_ for n, type_ in enumerate(values)}
         self.table = Table(self.types, self.keys)
         self.plan = Plan("main.sales.orders", "sales.orders", FOLDER, self.keys, **options)
-        self.zone = MemoryStore()
-        self.audit, self.mirror = Audit(self.zone, FOLDER), Mirror(self.zone, FOLDER)
+        self.begin_zone()
 
     # What may happen to the table.
 
@@ -137,24 +132,11 @@ class Histories(RuleBasedStateMachine):
         partitions=st.integers(1, 3),
     )
     def publish_with_a_fault(self, call: int, mode: Mode, late: int | None, partitions: int) -> None:
-        faults = [Fault(call, mode, late)]
-        store = FaultyStore(self.zone, faults, delete=lambda: self.zone.remove_folder(FOLDER))
-        with suppress(Transient, Crash):
-            publish(TableFeed(self.table, partitions, rows_per_batch=2), store, self.plan)
-        store.deliver()
+        feed = TableFeed(self.table, partitions, rows_per_batch=2)
+        self.publish_disturbed(feed, Fault(call, mode, late)).deliver()
 
-    @rule(most=st.integers(1, 3))
-    def the_service_takes_files(self, most: int) -> None:
-        self.mirror.take(most)
-
-    @rule()
-    def the_folder_is_deleted(self) -> None:
-        self.zone.remove_folder(FOLDER)
-
-    @invariant()
-    def a_mirror_that_has_taken_every_file_equals_the_published_version(self) -> None:
-        if self.audit.published >= 0 and self.mirror.has_the_folder and self.audit.finished == self.mirror.last:
-            assert canonical(self.mirror.rows) == canonical(self.table.at(self.audit.published))
+    def rows_at(self, version: int) -> Iterable[Mapping[str, Any]]:
+        return self.table.at(version)
 
     def _row(self, data: st.DataObject) -> Mapping[str, Any]:
         return {

@@ -1,0 +1,53 @@
+"""What a machine of random publications does with its landing zone, whatever it publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from fixtures.faults import Crash, Fault, FaultyStore
+from fixtures.memory import MemoryStore
+from fixtures.mirror import Audit, Mirror, canonical
+from mirrorfeed.errors import Transient
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.table import Feed, publish
+
+FOLDER = "sales.schema/orders"
+
+
+class Published(RuleBasedStateMachine):
+    """A landing zone of one table, the service, and an audit."""
+
+    plan: Plan
+
+    def begin_zone(self) -> None:
+        self.zone = MemoryStore()
+        self.audit, self.mirror = Audit(self.zone, FOLDER), Mirror(self.zone, FOLDER)
+
+    def rows_at(self, version: int) -> Iterable[Mapping[str, Any]]:
+        """Of the source, as they are published."""
+        raise NotImplementedError
+
+    def publish_disturbed(self, feed: Feed, fault: Fault) -> FaultyStore:
+        """What is late is still to be delivered."""
+        store = FaultyStore(self.zone, [fault], delete=lambda: self.zone.remove_folder(FOLDER))
+        with suppress(Transient, Crash):
+            publish(feed, store, self.plan)
+        return store
+
+    @rule(most=st.integers(1, 3))
+    def the_service_takes_files(self, most: int) -> None:
+        self.mirror.take(most)
+
+    @rule()
+    def the_folder_is_deleted(self) -> None:
+        self.zone.remove_folder(FOLDER)
+
+    @invariant()
+    def a_mirror_that_has_taken_every_file_equals_the_published_version(self) -> None:
+        if self.audit.published >= 0 and self.mirror.has_the_folder and self.audit.finished == self.mirror.last:
+            assert canonical(self.mirror.rows) == canonical(self.rows_at(self.audit.published))
