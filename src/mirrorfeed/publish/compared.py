@@ -59,8 +59,7 @@ class ComparedFeed:
         return Facts(new.id, new.version, commits)
 
     def table_id(self) -> str:
-        seen = self.states.look()
-        return seen.id if seen else ""
+        return self.states.id()
 
     def columns(self, version: int) -> tuple[Column, ...]:
         return self._columns(whole(self.spark, self.source))

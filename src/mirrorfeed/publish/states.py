@@ -18,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal, Transient, named
-from mirrorfeed.feed.detail import NoTableAtPath, SourceMissing, detail_of
+from mirrorfeed.feed.detail import Detail, NoTableAtPath, SourceMissing, detail_of
 from mirrorfeed.feed.differences import CHANGED, DIFFERS, GAIN, HASH, PROBLEM, landing_rows
 from mirrorfeed.feed.faults import EXPIRED, FILES_GONE, LOG_GONE, first_of
+from mirrorfeed.feed.here import as_told, detail, opened
 from mirrorfeed.feed.history import commits, newest_version
 from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.feed.source import Source
@@ -64,14 +65,19 @@ class States:
 
     def look(self) -> Seen | None:
         """None where there is none yet."""
-        try:
-            found = detail_of(self.spark, self.place)
-        except (SourceMissing, NoTableAtPath):
+        table = opened(self.place)
+        told = table and as_told(table, self.place)
+        found = told or self._detail()
+        if found is None:
             return None
-        if _ID not in found.properties:
-            raise NotStates(str(self.place), self.table)
+        version = table.version() if table and told else newest_version(self.spark, self.place)
         folder = found.location.rstrip("/").rpartition("/")[2]
-        return Seen(found.properties[_ID], newest_version(self.spark, self.place), folder)
+        return Seen(self._id(found), version, folder)
+
+    def id(self) -> str:
+        """Nothing where there is none yet."""
+        found = detail(self.place) or self._detail()
+        return self._id(found) if found else ""
 
     def holding(self, version: int, seen: Seen) -> int:
         """The newest version, if it still holds the state of this one; else this one itself."""
@@ -169,6 +175,17 @@ class States:
             if first_of(error, _GONE) and folder in str(error):
                 raise StatesLost(self.table, str(self.place), version) from error
             raise
+
+    def _detail(self) -> Detail | None:
+        try:
+            return detail_of(self.spark, self.place)
+        except (SourceMissing, NoTableAtPath):
+            return None
+
+    def _id(self, found: Detail) -> str:
+        if _ID not in found.properties:
+            raise NotStates(str(self.place), self.table)
+        return found.properties[_ID]
 
     def _at(self, version: int) -> DataFrame:
         return self.spark.read.option("versionAsOf", version).table(self.place.sql)
