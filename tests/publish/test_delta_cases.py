@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
 from mirrorfeed.feed import history
-from mirrorfeed.feed.preview import changes_between
+from mirrorfeed.feed.preview import changes_between, parse_bound, resolve
 from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 
 STATEMENTS = {
@@ -187,20 +188,34 @@ def backwards(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return table
 
 
-@pytest.mark.parametrize("seconds", [0, 100, 150, 200, 201, 300])
+def theirs(table: DeltaTable, bound: str, seconds: int) -> tuple[str, set[int]]:
+    """A moment, and the versions that Delta gives from it on or up to it."""
+    moment = datetime.fromtimestamp(START + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    reader = table.spark.read.option("readChangeFeed", "true")
+    if bound == "start":
+        reader = reader.option("startingTimestamp", moment)
+    else:
+        reader = reader.option("startingVersion", 0).option("endingTimestamp", moment)
+    return moment, {row["_commit_version"] for row in reader.table(table.source.sql).collect()}
+
+
 @pytest.mark.parametrize("bound", ["start", "end"])
 def test_a_time_leads_to_the_version_that_it_leads_delta_to_though_the_clock_went_back(
-    backwards: DeltaTable, seconds: int, bound: str
+    backwards: DeltaTable, bound: str
 ) -> None:
-    spark, sql = backwards.spark, backwards.source.sql
-    moment = datetime.fromtimestamp(START + seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    reader = spark.read.option("readChangeFeed", "true")
-    if bound == "start":
-        theirs, ours = reader.option("startingTimestamp", moment), changes_between(spark, backwards.source, moment)
-    else:
-        theirs = reader.option("startingVersion", 0).option("endingTimestamp", moment)
-        ours = changes_between(spark, backwards.source, 0, moment)
-    versions = {row["_commit_version"] for row in theirs.table(sql).collect()}
+    known = history.commits(backwards.spark, backwards.source)
+    for seconds in (0, 100, 150, 200, 201, 300):
+        moment, versions = theirs(backwards, bound, seconds)
+        at = parse_bound(moment, ZoneInfo("UTC"))
+        ours = resolve("t", *((at, None) if bound == "start" else (0, at)), known, "error")
+        # Version 0 has no rows.
+        assert set(range(max(1, ours.from_version_exclusive + 1), ours.to_version_inclusive + 1)) == versions, seconds
+
+
+@pytest.mark.parametrize("bound", ["start", "end"])
+def test_the_rows_from_a_time_on_or_up_to_it_are_those_that_delta_gives(backwards: DeltaTable, bound: str) -> None:
+    moment, versions = theirs(backwards, bound, 150)
+    ours = changes_between(backwards.spark, backwards.source, *((moment,) if bound == "start" else (0, moment)))
     assert {row["_commit_version"] for row in ours.rows.collect()} == versions
 
 
