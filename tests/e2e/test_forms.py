@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from fixtures.forms import play
+from fixtures.forms import COLUMNS, play
 from mirrorfeed.cli import main
 from mirrorfeed.files import few
+from tests.delta import DeltaTable
 
 
 @pytest.mark.parametrize("few_rows", [few.ROWS, 0], ids=["few rows", "Spark's files"])
@@ -25,4 +26,4 @@ def test_a_table_in_each_form_is_mirrored_value_for_value(
         assert result.exit_code == code, result.output
         return " ".join(result.output.split())
 
-    play(spark, tmp_path, run)
+    play(DeltaTable(spark, tmp_path / "text", COLUMNS).sql, tmp_path, run)
