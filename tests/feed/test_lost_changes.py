@@ -123,7 +123,7 @@ def test_a_restore_to_before_the_feed_was_on_is_a_gap(spark: SparkSession, tmp_p
     table.insert(1)
     zone = Zone(tmp_path / "zone", table)
     zone.publish()
-    spark.sql(f"RESTORE TABLE {table.source.sql} TO VERSION AS OF 0")
+    table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
     with pytest.raises(Gap, match="at version 3 the change data feed is off"):
         zone.publish()
 
@@ -156,8 +156,8 @@ def test_changes_of_every_kind_reach_the_mirror(
     table.sql("INSERT OVERWRITE {} SELECT * FROM {}")  # the same rows again
     zone.publish()
     assert zone.mirrors_the_table()
-    spark.sql(f"OPTIMIZE {table.source.sql}")
-    spark.sql(f"RESTORE TABLE {table.source.sql} TO VERSION AS OF 1")
+    table.sql("OPTIMIZE {}")
+    table.sql("RESTORE TABLE {} TO VERSION AS OF 1")
     zone.publish()
     assert zone.mirrors_the_table()
 
