@@ -407,33 +407,40 @@ def test_rows_that_are_as_they_were_can_be_left_out(
     assert by_commit[case] == in_commits
 
 
-@pytest.mark.parametrize(
-    ("type_", "old", "new", "changed"),
-    [
-        ("double", "double('NaN')", "double('NaN')", False),
-        ("double", "1.0D", "double('NaN')", True),
-        ("double", "0.0D", "double('-0.0')", True),
-        ("float", "float('-0.0')", "0.0F", True),
-        ("float", "float('-0.0')", "float('-0.0')", False),
-        ("struct<a: double>", "named_struct('a', 0.0D)", "named_struct('a', double('-0.0'))", True),
-        ("decimal(38,18)", "1.000000000000000001BD", "1.000000000000000002BD", True),
-        ("binary", "X'00FF'", "X'00FF'", False),
-        ("struct<a: int, b: array<int>>", "named_struct('a', 1, 'b', array(1, NULL))",
-         "named_struct('a', 1, 'b', array(1, NULL))", False),
-        ("struct<a: int, b: array<int>>", "named_struct('a', 1, 'b', array(1, NULL))",
-         "named_struct('a', 1, 'b', array(1, 2))", True),
-        ("map<string, int>", "map('k', 1)", "map('k', 1)", False),
-        ("map<string, int>", "map('k', 1)", "map('k', 2)", True),
-    ],
-)  # fmt: skip
-def test_values_of_every_type_are_compared(spark: SparkSession, type_: str, old: str, new: str, changed: bool) -> None:
-    events = spark.sql(
-        f"SELECT 1 AS id, CAST({old} AS {type_}) AS v, 'update_preimage' AS _change_type, 5L AS _commit_version"
-        f" UNION ALL SELECT 1, CAST({new} AS {type_}), 'update_postimage', 5L"
-    )
-    columns = columns_of("t", json.loads(events.select("id", "v").schema.json()))
+TYPED = [
+    # the type, a value, another, and whether that is a change
+    ("double", "double('NaN')", "double('NaN')", False),
+    ("double", "1.0D", "double('NaN')", True),
+    ("double", "0.0D", "double('-0.0')", True),
+    ("float", "float('-0.0')", "0.0F", True),
+    ("float", "float('-0.0')", "float('-0.0')", False),
+    ("struct<a: double>", "named_struct('a', 0.0D)", "named_struct('a', double('-0.0'))", True),
+    ("decimal(38,18)", "1.000000000000000001BD", "1.000000000000000002BD", True),
+    ("binary", "X'00FF'", "X'00FF'", False),
+    ("struct<a: int, b: array<int>>", "named_struct('a', 1, 'b', array(1, NULL))",
+     "named_struct('a', 1, 'b', array(1, NULL))", False),
+    ("struct<a: int, b: array<int>>", "named_struct('a', 1, 'b', array(1, NULL))",
+     "named_struct('a', 1, 'b', array(1, 2))", True),
+    ("map<string, int>", "map('k', 1)", "map('k', 1)", False),
+    ("map<string, int>", "map('k', 1)", "map('k', 2)", True),
+]  # fmt: skip
+
+
+def test_values_of_every_type_are_compared(spark: SparkSession) -> None:
+    """Each in a column and in a row of its own."""
+    rows = []
+    for at in range(len(TYPED)):
+        for image, kind in ((1, "update_preimage"), (2, "update_postimage")):
+            values = (
+                f"CAST({case[image] if n == at else 'NULL'} AS {case[0]}) AS v{n}" for n, case in enumerate(TYPED)
+            )
+            rows.append(f"SELECT {at} AS id, {', '.join(values)}, '{kind}' AS _change_type, 5L AS _commit_version")
+    events = spark.sql(" UNION ALL ".join(rows))
+    columns = columns_of("t", json.loads(events.drop("_change_type", "_commit_version").schema.json()))
+    changed = [at for at, (*_, other) in enumerate(TYPED) if other]
     for translate in (net, full):
-        assert translate(events, columns, ["id"], skip_unchanged=True).isEmpty() is not changed
+        found = translate(events, columns, ["id"], skip_unchanged=True).collect()
+        assert sorted(row["id"] for row in found) == changed
 
 
 def test_texts_that_only_their_collation_takes_for_equal_are_other_keys_and_other_values(spark: SparkSession) -> None:
