@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 from pyspark.sql import SparkSession
 
@@ -17,6 +18,7 @@ from fixtures.faults import Crash
 from fixtures.mirror import canonical
 from mirrorfeed.archive.bring_back.into import TargetThere
 from mirrorfeed.feed.source import Source
+from mirrorfeed.keep.record import Record, disorder, parse
 from mirrorfeed.keep.replay import NotKept, replay
 from mirrorfeed.keep.run import AnotherSource, CannotGoOn, Keeping, Kept, NotTaken, keep
 from mirrorfeed.keep.table import HistoryChanged, HistoryTable, NamesTaken, NotAHistory
@@ -29,11 +31,20 @@ MAPPED = {"delta.columnMapping.mode": "name"}
 class History:
     """A table with a history beside it."""
 
-    def __init__(self, spark: SparkSession, folder: Path, columns: str = "id int, v string", **options: Any) -> None:
-        self.spark, self.folder = spark, folder
-        self.source = DeltaTable(spark, folder / "orders", columns, **options)
-        self.how = Keeping(self.source.source, Source(path=str(folder / "history")))
-        self.table = HistoryTable(spark, self.how.history)
+    def __init__(self, source: DeltaTable) -> None:
+        self.spark, self.folder, self.source = source.spark, source.path.parent, source
+        self.how = Keeping(source.source, Source(path=str(self.folder / "history")))
+        self.table = HistoryTable(self.spark, self.how.history)
+
+    @classmethod
+    def begun(cls, spark: SparkSession, folder: Path, columns: str = "id int, v string", **options: Any) -> History:
+        """Of a new table."""
+        return cls(DeltaTable(spark, folder / "orders", columns, **options))
+
+    def copied(self, folder: Path) -> History:
+        """As it is, of a copy of its table."""
+        shutil.copytree(self.folder / "history", folder / "history")
+        return History(DeltaTable.copied(self.source, folder / "orders"))
 
     def keep(self, **options: Any) -> Kept:
         return keep(self.spark, replace(self.how, **options))
@@ -49,50 +60,60 @@ class History:
         return DeltaTable.at(self.spark, self.folder / f"rebuilt{version}").rows()
 
     def numbers(self) -> list[tuple[int | None, int, int]]:
-        """For each record the versions that it is about, and its rows."""
-        seen = self.table.look()
-        assert seen
-        records = self.table.records(seen)
-        return [(each.from_version_exclusive, each.to_version_inclusive, each.rows) for each in records]
+        """What the records tell that are there, without Spark."""
+        told = deltalake.DeltaTable(self.folder / "history").to_pyarrow_table(columns=["_record"])["_record"]
+        records = [parse(text, "history") for text in told.drop_null().to_pylist()]
+        records.sort(key=lambda record: record.number)
+        assert disorder(records) is None
+        return numbers(records)
 
     def equals_time_travel(self, *versions: int) -> bool:
         return all(canonical(self.rebuilt(each)) == canonical(self.source.rows(each)) for each in versions)
 
 
-def test_every_kept_version_can_be_rebuilt_through_duplicates_columns_and_maintenance(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def numbers(records: Sequence[Record]) -> list[tuple[int | None, int, int]]:
+    """For each record the versions that it is about, and its rows."""
+    return [(each.from_version_exclusive, each.to_version_inclusive, each.rows) for each in records]
+
+
+def test_every_kept_version_can_be_rebuilt_through_duplicates_and_columns(spark: SparkSession, tmp_path: Path) -> None:
     """It takes long, for Spark alone changes columns under column mapping, and three versions are rebuilt."""
-    history = History(spark, tmp_path, "a int, b string, m map<string, double>, n struct<x: double>", properties=MAPPED)
+    history = History.begun(
+        spark, tmp_path, "a int, b string, m map<string, double>, n struct<x: double>", properties=MAPPED
+    )
     table = history.source
-    row = "(1, 'x', map('k', 1.5D), named_struct('x', -0.0D))"
-    table.sql(f"INSERT INTO {{}} VALUES {row}, {row}, {row}, (2, NULL, NULL, NULL)")
-    assert [each.to_version_inclusive for each in history.keep().made] == [1]
-    table.sql(f"INSERT INTO {{}} VALUES {row}")
-    table.sql("OPTIMIZE {}")
+    row = "1, 'x', map('k', 1.5D), named_struct('x', -0.0D)"
+    table.sql(f"INSERT INTO {{}} VALUES ({row}), ({row}), ({row}), (2, NULL, NULL, NULL)")
+    assert numbers(history.keep().made) == [(None, 1, 4)]
     table.sql("ALTER TABLE {} ADD COLUMNS (c int)")
-    table.sql("UPDATE {} SET c = 7 WHERE a = 2")
+    table.sql(f"INSERT INTO {{}} VALUES ({row}, NULL), (3, NULL, NULL, NULL, 7)")
     table.sql("ALTER TABLE {} RENAME COLUMN b TO a_b")
-    table.sql("UPDATE {} SET a_b = 'new' WHERE a = 2")
     table.sql("ALTER TABLE {} DROP COLUMN c")
     table.sql("ALTER TABLE {} ADD COLUMNS (`c` int, `with space` string)")
-    table.sql("DELETE FROM {} WHERE a = 1 AND a_b = 'x'")
-    table.sql("INSERT INTO {} SELECT 1, 'x', map('k', 1.5D), named_struct('x', -0.0D), 3, 'y' FROM range(2)")
-    history.keep()
-    history.sql("OPTIMIZE {}")
-    history.sql("VACUUM {}")
-    last, kept = table.latest, history.numbers()
-    assert kept[0] == (None, 1, 4)
-    assert sum(rows for _, _, rows in kept) == 4 + 1 + 2 + 2 + 4 + 2
+    table.sql("UPDATE {} SET a_b = 'new' WHERE a > 1")
+    table.sql("DELETE FROM {} WHERE a = 1")
+    table.sql(f"INSERT INTO {{}} SELECT {row}, 3, 'y' FROM range(2)")
+    last = table.latest
+    assert numbers(history.keep().made) == [(1, 3, 2), (3, 4, 0), (4, 5, 0), (5, last, 10)]
     values = {"m": {"k": 1.5}, "n": {"x": -0.0}}
     expected = {
-        4: [{"a": 1, "b": "x", **values}] * 4 + [{"a": 2}],
-        6: [{"a": 1, "a_b": "x", **values}] * 4 + [{"a": 2, "c": 7}],
-        last: [{"a": 1, "a_b": "x", **values, "c": 3, "with space": "y"}] * 2 + [{"a": 2, "a_b": "new"}],
+        3: [{"a": 1, "b": "x", **values}] * 4 + [{"a": 2}, {"a": 3, "c": 7}],
+        4: [{"a": 1, "a_b": "x", **values}] * 4 + [{"a": 2}, {"a": 3, "c": 7}],
+        last: [{"a": 1, "a_b": "x", **values, "c": 3, "with space": "y"}] * 2
+        + [{"a": 2, "a_b": "new"}, {"a": 3, "a_b": "new"}],
     }
     for version, rows in expected.items():
         assert canonical(history.rebuilt(version)) == canonical(rows), version
     assert history.keep().made == []
+
+
+@pytest.fixture(scope="module")
+def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Two rows, at version 1."""
+    history = History.begun(spark, tmp_path_factory.mktemp("kept"))
+    history.source.insert(1, 2)
+    history.keep()
+    return history
 
 
 Call = Callable[[], None]
@@ -124,15 +145,13 @@ def after(call: Call) -> None:
 def test_a_run_that_dies_between_any_two_steps_is_finished_by_the_next_and_keeps_each_version_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = History(spark, tmp_path)
+    history = History.begun(spark, tmp_path)
     history.source.insert(1, 2)
     dying(history, monkeypatch, "create", before)
-    assert history.table.look() is None
+    assert not (tmp_path / "history").exists()
     for verb, do in (("create", after), ("append", before)):
         dying(history, monkeypatch, verb, do)
-        seen = history.table.look()
-        assert seen is not None
-        assert seen.newest is None
+        assert history.numbers() == []
     dying(history, monkeypatch, "append", after)
     assert history.numbers() == [(None, 1, 2)]
     history.source.sql("DELETE FROM {} WHERE id = 1")
@@ -142,10 +161,10 @@ def test_a_run_that_dies_between_any_two_steps_is_finished_by_the_next_and_keeps
     assert history.numbers() == [(None, 1, 2), (1, history.source.latest, 1)]
 
 
-def test_two_runs_at_once_and_an_append_that_takes_effect_late_keep_each_version_once(
+def test_two_runs_at_once_an_append_that_takes_effect_late_and_maintenance_keep_each_version_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history = History(spark, tmp_path)
+    history = History.begun(spark, tmp_path)
     history.source.insert(1)
     with ThreadPoolExecutor(2) as pool:
         for each in [pool.submit(history.keep) for _ in range(2)]:
@@ -154,19 +173,22 @@ def test_two_runs_at_once_and_an_append_that_takes_effect_late_keep_each_version
     history.source.insert(2)
     late: list[Call] = []
     dying(history, monkeypatch, "append", late.append)
+    history.source.sql("OPTIMIZE {}")
     history.source.insert(3)
-    assert [each.to_version_inclusive for each in history.keep().made] == [3]
+    assert [each.to_version_inclusive for each in history.keep().made] == [4]
     late[0]()
-    assert history.numbers() == [(None, 1, 1), (1, 3, 2)]
-    assert history.equals_time_travel(2)
+    assert history.numbers() == [(None, 1, 1), (1, 4, 2)]
+    history.sql("OPTIMIZE {}")
+    vacuumed = deltalake.DeltaTable(tmp_path / "history").vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert vacuumed
+    assert history.keep().made == []
+    assert history.equals_time_travel(3)
 
 
 def test_a_history_that_someone_changed_is_named_and_nothing_is_appended_or_read(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, kept: History, tmp_path: Path
 ) -> None:
-    history = History(spark, tmp_path)
-    history.source.insert(1, 2)
-    history.keep()
+    history = kept.copied(tmp_path)
     with pytest.raises(Exception, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
         spark.sql(f"DELETE FROM {history.how.history.sql} WHERE id = 1")
     history.sql("INSERT INTO {} (id, v, _commit_date) VALUES (7, 'mine', DATE'2026-01-01')")
@@ -193,12 +215,10 @@ def test_a_history_that_someone_changed_is_named_and_nothing_is_appended_or_read
 
 
 def test_what_cannot_be_kept_is_named_and_a_snapshot_goes_on_where_it_is_told_to(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, kept: History, tmp_path: Path
 ) -> None:
-    history = History(spark, tmp_path)
+    history = kept.copied(tmp_path)
     table = history.source
-    table.insert(1, 2)
-    history.keep()
     table.sql("UPDATE {} SET v = 'a' WHERE id = 1")
     table.sql("UPDATE {} SET v = 'b' WHERE id = 1")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
@@ -220,7 +240,9 @@ def test_what_cannot_be_kept_is_named_and_a_snapshot_goes_on_where_it_is_told_to
         history.keep()
     history.keep(on_schema_change="reseed")
     assert history.numbers() == [(None, 1, 2), (None, 3, 2), (3, 5, 1), (None, 6, 3), (6, 7, 1)]
-    assert history.equals_time_travel(5, 7)
+    then = [{"id": 1, "v": "b"}, {"id": 2, "v": "v2"}, {"id": 4, "v": "v4"}]
+    assert canonical(history.rebuilt(5)) == canonical(then)
+    assert canonical(history.rebuilt(7)) == canonical([*then, {"id": 5, "v": "v5"}])
     with pytest.raises(NotKept) as missing:
         history.rebuilt(2)
     assert f"Version 2 is not kept in {history.how.history}. It holds versions 1 to 1 (" in str(missing.value)
@@ -234,13 +256,13 @@ def test_what_cannot_be_kept_is_named_and_a_snapshot_goes_on_where_it_is_told_to
 
 
 def test_a_place_that_is_something_else_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
-    history = History(spark, tmp_path)
+    history = History.begun(spark, tmp_path)
     history.source.insert(1)
     other = DeltaTable(spark, tmp_path / "history")
     with pytest.raises(NotAHistory, match="is there and is no history of a table: it has no column _commit_date"):
         history.keep()
     assert other.latest == 0
-    named = History(spark, tmp_path / "named", "id int, _record string")
+    named = History.begun(spark, tmp_path / "named", "id int, _record string")
     with pytest.raises(NamesTaken, match="has columns with names that its history needs: '_record'"):
         named.keep()
     assert named.table.look() is None
@@ -249,7 +271,7 @@ def test_a_place_that_is_something_else_is_left_alone(spark: SparkSession, tmp_p
 def test_a_record_is_said_again_before_it_goes_to_the_archive_and_a_replay_leaves_other_tables_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    history = History(spark, tmp_path, "id int, v string, day date", by="day")
+    history = History.begun(spark, tmp_path, "id int, v string, day date", by="day")
     history.source.sql("INSERT INTO {} VALUES (1, 'a', DATE'2026-01-01')")
     begun = datetime(2026, 3, 1, tzinfo=UTC)
     history.how = replace(history.how, archive_days=36_000)
