@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -23,18 +25,25 @@ from mirrorfeed.verify import (
     tables_in_onelake,
     verify_at,
 )
+from tests.commits import commit
 
 SOURCE = """
     SELECT * FROM VALUES
       (1, 'Oslo', 1.5D, map('b', 2, 'a', 1), named_struct('x', 1, 'ys', array('p', NULL))),
       (2, NULL, double('NaN'), NULL, NULL),
-      (3, 'Kyoto', -0.0D, map(), named_struct('x', NULL, 'ys', NULL))
+      (3, 'Kyoto', -0.0D, map(), named_struct('x', NULL, 'ys', NULL)),
+      (4, NULL, double('NaN'), NULL, NULL),
+      (5, 'Oslo', 1.5D, NULL, named_struct('x', 1, 'ys', array('p', NULL))),
+      (6, 'Kyoto', 0.0D, NULL, NULL)
     AS t(id, city, score, counts, nested)"""
 MIRROR = """
     SELECT * FROM VALUES
       (1, 'Oslo', 1.5D, '{"a":1,"b":2}', '{"x":1,"ys":["p",null]}'),
       (2, NULL, double('NaN'), NULL, NULL),
-      (3, 'Kyoto', -0.0D, '{}', '{"x":null,"ys":null}')
+      (3, 'Kyoto', -0.0D, '{}', '{"x":null,"ys":null}'),
+      (4, NULL, double('NaN'), NULL, NULL),
+      (5, 'Oslo', 1.5D, NULL, '{"x":1,"ys":["p",null]}'),
+      (6, 'Kyoto', 0.0D, NULL, NULL)
     AS t(id, city, score, counts, nested)"""
 
 
@@ -42,7 +51,7 @@ MIRROR = """
 def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Source:
     made = Source(path=str(tmp_path_factory.mktemp("verify") / "source"))
     spark.sql(f"CREATE TABLE {made.sql} USING DELTA AS {SOURCE}")
-    spark.sql(f"DELETE FROM {made.sql}")  # a later version that must not be looked at
+    assert commit(Path(str(made.path)), "DELETE FROM {}")  # a later version that must not be looked at
     return made
 
 
@@ -66,48 +75,44 @@ def compared(spark: SparkSession, source: Source, mirror: Source, keys: tuple[st
 def test_a_mirror_with_the_same_values_is_equal(spark: SparkSession, source: Source, mirror: Source) -> None:
     found = compared(spark, source, mirror)
     assert found.equal
-    assert (found.source_rows, found.mirror_rows, found.first) == (3, 3, ())
+    assert (found.source_rows, found.mirror_rows, found.first) == (6, 6, ())
 
 
 def test_without_keys_whole_rows_are_compared(spark: SparkSession, source: Source, mirror: Source) -> None:
     assert compared(spark, source, mirror, keys=()).equal
 
 
-@pytest.mark.parametrize(
-    ("change", "shown"),
-    [
-        ("UPDATE {} SET city = 'Lima' WHERE id = 1", "id = 1: city is 'Oslo' in the source, 'Lima' in the mirror"),
-        ("UPDATE {} SET city = '' WHERE id = 2", "id = 2: city is NULL in the source, '' in the mirror"),
-        ("UPDATE {} SET score = 0 WHERE id = 2", "id = 2: score is 'NaN' in the source, '0.0' in the mirror"),
-        (
-            """UPDATE {} SET nested = '{{"x":1,"ys":["p"]}}' WHERE id = 1""",
-            """id = 1: nested is '{"x":1,"ys":["p",null]}' in the source, '{"x":1,"ys":["p"]}' in the mirror""",
-        ),
-        ("DELETE FROM {} WHERE id = 3", "id = 3: there once in the source, not there in the mirror"),
-        (
-            "INSERT INTO {} SELECT * FROM (SELECT 4 AS id, NULL, NULL, NULL, NULL)",
-            "id = 4: not there in the source, there once in the mirror",
-        ),
-        (
-            "INSERT INTO {} VALUES (1, 'Oslo', 1.5D, NULL, NULL)",
-            "id = 1: there once in the source, there 2 times in the mirror",
-        ),
-    ],
-)
-def test_a_difference_is_shown_by_key_and_column(
-    spark: SparkSession, source: Source, mirror: Source, change: str, shown: str
-) -> None:
-    spark.sql(change.format(mirror.sql))
-    found = compared(spark, source, mirror)
+CHANGES = [
+    ("UPDATE {} SET city = 'Lima' WHERE id = 1", "id = 1: city is 'Oslo' in the source, 'Lima' in the mirror"),
+    ("UPDATE {} SET city = '' WHERE id = 2", "id = 2: city is NULL in the source, '' in the mirror"),
+    ("DELETE FROM {} WHERE id = 3", "id = 3: there once in the source, not there in the mirror"),
+    ("UPDATE {} SET score = 0 WHERE id = 4", "id = 4: score is 'NaN' in the source, '0.0' in the mirror"),
+    (
+        """UPDATE {} SET nested = '{"x":1,"ys":["p"]}' WHERE id = 5""",
+        """id = 5: nested is '{"x":1,"ys":["p",null]}' in the source, '{"x":1,"ys":["p"]}' in the mirror""",
+    ),
+    (
+        "INSERT INTO {} VALUES (6, 'Lima', 0, NULL, NULL)",
+        "id = 6: there once in the source, there 2 times in the mirror",
+    ),
+    ("INSERT INTO {} VALUES (7, NULL, NULL, NULL, NULL)", "id = 7: not there in the source, there once in the mirror"),
+]
+
+
+def test_differences_are_shown_by_key_and_column(spark: SparkSession, source: Source, mirror: Source) -> None:
+    for change, _ in CHANGES:
+        assert commit(Path(str(mirror.path)), change)
+    found = compare(spark, source, 0, mirror, ("id",), shown=len(CHANGES))
     assert not found.equal
-    assert found.differing == 1
-    assert [str(difference) for difference in found.first] == [shown]
+    assert (found.source_rows, found.mirror_rows, found.differing) == (6, 7, len(CHANGES))
+    assert [str(difference) for difference in found.first] == [shown for _, shown in CHANGES]
 
 
 def test_without_keys_a_doubled_row_is_a_difference(spark: SparkSession, source: Source, mirror: Source) -> None:
-    spark.sql(f"INSERT INTO {mirror.sql} SELECT * FROM {mirror.sql} WHERE id = 2")
+    rows = deltalake.DeltaTable(str(mirror.path)).to_pyarrow_table(filters=[("id", "=", 2)])
+    deltalake.write_deltalake(str(mirror.path), rows, mode="append")
     found = compared(spark, source, mirror, keys=())
-    assert (found.equal, found.differing, found.mirror_rows) == (False, 1, 4)
+    assert (found.equal, found.differing, found.mirror_rows) == (False, 1, 7)
     assert "there once in the source, there 2 times in the mirror" in str(found.first[0])
 
 
@@ -119,7 +124,7 @@ def test_a_missing_mirror_is_an_error(spark: SparkSession, source: Source, tmp_p
 
 def test_other_columns_are_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
     other = Source(path=str(tmp_path / "other"))
-    spark.sql(f"CREATE TABLE {other.sql} USING DELTA AS SELECT 1L AS id, 'x' AS city, 1.0D AS score, '' AS counts")
+    deltalake.write_deltalake(str(other.path), pa.table({"id": [1], "city": ["x"], "score": [1.0], "counts": [""]}))
     with pytest.raises(MirrorColumns, match=r"'id' is bigint where int is expected; 'nested' is missing"):
         compared(spark, source, other)
 
