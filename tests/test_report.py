@@ -457,19 +457,19 @@ def ledger_of(spark: SparkSession, rows: list[Row]) -> None:
     spark.createDataFrame([astuple(row) for row in rows], columns).createOrReplaceTempView("ledger")
 
 
-def told(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
-    """What the dashboard's queries give, by their names."""
-    return {
-        each["name"]: [row.asDict() for row in spark.sql("".join(each["queryLines"])).collect()]
-        for each in DASHBOARD["datasets"]
-    }
+QUERIES = {each["name"]: "".join(each["queryLines"]) for each in DASHBOARD["datasets"]}
+
+
+def told(spark: SparkSession, *names: str) -> dict[str, list[dict[str, Any]]]:
+    """What these of the dashboard's queries give."""
+    return {name: [row.asDict() for row in spark.sql(QUERIES[name]).collect()] for name in names}
 
 
 def test_the_dashboard_says_what_the_page_says(spark: SparkSession) -> None:
     moved = datetime.now(UTC) - NOW  # its queries know no other time
     rows = [replace(row, time=row.time + moved) for row in [*ROWS, *LATER]]
     ledger_of(spark, rows)
-    found = told(spark)
+    found = told(spark, "now", "backlog", "mirrors", "archive", "failures")
     (now,) = found["now"]
     shown = {name: value for _, value, name in tiles(page(rows, NOW + moved))}
     assert {name: str(value) for name, value in now.items()} == {
@@ -505,7 +505,7 @@ def test_the_dashboard_says_how_far_each_table_has_come(spark: SparkSession) -> 
         }) for row in WATCHES
     ]  # fmt: skip
     ledger_of(spark, rows)
-    (found,) = told(spark)["freshness"]
+    (found,) = told(spark, "freshness")["freshness"]
     since = {name: found[f"{name.removesuffix('_at')}_minutes"] for name in FIVE}
     assert {name: None if value is None else round(value) for name, value in since.items()} == {
         "committed_at": 9, "visible_at": 30, "consumed_at": 30, "mirrored_at": 70, "seen_at": None,
@@ -518,9 +518,10 @@ def test_the_dashboard_says_how_far_each_table_has_come(spark: SparkSession) -> 
 def test_the_dashboard_lets_a_table_go_that_is_well_again(spark: SparkSession) -> None:
     now = datetime.now(UTC)
     ledger_of(spark, [Row(now - timedelta(hours=1), "a", FAILED, lag_versions=2), Row(now, "a", WELL, lag_versions=0)])
-    (row,) = (row for row in told(spark)["now"])
+    found = told(spark, "now", "backlog")
+    (row,) = found["now"]
     assert (row["tables"], row["stopped"]) == (1, 0)
-    assert [row["lag_versions"] for row in told(spark)["backlog"]] == [0]
+    assert [row["lag_versions"] for row in found["backlog"]] == [0]
 
 
 def test_before_the_first_publication_the_dashboard_is_empty_and_asks_for_nothing_that_is_not_there(
@@ -529,7 +530,7 @@ def test_before_the_first_publication_the_dashboard_is_empty_and_asks_for_nothin
     place = Source(path=str(tmp_path / "ledger"))
     ledger.prepare(spark, place)
     spark.read.table(place.sql).createOrReplaceTempView("ledger")
-    found = told(spark)
+    found = told(spark, *QUERIES)
     (now,) = found.pop("now")
     assert set(now.values()) == {0}
     assert set(map(len, found.values())) == {0}
@@ -537,7 +538,7 @@ def test_before_the_first_publication_the_dashboard_is_empty_and_asks_for_nothin
 
 def test_the_dashboards_queries_give_the_fields_that_its_drawings_show(spark: SparkSession) -> None:
     ledger_of(spark, [])
-    given = {each["name"]: set(spark.sql("".join(each["queryLines"])).columns) for each in DASHBOARD["datasets"]}
+    given = {name: set(spark.sql(query).columns) for name, query in QUERIES.items()}
     for layout in DASHBOARD["pages"][0]["layout"]:
         (query,) = (each["query"] for each in layout["widget"]["queries"])
         assert {field["name"] for field in query["fields"]} <= given[query["datasetName"]]
@@ -571,7 +572,7 @@ def test_the_dashboard_says_as_the_page_how_often_tables_were_in_time(spark: Spa
     now = datetime.now(UTC)
     rows = of_a_week(now)
     ledger_of(spark, rows)
-    found = {(row["table"], (now.date() - row["day"]).days): row for row in told(spark)["in_time"]}
+    found = {(row["table"], (now.date() - row["day"]).days): row for row in told(spark, "in_time")["in_time"]}
     assert {key: (row["met"], row["publications"]) for key, row in found.items()} == {
         (table, ago): days_ for table, week in in_time(rows, now).items() for ago, days_ in enumerate(week) if days_[1]
     }
