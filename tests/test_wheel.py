@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from fixtures.connect import IN_TURN, connect_server
+from fixtures.connect import Driver, connect_server
 from tests.conftest import INTERPRETED
 from tests.delta import DeltaTable
 
@@ -101,7 +100,7 @@ def test_it_publishes_over_connect_where_executors_have_no_python(
     place: Path, spark: SparkSession, without_python: str, tmp_path: Path
 ) -> None:
     """Few rows, files that Spark makes, and text of both; what is around the package is this suite's own. It takes
-    long, for its Spark is one whose executors have no Python, and commands run in processes with the wheel alone."""
+    long, for its Spark is one whose executors have no Python, and commands run in a process with the wheel alone."""
     brought = str(Path(importlib.util.find_spec("pyspark").origin or "").parent.parent)  # type: ignore[union-attr]
     (tmp_path / "mirrorfeed.yml").write_text(
         "landing_zone: ./landing\nhandover: ./handover\ntables:\n"
@@ -109,20 +108,13 @@ def test_it_publishes_over_connect_where_executors_have_no_python(
         "  - {source: ./orders, target: text, keys: [id], format: delimited, changes: full}\n"
     )
     table = DeltaTable(spark, tmp_path / "orders")
-    config = ("--config", str(tmp_path / "mirrorfeed.yml"))
-    environment = {"SPARK_REMOTE": without_python, "PYTHONPATH": brought}
-    table.sql("INSERT INTO {} SELECT cast(id AS int), if(id = 7, repeat('large', 1000), 'v') FROM range(100)")
-    assert "failed" not in run(place / "mirrorfeed", "publish", *config, **environment)
-
-    table.sql("UPDATE {} SET v = 'small' WHERE id < 5")
-    mirror = str(tmp_path / "mirror")
-    commands = (
-        ("publish", *config),
-        ("replicate", str(tmp_path / "landing"), mirror),
-        ("verify", "--mirror", mirror, *config),
-    )
-    told = "import mirrorfeed; print(mirrorfeed.__file__)\n"
-    said = run(place / "python", "-c", told + IN_TURN, json.dumps([commands, 0]), **environment)
+    values = dict.fromkeys(range(100), "v") | {7: "large" * 1000}
+    table.sql("INSERT INTO {} VALUES " + ", ".join(map(str, values.items())))
+    told = run(place / "python", "-c", "import mirrorfeed; print(mirrorfeed.__file__)", PYTHONPATH=brought)
+    assert Path(told.strip()).is_relative_to(place.parent)
+    with Driver(without_python, tmp_path, place / "python", PYTHONPATH=brought) as driver:
+        assert "failed" not in driver.run("publish")
+        table.sql("UPDATE {} SET v = 'small' WHERE id < 5")
+        said = driver.run("publish", "replicate landing mirror", "verify --mirror mirror")
     assert "failed" not in said
     assert said.count("equal at version 2, 100 rows") == 2
-    assert Path(said.splitlines()[0]).is_relative_to(place.parent)

@@ -21,7 +21,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures import forms, values
-from fixtures.connect import IN_TURN, walled_server
+from fixtures.connect import Driver, walled_server
 from fixtures.onelake import DATABASE, SECRET, WORKSPACE, OneLake
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
@@ -91,26 +91,23 @@ def test_the_walls_hold(walled: str, onelake: OneLake, tmp_path: Path) -> None:
     }
 
 
-def start(walled: str, place: Path, *commands: str, code: int = 0) -> subprocess.Popen[str]:
-    """Commands of a driver that has what its executors lack, until one ends with another code."""
-    config = str(place / "mirrorfeed.yml")
-    listed = [[name, "--config", config, *more] for name, *more in map(shlex.split, commands)]
+@pytest.fixture
+def driver(walled: str, onelake: OneLake, tmp_path: Path) -> Iterator[Driver]:
+    """It has what its executors lack: the way into OneLake, and a secret for it."""
+    with Driver(walled, tmp_path) as process:
+        yield process
+
+
+def start(walled: str, place: Path) -> subprocess.Popen[str]:
+    """A publication by another one."""
     return subprocess.Popen(
-        [sys.executable, "-c", IN_TURN, json.dumps([listed, code])],
+        [sys.executable, "-m", "mirrorfeed.cli", "publish"],
         env=os.environ | {"SPARK_REMOTE": walled, "COLUMNS": "400"},
         cwd=place,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-
-
-def run(walled: str, place: Path, *commands: str, code: int = 0) -> str:
-    """What they printed, in one line."""
-    process = start(walled, place, *commands, code=code)
-    said, _ = process.communicate()
-    assert process.returncode == code, said
-    return " ".join(said.split())
 
 
 def wait_for_files(publisher: subprocess.Popen[str], handover: Path) -> None:
@@ -130,8 +127,8 @@ def test_a_fleet_with_failures_passes_its_test(walled: str) -> None:
 class Shop:
     """Two tables, published by the commands of a driver that has what its executors lack."""
 
-    def __init__(self, spark: SparkSession, place: Path, onelake: OneLake, walled: str) -> None:
-        self.place, self._onelake, self._walled = place, onelake, walled
+    def __init__(self, spark: SparkSession, place: Path, onelake: OneLake, driver: Driver) -> None:
+        self.place, self._onelake, self._driver = place, onelake, driver
         self.orders = DeltaTable(spark, place / "orders")
         self.notes = DeltaTable(spark, place / "notes", "id int, v string, at timestamp")
         large = "if(id = 7, repeat('too large to come as a result', 200), 'v' || id)"
@@ -139,75 +136,80 @@ class Shop:
         first = """(1, 'a,"b"', timestamp'2026-01-01 10:00:00Z')"""
         self.notes.sql(f"INSERT INTO {{}} VALUES {first}, (2, NULL, NULL)")
 
-    def configure(self, lines: str, name: str = "mirrorfeed.yml", more: str = "") -> None:
+    def configure(self, lines: str, *more: str, name: str = "mirrorfeed.yml") -> None:
         text = f"""{self._onelake.configuration()}{lines}
 tables:
   - {{source: ./orders, target: shop.orders, keys: [id], file_size: 4 KiB}}
   - {{source: ./notes, target: shop.notes, keys: [id], format: delimited, changes: full}}
-{more}"""
+"""
+        text += "".join(f"  - {{source: ./{each}, target: shop.{each}, keys: [id]}}\n" for each in more)
         (self.place / name).write_text(text, encoding="utf-8")
 
     def publish(self, code: int = 0) -> str:
-        return run(self._walled, self.place, "publish", code=code)
+        return self._driver.run("publish", code=code)
 
     def publish_and_verify(self) -> str:
         mirror = shlex.quote(str(self.place / "mirror"))
         then = (f"replicate onelake://{WORKSPACE}/{DATABASE} {mirror}", f"verify --mirror {mirror}")
-        return run(self._walled, self.place, "publish", *then)
+        return self._driver.run("publish", *then)
 
 
 def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
-    spark: SparkSession, walled: str, onelake: OneLake, tmp_path: Path
+    spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:
-    """It takes long, for commands run in processes that have no more of Spark than its address. The first is killed
-    with files in the handover, and leaves nothing that the next cannot complete; in every phase, in `test_kill`."""
-    shop = Shop(spark, tmp_path, onelake, walled)
-    shop.configure(f"handover: {tmp_path}/handover")
-    publisher = start(walled, tmp_path, "publish")
+    """It takes long, for Spark behind the walls is another one. The first publisher is killed with files in the
+    handover, and leaves nothing that the next cannot complete; in every phase, in `test_kill`."""
+    shop = Shop(spark, tmp_path, onelake, driver)
+    doubled = DeltaTable(spark, tmp_path / "doubled")
+    shop.configure(f"handover: {tmp_path}/handover", "doubled")
+    publisher = start(walled, tmp_path)
     wait_for_files(publisher, tmp_path / "handover")
     publisher.kill()
     assert publisher.wait() == -signal.SIGKILL
 
-    assert "otherwise than files there are" not in shop.publish_and_verify()
+    assert "otherwise than files there are" not in shop.publish()
     assert not any((tmp_path / "handover").rglob("*.parquet"))
 
     shop.orders.sql("UPDATE {} SET id = -id WHERE id BETWEEN 10 AND 20")
     shop.orders.sql("DELETE FROM {} WHERE id > 1990")
     shop.notes.sql("INSERT INTO {} VALUES (3, 'Łódź', NULL)")
-    shop.configure("")  # without a handover
+    shop.configure("", "doubled")  # without a handover
     shop.publish_and_verify()
 
-    shop.orders.sql("UPDATE {} SET v = repeat('too large', 1000) WHERE id = 9")
-    shop.configure(f"send: executors\nhandover: {tmp_path}/handover", "executors.yml")
+    large = "too large" * 1000
+    shop.orders.sql(f"UPDATE {{}} SET v = '{large}' WHERE id = 9")
+    shop.notes.sql("INSERT INTO {} VALUES (NULL, 'no key', NULL)")
+    doubled.sql(f"INSERT INTO {{}} VALUES (5000, 'one of a key'), (5000, '{large}')")
+    DeltaTable(spark, tmp_path / "well").insert(1)
+    DeltaTable(spark, tmp_path / "silent", feed=False)
+    shop.configure(f"send: executors\nhandover: {tmp_path}/handover", name="executors.yml")
+    shop.configure(f"handover: {tmp_path}/handover", "doubled", "well", "silent", name="fleet.yml")
     calls = len(onelake.calls)
-    said = run(walled, tmp_path, "publish", "publish shop.orders --config executors.yml", code=1)
+    others = "publish shop.notes shop.doubled shop.well shop.silent --config fleet.yml"
+    said = driver.run("publish", "publish shop.orders --config executors.yml", others, code=1)
     assert "there is no folder that Spark and this process share. Set `handover` to a volume" in said
     assert f"may not read what Spark wrote into the handover {tmp_path}/handover: Permission denied." in said
     assert "Leave out `send: executors`" in said
-    changing = {"create", "append", "flush", "put blob", "rename", "create folder"}
-    assert changing.isdisjoint(call.verb for call in onelake.calls[calls:])
-
-    shop.orders.sql("INSERT INTO {} VALUES (5000, 'one of a key'), (5000, 'another of it')")
-    shop.notes.sql("INSERT INTO {} VALUES (NULL, 'no key', NULL)")
-    DeltaTable(spark, tmp_path / "well").insert(1)
-    DeltaTable(spark, tmp_path / "silent", feed=False)
-    more = "".join(f"  - {{source: ./{name}, target: shop.{name}, keys: [id]}}\n" for name in ("well", "silent"))
-    shop.configure(f"handover: {tmp_path}/handover", more=more)
-    said = shop.publish(code=1)
     assert "snapshot to 1 " in said
     assert "is off at version 0, so no changes could follow" in said
     assert "a key stands for more than one row" in said
     assert "a key is NULL" in said
+    changing = {"create", "append", "flush", "put blob", "rename", "create folder"}
+    changed = [call.path for call in onelake.calls[calls:] if call.verb in changing]
+    assert changed
+    assert all("/shop.schema/well" in path for path in changed)
     assert not list((tmp_path / "handover").rglob("*.parquet"))
 
 
 @pytest.mark.soak
-def test_every_form_of_files_is_mirrored_value_for_value(spark: SparkSession, walled: str, tmp_path: Path) -> None:
-    forms.play(spark, tmp_path, lambda *arguments, code=0: run(walled, tmp_path, shlex.join(arguments), code=code))
+def test_every_form_of_files_is_mirrored_value_for_value(spark: SparkSession, driver: Driver, tmp_path: Path) -> None:
+    forms.play(spark, tmp_path, lambda *arguments, code=0: driver.run(shlex.join(arguments), code=code))
 
 
 @pytest.mark.soak
-def test_every_value_of_every_type_is_the_same_in_the_mirror(spark: SparkSession, walled: str, tmp_path: Path) -> None:
+def test_every_value_of_every_type_is_the_same_in_the_mirror(
+    spark: SparkSession, driver: Driver, tmp_path: Path
+) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(
         "landing_zone: zone\ntables: [{source: ./source, target: s.t, keys: [id]}]\n"
     )
@@ -216,8 +218,8 @@ def test_every_value_of_every_type_is_the_same_in_the_mirror(spark: SparkSession
         values.create(spark, table)
         for first in (0, values.ROWS):  # a snapshot, and a range
             values.insert(spark, table, first)
-            run(walled, tmp_path, "publish")
-        run(walled, tmp_path, "replicate zone mirror")
+            driver.run("publish")
+        driver.run("replicate zone mirror")
         found = compare(spark, Source(path=f"{tmp_path}/source"), 2, mirror_of(f"{tmp_path}/mirror", TARGET), ("id",))
     assert found.equal, found.first
     assert found.source_rows == 2 * values.ROWS
@@ -225,15 +227,15 @@ def test_every_value_of_every_type_is_the_same_in_the_mirror(spark: SparkSession
 
 @pytest.mark.soak
 def test_two_publishers_at_once_neither_lose_nor_double_a_row(
-    spark: SparkSession, walled: str, onelake: OneLake, tmp_path: Path, counted: Counter[str]
+    spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path, counted: Counter[str]
 ) -> None:
-    shop = Shop(spark, tmp_path, onelake, walled)
+    shop = Shop(spark, tmp_path, onelake, driver)
     shop.configure("handover: ./handover\n")
     for number in range(4):
         shop.orders.sql(f"UPDATE {{}} SET v = repeat('at {number}', 1000) WHERE id % 10 >= {number}")
         shop.orders.sql(f"INSERT INTO {{}} VALUES ({9000 + number}, 'later')")
         shop.notes.sql(f"INSERT INTO {{}} VALUES ({9000 + number}, 'later', NULL)")
-        publishers = [start(walled, tmp_path, "publish") for _ in range(2)]
+        publishers = [start(walled, tmp_path) for _ in range(2)]
         for publisher in publishers:
             publisher.communicate()
             counted[f"of two publishers over walls {'lost' if publisher.returncode else 'came'} through"] += 1
@@ -243,11 +245,11 @@ def test_two_publishers_at_once_neither_lose_nor_double_a_row(
 
 @pytest.mark.soak
 def test_a_handover_that_vanishes_in_the_middle_loses_nothing(
-    spark: SparkSession, walled: str, onelake: OneLake, tmp_path: Path
+    spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:
-    shop = Shop(spark, tmp_path, onelake, walled)
+    shop = Shop(spark, tmp_path, onelake, driver)
     shop.configure("handover: ./handover\n")
-    publisher = start(walled, tmp_path, "publish")
+    publisher = start(walled, tmp_path)
     wait_for_files(publisher, tmp_path / "handover")
     shutil.rmtree(tmp_path / "handover", ignore_errors=True)
     publisher.communicate()  # it may have had what it needs, or take it again
@@ -257,9 +259,9 @@ def test_a_handover_that_vanishes_in_the_middle_loses_nothing(
 @pytest.mark.soak
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system that is full")
 def test_a_full_handover_publishes_nothing_says_so_and_harms_no_later_run(
-    spark: SparkSession, walled: str, onelake: OneLake, tmp_path: Path
+    spark: SparkSession, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:
-    shop = Shop(spark, tmp_path, onelake, walled)
+    shop = Shop(spark, tmp_path, onelake, driver)
     shop.configure("handover: ./handover\n")
     uuids = "array_join(transform(sequence(1, 20), each -> uuid()), '')"
     shop.orders.sql(f"INSERT INTO {{}} SELECT cast(id AS int), {uuids} FROM range(5000, 8000)")
@@ -299,7 +301,7 @@ def test_a_driver_and_its_executors_stay_small_whatever_passes_through_them(
                 f"{onelake.configuration()}handover: ./handover\ncompression: none\ntables:\n{''.join(entries)}"
             )
             begun = time.monotonic()
-            found = watched(start(walled, tmp_path, "publish"))
+            found = watched(start(walled, tmp_path))
             print(f"{', '.join(tables)}: {found} MiB, {time.monotonic() - begun:.0f} s")
             return found
 
