@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 from pyspark.sql import SparkSession
 
 from fixtures.deployed import NOTEBOOKS, ROOT, build, deploy, layout
 from fixtures.shared import offered
+from fixtures.shop import Shop
 from tests.test_wheel import uv
 
 PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
@@ -27,31 +27,33 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(uv(), tmp_path_factory.mktemp("built"))
 
 
-def run(notebook: Path, home: Path, spark: SparkSession) -> list[dict[str, object]]:
+@pytest.fixture(scope="module")
+def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop")
+    Shop(spark, folder).open()
+    return folder
+
+
+def run(notebook: Path, home: Path, spark: SparkSession) -> list[dict[str, Any]]:
     """Its outputs, cell by cell. Its kernel shares the JVM of the tests, with a session of its own."""
     shutil.copytree(ROOT / "fixtures/ipython", home / "profile_default/startup")  # IPython writes beside its profile
     own = {"IPYTHONDIR": str(home), "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": str(notebook)}
     own["MIRRORFEED_UV"] = str(uv())
-    pytest_alone = ["-c", os.devnull, f"--rootdir={notebook.parent}", "-p", "no:cacheprovider"]
-    nbmake = ["--nbmake", "--nbmake-timeout=300", "--overwrite"]
-    answer = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *pytest_alone, *nbmake, notebook],
-        cwd=home, env=os.environ | own | offered(spark), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    return [output for cell in cells for output in cell.get("outputs", ())]
+    told = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+    client = NotebookClient(told, timeout=300, resources={"metadata": {"path": str(notebook.parent)}})
+    client.execute(env=os.environ | own | offered(spark))
+    return [output for cell in told.cells for output in cell.get("outputs", ())]
 
 
 @pytest.mark.parametrize("name", [file.stem for file in NOTEBOOKS])
 def test_a_notebook_runs_with_its_defaults_in_the_deployed_folder(
-    spark: SparkSession, name: str, wheel: Path, tmp_path: Path
+    spark: SparkSession, name: str, shop: Path, wheel: Path, tmp_path: Path
 ) -> None:
-    files = tmp_path / "root/files"
+    files = shutil.copytree(shop, tmp_path / "root") / "files"
     deploy(files, wheel)
     assert {str(file.relative_to(files)) for file in files.rglob("*") if file.is_file()} == layout(wheel.name)
     outputs = run(files / f"notebooks/{name}.ipynb", tmp_path / "home", spark)
-    said = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")  # type: ignore[call-overload]
+    said = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")
     first = f"mirrorfeed {wheel.name.split('-')[1]}, {files}/mirrorfeed.yml, landing zone {tmp_path}/root/landing"
     assert said.splitlines()[0] == first
     assert str(outputs).count("<svg") == PICTURES[name]
