@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,10 +20,16 @@ from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
 from mirrorfeed.config import load
 from mirrorfeed.doctor import Code, judge_table, judge_zone, look_at_table, look_at_zone
+from mirrorfeed.doctor.judge import TableFacts
+from mirrorfeed.doctor.look import of_service
 from mirrorfeed.doctor.texts import longest_text
 from mirrorfeed.fabric import TableState
 from mirrorfeed.publish.zone import zone_of
 from tests.delta import DeltaTable, Zone
+
+
+def judged(facts: TableFacts) -> list[Code]:
+    return [each.code for each in judge_table(facts)]
 
 
 class Patient:
@@ -36,12 +43,14 @@ class Patient:
         (self.folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
         self.config = load(str(self.folder / "mirrorfeed.yml"))
 
-    def codes(self, *states: TableState, now: datetime | None = None) -> list[Code]:
+    def facts(self, *states: TableState, now: datetime | None = None) -> TableFacts:
         """Of Fabric's words only where some are given."""
         moment = now or datetime.now(UTC)
         told = states or None
-        facts = look_at_table(self.spark, self.config, self.zone.store, self.config.tables[0], told, now=lambda: moment)
-        return [each.code for each in judge_table(facts)]
+        return look_at_table(self.spark, self.config, self.zone.store, self.config.tables[0], told, now=lambda: moment)
+
+    def codes(self) -> list[Code]:
+        return judged(self.facts())
 
     def doctor(self, *options: str, code: int = 0) -> str:
         found = CliRunner().invoke(
@@ -76,12 +85,11 @@ def test_a_table_from_nothing_to_well(patient: Patient) -> None:
     patient.zone.store.create(f"{patient.zone.plan.folder}/_metadata.json", b'{"keyColumns": ["id"]}')
     assert patient.codes() == [Code.NOT_PUBLISHED, Code.EMPTY_TABLE]
     patient.zone.publish()
-    assert patient.codes() == []
     assert "Nothing is wrong." in patient.doctor()
 
 
-def test_a_run_that_was_killed_and_what_lies_about_are_mended(patient: Patient) -> None:
-    patient.zone.publish()
+def test_a_run_that_was_killed_and_what_lies_about_are_mended(published: Patient) -> None:
+    patient = published
     patient.table.insert(1)
     patient.zone.store = NoRenames(str(patient.zone.root))
     with pytest.raises(Crash):
@@ -104,9 +112,9 @@ def test_a_text_that_is_longer_than_its_column_is_measured_in_a_small_table(pati
     patient.zone.publish()
     early = datetime(2025, 1, 2, tzinfo=UTC)
     os.utime(patient.zone.folder / "_mirrorfeed/log.json", (early.timestamp(), early.timestamp()))
-    facts = look_at_table(patient.spark, patient.config, patient.zone.store, patient.config.tables[0])
+    facts = patient.facts()
     assert (facts.begun, facts.longest_text) == (early, ("v", 9000))
-    assert [each.code for each in judge_table(facts)] == [Code.TEXT_TOO_LONG]
+    assert judged(facts) == [Code.TEXT_TOO_LONG]
 
 
 def test_nested_values_are_as_long_as_their_json(spark: SparkSession, tmp_path: Path) -> None:
@@ -189,25 +197,29 @@ def test_a_feed_that_is_off_and_a_clone(patient: Patient, tmp_path: Path) -> Non
     assert clone.latest == 0
 
 
-def test_the_feed_keeps_less_than_publication_needs(patient: Patient) -> None:
-    patient.zone.publish()
-    patient.table.insert(1)
-    days = lambda count: datetime.now(UTC) + timedelta(days=count)  # noqa: E731
-    assert patient.codes(now=days(0.01)) == []
-    assert patient.codes(now=days(5)) == [Code.FALLS_BEHIND]
-    assert patient.codes(now=days(8)) == [Code.RETENTION_SHORT]
-    patient.table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
-    assert patient.codes(now=days(5)) == []
-    assert patient.codes(now=days(40)) == [Code.RETENTION_SHORT, Code.LOG_RETENTION_SHORT]
+def test_the_feed_keeps_less_than_publication_needs(published: Patient) -> None:
+    def judged_at(facts: TableFacts, *lags: float) -> list[list[Code]]:
+        """Had publication been so many days behind."""
+        return [judged(replace(facts, lag_seconds=days * 86_400)) for days in lags]
+
+    published.table.insert(1)
+    facts = published.facts(now=datetime.now(UTC) + timedelta(days=5))
+    assert facts.lag_seconds == pytest.approx(5 * 86_400, abs=60)
+    assert judged_at(facts, 0.01, 5, 8) == [[], [Code.FALLS_BEHIND], [Code.RETENTION_SHORT]]
+    published.table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
+    assert judged_at(published.facts(), 5, 40) == [[], [Code.RETENTION_SHORT, Code.LOG_RETENTION_SHORT]]
 
 
-def test_what_fabric_says_of_a_table(patient: Patient) -> None:
-    patient.zone.publish()
+def test_what_fabric_says_of_a_table(published: Patient) -> None:
     later = datetime.now(UTC) + timedelta(hours=2)
-    assert patient.codes(TableState("sales", "orders", "Snapshotting"), now=later) == [Code.STUCK_SNAPSHOTTING]
-    assert patient.codes(TableState("sales", "other", "Replicating"), now=later) == [Code.NEVER_SYNCS]
+    facts = published.facts(TableState("sales", "orders", "Snapshotting"), now=later)
+    assert judged(facts) == [Code.STUCK_SNAPSHOTTING]
+    (table,) = published.config.tables
+    assert judged(replace(facts, **of_service(table, [TableState("sales", "other", "Replicating")]))) == [
+        Code.NEVER_SYNCS
+    ]
     throttled = TableState("sales", "orders", "Failed", None, "Throttled: the capacity's limit is exceeded")
-    assert patient.codes(throttled) == [Code.THROTTLED]
+    assert judged(replace(facts, **of_service(table, [throttled]))) == [Code.THROTTLED]
 
 
 def test_what_fabric_says_of_the_database(tmp_path: Path, onelake: OneLake) -> None:
