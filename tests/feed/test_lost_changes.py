@@ -142,7 +142,14 @@ def test_after_the_snapshot_the_next_version_may_not_exist_yet(published: Zone) 
     assert published.last == [{"id": 4, "v": "v4", "__rowMarker__": 4}]
 
 
-@pytest.mark.parametrize("properties", [{}, {"delta.enableDeletionVectors": "true"}], ids=["files", "deletion vectors"])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        pytest.param({}, id="files"),
+        # All kinds of Spark's own with them are in `publish/test_delta_cases`, as each change.
+        pytest.param({"delta.enableDeletionVectors": "true"}, id="deletion vectors", marks=pytest.mark.soak),
+    ],
+)
 def test_changes_of_every_kind_reach_the_mirror(
     spark: SparkSession, tmp_path: Path, properties: dict[str, str]
 ) -> None:
