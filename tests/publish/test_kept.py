@@ -93,4 +93,4 @@ def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession,
     assert f"{into} holds version 2 of " in run(tmp_path, *asked)
     made = told_by(tmp_path, *asked)
     assert (made["table"], made["into"], made["version"], made["made"]) == ("sales.orders", str(into), 2, False)
-    assert sorted(row["v"] for row in spark.read.format("delta").load(str(into)).collect()) == ["new", "v1", "v3"]
+    assert sorted(row["v"] for row in DeltaTable.at(spark, into).rows()) == ["new", "v1", "v3"]
