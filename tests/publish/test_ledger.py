@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -157,26 +158,42 @@ def test_the_columns_are_those_of_a_row() -> None:
     assert [name for name, _, _ in ledger.COLUMNS] == [field.name for field in fields(Row)]
 
 
+@pytest.fixture(scope="module")
+def after_a_run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two tables, one of them without a feed, their landing zone and their ledger."""
+    folder = tmp_path_factory.mktemp("fleet")
+    DeltaTable(spark, folder / "a")
+    DeltaTable(spark, folder / "silent", feed=False)
+    file = folder / "mirrorfeed.yml"
+    file.write_text(
+        "landing_zone: ./zone\nledger: ./ledger\ntables:\n  - {source: ./a, target: a, keys: [id]}\n"
+        "  - {source: ./silent, target: silent, keys: [id]}\n"
+    )
+    publish_tables(Fleet(spark, load(file)))
+    return folder
+
+
+@pytest.fixture
+def fleet(spark: SparkSession, after_a_run: Path, tmp_path: Path) -> Fleet:
+    return Fleet(spark, load(shutil.copytree(after_a_run, tmp_path / "fleet") / "mirrorfeed.yml"))
+
+
 def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stopped_for_ever(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, fleet: Fleet, tmp_path: Path
 ) -> None:
-    table = DeltaTable(spark, tmp_path / "a")
-    file = tmp_path / "mirrorfeed.yml"
-    file.write_text("landing_zone: ./zone\nledger: ./ledger\ntables: [{source: ./a, target: a, keys: [id]}]\n")
-    config = load(file)
-    publish_tables(Fleet(spark, config))
-    away = table.path.rename(tmp_path / "away")
-    publish_tables(Fleet(spark, config))
-    away.rename(table.path)
+    config, table = fleet.config, tmp_path / "fleet/a"
+    away = table.rename(tmp_path / "away")
+    publish_tables(fleet, ["a"])
+    away.rename(table)
     for _ in range(2):
-        publish_tables(Fleet(spark, config))
-    found = ledger.read(spark, Source(path=str(tmp_path / "ledger")))
+        publish_tables(fleet, ["a"])
+    found = [row for row in ledger.read(spark, Source(path=str(tmp_path / "fleet/ledger"))) if row.table == "a"]
     assert [row.outcome for row in found] == [PUBLISHED, FAILED, WELL]  # and once is enough
     assert found[-1].message == "Nothing stands in its way, and nothing is new."
     assert (found[-1].from_version, found[-1].lag_versions) == (0, 0)
     assert tiles(page(found, NOON))[1] == ("", "0", "stopped")
     assert config.ledger
-    asked = ledger.known(spark, config.ledger, ["a"], 10, datetime.now(UTC))
+    asked = ledger.known(spark, config.ledger, ["a", "silent"], 10, datetime.now(UTC))
     assert known_here(config.ledger, 10) == asked  # and is told so without Spark
 
 
@@ -189,20 +206,12 @@ def test_losing_the_ledger_is_said_with_what_it_means() -> None:
 
 
 def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, fleet: Fleet, tmp_path: Path
 ) -> None:
-    table = DeltaTable(spark, tmp_path / "a")
-    DeltaTable(spark, tmp_path / "silent", feed=False)
-    file = tmp_path / "mirrorfeed.yml"
-    file.write_text(
-        "landing_zone: ./zone\nledger: ./ledger\ntables:\n  - {source: ./a, target: a, keys: [id]}\n"
-        "  - {source: ./silent, target: silent, keys: [id]}\n"
-    )
-    config = load(file)
-    assert config.ledger == Source(path=str(tmp_path / "ledger"))
-    publish_tables(Fleet(spark, config))
+    config, table = fleet.config, DeltaTable.at(spark, tmp_path / "fleet/a")
+    assert config.ledger == Source(path=str(tmp_path / "fleet/ledger"))
     table.insert(1, 2)
-    publish_tables(Fleet(spark, config), ["a"])
+    publish_tables(fleet, ["a"])
     found = ledger.read(spark, config.ledger)
     assert [(row.outcome, row.to_version, row.upserts, row.error) for row in found if row.table == "a"] == [
         (PUBLISHED, 0, 0, None),
@@ -211,15 +220,13 @@ def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing
     assert [(row.outcome, row.error) for row in found if row.table == "silent"] == [(FINDING, "FeedOff")]
     assert all(row.time.tzinfo for row in found)
     assert {row.build for row in found} == {this_build()}
-    records = [json.loads(file.read_text()) for file in (tmp_path / "zone/a/_mirrorfeed").glob("*/0*.json")]
+    records = [json.loads(file.read_text()) for file in (tmp_path / "fleet/zone/a/_mirrorfeed").glob("*/0*.json")]
     assert [record["build"] for record in records] == [this_build()] * 2
     assert len(history.commits(spark, config.ledger)) == 1 + 2  # it was made, and each run added to it once
 
     table.insert(3)
     with pytest.warns(UserWarning, match="The ledger .* was not written"):
-        (outcome,) = publish_tables(
-            Fleet(spark, replace(config, ledger=table.source)), ["a"]
-        )  # a table of another form
+        (outcome,) = publish_tables(replace(fleet, config=replace(config, ledger=table.source)), ["a"])  # no ledger
     assert (outcome.error, outcome.progress.published) == (None, 2)
     assert len(table.rows()) == 3
 
