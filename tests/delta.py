@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import deltalake
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyspark
@@ -111,6 +112,10 @@ class DeltaTable:
 
     def set_feed(self, on: bool) -> None:
         self.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {str(on).lower()})")
+
+    def checkpoint(self) -> None:
+        """Of the newest version, without Spark."""
+        deltalake.DeltaTable(self.path).create_checkpoint()
 
     def commit_file(self, version: int) -> Path:
         return self.path / "_delta_log" / f"{version:020d}.json"
