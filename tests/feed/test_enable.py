@@ -52,6 +52,6 @@ def test_reserved_column_names_are_refused_by_name(spark: SparkSession, tmp_path
 
 
 def test_a_view_is_refused(spark: SparkSession) -> None:
-    spark.sql("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT 1 AS id")
-    with pytest.raises(NotDelta, match="seen is a view, not a Delta table, so it has no change data feed"):
-        enable(spark, Source(("seen",)))
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW one AS SELECT 1 AS id")
+    with pytest.raises(NotDelta, match="one is a view, not a Delta table, so it has no change data feed"):
+        enable(spark, Source(("one",)))
