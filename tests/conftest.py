@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import socket
@@ -53,6 +54,12 @@ def pytest_testnodedown(node: Any) -> None:
     counter.update(getattr(node, "workeroutput", {}).get("counted", {}))
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: no search for garbage need look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["counted"] = dict(session.config.stash.get(COUNTED, Counter()))
@@ -72,6 +79,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         ADAPTIVE: "false",
         **dict.fromkeys(("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages"), "20"),
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.warehouse.dir": warehouse.as_uri(),
     }
     try:
