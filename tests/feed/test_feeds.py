@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.cli import main
-from mirrorfeed.feed import switch
+from mirrorfeed.feed import detail, switch
 from mirrorfeed.feed.detail import NoIdentity, NotDelta, detail_of
 from mirrorfeed.feed.enable import Enabled, enable
 from mirrorfeed.feed.features import UnknownFeatures, unknown
@@ -20,6 +20,7 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.switch import Feed, feed_of
 from tests.delta import DeltaTable
 
+MAPPED = "delta.columnMapping.mode"
 ROW_TRACKING = {"delta.enableRowTracking": "true"}
 
 
@@ -37,6 +38,26 @@ def test_an_engine_that_computes_no_changes_has_those_that_are_recorded(
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t", feed=feed, properties=properties)
     assert feed_of(spark, table.source, detail_of(spark, table.source)) is found
+
+
+def test_a_table_in_a_folder_of_this_machine_is_told_without_spark_as_spark_tells_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = (
+        DeltaTable(spark, tmp_path / "a b é" / "empty", feed=False),
+        DeltaTable(spark, tmp_path / "parts", "id int, `a day` int", properties={MAPPED: "name"}, by="`a day`"),
+    )
+    tables[1].sql("INSERT INTO {} VALUES (1, 2), (3, 4)")
+    sources = [*(table.source for table in tables), Source(path=f"{tables[1].path}/../parts/")]
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(SparkSession, "sql", lambda *_: pytest.fail("Spark was asked"))
+        told = [detail_of(spark, source) for source in sources]
+    monkeypatch.setattr(detail, "opened", lambda _: None)
+    asked = [detail_of(spark, source) for source in sources]
+    assert asked[1].files == 2
+    implied = set(asked[0].features)  # by the protocol's numbers; it names none
+    assert [{*each.features} | implied for each in told] == [{*each.features} | implied for each in asked]
+    assert [replace(each, features=()) for each in told] == [replace(each, features=()) for each in asked]
 
 
 def test_a_table_whose_changes_the_engine_computes_needs_nothing(

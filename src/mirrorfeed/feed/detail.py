@@ -1,17 +1,24 @@
-"""What a Delta table is, from DESCRIBE DETAIL: its identity and its properties; or why there is none to publish."""
+"""What a Delta table is: its identity and its properties; or why there is none to publish."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from os.path import normpath
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.faults import LOG_GONE, NOT_IN_CATALOG, first_of
 from mirrorfeed.feed.features import UnknownFeatures, unknown
+from mirrorfeed.feed.here import counted_files, features_of, opened
 from mirrorfeed.feed.source import Source
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 FEED = "delta.enableChangeDataFeed"
 _ROW_TRACKING = "delta.enableRowTracking"
@@ -29,6 +36,7 @@ class Detail:
     bytes: int
     format: str = "delta"
     features: tuple[str, ...] = ()
+    """Those that the protocol names; an engine adds what older protocols imply by their numbers."""
 
     @property
     def records_changes(self) -> bool:
@@ -120,7 +128,27 @@ class LogDamaged(Terminal):
 
 
 def detail_of(spark: SparkSession, source: Source) -> Detail:
-    """The table's identity, or a refusal where the source is missing, a view, or not Delta."""
+    """The table's identity, or a refusal where the source is missing, a view, or not Delta. Of a table in a folder of
+    this machine Spark is not asked, for DESCRIBE DETAIL makes it count all files of every new version."""
+    table = opened(source)
+    return (table and as_told(table, source, counted=True)) or _described(spark, source)
+
+
+def as_told(table: DeltaTable, source: Source, *, counted: bool = False) -> Detail | None:
+    """A table that was opened here as its metadata says, with its files if they are to be counted; None where only
+    Spark tells."""
+    try:
+        told, files, size = table.metadata(), 0, 0
+        if counted:
+            files, size = counted_files(table)
+        place = "file:/" + Path(normpath(source.path or "")).as_posix().lstrip("/")
+        columns, features = tuple(told.partition_columns), features_of(table)
+    except Exception:  # more than it knows
+        return None
+    return Detail(str(told.id), place, told.configuration, columns, files, size, features=features)
+
+
+def _described(spark: SparkSession, source: Source) -> Detail:
     with refusals(source):
         row = spark.sql(f"DESCRIBE DETAIL {source.sql}").first()
     found = row.asDict() if row else {}

@@ -10,7 +10,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from mirrorfeed.feed.detail import LogDamaged, detail_of
-from mirrorfeed.feed.here import detail
 from mirrorfeed.feed.history import since
 from mirrorfeed.feed.log import metadata_changes
 from mirrorfeed.feed.ranges import Facts, first_missing
@@ -39,9 +38,7 @@ def facts_of(
 
     with ThreadPoolExecutor(1) as meanwhile:
         asked = meanwhile.submit(since, spark, source, after, first_schemas)
-        # A first load reads the state that Spark counts for it anyway.
-        here = None if after is None else detail(source, counted=True)
-        table = here or detail_of(spark, source)
+        table = detail_of(spark, source)
     latest, new = asked.result()
     if after is None:
         # Where the property is set, the engine need not be asked: what is committed later is judged by its own version.

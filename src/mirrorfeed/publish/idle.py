@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 
 from mirrorfeed.config import Config, Table
-from mirrorfeed.feed.detail import Detail
-from mirrorfeed.feed.here import as_told, opened
+from mirrorfeed.feed.detail import Detail, as_told
+from mirrorfeed.feed.here import opened
 from mirrorfeed.feed.log import commit_name
 from mirrorfeed.feed.ranges import NothingNew
 from mirrorfeed.feed.source import Source
@@ -101,7 +101,7 @@ class Idle:
         if detail.tracks_rows and not detail.records_changes:
             return None  # whether changes are computed is for the engine to say
         try:
-            fresh = fresh_of(log, view, committed(detail.location, version), None, beyond(table))
+            fresh = fresh_of(log, view, committed(table.source.path or "", version), None, beyond(table))
         except Exception:  # as above
             return None
         feed = Feed.RECORDED if detail.records_changes else Feed.OFF

@@ -14,7 +14,6 @@ from mirrorfeed.feed import changes, read
 from mirrorfeed.feed.days import all_days
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.facts import facts_of
-from mirrorfeed.feed.here import detail
 from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.schemas import schema_at
 from mirrorfeed.feed.selection import selected
@@ -55,7 +54,7 @@ class DeltaFeed:
         return self._last[0]
 
     def table_id(self) -> str:
-        return (detail(self.source) or detail_of(self.spark, self.source)).table_id
+        return detail_of(self.spark, self.source).table_id
 
     def columns(self, version: int) -> tuple[Column, ...]:
         return columns_of(str(self.source), applied(str(self.source), self.selection, self._schema(version)))
