@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import refusals
 from mirrorfeed.feed.faults import NOT_THERE, first_of, parameter
+from mirrorfeed.feed.here import opened
 from mirrorfeed.feed.metrics import rows_at_most
 from mirrorfeed.feed.ranges import Commit
 from mirrorfeed.feed.source import Source
@@ -64,7 +65,9 @@ def parameters(spark: SparkSession, source: Source, version: int) -> Mapping[str
 
 
 def newest_version(spark: SparkSession, source: Source) -> int:
-    return _newest(spark, source, 1)[-1].version
+    """Spark is asked where the table is not in a folder of this machine."""
+    table = opened(source)
+    return _newest(spark, source, 1)[-1].version if table is None else table.version()
 
 
 def newest_or_next(spark: SparkSession, source: Source, after: int) -> int | None:

@@ -21,7 +21,6 @@ from mirrorfeed.errors import Terminal, Transient, named
 from mirrorfeed.feed.detail import Detail, NoTableAtPath, SourceMissing, detail_of
 from mirrorfeed.feed.differences import CHANGED, DIFFERS, GAIN, HASH, PROBLEM, landing_rows
 from mirrorfeed.feed.faults import EXPIRED, FILES_GONE, LOG_GONE, first_of
-from mirrorfeed.feed.here import as_told, detail, opened
 from mirrorfeed.feed.history import commits, newest_version
 from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.feed.source import Source
@@ -65,18 +64,14 @@ class States:
 
     def look(self) -> Seen | None:
         """None where there is none yet."""
-        table = opened(self.place)
-        told = table and as_told(table, self.place)
-        found = told or self._detail()
-        if found is None:
+        if (found := self._detail()) is None:
             return None
-        version = table.version() if table and told else newest_version(self.spark, self.place)
         folder = found.location.rstrip("/").rpartition("/")[2]
-        return Seen(self._id(found), version, folder)
+        return Seen(self._id(found), newest_version(self.spark, self.place), folder)
 
     def id(self) -> str:
         """Nothing where there is none yet."""
-        found = detail(self.place) or self._detail()
+        found = self._detail()
         return self._id(found) if found else ""
 
     def holding(self, version: int, seen: Seen) -> int:
