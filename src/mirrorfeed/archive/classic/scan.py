@@ -54,19 +54,16 @@ class Scan:
     def files(self, until: int | None = None) -> list[LogFile]:
         """Those that were made by then, in milliseconds, and those that may lie in another table's folder; all without
         a time. No other comes into Python."""
-        if self._files is None:
-            rows = self.snapshot.allFiles().toDF()
-        elif not self.count:
+        if self._files is not None and not self.count:
             return []
-        else:
-            encoder = self.snapshot.allFiles().encoder()
-            rows = self._spark._jsparkSession.createDataset(self._files, encoder).toDF()
-        found = DataFrame(rows, self._spark)
+        every = self.snapshot.allFiles()
+        rows = every if self._files is None else self._spark._jsparkSession.createDataset(self._files, every.encoder())
+        found = DataFrame(rows.toDF(), self._spark)
         if until is not None:
             found = found.where((F.col("modificationTime") <= until) | F.col("path").rlike(ELSEWHERE))
         if self._files is not None:  # a plan leaves out what the log says of a file's content
-            every = DataFrame(self.snapshot.allFiles().toDF(), self._spark).select("path", "stats")
-            found = found.drop("stats").join(every, "path", "left")
+            told = DataFrame(every.toDF(), self._spark).select("path", "stats")
+            found = found.drop("stats").join(told, "path", "left")
         columns = found.select(
             "path",
             F.col("partitionValues").alias("partition"),
