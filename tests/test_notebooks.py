@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
+from nbmake.nb_run import NotebookRun
 from pyspark.sql import SparkSession
 
 from fixtures.deployed import NOTEBOOKS, ROOT, build, deploy, layout
@@ -34,25 +32,27 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(notebook: Path, home: Path, spark: SparkSession) -> list[dict[str, Any]]:
+def run(notebook: Path, home: Path, spark: SparkSession, patch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Its outputs, cell by cell. Its kernel shares the JVM of the tests, with a session of its own."""
     shutil.copytree(ROOT / "fixtures/ipython", home / "profile_default/startup")  # IPython writes beside its profile
     own = {"IPYTHONDIR": str(home), "PYTHONPATH": str(ROOT), "MIRRORFEED_NOTEBOOK": str(notebook)}
     own["MIRRORFEED_UV"] = str(uv())
-    told = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
-    client = NotebookClient(told, timeout=300, resources={"metadata": {"path": str(notebook.parent)}})
-    client.execute(env=os.environ | own | offered(spark))
-    return [output for cell in told.cells for output in cell.get("outputs", ())]
+    with patch.context() as meanwhile:
+        for variable, value in (own | offered(spark)).items():
+            meanwhile.setenv(variable, value)
+        ran = NotebookRun(notebook, default_timeout=300).execute()
+    assert ran.error is None, ran.error
+    return [output for cell in ran.nb.cells for output in cell.get("outputs", ())]
 
 
 @pytest.mark.parametrize("name", [file.stem for file in NOTEBOOKS])
 def test_a_notebook_runs_with_its_defaults_in_the_deployed_folder(
-    spark: SparkSession, name: str, shop: Path, wheel: Path, tmp_path: Path
+    spark: SparkSession, name: str, shop: Path, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = shutil.copytree(shop, tmp_path / "root") / "files"
     deploy(files, wheel)
     assert {str(file.relative_to(files)) for file in files.rglob("*") if file.is_file()} == layout(wheel.name)
-    outputs = run(files / f"notebooks/{name}.ipynb", tmp_path / "home", spark)
+    outputs = run(files / f"notebooks/{name}.ipynb", tmp_path / "home", spark, monkeypatch)
     said = "".join("".join(output["text"]) for output in outputs if output["output_type"] == "stream")
     first = f"mirrorfeed {wheel.name.split('-')[1]}, {files}/mirrorfeed.yml, landing zone {tmp_path}/root/landing"
     assert said.splitlines()[0] == first
