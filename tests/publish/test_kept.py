@@ -28,6 +28,7 @@ def told_by(folder: Path, *arguments: str, status: int = 0) -> Any:
 
 
 def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    """It takes long, for the whole way is gone by commands: versions are kept, lost by the feed, and published."""
     table = DeltaTable(spark, tmp_path / "t")
     zone = Zone(tmp_path / "landing", table)
     text = "landing_zone: ./landing\nhistory: ./histories\ntables: [{source: ./t, target: sales.orders, keys: [id]}]\n"
