@@ -203,7 +203,8 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
 
 @pytest.mark.soak
 def test_every_form_of_files_is_mirrored_value_for_value(spark: SparkSession, driver: Driver, tmp_path: Path) -> None:
-    forms.play(spark, tmp_path, lambda *arguments, code=0: driver.run(shlex.join(arguments), code=code))
+    table = DeltaTable(spark, tmp_path / "text", forms.COLUMNS)
+    forms.play(table.sql, tmp_path, lambda *arguments, code=0: driver.run(shlex.join(arguments), code=code))
 
 
 @pytest.mark.soak
