@@ -51,7 +51,8 @@ def test_a_table_in_a_folder_of_this_machine_is_told_without_spark_as_spark_tell
     sources = [*(table.source for table in tables), Source(path=f"{tables[1].path}/../parts/")]
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(SparkSession, "sql", lambda *_: pytest.fail("Spark was asked"))
-        told = [detail_of(spark, source) for source in sources]
+        told = [detail_of(spark, source, counted=True) for source in sources]
+        assert detail_of(spark, sources[1]) == replace(told[1], files=0, bytes=0)
     monkeypatch.setattr(detail, "opened", lambda _: None)
     asked = [detail_of(spark, source) for source in sources]
     assert asked[1].files == 2

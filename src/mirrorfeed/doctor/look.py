@@ -144,7 +144,7 @@ def waits(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> 
 
 
 def _longest_text(spark: SparkSession, table: Table) -> tuple[str, int] | None:
-    few = detail_of(spark, table.source).bytes <= CHEAP
+    few = detail_of(spark, table.source, counted=True).bytes <= CHEAP
     return longest_text(spark, table.source, table.selection) if few else None
 
 

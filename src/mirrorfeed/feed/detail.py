@@ -34,6 +34,7 @@ class Detail:
     partition_columns: tuple[str, ...]
     files: int
     bytes: int
+    """Of all files together, as `files` nothing where they were not counted."""
     format: str = "delta"
     features: tuple[str, ...] = ()
     """Those that the protocol names; an engine adds what older protocols imply by their numbers."""
@@ -127,11 +128,12 @@ class LogDamaged(Terminal):
         return "Put the missing files back into its _delta_log folder, or restore the table from a copy."
 
 
-def detail_of(spark: SparkSession, source: Source) -> Detail:
+def detail_of(spark: SparkSession, source: Source, *, counted: bool = False) -> Detail:
     """The table's identity, or a refusal where the source is missing, a view, or not Delta. Of a table in a folder of
-    this machine Spark is not asked, for DESCRIBE DETAIL makes it count all files of every new version."""
+    this machine Spark is not asked, for DESCRIBE DETAIL makes it count all files of every new version; there they are
+    counted for those who need it."""
     table = opened(source)
-    return (table and as_told(table, source, counted=True)) or _described(spark, source)
+    return (table and as_told(table, source, counted=counted)) or _described(spark, source)
 
 
 def as_told(table: DeltaTable, source: Source, *, counted: bool = False) -> Detail | None:

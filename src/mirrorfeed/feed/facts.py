@@ -38,7 +38,7 @@ def facts_of(
 
     with ThreadPoolExecutor(1) as meanwhile:
         asked = meanwhile.submit(since, spark, source, after, first_schemas)
-        table = detail_of(spark, source)
+        table = detail_of(spark, source, counted=True)
     latest, new = asked.result()
     if after is None:
         # Where the property is set, the engine need not be asked: what is committed later is judged by its own version.

@@ -32,7 +32,7 @@ class AcrossGap(DeltaFeed):
         if after is None:
             return super().facts(after, limit)
         self._schemas.clear()
-        table, known = detail_of(self.spark, self.source), history.commits(self.spark, self.source, after)
+        table, known = detail_of(self.spark, self.source, counted=True), history.commits(self.spark, self.source, after)
         times = {commit.version: commit.timestamp for commit in known}
         commits = tuple(
             Commit(version, times.get(version, known[0].timestamp), COMPARISON)

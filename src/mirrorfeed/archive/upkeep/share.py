@@ -75,7 +75,7 @@ def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore |
         archived = archived_among(files, interval, now) if interval else []
         return _seen(replace(share_of(files, interval, now), ages=ages_of(files, now)), archived, tiers)
     archived = list(NativeIndex(spark, source).needed(None, interval, now, None).archived)
-    whole = detail_of(spark, source)
+    whole = detail_of(spark, source, counted=True)
     # These are two statements, and the table may have changed between them.
     found = Share(max(whole.files, len(archived)), whole.bytes, len(archived), None if archived else 0)
     return _seen(found, archived, tiers)
