@@ -80,7 +80,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         **dict.fromkeys(("spark.sql.ui.retainedExecutions", "spark.ui.retainedJobs", "spark.ui.retainedStages"), "20"),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "1",
+        "spark.sql.leafNodeDefaultParallelism": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.allFilesInCrc.enabled": "false",  # with it each commit asks for all files before it
         "spark.sql.warehouse.dir": warehouse.as_uri(),
     }
     try:
