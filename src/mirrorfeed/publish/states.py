@@ -137,7 +137,7 @@ class States:
 
     def is_heavy(self, version: int) -> bool:
         """Whether so many rows are kept whole, or so many commits, that it is time to write the hashes alone."""
-        counts = self._at(version).agg(F.count(_STATE), F.count(HASH), F.count_distinct(_STATE)).first()
+        counts = self._at(version).agg(F.count(_STATE), F.count(HASH), F.size(F.collect_set(_STATE))).first()
         assert counts is not None
         whole, hashes, commits = counts
         return bool(whole > _MOST_WHOLE * hashes or commits > _MOST_COMMITS)
