@@ -51,18 +51,21 @@ class Scan:
     def count(self) -> int:
         return int(self.snapshot.numOfFiles() if self._files is None else self._files.size())
 
-    def files(self, until: int | None = None) -> list[LogFile]:
+    def files(self, until: int | None = None, *, counted: bool = False) -> list[LogFile]:
         """Those that were made by then, in milliseconds, and those that may lie in another table's folder; all without
-        a time. No other comes into Python."""
+        a time. No other comes into Python. A plan leaves out how many rows they hold, for which the log is asked again
+        where they are to be counted."""
         if self._files is not None and not self.count:
             return []
-        every = self.snapshot.allFiles()
-        rows = every if self._files is None else self._spark._jsparkSession.createDataset(self._files, every.encoder())
-        found = DataFrame(rows.toDF(), self._spark)
+        if self._files is None:
+            found = DataFrame(self.snapshot.allFiles().toDF(), self._spark)
+        else:
+            encoder = self._spark._jvm.org.apache.spark.sql.delta.implicits.package.addFileEncoder()  # type: ignore[union-attr]
+            found = DataFrame(self._spark._jsparkSession.createDataset(self._files, encoder).toDF(), self._spark)
         if until is not None:
             found = found.where((F.col("modificationTime") <= until) | F.col("path").rlike(ELSEWHERE))
-        if self._files is not None:  # a plan leaves out what the log says of a file's content
-            told = DataFrame(every.toDF(), self._spark).select("path", "stats")
+        if self._files is not None and counted:
+            told = DataFrame(self.snapshot.allFiles().toDF(), self._spark).select("path", "stats")
             found = found.drop("stats").join(told, "path", "left")
         columns = found.select(
             "path",
