@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,9 +15,12 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import make_old
 from mirrorfeed.archive.guard.here import LocalIndex
+from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.interval.policy import Policy
-from mirrorfeed.archive.log.delta import DeltaLog
+from mirrorfeed.archive.log.columns import Columns
+from mirrorfeed.archive.log.delta import DeltaLog, parts_at
 from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.archive.log.skipping import Rules
 from mirrorfeed.archive.rules.azure.check import Place
 from mirrorfeed.archive.rules.finding import starts
 from mirrorfeed.feed.source import Source
@@ -25,43 +28,62 @@ from tests.delta import SparkTable
 
 NOW = datetime.now(UTC)
 POLICY = Policy(60)
+_EVER = 2**62
 
 
 class Orders(SparkTable):
     """Partitioned by day, with a file and ten rows a day: ids 10 to 19 on day 1, and so on. Days 1 and 2 are 100 days
-    old, the others new. Spark makes one of each kind; the others are copies of it, with ids of their own."""
+    old, the others new. Version 2 gives it an interval, if one is named. Spark makes one of each kind; the others are
+    copies of it, with ids of their own."""
 
     _made: ClassVar[dict[tuple[Any, ...], dict[str, bytes]]] = {}
 
     def __init__(
-        self, spark: SparkSession, path: Path, days: int = 4, properties: Mapping[str, str] | None = None
+        self,
+        spark: SparkSession,
+        path: Path,
+        days: int = 4,
+        properties: Mapping[str, str] | None = None,
+        interval: int | None = None,
     ) -> None:
-        kind = (days, *sorted((properties or {}).items()))
+        kind = (days, interval, *sorted((properties or {}).items()))
         if (made := self._made.get(kind)) is not None:
-            self.spark, self.path, self.source = spark, path, Source(path=str(path))
-            for name, content in made.items():
-                (path / name).parent.mkdir(parents=True, exist_ok=True)
-                (path / name).write_bytes(content)
-            first = self.commit_file(0)
-            own = next(json.loads(line)["metaData"]["id"] for line in first.open() if "metaData" in line)
-            first.write_text(first.read_text().replace(own, str(uuid.uuid4())))
+            self._copy(spark, path, made)
             return
-        super().__init__(spark, path, "id int, v string, day int", properties=properties, by="day")
-        self.sql(f"""
-            INSERT INTO {{}} SELECT /*+ REPARTITION(1) */ cast(id AS int), concat('v', id), cast(id DIV 10 AS int)
-            FROM range(10, {days + 1}0)""")
-        make_old(
-            path, lambda add: NOW - timedelta(days=100) if {"1", "2"} & {*add["partitionValues"].values()} else None
-        )
-        files = [each for each in path.rglob("*") if each.is_file() and each.suffix != ".crc"]
+        if interval is None:
+            super().__init__(spark, path, "id int, v string, day int", properties=properties, by="day")
+            self.sql(f"""
+                INSERT INTO {{}} SELECT /*+ REPARTITION(1) */ cast(id AS int), concat('v', id), cast(id DIV 10 AS int)
+                FROM range(10, {days + 1}0)""")
+            old = NOW - timedelta(days=100)
+            make_old(path, lambda add: old if {"1", "2"} & {*add["partitionValues"].values()} else None)
+        else:
+            Orders.__init__(self, spark, path, days, properties)
+            intervals.set_first(spark, self.source, interval, NOW)
+        files = [each for each in path.rglob("*") if each.is_file() and not each.name.startswith(".")]
         self._made[kind] = {str(each.relative_to(path)): each.read_bytes() for each in files}
+
+    def _copy(self, spark: SparkSession, path: Path, made: Mapping[str, bytes]) -> None:
+        self.spark, self.path, self.source = spark, path, Source(path=str(path))
+        for name, content in made.items():
+            (path / name).parent.mkdir(parents=True, exist_ok=True)
+            (path / name).write_bytes(content)
+        (own,) = re.findall(r'"metaData": ?{"id": ?"([^"]+)', self.commit_file(0).read_text())
+        anew = str(uuid.uuid4())
+        for each in (path / "_delta_log").iterdir():
+            if each.suffix in (".json", ".crc"):
+                each.write_text(each.read_text().replace(own, anew))
 
     def log(self) -> DeltaLog:
         return LocalIndex(self.spark, self.source).log()
 
-    def files(self, version: int | None = None) -> list[LogFile]:
-        found = self.log().files(self.latest if version is None else version)
-        return [found[uri] for uri in sorted(found)]
+    def files(self, *of: str) -> list[LogFile]:
+        """Those of the newest version, all or of these days."""
+        folder = self.path / "_delta_log"
+        parts = parts_at(str(self.path), [each.name for each in folder.iterdir()], self.latest)
+        log = Columns(f"file:{self.path}", parts, lambda name: folder / name)
+        found = sorted(log.files(log.described(), Rules((), ()), _EVER).files, key=lambda file: file.uri)
+        return [file for file in found if not of or (file.partition or {}).get("day") in of]
 
 
 def named(place: Place, partition_columns: Sequence[str], random_names: bool) -> list[str]:

@@ -65,12 +65,10 @@ def test_a_day_that_was_derived_in_another_zone_hides_no_file_and_no_row(
     assert spark.conf.get(DERIVES) == "true"
 
 
-@pytest.fixture
-def orders(spark: SparkSession, tmp_path: Path) -> Orders:
+@pytest.fixture(scope="module")
+def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
     """Days 1 and 2 count as archived."""
-    made = Orders(spark, tmp_path / "orders")
-    intervals.set_first(spark, made.source, 60, NOW)
-    return made
+    return Orders(spark, tmp_path_factory.mktemp("planned") / "orders", interval=60)
 
 
 @contextmanager
@@ -86,7 +84,7 @@ def cached(spark: SparkSession, table: DeltaTable) -> Iterator[DataFrame]:
             frame.unpersist(blocking=True)
 
 
-def test_what_is_cached_hides_no_file(spark: SparkSession, orders: Orders, tmp_path: Path) -> None:
+def test_what_is_cached_hides_no_file(spark: SparkSession, orders: Orders) -> None:
     guarded = ArchiveAwareTable(spark, orders.source, now=lambda: NOW)
     with cached(spark, orders):
         assert days(guarded.files().archived) == ["1", "2"]
@@ -99,9 +97,10 @@ def test_what_is_cached_hides_no_file(spark: SparkSession, orders: Orders, tmp_p
         assert guarded.query("day = 3").count() == 10
 
 
-def test_what_is_read_is_what_was_planned_and_not_what_is_cached_later(spark: SparkSession, orders: Orders) -> None:
+def test_what_is_read_is_what_was_planned_and_not_what_is_cached_later(spark: SparkSession, tmp_path: Path) -> None:
+    orders = Orders(spark, tmp_path / "orders", interval=60)
     tiers = FolderTiers(orders.path.with_name("aside"), Clock(NOW))
-    tiers.archive(file.uri for file in orders.files() if file.partition in ({"day": "1"}, {"day": "2"}))
+    tiers.archive(file.uri for file in orders.files("1", "2"))
     guarded = ArchiveAwareTable(spark, orders.source, now=lambda: NOW)
     found = guarded.query("day = 3")
     spark.sql(f"CACHE LAZY TABLE whole AS SELECT * FROM {orders.source.sql}")

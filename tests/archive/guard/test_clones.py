@@ -23,17 +23,17 @@ from tests.delta import DeltaTable
 
 @pytest.fixture(scope="module")
 def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
-    return Orders(spark, tmp_path_factory.mktemp("clones") / "original")
+    """With an interval from version 2 on."""
+    return Orders(spark, tmp_path_factory.mktemp("clones") / "original", interval=60)
 
 
 @pytest.fixture(scope="module")
 def clone(spark: SparkSession, original: Orders) -> DeltaTable:
-    """Made before its original had an interval, so that it has none, and given files of its own."""
-    made = DeltaTable.cloned(original, original.path.with_name("clone"), original.latest)
+    """Of when its original had no interval, so that it has none, and given files of its own."""
+    made = DeltaTable.cloned(original, original.path.with_name("clone"), 1)
     made.sql("INSERT INTO {} VALUES (15, 'own', 1)")
-    intervals.set_first(spark, original.source, 60, NOW)
     tiers = FolderTiers(original.path.with_name("aside"), Clock(NOW))
-    tiers.archive(file.uri for file in original.files() if file.partition in ({"day": "1"}, {"day": "2"}))
+    tiers.archive(file.uri for file in original.files("1", "2"))
     return made
 
 

@@ -17,7 +17,6 @@ from mirrorfeed.archive.guard.predicate import BadPredicate
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.world import index_of
 from mirrorfeed.archive.guard.write import GuardedWriter
-from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.upkeep.maintain import EARLY_DELETION, Maintenance, maintain, missing_files
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, POLICY, Orders
@@ -27,9 +26,7 @@ SHOW = "SHOW ARCHIVED FILES FOR "
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
-    made = Orders(spark, tmp_path_factory.mktemp("native") / "orders")
-    intervals.set_first(spark, made.source, 60, NOW)
-    return made
+    return Orders(spark, tmp_path_factory.mktemp("native") / "orders", interval=60)
 
 
 def test_the_engine_itself_is_asked_what_it_is(spark: SparkSession, table: Orders) -> None:
@@ -73,7 +70,7 @@ def test_an_older_version_is_left_to_the_engine(spark: SparkSession, table: Orde
 def test_every_file_that_databricks_names_is_looked_at(spark: SparkSession, table: Orders, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
     clock = Clock(NOW)
     tiers = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
-    old = [file.uri for file in table.files() if file.partition in ({"day": "1"}, {"day": "2"})]
+    old = [file.uri for file in table.files("1", "2")]
     engine = RecordingDatabricks(spark, {SHOW: [(uri,) for uri in old]})
     guarded = ArchiveAwareTable(engine, table.source, tiers, lambda: NOW)  # type: ignore[arg-type]
     tiers.archive(old)

@@ -24,8 +24,11 @@ from mirrorfeed.publish.rebuild import clear
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days
+from tests.commits import commit
 from tests.delta import Zone
 
+EARLIER = NOW - timedelta(days=50)
+"""Nothing counts as archived yet."""
 LATER = NOW + timedelta(days=90)
 """Everything counts as archived by then."""
 
@@ -38,10 +41,9 @@ def check(table: Orders, what: Range | int, tiers: FolderTiers | None = None, no
 @pytest.fixture(scope="module")
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
     """Versions: 1 the data, of which days 1 and 2 are old, 2 the interval, 3 a change on a hot day, 4 day 1 goes."""
-    made = Orders(spark, tmp_path_factory.mktemp("feed") / "orders")
-    intervals.set_first(spark, made.source, 60, NOW)
+    made = Orders(spark, tmp_path_factory.mktemp("feed") / "orders", interval=60)
     made.sql("UPDATE {} SET v = 'x' WHERE id = 35")
-    made.sql("DELETE FROM {} WHERE day = 1")
+    assert commit(made.path, "DELETE FROM {} WHERE day = 1")
     return made
 
 
@@ -109,19 +111,18 @@ def test_a_table_is_not_cleared_for_a_snapshot_that_needs_the_archive(spark: Spa
 
 
 def test_files_that_vacuum_took_are_named(spark: SparkSession, tmp_path: Path) -> None:
-    table = Orders(spark, tmp_path / "t")
-    intervals.set_first(spark, table.source, 3650, NOW)
-    table.sql("DELETE FROM {} WHERE day = 1")
+    table = Orders(spark, tmp_path / "t", interval=60)
+    assert commit(table.path, "DELETE FROM {} WHERE day = 1")
     (gone,) = table.log().changed_files(3, 3)
     Path(gone.uri.removeprefix("file:")).unlink()
     with pytest.raises(Gap) as caught:
-        check(table, Range(2, 3), now=NOW)
+        check(table, Range(2, 3), now=EARLIER)
     assert str(caught.value) == (
         f"The changes of {table.path} after version 2 cannot be read: in version 3 files are gone, {gone.uri}. Only a"
         " new snapshot helps: start the table again with `mirrorfeed rebuild`. `on_gap: reseed` does that by itself."
     )
     with pytest.raises(SnapshotGone) as lost:
-        check(table, 2, now=NOW)
+        check(table, 2, now=EARLIER)
     assert lost.value.what() == f"Files of {table.path} at version 2 are gone: {gone.uri}."
 
 

@@ -16,7 +16,6 @@ from mirrorfeed.archive.guard.hot import OnlyOnOneMachine
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.predicate import BadPredicate
 from mirrorfeed.archive.guard.table import ArchiveAwareTable, BadNumber, NotEnoughFiles
-from mirrorfeed.archive.interval import intervals
 from mirrorfeed.errors import Terminal
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, data_moved_away, days
@@ -26,9 +25,11 @@ from tests.archive.scenes import NOW, Orders, data_moved_away, days
 def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orders:
     """Versions: 1 the data, of which days 1 and 2 are old, 2 the interval, 3 one row of day 3 is deleted."""
     made = Orders(
-        spark, tmp_path_factory.mktemp("archive") / "orders", properties={"delta.enableDeletionVectors": "true"}
+        spark,
+        tmp_path_factory.mktemp("archive") / "orders",
+        properties={"delta.enableDeletionVectors": "true"},
+        interval=60,
     )
-    intervals.set_first(spark, made.source, 60, NOW)
     made.sql("DELETE FROM {} WHERE id = 35")
     return made
 
@@ -42,7 +43,7 @@ def clock() -> Clock:
 def tiers(table: Orders, clock: Clock, tmp_path_factory: pytest.TempPathFactory) -> FolderTiers:
     """Days 1 and 2 are in the archive."""
     made = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
-    made.archive(file.uri for file in table.files() if file.partition in ({"day": "1"}, {"day": "2"}))
+    made.archive(file.uri for file in table.files("1", "2"))
     return made
 
 
@@ -158,11 +159,10 @@ def test_what_cannot_be_asked_is_said_in_a_sentence(
 
 
 def test_a_path_may_look_like_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
-    made = Orders(spark, tmp_path / "{2026,x} [old] a*b" / "t")
-    intervals.set_first(spark, made.source, 60, NOW)
+    made = Orders(spark, tmp_path / "{2026,x} [old] a*b" / "t", interval=60)
     guarded = ArchiveAwareTable(spark, made.source, now=lambda: NOW)
     assert days(guarded.files("id < 15").archived) == ["1"]
-    assert days(made.files()) == ["1", "2", "3", "4"]
+    assert days(made.log().files(2).values()) == ["1", "2", "3", "4"]
     assert guarded.query("day = 3").count() == 10
     assert len(made.log().changed_files(1, 1)) == 4
 
@@ -228,7 +228,7 @@ def test_a_table_that_is_partly_restored_stays_guarded(
     clock.pass_(1)
     with pytest.raises(ArchivedFilesNeeded, match="1 file") as caught:
         guarded.query("day <= 2")
-    assert caught.value.files == (second,)
+    assert [file.uri for file in caught.value.files] == [second.uri]
     tiers.bring_back([second.uri], Priority.STANDARD)
     clock.pass_(15)
     assert guarded.query("day <= 2").count() == 20

@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive.bring_back import make
 from mirrorfeed.archive.guard.here import LocalIndex
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
-from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.log import place
 from mirrorfeed.archive.log.columns import Columns
 from mirrorfeed.archive.log.skipping import Doubt
@@ -22,8 +21,7 @@ from tests.archive.scenes import NOW, POLICY, Orders, days
 
 @pytest.fixture(scope="module")
 def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
-    made = Orders(spark, tmp_path_factory.mktemp("place") / "a b é" / "orders")
-    intervals.set_first(spark, made.source, 60, NOW)
+    made = Orders(spark, tmp_path_factory.mktemp("place") / "a b é" / "orders", interval=60)
     spark.sql(f"CREATE TABLE placed USING delta LOCATION '{made.path}'")
     spark.sql("CREATE TEMP VIEW seen AS SELECT * FROM placed")
     yield made

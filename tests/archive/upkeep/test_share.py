@@ -98,8 +98,8 @@ def test_the_log_tells_it_for_open_source_delta_and_databricks_is_asked(spark: S
     assert share(spark, table.source, NOW) == Share(4, sum(sizes.values()), 2, old, ages=ages)
     clock = Clock(NOW)
     tiers = FolderTiers(tmp_path / "aside", clock)
-    tiers.archive(file.uri for file in table.files() if {"1", "2"} & set((file.partition or {}).values()))
-    tiers.bring_back([file.uri for file in table.files() if file.partition == {"day": "1"}], Priority.HIGH)
+    tiers.archive(file.uri for file in table.files("1", "2"))
+    tiers.bring_back([file.uri for file in table.files("1")], Priority.HIGH)
     clock.pass_(1)
     seen = share(spark, table.source, NOW, tiers)
     assert (seen.restored_files, seen.restored_bytes) == (1, 4)  # every file of this store has four bytes
