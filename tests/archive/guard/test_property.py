@@ -122,7 +122,8 @@ def table(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory:
         for start in (0, 4):
             rows = [row(rng, start + file) for file in range(4) for _ in range(8)]
             prefix = tuple(range(len(WIDE))) if "wide" in trait else ()
-            frame = spark.createDataFrame([prefix + each for each in rows], schema).repartitionByRange(4, "i")
+            ranges = 2 if "by" in trait else 4  # so that files of partitions hold several rows, too
+            frame = spark.createDataFrame([prefix + each for each in rows], schema).repartitionByRange(ranges, "i")
             write = frame.write.format("delta").mode("append")
             (write.partitionBy("p") if "by" in trait else write).save(str(source.path))
         if "delta.enableDeletionVectors" in trait:
