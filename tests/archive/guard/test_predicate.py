@@ -49,6 +49,7 @@ def test_a_condition_on_a_row_is_taken(frame: DataFrame, predicate: str | None, 
         ("id", "is no condition on a row (DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN)"),
         ("count(*) > 1", "is no condition on a row (INVALID_WHERE_CONDITION)"),
         ("nope(id)", "is no condition on a row (UNRESOLVED_ROUTINE)"),
+        (";", "cannot be parsed"),
     ],
 )
 def test_any_other_is_refused(frame: DataFrame, predicate: str, reason: str) -> None:
@@ -58,3 +59,9 @@ def test_any_other_is_refused(frame: DataFrame, predicate: str, reason: str) -> 
         f"The predicate {predicate!r} for main.sales.orders {reason}. Write a condition as after WHERE, on the table's"
         " own columns, without subqueries and without functions such as rand() or uuid()."
     )
+
+
+@pytest.mark.parametrize("given", ["5", "*", "'a'", "id AS x", "explode(array(true))", "sum(id) OVER () > 1"])
+def test_what_says_nothing_of_a_row_is_refused(frame: DataFrame, given: str) -> None:
+    with pytest.raises(BadPredicate, match=r"is no condition on a row \([A-Z_.]+\)"):
+        filtered(frame, "t", given)

@@ -15,6 +15,7 @@ from mirrorfeed.archive.interval.policy import (
     NotUnderstood,
     Policy,
     to_properties,
+    understood,
 )
 from mirrorfeed.days import parse_days
 from mirrorfeed.feed.detail import detail_of
@@ -54,32 +55,37 @@ def test_the_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSe
     assert [name for name in detail_of(spark, table.source).properties if "rchive" in name] == []
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {PROPERTY: "2 months"},
-        {PROPERTY: "60 days", "mirrorfeed.archive.movedFrom": "60 days"},
-        {
-            **to_properties(Policy(60, Change(Frontier(60, START, 90), True))),
-            "mirrorfeed.archive.movedFromSince": "yesterday",
-        },
-    ],
-)
-def test_what_is_not_understood_is_said_and_repaired_by_set_and_by_unset(
-    spark: SparkSession, tmp_path: Path, broken: dict[str, str]
-) -> None:
-    table = DeltaTable(spark, tmp_path / "t")
+BROKEN = [
+    {PROPERTY: "2 months"},
+    {PROPERTY: "60 days", "mirrorfeed.archive.movedFrom": "60 days"},
+    {
+        **to_properties(Policy(60, Change(Frontier(60, START, 90), True))),
+        "mirrorfeed.archive.movedFromSince": "yesterday",
+    },
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_what_is_not_understood_is_said(broken: dict[str, str]) -> None:
+    with pytest.raises(NotUnderstood) as caught:
+        understood("main.t", broken)
+    listed = ", ".join(f"{name} = {value!r}" for name, value in broken.items())
+    assert str(caught.value) == (
+        f"What the properties of main.t say of its archive is not understood: {listed}. Run `mirrorfeed archive set"
+        " main.t 'X days'` with the days of the cloud's rule, or, if nothing of it is in the archive, `mirrorfeed"
+        " archive unset main.t --nothing-archived`."
+    )
+
+
+def test_what_is_not_understood_is_repaired_by_set_and_by_unset(spark: SparkSession, tmp_path: Path) -> None:
+    table, broken = DeltaTable(spark, tmp_path / "t"), BROKEN[-1]  # all properties that there are
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in broken.items())
 
     def break_it() -> None:
         with intervals.any_property(spark):
             table.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({listed})")
-        with pytest.raises(NotUnderstood) as caught:
+        with pytest.raises(NotUnderstood, match=str(table.path)):
             intervals.step(spark, table.source, START)
-        assert str(caught.value).startswith(
-            f"What the properties of {table.path} say of its archive is not understood: "
-        )
-        assert f"`mirrorfeed archive set {table.path} 'X days'`" in str(caught.value)
 
     break_it()
     assert intervals.set_first(spark, table.source, 90, START) == Policy(90)
