@@ -82,7 +82,9 @@ def oslo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("oslo")
-def test_commits_keep_their_times_where_clocks_go_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_commits_keep_their_times_where_clocks_go_back(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     made = [datetime(2025, 10, 25, 22, 30, tzinfo=UTC) + timedelta(hours=hours) for hours in range(5)]
     for number, moment in enumerate(made):
@@ -90,6 +92,23 @@ def test_commits_keep_their_times_where_clocks_go_back(spark: SparkSession, tmp_
             table.insert(number)
         os.utime(table.commit_file(number), (moment.timestamp(), moment.timestamp()))
     assert [commit.timestamp for commit in commits(spark, table.source)] == made
+    monkeypatch.setattr(history, "opened", lambda _: None)
+    assert [commit.timestamp for commit in commits(spark, table.source)] == made
+
+
+def test_the_commits_of_a_table_in_a_folder_of_this_machine_are_told_without_spark_as_spark_tells_them(
+    spark: SparkSession, table: DeltaTable, holed: DeltaTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that Spark makes are held against it in `test_delta_cases`."""
+    backwards = DeltaTable.copied(table, tmp_path / "backwards")
+    for version, seconds in enumerate((0, 100, 200, 50, 50, 60, 300, 299, 301)):
+        os.utime(backwards.commit_file(version), (1_767_225_600 + seconds, 1_767_225_600 + seconds))
+    asked = [(each.source, after) for each in (table, holed, backwards) for after in (None, 3, 7)]
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(SparkSession, "sql", lambda *_: pytest.fail("Spark was asked"))
+        told = [commits(spark, *each) for each in asked]
+    monkeypatch.setattr(history, "opened", lambda _: None)
+    assert told == [commits(spark, *each) for each in asked]
 
 
 @pytest.mark.usefixtures("oslo")

@@ -47,7 +47,7 @@ def _rows(spelled: str) -> Any:
 
 @pytest.mark.parametrize("vectors", [False, True], ids=["without deletion vectors", "with deletion vectors"])
 def test_with_all_changes_as_upserts_the_mirror_passes_through_every_version_in_order(
-    spark: SparkSession, tmp_path: Path, vectors: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: bool
 ) -> None:
     """It takes long, for many kinds of commits are published in one range, each with its state. Those with vectors are
     all Spark's own; Spark's without are in `feed/test_differential` as well."""
@@ -71,6 +71,9 @@ def test_with_all_changes_as_upserts_the_mirror_passes_through_every_version_in_
         while state == expected:
             expected = next(left, None)
     assert expected is None, "a version was not passed"
+    told = history.commits(spark, table.source)
+    monkeypatch.setattr(history, "opened", lambda _: None)
+    assert told == history.commits(spark, table.source)
 
 
 def _states(rows: Sequence[dict[str, Any]], changes: Sequence[dict[str, Any]]) -> Iterator[Any]:

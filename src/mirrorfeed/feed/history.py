@@ -1,10 +1,13 @@
-"""What the commits of a Delta table say, from DESCRIBE HISTORY: versions, times, operations."""
+"""What the commits of a Delta table say, as DESCRIBE HISTORY has it: versions, times, operations."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
@@ -13,12 +16,15 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import refusals
 from mirrorfeed.feed.faults import NOT_THERE, first_of, parameter
 from mirrorfeed.feed.here import opened
+from mirrorfeed.feed.log import commit_name, commit_version
 from mirrorfeed.feed.metrics import rows_at_most
 from mirrorfeed.feed.ranges import Commit
 from mirrorfeed.feed.source import Source
 
 _FEW = 16
 """So many more than the versions that are missed are asked for, as more may be committed meanwhile."""
+_INFO = '{"commitInfo":'
+"""Begins the line of a commit's file that says what was done."""
 
 
 class NoVersions(Terminal):
@@ -98,7 +104,44 @@ def since(
 
 
 def _newest(spark: SparkSession, source: Source, limit: int | None = None) -> list[Commit]:
-    """The newest commits, ascending."""
+    """The newest commits, ascending. Of a table in a folder of this machine Spark is not asked: for that it runs a
+    job."""
+    found = _told_here(source, limit) or _told_by_spark(spark, source, limit)
+    if not found:
+        raise NoVersions(str(source))
+    return sorted(found, key=lambda commit: commit.version)
+
+
+def _told_here(source: Source, limit: int | None) -> list[Commit] | None:
+    """None where only Spark tells."""
+    if source.path is None or (table := opened(source)) is None:
+        return None
+    first = 0 if limit is None else table.version() - limit + 1
+    log = Path(source.path, "_delta_log")
+    try:
+        versions = sorted(v for v in map(commit_version, os.listdir(log)) if v is not None)
+        found, last = list[Commit](), -1
+        for version in versions:
+            if not first <= version <= table.version():
+                continue
+            file = log / commit_name(version)
+            last = max(file.stat().st_mtime_ns // 1_000_000, last + 1)  # as Delta has it where clocks went back
+            with file.open(encoding="utf-8") as lines:
+                told = json.loads(next(line for line in lines if line.startswith(_INFO)))["commitInfo"]
+            if "inCommitTimestamp" in told:
+                return None
+            parameters, metrics = (
+                {name: str(value) for name, value in (told.get(key) or {}).items()}
+                for key in ("operationParameters", "operationMetrics")
+            )
+            rows = rows_at_most(told["operation"], parameters, metrics)
+            found.append(Commit(version, _at(last * 1000), told["operation"], rows))
+    except (OSError, StopIteration, ValueError, KeyError):  # gone meanwhile, or it says nothing of itself
+        return None
+    return found
+
+
+def _told_by_spark(spark: SparkSession, source: Source, limit: int | None) -> list[Commit]:
     statement = f"DESCRIBE HISTORY {source.sql}" + ("" if limit is None else f" LIMIT {limit}")
     with refusals(source):
         answer = spark.sql(statement)
@@ -109,9 +152,7 @@ def _newest(spark: SparkSession, source: Source, limit: int | None = None) -> li
         if any(shown_twice(row["timestamp"]) for row in rows):
             rows = answer.withColumn("micros", F.unix_micros("timestamp")).collect()
             found = [_commit(row, _at(row["micros"])) for row in rows]
-    if not found:
-        raise NoVersions(str(source))
-    return sorted(found, key=lambda commit: commit.version)
+    return found
 
 
 def _commit(row: Row, timestamp: datetime) -> Commit:
