@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,8 +15,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from fixtures.journeys import Journey, newest_version
+from fixtures.journeys import Journey, newest_version, rows_of
 from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.log import commit_name
 from mirrorfeed.feed.ranges import PartitionsChanged
 from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.feed.source import Source
@@ -66,7 +68,7 @@ class Changing(Journey):
         if mapping != "none":  # or other writers could not write
             properties += f", delta.enableTypeWidening = true, delta.columnMapping.mode = '{mapping}'"
         self.spark.sql(f"CREATE TABLE {self.sql} ({columns}) USING delta {more} TBLPROPERTIES ({properties})")
-        self.spark.sql(f"INSERT INTO {self.sql} VALUES {rows}")
+        self.run(f"INSERT INTO {{}} VALUES {rows}")
         self.publish()
 
     def run(self, *statements: str) -> None:
@@ -88,6 +90,12 @@ class Changing(Journey):
     def rebuild(self) -> None:
         clear(DeltaFeed(self.spark, Source(path=str(self.source))), self.zone, replace(self.plan, keys=self.keys))
         self.publish()
+
+    def is_mirrored(self) -> bool:
+        """Of a table that any reader can read."""
+        self.replicate()
+        there, mirrored = (DeltaTable(str(path)) for path in (self.source, self.place / "mirror/s/t"))
+        return rows_of(there.to_pyarrow_table()) == rows_of(mirrored.to_pyarrow_table())
 
     def verified(self) -> str:
         self.replicate()
@@ -218,8 +226,6 @@ def test_changes_of_nested_columns_under_column_mapping_that_flow_on(table: Chan
 @pytest.mark.parametrize(
     ("columns", "rows", "statements", "words"),
     [
-        pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} RENAME COLUMN v TO x"], "at version 2 .*: 'v' is gone",
-                     id="a column is renamed"),
         pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} ALTER COLUMN w TYPE bigint"], "'w' was integer and is long",
                      id="a type is widened"),
         pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} ALTER COLUMN w TYPE bigint",
@@ -231,7 +237,7 @@ def test_changes_of_nested_columns_under_column_mapping_that_flow_on(table: Chan
         pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} ALTER COLUMN s.a TYPE bigint"],
                      "'s' has other fields than before", id="the type of a field is widened"),
         pytest.param(PLAIN, PLAIN_ROWS, [DROP, "ALTER TABLE {} ADD COLUMN v string"],
-                     "'v' was dropped and is there again, as 'v'", id="a dropped column is added again"),
+                     "'v' was dropped and is there again, as 'v'", id="a dropped column is added again", marks=AGAIN),
         pytest.param(PLAIN, PLAIN_ROWS, ["ALTER TABLE {} DROP COLUMN id"], "'id' is gone", id="a key is dropped"),
         pytest.param(NESTED, NESTED_ROWS, ["ALTER TABLE {} RENAME COLUMN s.a TO c"], "'s' has other fields than before",
                      id="a field is renamed", marks=AGAIN),
@@ -315,14 +321,20 @@ def test_a_column_that_came_and_went_before_it_was_published_stops_the_table_unt
     table.rebuild()
     table.run("INSERT INTO {} (id, v, w) VALUES (9, 'i', 9)")
     table.publish()
-    assert table.verified().startswith("equal")
+    assert table.published() == newest_version(table.source)
+    assert table.is_mirrored()
 
 
 def test_columns_that_came_or_went_and_are_restored_stop_the_table_under_column_mapping_where_they_are(
     table: Changing,
 ) -> None:
+    """Delta's RESTORE takes seconds, and commits the columns that were; so does this."""
     table.begin(PLAIN, PLAIN_ROWS)
-    table.run(EVOLVE, DROP, RESTORE)
+    table.run("ALTER TABLE {} ADD COLUMN extra int", DROP)
+    log = table.source / "_delta_log"
+    (columns,) = (line for line in (log / commit_name(0)).read_text().splitlines() if line.startswith('{"metaData":'))
+    told = {"commitInfo": {"timestamp": 0, "operation": "RESTORE", "operationParameters": {"version": "1"}}}
+    (log / commit_name(4)).write_text(f"{json.dumps(told)}\n{columns}\n")
     words = r"at version 4 .*: 'v' was dropped and is there again, as 'v'; 'extra' is gone"
     for _ in range(2):
         with pytest.raises(IncompatibleSchema, match=words):
@@ -331,10 +343,10 @@ def test_columns_that_came_or_went_and_are_restored_stop_the_table_under_column_
 
 
 def test_clustering_may_change(table: Changing) -> None:
-    table.begin(PLAIN, PLAIN_ROWS, more="CLUSTER BY (id)")
+    table.begin(PLAIN, PLAIN_ROWS, mapping="none", more="CLUSTER BY (id)")
     table.run("ALTER TABLE {} CLUSTER BY (v)", "INSERT INTO {} VALUES (3, 'c', 3)", "OPTIMIZE {}")
     table.publish()
-    assert table.verified() == "equal at version 4, 3 rows"
+    assert (table.published(), table.is_mirrored()) == (4, True)
 
 
 def test_partition_columns_that_change_stop_the_table_until_it_is_rebuilt(table: Changing) -> None:
@@ -349,7 +361,7 @@ def test_partition_columns_that_change_stop_the_table_until_it_is_rebuilt(table:
     table.rebuild()
     table.run("DELETE FROM {} WHERE id = 2", "UPDATE {} SET id = 5 WHERE id = 1")
     table.publish()
-    assert table.verified() == "equal at version 6, 3 rows"
+    assert (table.published(), table.is_mirrored()) == (6, True)
 
 
 def test_an_overwrite_that_changes_a_type_or_leaves_a_column_out_stops_the_table(table: Changing) -> None:
@@ -377,19 +389,25 @@ def by_another_type(table: Changing) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mapping", "change", "finding", "published"),
+    ("mapping", "change", "finding", "words", "published"),
     [
-        ("name", by_rename, IncompatibleSchema, 2),
-        ("none", by_widening, FeedUnreadable, 1),
-        ("none", by_another_type, FeedUnreadable, 1),
+        ("name", by_rename, IncompatibleSchema, "at version 3 .*: 'v' is gone", 2),
+        ("none", by_widening, FeedUnreadable, "in versions 2 to 3 any more: .* 'w' was integer and is long", 1),
+        ("none", by_another_type, FeedUnreadable, "in version 2 any more: .* 'w' was integer and is string", 1),
     ],
 )
 def test_changes_before_the_one_that_stops_the_table_are_published_where_delta_can_still_read_them(
-    table: Changing, mapping: str, change: Callable[[Changing], None], finding: type[Terminal], published: int
+    table: Changing,
+    mapping: str,
+    change: Callable[[Changing], None],
+    finding: type[Terminal],
+    words: str,
+    published: int,
 ) -> None:
     table.begin(PLAIN, PLAIN_ROWS, mapping=mapping)
     table.run("INSERT INTO {} VALUES (3, 'c', 3)")
     change(table)
-    with pytest.raises(finding):
-        table.publish()
-    assert table.published() == published
+    for _ in range(2):
+        with pytest.raises(finding, match=words):
+            table.publish()
+        assert table.published() == published
