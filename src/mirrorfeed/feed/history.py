@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
@@ -103,42 +104,53 @@ def since(
     return found[-1].version, [commit for commit in found if commit.version > after]
 
 
+def described(spark: SparkSession, source: Source, limit: int) -> list[Mapping[str, Any]]:
+    """The newest commits as DESCRIBE HISTORY has them, but for their times, ascending. For that Spark runs a job, so it
+    is asked only where the table is not in a folder of this machine."""
+    found = _told_here(source, limit)
+    if found is None:
+        with refusals(source):
+            found = [row.asDict() for row in spark.sql(f"DESCRIBE HISTORY {source.sql} LIMIT {limit}").collect()]
+    if not found:
+        raise NoVersions(str(source))
+    return sorted(found, key=lambda row: int(row["version"]))
+
+
 def _newest(spark: SparkSession, source: Source, limit: int | None = None) -> list[Commit]:
-    """The newest commits, ascending. Of a table in a folder of this machine Spark is not asked: for that it runs a
-    job."""
-    found = _told_here(source, limit) or _told_by_spark(spark, source, limit)
+    """The newest commits, ascending; asked as above."""
+    here = _told_here(source, limit)
+    found = _told_by_spark(spark, source, limit) if here is None else [_commit(row, row["timestamp"]) for row in here]
     if not found:
         raise NoVersions(str(source))
     return sorted(found, key=lambda commit: commit.version)
 
 
-def _told_here(source: Source, limit: int | None) -> list[Commit] | None:
+def _told_here(source: Source, limit: int | None) -> list[dict[str, Any]] | None:
     """None where only Spark tells."""
     if source.path is None or (table := opened(source)) is None:
         return None
     first = 0 if limit is None else table.version() - limit + 1
-    log = Path(source.path, "_delta_log")
+    log, found, last = Path(source.path, "_delta_log"), list[dict[str, Any]](), -1
     try:
-        versions = sorted(v for v in map(commit_version, os.listdir(log)) if v is not None)
-        found, last = list[Commit](), -1
+        versions = sorted(version for version in map(commit_version, os.listdir(log)) if version is not None)
         for version in versions:
-            if not first <= version <= table.version():
-                continue
-            file = log / commit_name(version)
-            last = max(file.stat().st_mtime_ns // 1_000_000, last + 1)  # as Delta has it where clocks went back
-            with file.open(encoding="utf-8") as lines:
-                told = json.loads(next(line for line in lines if line.startswith(_INFO)))["commitInfo"]
-            if "inCommitTimestamp" in told:
-                return None
-            parameters, metrics = (
-                {name: str(value) for name, value in (told.get(key) or {}).items()}
-                for key in ("operationParameters", "operationMetrics")
-            )
-            rows = rows_at_most(told["operation"], parameters, metrics)
-            found.append(Commit(version, _at(last * 1000), told["operation"], rows))
+            if first <= version <= table.version():
+                file = log / commit_name(version)
+                with file.open(encoding="utf-8") as lines:
+                    told = json.loads(next(line for line in lines if line.startswith(_INFO)))["commitInfo"]
+                if "inCommitTimestamp" in told:
+                    return None
+                last = max(file.stat().st_mtime_ns // 1_000_000, last + 1)  # as Delta has it where clocks went back
+                texts = {name: _texts(told.get(name) or {}) for name in ("operationParameters", "operationMetrics")}
+                about = {"version": version, "timestamp": _at(last * 1000), "operation": told["operation"]}
+                found.append(about | texts | {"userMetadata": told.get("userMetadata")})
     except (OSError, StopIteration, ValueError, KeyError):  # gone meanwhile, or it says nothing of itself
         return None
-    return found
+    return found or None
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
+    return {name: json.dumps(v) if isinstance(v, (bool, int, float, list, dict)) else v for name, v in values.items()}
 
 
 def _told_by_spark(spark: SparkSession, source: Source, limit: int | None) -> list[Commit]:
@@ -148,14 +160,14 @@ def _told_by_spark(spark: SparkSession, source: Source, limit: int | None) -> li
         # Times come as those of this machine's clocks. To ask Spark for others is a job of its own, which is needed
         # only for the hours that clocks show twice, as Connect does not say which of the two is meant.
         rows = answer.collect()
-        found = [_commit(row, row["timestamp"].astimezone(UTC)) for row in rows]
+        found = [_commit(row.asDict(), row["timestamp"].astimezone(UTC)) for row in rows]
         if any(shown_twice(row["timestamp"]) for row in rows):
             rows = answer.withColumn("micros", F.unix_micros("timestamp")).collect()
-            found = [_commit(row, _at(row["micros"])) for row in rows]
+            found = [_commit(row.asDict(), _at(row["micros"])) for row in rows]
     return found
 
 
-def _commit(row: Row, timestamp: datetime) -> Commit:
+def _commit(row: Mapping[str, Any], timestamp: datetime) -> Commit:
     rows = rows_at_most(row["operation"], row["operationParameters"] or {}, row["operationMetrics"] or {})
     return Commit(row["version"], timestamp, row["operation"], rows)
 

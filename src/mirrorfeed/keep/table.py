@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.interval.policy import understood
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.detail import Detail, NoTableAtPath, SourceMissing, detail_of, refusals
-from mirrorfeed.feed.history import NoVersions
+from mirrorfeed.feed.detail import Detail, NoTableAtPath, SourceMissing, detail_of
+from mirrorfeed.feed.history import described
 from mirrorfeed.feed.ranges import Commit, Facts
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.keep.columns import places
@@ -194,13 +194,9 @@ class HistoryTable:
 
     def _changes(self, most: int) -> list[Change]:
         """The newest commits, ascending."""
-        with refusals(self.place):
-            told = self.spark.sql(f"DESCRIBE HISTORY {self.place.sql} LIMIT {most}").collect()
-        if not told:
-            raise NoVersions(str(self.place))
         return [
             Change(row["version"], row["operation"], row["userMetadata"], row["operationParameters"] or {})
-            for row in sorted(told, key=lambda row: int(row["version"]))
+            for row in described(self.spark, self.place, most)
         ]
 
     def _at(self, version: int) -> DataFrame:

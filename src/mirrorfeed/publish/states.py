@@ -21,7 +21,7 @@ from mirrorfeed.errors import Terminal, Transient, named
 from mirrorfeed.feed.detail import Detail, NoTableAtPath, SourceMissing, detail_of
 from mirrorfeed.feed.differences import CHANGED, DIFFERS, GAIN, HASH, PROBLEM, landing_rows
 from mirrorfeed.feed.faults import EXPIRED, FILES_GONE, LOG_GONE, first_of
-from mirrorfeed.feed.history import commits, newest_version
+from mirrorfeed.feed.history import commits, described, newest_version
 from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.schema import Column
@@ -121,9 +121,9 @@ class States:
             if first_of(error, _CONFLICTS):
                 raise StatesMoved(str(self.place), self.table) from error
             raise
-        newest = self.spark.sql(f"DESCRIBE HISTORY {self.place.sql} LIMIT 16").collect()
+        newest = described(self.spark, self.place, 16)
         ours = [row for row in newest if (row["version"] == 0 if seen is None else row["userMetadata"] == batch)]
-        if seen and not ours and newest[0]["version"] == seen.version:
+        if seen and not ours and newest[-1]["version"] == seen.version:
             return None
         if [row["version"] for row in ours] != [new.version]:
             raise StatesMoved(str(self.place), self.table)
