@@ -45,12 +45,19 @@ def _rows(spelled: str) -> Any:
     return canonical({"id": int(id_), "v": v, "p": p} for id_, v, p in rows)
 
 
-@pytest.mark.parametrize("vectors", [False, True], ids=["without deletion vectors", "with deletion vectors"])
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        # Without them each change in order is in `test_source`, and all kinds of commits in `feed/test_differential`.
+        pytest.param(False, id="without deletion vectors", marks=pytest.mark.soak),
+        pytest.param(True, id="with deletion vectors"),
+    ],
+)
 def test_with_all_changes_as_upserts_the_mirror_passes_through_every_version_in_order(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: bool
 ) -> None:
     """It takes long, for many kinds of commits are published in one range, each with its state. Those with vectors are
-    all Spark's own; Spark's without are in `feed/test_differential` as well."""
+    all Spark's own."""
     kind, properties = (SparkTable, {"delta.enableDeletionVectors": "true"}) if vectors else (DeltaTable, {})
     table = kind(spark, tmp_path / "t", "id int, v string, p string", properties=properties, by="p")
     table.sql("INSERT INTO {} VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'y')")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
@@ -14,7 +13,7 @@ from mirrorfeed.config import load
 from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from tests.delta import DeltaTable, Zone
-from tests.told import told
+from tests.told import Told, told
 
 
 def run(folder: Path, *arguments: str, status: int = 0) -> str:
@@ -23,8 +22,8 @@ def run(folder: Path, *arguments: str, status: int = 0) -> str:
     return found.output
 
 
-def told_by(folder: Path, *arguments: str, status: int = 0) -> Any:
-    return told(*arguments, "--config", str(folder / "mirrorfeed.yml"), code=status).value
+def told_by(folder: Path, *arguments: str, status: int = 0) -> Told:
+    return told(*arguments, "--config", str(folder / "mirrorfeed.yml"), code=status)
 
 
 def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
@@ -40,7 +39,7 @@ def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark
     table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("DELETE FROM {} WHERE id = 1")
-    assert told_by(tmp_path, "history", "run") == [
+    assert told_by(tmp_path, "history", "run").value == [
         {
             "table": "sales.orders",
             "kept_version": 4,
@@ -58,13 +57,13 @@ def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark
     assert stopped.progress.published == 4
     assert zone.record["to_version_inclusive"] == 4
 
-    assert "ends at version 4. The changes of" in run(tmp_path, "history", "run", "sales.orders", status=1)
-    (failed,) = told_by(tmp_path, "history", "run", status=1)
+    (failed,), words = told_by(tmp_path, "history", "run", "sales.orders", status=1)
+    assert "ends at version 4. The changes of" in words
     assert (failed["error"]["code"], failed["error"]["facts"]["finding"]["code"]) == ("MF6002", "MF2102")
     began = run(tmp_path, "history", "run", "--begin-again")
     assert "sales.orders: went on with a snapshot, for the versions before it cannot be kept. The changes of" in began
     assert "1 to 4, 5 to 5" in run(tmp_path, "history", "status")
-    (row,) = told_by(tmp_path, "history", "status")
+    (row,) = told_by(tmp_path, "history", "status").value
     assert (row["kept"], row["newest_version"], row["error"]) == ([[1, 4], [5, 5]], 5, None)
 
 
@@ -92,7 +91,7 @@ def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession,
     into = tmp_path / "then"
     asked = ["history", "replay", "sales.orders", "--to-version", "2", "--into", str(into)]
     assert f"{into} now holds version 2 of " in run(tmp_path, *asked)
-    assert f"{into} holds version 2 of " in run(tmp_path, *asked)
-    made = told_by(tmp_path, *asked)
+    made, words = told_by(tmp_path, *asked)
+    assert f"{into} holds version 2 of " in words
     assert (made["table"], made["into"], made["version"], made["made"]) == ("sales.orders", str(into), 2, False)
     assert sorted(row["v"] for row in DeltaTable.at(spark, into).rows()) == ["new", "v1", "v3"]
