@@ -249,10 +249,12 @@ def test_a_range_goes_on_once_its_keys_are_corrected_and_no_row_of_a_refused_one
         ),
     }
     for words, (wrong, right) in scenes.items():
+        before = table.latest
         table.sql(wrong)
         for zone in zones:
             with pytest.raises(RowsRefused, match=re.escape(words)):
                 zone.publish()
+            assert zone.record["to_version_inclusive"] == before
         for statement in right:
             table.sql(statement)
         for zone in zones:
