@@ -96,6 +96,21 @@ def test_commits_keep_their_times_where_clocks_go_back(
     assert [commit.timestamp for commit in commits(spark, table.source)] == made
 
 
+def test_times_that_commits_tell_themselves_are_those_that_count(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.enableInCommitTimestamps = true)")
+    table.insert(2)
+    for version in range(4):
+        os.utime(table.commit_file(version), (1_577_836_800 + version, 1_577_836_800 + version))
+    told = commits(spark, table.source)
+    assert [commit.timestamp.year > 2020 for commit in told] == [False, False, True, True]
+    monkeypatch.setattr(history, "opened", lambda _: None)
+    assert told == commits(spark, table.source)
+
+
 def test_the_commits_of_a_table_in_a_folder_of_this_machine_are_told_without_spark_as_spark_tells_them(
     spark: SparkSession, table: DeltaTable, holed: DeltaTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
