@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,15 @@ def test_the_recent_part_says_what_it_leaves_out(guarded: ArchiveAwareTable) -> 
     assert days(found.left_out) == ["1", "2"]
     assert str(found).startswith("version 3 without 2 files (")
     assert str(found).endswith(" in the archive, 20 rows")
+
+
+def test_the_recent_part_is_cut_out_once(
+    guarded: ArchiveAwareTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded.recent()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert guarded.recent(["id"]).rows.count() == 19
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_recent_part_is_cut_out_on_one_machine_only() -> None:

@@ -80,7 +80,7 @@ class NativeIndex:
     def changed(self, first: int) -> Sequence[LogFile]:
         return ()
 
-    def without(self, left_out: Collection[str], version: int, now: datetime) -> DataFrame:
+    def without(self, left_out: Collection[str], version: int) -> DataFrame:
         raise OnlyOnOneMachine(str(self.source))
 
 

@@ -162,9 +162,9 @@ class LocalIndex:
         newest = history.newest_version(self.spark, self.source)
         return self.log().changed_files(first, newest) if first <= newest else ()
 
-    def without(self, left_out: Collection[str], version: int, now: datetime) -> DataFrame:
+    def without(self, left_out: Collection[str], version: int) -> DataFrame:
         if left_out:
-            rows = hot.without(self.spark, self.source, version, left_out, now)
+            rows = hot.without(self.spark, self.source, self.newest().table_id, version, left_out)
         else:
             rows = read.snapshot(self.spark, self.source, version)
         return planned(rows).rows

@@ -11,7 +11,8 @@ import json
 import shutil
 import tempfile
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,24 +23,31 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source
 
 
-def without(spark: SparkSession, source: Source, version: int, left_out: Collection[str], now: datetime) -> DataFrame:
-    """The rows of a table at a version that are not in these files. The folder lives as long as this process."""
+def without(spark: SparkSession, source: Source, table_id: str, version: int, left_out: Collection[str]) -> DataFrame:
+    """The rows of a table at a version that are not in these files."""
     if not (spark.conf.get("spark.master", "") or "").startswith("local"):
         raise OnlyOnOneMachine(str(source))
+    cut = _cut_out(spark, source, table_id, version, frozenset(left_out))
+    return spark.read.option("versionAsOf", 1).table(cut.sql)
+
+
+@lru_cache(maxsize=64)
+def _cut_out(spark: SparkSession, source: Source, table_id: str, version: int, left_out: frozenset[str]) -> Source:
+    """Made once for those who ask again. The folder lives as long as this process."""
     folder = Path(tempfile.mkdtemp(prefix="mirrorfeed-hot-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     clone = Source(path=str(folder / "table"))
     with any_property(spark):
         spark.sql(f"CREATE TABLE {clone.sql} SHALLOW CLONE {source.sql} VERSION AS OF {version}")
     log = folder / "table/_delta_log"
-    time = int(now.timestamp() * 1000)
+    time = int(datetime.now(UTC).timestamp() * 1000)
     lines = [{"commitInfo": {"timestamp": time, "inCommitTimestamp": time, "operation": "DELETE"}}]
     for line in (log / f"{0:020d}.json").read_text(encoding="utf-8").splitlines():
         if (added := json.loads(line).get("add")) and uri_of(str(folder), added["path"]) in left_out:
             kept = {name: added[name] for name in ("path", "deletionVector", "size") if name in added}
             lines.append({"remove": {**kept, "deletionTimestamp": time, "dataChange": True}})
     (log / f"{1:020d}.json").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    return spark.read.option("versionAsOf", 1).table(clone.sql)
+    return clone
 
 
 class OnlyOnOneMachine(Terminal):

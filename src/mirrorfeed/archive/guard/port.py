@@ -102,6 +102,6 @@ class FileIndex(Protocol):
         """The files that the changes from this version on need, up to the newest."""
         ...
 
-    def without(self, left_out: Collection[str], version: int, now: datetime) -> DataFrame:
+    def without(self, left_out: Collection[str], version: int) -> DataFrame:
         """The rows that are in no file of these; or `OnlyOnOneMachine`."""
         ...

@@ -203,7 +203,7 @@ class ArchiveAwareTable:
         return blocked_among(archived, self._tiers)
 
     def _without(self, blocked: Sequence[LogFile], version: int) -> DataFrame:
-        return self._index.without({file.uri for file in blocked}, version, self._now())
+        return self._index.without({file.uri for file in blocked}, version)
 
 
 class NotEnoughFiles(Terminal):
