@@ -18,6 +18,7 @@ from fixtures.faults import Crash
 from fixtures.mirror import canonical
 from mirrorfeed.archive.bring_back.into import TargetThere
 from mirrorfeed.feed.source import Source
+from mirrorfeed.keep import table
 from mirrorfeed.keep.record import Record, disorder, parse
 from mirrorfeed.keep.replay import NotKept, replay
 from mirrorfeed.keep.run import AnotherSource, CannotGoOn, Keeping, Kept, NotTaken, keep
@@ -66,6 +67,12 @@ class History:
         records.sort(key=lambda record: record.number)
         assert disorder(records) is None
         return numbers(records)
+
+    def looks_the_same_to_spark(self) -> bool:
+        with pytest.MonkeyPatch.context() as meanwhile:
+            told = self.table.look()
+            meanwhile.setattr(table, "opened", lambda *_: None)
+            return told is not None and told == self.table.look()
 
     def equals_time_travel(self, *versions: int) -> bool:
         return all(canonical(self.rebuilt(each)) == canonical(self.source.rows(each)) for each in versions)
@@ -182,6 +189,7 @@ def test_two_runs_at_once_an_append_that_takes_effect_late_and_maintenance_keep_
     vacuumed = deltalake.DeltaTable(tmp_path / "history").vacuum(0, dry_run=False, enforce_retention_duration=False)
     assert vacuumed
     assert history.keep().made == []
+    assert history.looks_the_same_to_spark()
     assert history.equals_time_travel(3)
 
 
@@ -240,6 +248,7 @@ def test_what_cannot_be_kept_is_named_and_a_snapshot_goes_on_where_it_is_told_to
         history.keep()
     history.keep(on_schema_change="reseed")
     assert history.numbers() == [(None, 1, 2), (None, 3, 2), (3, 5, 1), (None, 6, 3), (6, 7, 1)]
+    assert history.looks_the_same_to_spark()
     then = [{"id": 1, "v": "b"}, {"id": 2, "v": "v2"}, {"id": 4, "v": "v4"}]
     assert canonical(history.rebuilt(5)) == canonical(then)
     assert canonical(history.rebuilt(7)) == canonical([*then, {"id": 5, "v": "v5"}])

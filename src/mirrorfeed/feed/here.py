@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 
-def opened(source: Source) -> DeltaTable | None:
-    """None of a table that is elsewhere or cannot be read without Spark."""
+def opened(source: Source, version: int | None = None) -> DeltaTable | None:
+    """At a version, or the newest. None of a table that is elsewhere or cannot be read without Spark."""
     if source.path is None or not Path(source.path).is_absolute():
         return None
     try:
@@ -22,7 +22,7 @@ def opened(source: Source) -> DeltaTable | None:
             return None
         from deltalake import DeltaTable
 
-        table = DeltaTable(source.path)
+        table = DeltaTable(source.path, version=version)
         features = features_of(table)
     except Exception:  # not installed, not a table, or more than it knows: Spark will tell
         return None
@@ -41,3 +41,15 @@ def counted_files(table: DeltaTable) -> tuple[int, int]:
 
     sizes = pa.table(table.get_add_actions()).column("size_bytes")
     return len(sizes), pc.sum(sizes).as_py() or 0
+
+
+def counted_rows(table: DeltaTable) -> int | None:
+    """None where the log does not say it of every file."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    files = pa.table(table.get_add_actions())
+    if not len(files):
+        return 0
+    counts = files["num_records"] if "num_records" in files.column_names else None
+    return None if counts is None or counts.null_count else pc.sum(counts).as_py()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.archive.interval.policy import understood
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import Detail, NoTableAtPath, SourceMissing, detail_of
+from mirrorfeed.feed.here import counted_rows, opened
 from mirrorfeed.feed.history import described
 from mirrorfeed.feed.ranges import Commit, Facts
 from mirrorfeed.feed.source import Source, quote
@@ -82,14 +84,15 @@ class HistoryTable:
             return None
         changes = self._changes(_FEW)
         version = changes[-1].version
-        rows = self._at(version)
-        columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in _fields(rows)}
+        columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in _fields(self._at(version))}
         if missing := [name for name in _OWN if name not in columns]:
             raise NotAHistory(str(self.place), missing[0])
         archived = understood(str(self.place), found.properties)
         archive_days = archived.days if archived else None
-        seen = Seen(version, self._hot(version, archive_days), columns, archive_days, maps_columns(found))
-        if (count := rows.count()) != seen.total:
+        mapped = maps_columns(found)
+        count, records = self._held(version, archive_days, mapped=mapped)
+        seen = Seen(version, records, columns, archive_days, mapped)
+        if count != seen.total:
             raise HistoryChanged(str(self.place), f"it has {count:,} rows, and its records account for {seen.total:,}")
         if seen.newest:
             self._refuse_hands(changes, version, seen.newest)
@@ -167,6 +170,19 @@ class HistoryTable:
         tiers = tiers_at(detail_of(self.spark, self.place).location)
         return ArchiveAwareTable(self.spark, self.place, tiers).query(where, version=seen.version)
 
+    def _held(self, version: int, archive_days: int | None, *, mapped: bool) -> tuple[int, tuple[Record, ...]]:
+        """How many rows, and the records. Spark takes two jobs for it, so it is asked only where the table is not in a
+        folder of this machine, has files in an archive, or other names in its files."""
+        here = None if mapped or archive_days is not None else opened(self.place, version)
+        if here is not None and (count := counted_rows(here)) is not None:
+            import pyarrow.dataset as ds
+
+            columns = ["_record_number", "_record"]
+            with suppress(OSError):  # a file is not there: Spark will say which
+                found = here.to_pyarrow_dataset().to_table(columns, ds.field("_commit_date").is_null())
+                return count, self._parsed(zip(*(found[name].to_pylist() for name in columns), strict=True))
+        return self._at(version).count(), self._hot(version, archive_days)
+
     def _hot(self, version: int, archive_days: int | None) -> tuple[Record, ...]:
         """The records, from hot files alone, where the table has archived ones and a record is among the hot."""
         hot: tuple[Record, ...] = ()
@@ -179,7 +195,10 @@ class HistoryTable:
         if since is not None:
             rows = rows.where(F.col("_record_time") > _moment(since))
         found = rows.select("_record_number", "_record").collect()
-        return tuple(parse(row["_record"], str(self.place)) for row in sorted(found))
+        return self._parsed((row["_record_number"], row["_record"]) for row in found)
+
+    def _parsed(self, numbered: Iterable[tuple[int, str]]) -> tuple[Record, ...]:
+        return tuple(parse(text, str(self.place)) for _, text in sorted(numbered))
 
     def _refuse_hands(self, told: Sequence[Change], version: int, newest: Record) -> None:
         """Raises `HistoryChanged` where anyone else changed rows since the newest record was made, as far as the log
