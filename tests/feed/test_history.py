@@ -187,17 +187,20 @@ def test_a_table_with_nothing_new_is_not_asked_for_its_history(
         raise AssertionError("the history was asked")
 
     monkeypatch.setattr(history, "_newest", asked)
-    found = facts_of(spark, table.source, 8, limit=100)
-    assert (found.latest, found.commits, found.breaks, found.feed_off_at) == (8, (), (), None)
-    with pytest.raises(AssertionError, match="the history was asked"):
-        facts_of(spark, table.source, 7, limit=100)
-    with pytest.raises(AssertionError, match="the history was asked"):  # it went back
-        facts_of(spark, table.source, 9, limit=100)
+    for _ in ("here", "by Spark"):
+        found = facts_of(spark, table.source, 8, limit=100)
+        assert (found.latest, found.commits, found.breaks, found.feed_off_at) == (8, (), (), None)
+        with pytest.raises(AssertionError, match="the history was asked"):
+            facts_of(spark, table.source, 7, limit=100)
+        with pytest.raises(AssertionError, match="the history was asked"):  # it went back
+            facts_of(spark, table.source, 9, limit=100)
+        monkeypatch.setattr(history, "opened", lambda _: None)
 
 
 def test_an_engine_that_does_not_say_which_version_is_the_newest_is_asked_for_the_history(
     spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(history, "opened", lambda _: None)
     monkeypatch.setattr(history, "parameter", lambda *_: None)
     found = facts_of(spark, table.source, 8, limit=100)
     assert (found.latest, found.commits) == (8, ())

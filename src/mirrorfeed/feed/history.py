@@ -78,8 +78,10 @@ def newest_version(spark: SparkSession, source: Source) -> int:
 
 
 def newest_or_next(spark: SparkSession, source: Source, after: int) -> int | None:
-    """The newest version, or the next after this one if that is there; None where the engine does not tell. For that a
-    plan is made, where the history takes a job of Spark."""
+    """The newest version, or the next after this one if that is there; None where the engine does not tell. For that
+    Spark makes a plan, where the history takes a job; of a table in a folder of this machine it is not asked."""
+    if (table := opened(source)) is not None:
+        return min(table.version(), after + 1)
     try:
         _ = spark.read.option("versionAsOf", after + 1).table(source.sql).schema
     except Exception as error:
