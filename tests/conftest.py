@@ -136,11 +136,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 LONGEST = (
-    *("e2e/test_walls", "publish/test_compared", "keep/test_history", "publish/test_schema_changes"),
-    *("publish/test_selection", "archive/guard/test_statement", "test_notebooks", "publish/test_delta_cases"),
-    *("publish/test_source", "e2e/test_forms", "archive/guard/test_property", "archive/guard/test_write"),
-    *("test_wheel", "publish/test_kept", "test_repair", "files/test_place", "doctor/test_doctor"),
-    *("archive/guard/test_guarded_writes", "e2e/test_secrets", "e2e/test_cli", "publish/test_fleet"),
+    *("e2e/test_walls", "keep/test_history", "publish/test_compared", "publish/test_delta_cases"),
+    *("publish/test_schema_changes", "test_notebooks", "test_wheel", "publish/test_source", "e2e/test_secrets"),
+    *("test_repair", "publish/test_selection", "archive/guard/test_write", "files/test_place", "e2e/test_forms"),
+    *("archive/guard/test_table", "archive/guard/test_statement", "archive/guard/test_guarded_writes"),
+    *("doctor/test_doctor", "publish/test_fleet", "e2e/test_cli", "e2e/test_compare_cli", "e2e/test_archive_cli"),
 )
 """Side by side these are begun first, so that all processes end together."""
 
