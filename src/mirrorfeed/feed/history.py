@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -17,15 +16,13 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import refusals
 from mirrorfeed.feed.faults import NOT_THERE, first_of, parameter
 from mirrorfeed.feed.here import opened
-from mirrorfeed.feed.log import commit_name, commit_version
+from mirrorfeed.feed.log import commit_name, said_by, versions_in
 from mirrorfeed.feed.metrics import rows_at_most
 from mirrorfeed.feed.ranges import Commit
 from mirrorfeed.feed.source import Source
 
 _FEW = 16
 """So many more than the versions that are missed are asked for, as more may be committed meanwhile."""
-_INFO = '{"commitInfo":'
-"""Begins the line of a commit's file that says what was done."""
 
 
 class NoVersions(Terminal):
@@ -106,72 +103,63 @@ def since(
     return found[-1].version, [commit for commit in found if commit.version > after]
 
 
-def described(spark: SparkSession, source: Source, limit: int) -> list[Mapping[str, Any]]:
-    """The newest commits as DESCRIBE HISTORY has them, but for their times, ascending. For that Spark runs a job, so it
-    is asked only where the table is not in a folder of this machine."""
-    found = _told_here(source, limit)
-    if found is None:
-        with refusals(source):
-            found = [row.asDict() for row in spark.sql(f"DESCRIBE HISTORY {source.sql} LIMIT {limit}").collect()]
+def described(spark: SparkSession, source: Source, limit: int | None = None) -> list[Mapping[str, Any]]:
+    """The newest commits as DESCRIBE HISTORY has them, ascending, with times in UTC. For that Spark runs a job, so
+    it is asked only where the table is not in a folder of this machine."""
+    found = _told_here(source, limit) or _told_by_spark(spark, source, limit)
     if not found:
         raise NoVersions(str(source))
     return sorted(found, key=lambda row: int(row["version"]))
 
 
 def _newest(spark: SparkSession, source: Source, limit: int | None = None) -> list[Commit]:
-    """The newest commits, ascending; asked as above."""
-    here = _told_here(source, limit)
-    found = _told_by_spark(spark, source, limit) if here is None else [_commit(row, row["timestamp"]) for row in here]
-    if not found:
-        raise NoVersions(str(source))
-    return sorted(found, key=lambda commit: commit.version)
+    """The newest commits, ascending."""
+    return [_commit(row) for row in described(spark, source, limit)]
 
 
-def _told_here(source: Source, limit: int | None) -> list[dict[str, Any]] | None:
-    """None where only Spark tells."""
+def _told_here(source: Source, limit: int | None) -> list[dict[str, Any]]:
+    """Nothing where only Spark tells."""
     if source.path is None or (table := opened(source)) is None:
-        return None
-    first = 0 if limit is None else table.version() - limit + 1
-    log, found, last = Path(source.path, "_delta_log"), list[dict[str, Any]](), -1
+        return []
+    newest = table.version()
+    first = 0 if limit is None else newest - limit + 1
+    log, found, last = os.path.join(source.path, "_delta_log"), list[dict[str, Any]](), -1
     try:
-        versions = sorted(version for version in map(commit_version, os.listdir(log)) if version is not None)
-        for version in versions:
-            if first <= version <= table.version():
-                file = log / commit_name(version)
-                with file.open(encoding="utf-8") as lines:
-                    told = json.loads(next(line for line in lines if line.startswith(_INFO)))["commitInfo"]
+        for version in versions_in(log):
+            if first <= version <= newest:
+                file = os.path.join(log, commit_name(version))
+                told = said_by(file)
                 if "inCommitTimestamp" in told:
-                    return None
-                last = max(file.stat().st_mtime_ns // 1_000_000, last + 1)  # as Delta has it where clocks went back
+                    return []
+                last = max(os.stat(file).st_mtime_ns // 1_000_000, last + 1)  # as Delta has it where clocks went back
                 texts = {name: _texts(told.get(name) or {}) for name in ("operationParameters", "operationMetrics")}
                 about = {"version": version, "timestamp": _at(last * 1000), "operation": told["operation"]}
                 found.append(about | texts | {"userMetadata": told.get("userMetadata")})
-    except (OSError, StopIteration, ValueError, KeyError):  # gone meanwhile, or it says nothing of itself
-        return None
-    return found or None
+    except (OSError, ValueError, KeyError):  # gone meanwhile, or it says nothing of itself
+        return []
+    return found
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
     return {name: json.dumps(v) if isinstance(v, (bool, int, float, list, dict)) else v for name, v in values.items()}
 
 
-def _told_by_spark(spark: SparkSession, source: Source, limit: int | None) -> list[Commit]:
+def _told_by_spark(spark: SparkSession, source: Source, limit: int | None) -> list[dict[str, Any]]:
     statement = f"DESCRIBE HISTORY {source.sql}" + ("" if limit is None else f" LIMIT {limit}")
     with refusals(source):
         answer = spark.sql(statement)
         # Times come as those of this machine's clocks. To ask Spark for others is a job of its own, which is needed
         # only for the hours that clocks show twice, as Connect does not say which of the two is meant.
         rows = answer.collect()
-        found = [_commit(row.asDict(), row["timestamp"].astimezone(UTC)) for row in rows]
         if any(shown_twice(row["timestamp"]) for row in rows):
             rows = answer.withColumn("micros", F.unix_micros("timestamp")).collect()
-            found = [_commit(row.asDict(), _at(row["micros"])) for row in rows]
-    return found
+            return [row.asDict() | {"timestamp": _at(row["micros"])} for row in rows]
+        return [row.asDict() | {"timestamp": row["timestamp"].astimezone(UTC)} for row in rows]
 
 
-def _commit(row: Mapping[str, Any], timestamp: datetime) -> Commit:
+def _commit(row: Mapping[str, Any]) -> Commit:
     rows = rows_at_most(row["operation"], row["operationParameters"] or {}, row["operationMetrics"] or {})
-    return Commit(row["version"], timestamp, row["operation"], rows)
+    return Commit(row["version"], row["timestamp"], row["operation"], rows)
 
 
 def shown_twice(local: datetime) -> bool:

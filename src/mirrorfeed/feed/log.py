@@ -1,11 +1,14 @@
-"""The names of commits in a table's log; and which of them changed its metadata, by one read: no other changes schema
-or settings."""
+"""The commits in a table's log: their names, what one says of itself; and which of them changed its metadata, by one
+read: no other changes schema or settings."""
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -26,6 +29,21 @@ def commit_version(name: str) -> int | None:
     """The version that a file of the log is; None for any other file."""
     found = _COMMIT.fullmatch(name)
     return int(found[1]) if found else None
+
+
+def versions_in(log: str) -> list[int]:
+    """Of all commits in a log's folder on this machine, ascending."""
+    return sorted(version for version in map(commit_version, os.listdir(log)) if version is not None)
+
+
+def said_by(commit: str) -> Mapping[str, Any]:
+    """What the commit in a file on this machine says of itself, which may be nothing."""
+    with open(commit, encoding="utf-8") as lines:
+        for line in lines:
+            if '"commitInfo"' in line and (info := json.loads(line).get("commitInfo")) is not None:
+                found: dict[str, Any] = info
+                return found
+    return {}
 
 
 def metadata_changes(spark: SparkSession, location: str, versions: Collection[int]) -> frozenset[int] | None:

@@ -3,7 +3,6 @@ look in earnest."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.feed.gather import Waiting
 from mirrorfeed.feed.history import newest_or_next
-from mirrorfeed.feed.log import commit_name, commit_version
+from mirrorfeed.feed.log import commit_name, said_by, versions_in
 from mirrorfeed.feed.metrics import changed
 from mirrorfeed.feed.source import Source
 
@@ -37,8 +36,8 @@ def waiting(spark: SparkSession, source: Source, after: int, *, measured: bool) 
 
 def waiting_in_folder(path: str, after: int, *, measured: bool) -> Waiting:
     log = _log_of(path)
-    found = [version for name in os.listdir(log) if (version := commit_version(name)) is not None]
-    new = sorted(version for version in found if version > after)
+    found = versions_in(log)
+    new = [version for version in found if version > after]
     newest = max(found, default=after)
     paths = [os.path.join(log, commit_name(version)) for version in (new[:_MOST_READ] if measured else [])]
     return _of(newest - after, [_read(path) for path in paths], measured=measured)
@@ -73,8 +72,5 @@ def _of(versions: int, new: Sequence[Measured], *, measured: bool) -> Waiting:
 
 
 def _read(path: str) -> Measured:
-    with open(path, encoding="utf-8") as lines:
-        for line in lines:
-            if (info := json.loads(line).get("commitInfo")) is not None:
-                return info.get("operation") or "", info.get("operationMetrics") or {}
-    return "", {}
+    info = said_by(path)
+    return info.get("operation") or "", info.get("operationMetrics") or {}
