@@ -53,11 +53,11 @@ def test_files_in_another_folder_are_judged_by_the_interval_there(spark: SparkSe
     assert maintain(spark, clone.source, Maintenance(), NOW).left_out == ((("day", "1"),), (("day", "2"),))
 
 
-def test_own_files_are_judged_by_the_own_interval(spark: SparkSession, clone: DeltaTable) -> None:
-    """Runs after the other: the clone gets an interval."""
-    intervals.set_first(spark, clone.source, 1000, NOW)
-    assert days(ArchiveAwareTable(spark, clone.source, now=lambda: NOW).files().archived) == ["1", "2"]
-    assert days(ArchiveAwareTable(spark, clone.source, now=lambda: NOW).files("id = 15").archived) == ["1"]
+def test_own_files_are_judged_by_the_own_interval(spark: SparkSession, clone: DeltaTable, tmp_path: Path) -> None:
+    own = DeltaTable.copied(clone, tmp_path / "clone")
+    intervals.set_first(spark, own.source, 1000, NOW)
+    assert days(ArchiveAwareTable(spark, own.source, now=lambda: NOW).files().archived) == ["1", "2"]
+    assert days(ArchiveAwareTable(spark, own.source, now=lambda: NOW).files("id = 15").archived) == ["1"]
 
 
 def test_where_the_original_is_gone_nothing_is_believed(spark: SparkSession, tmp_path: Path) -> None:

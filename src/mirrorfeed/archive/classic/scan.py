@@ -51,22 +51,16 @@ class Scan:
     def count(self) -> int:
         return int(self.snapshot.numOfFiles() if self._files is None else self._files.size())
 
-    def files(self, until: int | None = None, *, counted: bool = False) -> list[LogFile]:
+    def files(self, until: int | None = None) -> list[LogFile]:
         """Those that were made by then, in milliseconds, and those that may lie in another table's folder; all without
-        a time. No other comes into Python. A plan leaves out how many rows they hold, for which the log is asked again
-        where they are to be counted."""
-        if self._files is not None and not self.count:
-            return []
-        if self._files is None:
-            found = DataFrame(self.snapshot.allFiles().toDF(), self._spark)
-        else:
-            encoder = self._spark._jvm.org.apache.spark.sql.delta.implicits.package.addFileEncoder()  # type: ignore[union-attr]
-            found = DataFrame(self._spark._jsparkSession.createDataset(self._files, encoder).toDF(), self._spark)
+        a time. No other comes into Python."""
+        found = self._every() if self._files is None else self._planned()
         if until is not None:
             found = found.where((F.col("modificationTime") <= until) | F.col("path").rlike(ELSEWHERE))
-        if self._files is not None and counted:
-            told = DataFrame(self.snapshot.allFiles().toDF(), self._spark).select("path", "stats")
-            found = found.drop("stats").join(told, "path", "left")
+        if self._files is not None:  # a plan leaves out what the log says of a file's content
+            if found.isEmpty():  # as mostly: the log need not be read for that
+                return []
+            found = found.drop("stats").join(self._every().select("path", "stats"), "path", "left")
         columns = found.select(
             "path",
             F.col("partitionValues").alias("partition"),
@@ -80,11 +74,20 @@ class Scan:
 
     def partitions(self) -> list[dict[str, str | None]]:
         """The values of the partition columns that there are in the whole version, as the log spells them."""
-        every = DataFrame(self.snapshot.allFiles().toDF(), self._spark)
         entries = F.array_sort(F.map_entries("partitionValues")).alias("partition")
         names = column_names(self.snapshot.metadata().schemaString())
-        rows = every.select(entries).distinct().toArrow()["partition"].to_pylist()
+        rows = self._every().select(entries).distinct().toArrow()["partition"].to_pylist()
         return [{names.get(each["key"], each["key"]): each["value"] for each in row} for row in rows]
+
+    def _every(self) -> DataFrame:
+        """The log's entries of all files of the version."""
+        return DataFrame(self.snapshot.allFiles().toDF(), self._spark)
+
+    def _planned(self) -> DataFrame:
+        """The entries that the plan has."""
+        java: Any = self._spark._jvm
+        encoder = java.org.apache.spark.sql.delta.implicits.package.addFileEncoder()
+        return DataFrame(self._spark._jsparkSession.createDataset(self._files, encoder).toDF(), self._spark)
 
 
 def whole(frame: DataFrame) -> Scan | None:

@@ -186,8 +186,7 @@ def answer_of(spark: SparkSession, scans: Sequence[Scan], policy: Policy | None,
     """For scans of one table at one version, of which there are some."""
     first, *others = scans
     archived = sorted(
-        (file for files in archived_in(spark, scans, policy, now, counted=True).values() for file in files),
-        key=lambda file: file.uri,
+        (file for files in archived_in(spark, scans, policy, now).values() for file in files), key=lambda file: file.uri
     )
     hot = None if others else first.count - len(archived)  # several may share files
     return Answer(tuple(archived), hot, first.version)
@@ -198,11 +197,11 @@ _NEVER = -1
 
 
 def archived_in(
-    spark: SparkSession, scans: Sequence[Scan], policy: Policy | None, now: datetime, *, counted: bool = False
+    spark: SparkSession, scans: Sequence[Scan], policy: Policy | None, now: datetime
 ) -> dict[str, list[LogFile]]:
     """What counts as archived of the files of one table with this policy, by the table in whose folder it lies."""
     until = _NEVER if policy is None else created_until(policy, now)
-    files = {file.uri: file for scan in scans for file in scan.files(until, counted=counted)}
+    files = {file.uri: file for scan in scans for file in scan.files(until)}
     return archived_by_owner(spark, scans[0].name, scans[0].location, list(files.values()), policy, now)
 
 
