@@ -166,8 +166,9 @@ def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
     assert "equal at version 1, 6 rows" in shop.verify()
     repaired = shop.mirrored
     shop.run("publish")
-    assert sorted(shop.mirrored, key=str) == sorted((row for row in repaired if row["note"] != "note 5"), key=str)
-    assert len(shop.mirrored) == 5
+    mirrored = shop.mirrored
+    assert sorted(mirrored, key=str) == sorted((row for row in repaired if row["note"] != "note 5"), key=str)
+    assert len(mirrored) == 5
     shop.run("lint", str(tmp_path / "landing"))
 
 
