@@ -36,6 +36,7 @@ _OWN = {
 """A history's columns beside those of its source. Rows have the first four, records the other three and no date: they
 stand in a partition of their own, which is read without any row."""
 _RECORDS = "_commit_date IS NULL"
+_RECORD = ["_record_number", "_record"]
 _RUN = "mirrorfeed.history"
 """With a record's number Delta takes it once, whoever sends it how often."""
 _MAPPING = "delta.columnMapping.mode"
@@ -177,10 +178,9 @@ class HistoryTable:
         if here is not None and (count := counted_rows(here)) is not None:
             import pyarrow.dataset as ds
 
-            columns = ["_record_number", "_record"]
             with suppress(OSError):  # a file is not there: Spark will say which
-                found = here.to_pyarrow_dataset().to_table(columns, ds.field("_commit_date").is_null())
-                return count, self._parsed(zip(*(found[name].to_pylist() for name in columns), strict=True))
+                found = here.to_pyarrow_dataset().to_table(_RECORD, ds.field("_commit_date").is_null())
+                return count, self._parsed(zip(*(found[name].to_pylist() for name in _RECORD), strict=True))
         return self._at(version).count(), self._hot(version, archive_days)
 
     def _hot(self, version: int, archive_days: int | None) -> tuple[Record, ...]:
@@ -194,8 +194,7 @@ class HistoryTable:
         rows = self._at(version).where(_RECORDS)
         if since is not None:
             rows = rows.where(F.col("_record_time") > _moment(since))
-        found = rows.select("_record_number", "_record").collect()
-        return self._parsed((row["_record_number"], row["_record"]) for row in found)
+        return self._parsed(rows.select(_RECORD).collect())
 
     def _parsed(self, numbered: Iterable[tuple[int, str]]) -> tuple[Record, ...]:
         return tuple(parse(text, str(self.place)) for _, text in sorted(numbered))
