@@ -248,13 +248,14 @@ def without_garbage(left_alone: None) -> None:
 @pytest.mark.parametrize("form", [AS_PARQUET, Output(Delimited())], ids=["Parquet", "text"])
 def test_a_write_that_fails_fails_the_task_and_gives_no_receipt(form: Output, compression: str) -> None:
     options: dict[str, Any] = {"output": form, "compression": compression}
+    rows = batch(list(range(300)))
     calm = FaultyStore(MemoryStore())
-    write_files(job(calm, **options), [batch([1])])
+    write_files(job(calm, **options), [rows])
 
     for call, verb in enumerate(calm.verbs):
         mode = Mode.REFUSED if verb == "open_write" else Mode.SHORT
         with pytest.raises(StoreUnavailable):
-            write_files(job(FaultyStore(MemoryStore(), [Fault(call, mode)]), **options), [batch([1])])
+            write_files(job(FaultyStore(MemoryStore(), [Fault(call, mode)]), **options), [rows])
         gc.collect()
     assert len(calm.verbs) > 3
 
