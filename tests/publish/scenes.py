@@ -21,7 +21,9 @@ FOLDER = "sales.schema/orders"
 
 
 def plan(**other: object) -> Plan:
-    return Plan("main.sales.orders", "sales.orders", FOLDER, **{"keys": ("id",), "file_size": 1, **other})
+    return Plan(
+        "main.sales.orders", "sales.orders", FOLDER, **{"keys": ("id",), "file_size": 1, "compression": "none", **other}
+    )
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ SCENARIOS = [
              plan(versions_per_range=2), feed={"rows_per_batch": 1}, checks_renames=False),
     Scenario("repair", two_orders, lambda t: t.insert({"id": 3, "status": "new"}), plan(file_size=10_000),
              spoiled={1: [(1, "lost")], 7: [(7, "never there")]}),
-    Scenario("repair of doubled rows, in several files", two_orders, one_commit, feed={"rows_per_batch": 1},
+    Scenario("repair of doubled rows, in several files", two_orders, one_commit, feed={"rows_per_batch": 3},
              spoiled={1: [(1, "new"), (1, "new")], 2: [(2, "x"), (2, "y"), (2, "new")], 7: [(7, "a"), (7, "b")]}),
 ]  # fmt: skip
 
