@@ -368,7 +368,7 @@ def test_a_file_whose_folder_goes_while_it_is_written_is_to_be_written_anew(onel
 def test_a_creation_that_takes_effect_late_leaves_nothing_under_a_name_that_was_staged(
     onelake: OneLake, verb: str, part_bytes: int
 ) -> None:
-    patience = Patience(seconds=9, first_pause=0.001, longest_pause=0.001, answer_seconds=1)
+    patience = Patience(seconds=9, first_pause=0.001, longest_pause=0.001, answer_seconds=0.4)
     store = onelake.store(patience=patience, part_bytes=part_bytes)
     job = StagingJob(store, "t/_log", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
     store.create("t/_metadata.json", b"{}")
