@@ -32,13 +32,24 @@ ADAPTIVE = "spark.sql.adaptive.enabled"
 commands in processes of their own and what is behind walls have it."""
 SIMPLY = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-    " -XX:MetaspaceSize=256m -Xms768m -XX:NewRatio=1"
+    " -XX:MetaspaceSize=256m -Xms768m -XX:NewRatio=1 -XX:ActiveProcessorCount=2"
 )
 """For every Spark that tests start: a JVM that compiles once and simply, for little runs long enough to be worth more,
-has no threads for collecting garbage beside the work, and has room for what soon is garbage."""
+has no threads for collecting garbage beside the work, has room for what soon is garbage, and runs two tasks at once
+wherever it runs."""
 os.environ.setdefault("SPARK_SUBMIT_OPTS", SIMPLY)
 
 COUNTED = pytest.StashKey[Counter[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Side by side on as few processors, each process keeps to one, with all that it starts: threads that take turns
+    would else be sent where the other process is at work, and wait for it."""
+    worker = getattr(config, "workerinput", None)
+    if worker and hasattr(os, "sched_setaffinity"):
+        there = sorted(os.sched_getaffinity(0))
+        if len(there) <= worker["workercount"]:
+            os.sched_setaffinity(0, {there[int(worker["workerid"].removeprefix("gw")) % len(there)]})
 
 
 @pytest.fixture(scope="session")
@@ -83,6 +94,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.leafNodeDefaultParallelism": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.allFilesInCrc.enabled": "false",  # with it each commit asks for all files before it
+        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",  # the other asks a process at each commit
         "spark.sql.warehouse.dir": warehouse.as_uri(),
     }
     try:
