@@ -88,8 +88,9 @@ class World:
         self.check()
 
     def check(self) -> None:
-        hot = {f for f in self.files if not counts_as_archived(START + timedelta(hours=f), self.days, self.now)}
-        assert not hot & self.moved
+        now = self.now
+        hot = [f for f in self.moved if not counts_as_archived(START + timedelta(hours=f), self.days, now)]
+        assert not hot
 
 
 ACTIONS = st.lists(
