@@ -1,17 +1,16 @@
-"""A server that takes webhooks, and servers in general."""
+"""A server that takes webhooks."""
 
 from __future__ import annotations
 
 import json
-import socketserver
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+
+from fixtures.serving import serving
 
 HIDDEN = "T000-B000-s3cret"
 """In the address of the webhook."""
@@ -50,15 +49,3 @@ def hook() -> Iterator[Hook]:
     with serving(server):
         told.url = f"http://127.0.0.1:{server.server_port}/services/{HIDDEN}?sig={HIDDEN}"
         yield told
-
-
-@contextmanager
-def serving(server: socketserver.BaseServer) -> Iterator[None]:
-    thread = threading.Thread(target=server.serve_forever, args=(0.002,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fixtures.onelake import tls
+from fixtures.serving import serving
 from mirrorfeed.config import load
 from mirrorfeed.config.alerts import Mail, Webhook
 from mirrorfeed.credentials import Secret, SecretUnreachable
@@ -32,7 +33,7 @@ from mirrorfeed.watch.channels import (
 )
 from mirrorfeed.watch.telling import Entry, Message
 from mirrorfeed.watch.words import slack, teams, text
-from tests.watch.conftest import HIDDEN, Hook, serving
+from tests.watch.conftest import HIDDEN, Hook
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 ENTRY = Entry("sales.all_orders", "GAP", "Versions <3> & 4 *are* gone.", "mirrorfeed rebuild sales.all_orders", NOW)
