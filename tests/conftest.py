@@ -94,7 +94,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.leafNodeDefaultParallelism": "1",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.allFilesInCrc.enabled": "false",  # with it each commit asks for all files before it
-        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",  # the other asks a process at each commit
+        "spark.delta.logStore.file.impl": "io.delta.storage.LocalLogStore",  # the usual one starts processes
         "spark.sql.warehouse.dir": warehouse.as_uri(),
     }
     try:
