@@ -44,7 +44,9 @@ COUNTED = pytest.StashKey[Counter[str]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Side by side on as few processors, each process keeps to one, with all that it starts: threads that take turns
-    would else be sent where the other process is at work, and wait for it."""
+    would else be sent where the other process is at work, and wait for it. Until all is collected, nothing that is made
+    is garbage, and nobody looks for it."""
+    gc.disable()
     worker = getattr(config, "workerinput", None)
     if worker and hasattr(os, "sched_setaffinity"):
         there = sorted(os.sched_getaffinity(0))
@@ -69,6 +71,7 @@ def pytest_collection_finish() -> None:
     """What was imported and collected stays: no search for garbage need look at it again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
