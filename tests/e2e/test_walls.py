@@ -61,8 +61,8 @@ def probe(batches):
                 "secret": tried(lambda: os.environ["SECRET"]),
                 "reading": tried(lambda: os.listdir("FOLDER")),
                 "writing": tried(lambda: open("FOLDER/new", "w")),
-                "memory": tried(lambda: len(bytearray(1200 * 2**20))),
-                "less": tried(lambda: len(bytearray(500 * 2**20))),
+                "memory": tried(lambda: len(bytes(1200 * 2**20))),
+                "less": tried(lambda: len(bytes(500 * 2**20))),
                 "child": tried(lambda: os.fork() or os._exit(0)),
             }])
 
