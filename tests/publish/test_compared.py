@@ -123,7 +123,8 @@ def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Comp
 @pytest.fixture(scope="module")
 def second(first: Compared, tmp_path_factory: pytest.TempPathFactory) -> tuple[Compared, Progress]:
     """Two rows of those that are always there are others. As all had been kept whole, the hashes were written anew, and
-    what these replaced was removed."""
+    what these replaced was removed. It takes long where it is the first thing that a JVM does: two publications by
+    comparison, and a VACUUM."""
     view = Compared.copied(first, tmp_path_factory.mktemp("second"))
     view.kind = States
     _looks_back(view, "0 hours")
