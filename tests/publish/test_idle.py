@@ -173,6 +173,15 @@ def test_a_paused_table_is_left_alone_and_shown_with_its_reason_and_its_end(tmp_
     assert str(second.pause_at(NOW)) == told
 
 
+def test_where_all_tables_are_paused_the_ledger_is_told_nothing(tmp_path: Path) -> None:
+    file = fleet(tmp_path, 2, more="ledger: ./ledger\n")
+    written = yaml.safe_load(file.read_text())
+    for table in written["tables"]:
+        table["paused"] = {"reason": "loaded anew", "until": "2999-01-31"}
+    file.write_text(yaml.safe_dump(written))
+    assert ran("publish", "--config", str(file)) == (0, [])
+
+
 def test_the_log_says_of_a_file_that_fabric_took_that_it_was_consumed(tmp_path: Path) -> None:
     file = str(fleet(tmp_path, 1))
     folder = tmp_path / "zone" / "sales.schema" / "t0"

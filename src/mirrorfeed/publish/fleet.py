@@ -178,7 +178,7 @@ def all_at_rest(config: Config, names: Sequence[str] = ()) -> list[Outcome] | No
     outcomes = [each for each in each_of(outcome, tables) if each]
     if some_new.is_set():
         return None
-    if config.ledger is not None:
+    if tables and config.ledger is not None:
         news = News(tables, zone, now)
         known = known_here(config.ledger, news.most)
         if known is None or news.rows(outcomes, known, now):
