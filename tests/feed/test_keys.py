@@ -129,6 +129,8 @@ def test_a_name_cannot_lead_the_request_to_another_address(text: str, asked: str
         (sdk.TooManyRequests("Slow down"), KeysUnavailable, Transient),
         (sdk.InternalError("Oops"), KeysUnavailable, Transient),
         (sdk.TemporarilyUnavailable("Later"), KeysUnavailable, Transient),
+        (TimeoutError("Timed out after 0:05:00"), KeysUnavailable, Transient),
+        (ConnectionResetError("Connection reset by peer"), KeysUnavailable, Transient),
     ],
 )
 def test_a_refusal_is_for_a_person_and_a_fault_is_for_another_try(

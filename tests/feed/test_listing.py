@@ -104,6 +104,8 @@ def test_what_unity_catalog_does_not_tell_is_said() -> None:
         "Unity Catalog did not tell which tables main.sales.* stands for: try again."
         " Run the same command again. Nothing was done."
     )
+    with pytest.raises(SourcesUnavailable, match=r"stands for: Timed out after 0:05:00\. Run the same command again"):
+        asked("main.sales.*", lambda: Catalog({}, TimeoutError("Timed out after 0:05:00")))
 
 
 def test_folders_tell_their_tables_without_spark(tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
+from databricks.sdk.errors import Unauthenticated
+from databricks.sdk.service.catalog import EffectivePermissionsList
 
 from fixtures.fakes import RecordingGrants
 from mirrorfeed.config import Config, load
@@ -93,3 +96,25 @@ def test_what_may_not_be_asked_is_missing_and_says_so_in_one_line() -> None:
         State.MISSING,
         "cannot be asked: main.sales.orders is not yours to ask about",
     )
+
+
+def test_a_workspace_that_does_not_let_one_in_is_missing_once() -> None:
+    class Closed(RecordingGrants):
+        def me(self) -> NoReturn:
+            raise Unauthenticated("Invalid access token")
+
+    (found,) = checked(Closed("publisher", [], {}), SELECT)
+    assert (found.what, found.state, found.detail) == ("workspace", State.MISSING, "Invalid access token")
+
+
+def test_a_right_that_no_answer_came_about_is_missing_and_the_next_is_asked_about() -> None:
+    class Slow(RecordingGrants):
+        def get_effective(self, securable_type: str, full_name: str, **more: Any) -> EffectivePermissionsList:
+            if securable_type == "SCHEMA":
+                raise TimeoutError("Timed out after 0:05:00")
+            return super().get_effective(securable_type, full_name, **more)
+
+    workspace = Slow("publisher", [], {("TABLE", "main.sales.orders"): {"publisher": ["SELECT"]}})
+    _, schema, table = checked(workspace, Right("SCHEMA", ("main", "sales"), "USE_SCHEMA"), SELECT)
+    assert (schema.state, schema.detail) == (State.MISSING, "cannot be asked: Timed out after 0:05:00")
+    assert table.state is State.OK

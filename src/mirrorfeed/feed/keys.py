@@ -57,7 +57,7 @@ def table_of(client: Workspace, source: Source) -> TableInfo:
         return client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
     except (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest) as error:
         raise KeysNotReadable(str(source), str(error)) from error
-    except DatabricksError as error:
+    except (DatabricksError, OSError) as error:  # without an answer the client raises what is below it
         raise KeysUnavailable(str(source), str(error)) from error
 
 

@@ -94,7 +94,7 @@ def _refusals(pattern: Pattern) -> Iterator[None]:
         yield
     except (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest) as error:
         raise SourcesUnknown(str(pattern), first_line(str(error))) from error
-    except DatabricksError as error:
+    except (DatabricksError, OSError) as error:  # without an answer the client raises what is below it
         raise SourcesUnavailable(str(pattern), first_line(str(error))) from error
 
 

@@ -12,7 +12,7 @@ from mirrorfeed.config import Config
 from mirrorfeed.credentials import ServiceCredential
 from mirrorfeed.feed.keys import in_unity_catalog
 from mirrorfeed.landing.names import join_name
-from mirrorfeed.preflight.check import Check, State
+from mirrorfeed.preflight.check import Check, State, missing
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -61,7 +61,11 @@ def _inside(schema: tuple[str, ...]) -> list[Right]:
 
 def check_rights(workspace: WorkspaceClient, rights: Sequence[Right]) -> Iterator[Check]:
     """What the effective grants say. Groups inside groups are not known to the one who asks, and are said so."""
-    me = workspace.current_user.me()
+    try:
+        me = workspace.current_user.me()
+    except Exception as error:
+        yield missing("workspace", error)
+        return
     names = {me.user_name, *(group.display for group in me.groups or ()), _EVERYBODY}
     yield Check("workspace", State.OK, f"logged in as {me.user_name}")
     for (kind, parts), wanted in groupby(rights, lambda right: (right.kind, right.parts)):
@@ -83,7 +87,7 @@ def _on_one(
     try:
         held = _held(_assignments(workspace, kind, full_name), names)
         owner = None if kind == "CREDENTIAL" else _owner(workspace, kind, full_name)
-    except DatabricksError as error:
+    except (DatabricksError, OSError) as error:  # without an answer the client raises what is below it
         reason = f"cannot be asked: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
         yield from (Check(f"{right.privilege} on {right.thing}", State.MISSING, reason) for right in wanted)
         return
