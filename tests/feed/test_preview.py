@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from mirrorfeed.feed.preview import (
     BadBound,
@@ -25,7 +25,9 @@ from mirrorfeed.feed.preview import (
 from mirrorfeed.feed.ranges import Commit, Range
 from tests.delta import DeltaTable
 
-UTC_ZONE = ZoneInfo("UTC")
+
+def in_utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def at(hour: int) -> datetime:
@@ -47,13 +49,13 @@ HISTORY = [Commit(version, at(hour), "WRITE") for version, hour in ((3, 6), (4, 
     ],
 )
 def test_a_bound_is_a_version_or_a_time(text: str | int, bound: Bound) -> None:
-    assert parse_bound(text, UTC_ZONE) == bound
+    assert parse_bound(text, in_utc) == bound
 
 
 @pytest.mark.parametrize("text", ["", "-1", "now", "2026-13-01", "2026-03-01T08:30:00", "2026-03-01 08:30", "٣"])
 def test_other_texts_are_refused_with_the_forms_that_are_taken(text: str) -> None:
     with pytest.raises(BadBound, match=r"is neither a version nor a time\. Write a whole number, or a time as"):
-        parse_bound(text, UTC_ZONE)
+        parse_bound(text, in_utc)
 
 
 @pytest.mark.parametrize(
@@ -80,12 +82,12 @@ def test_both_ends_are_included(start: Bound, end: Bound | None, past_end: PastE
     ("start", "end", "words"),
     [
         (2, None, "Version 2 is before the kept history of t."),
-        (at(5), None, "The time 2026-03-01 05:00:00 is before the kept history of t."),
+        (at(5), None, "The time 2026-03-01 05:00:00 UTC is before the kept history of t."),
         (7, None, "Version 7 is past the newest version of t."),
         (4, 7, "Version 7 is past the newest version of t."),
-        (4, at(13), "The time 2026-03-01 13:00:00 is past the newest version of t."),
-        (at(13), None, "The time 2026-03-01 13:00:00 is past the newest version of t."),
-        (at(12) + MILLISECONDS, None, "The time 2026-03-01 12:00:00.007 is past the newest version of t."),
+        (4, at(13), "The time 2026-03-01 13:00:00 UTC is past the newest version of t."),
+        (at(13), None, "The time 2026-03-01 13:00:00 UTC is past the newest version of t."),
+        (at(12) + MILLISECONDS, None, "The time 2026-03-01 12:00:00.007 UTC is past the newest version of t."),
     ],
 )
 def test_what_is_outside_the_history_is_an_error_that_says_what_there_is(
@@ -102,10 +104,12 @@ def test_of_the_times_that_are_compared_no_millisecond_is_left_out() -> None:
     with pytest.raises(OutsideHistory) as caught:
         resolve("t", at(6), None, known, "error")
     assert str(caught.value).startswith(
-        "The time 2026-03-01 06:00:00 is before the kept history of t. Its history goes from version 3 (2026-03-01"
+        "The time 2026-03-01 06:00:00 UTC is before the kept history of t. Its history goes from version 3 (2026-03-01"
         " 06:00:00.007 UTC) to 6 (2026-03-01 12:00:00.007 UTC);"
     )
-    with pytest.raises(BoundsCrossed, match=r"The start 2026-03-01 06:00:00\.007 is after the end 2026-03-01 06:00:00"):
+    with pytest.raises(
+        BoundsCrossed, match=r"start 2026-03-01 06:00:00\.007 UTC is after the end 2026-03-01 06:00:00 UTC"
+    ):
         resolve("t", at(6) + MILLISECONDS, at(6), known, "error")
 
 
@@ -176,6 +180,21 @@ def test_the_same_range_as_spark_gives_for_times(spark: SparkSession, table: Del
     ours = changes_between(spark, table.source, start, end)
     assert ours.range == Range(2, 5)
     assert ours.counts() == {row[0]: row[1] for row in theirs.groupBy("_change_type").count().collect()}
+
+
+@pytest.mark.parametrize("zone", ["+02:00", "GMT-3", "PST", "Europe/Stockholm"])
+def test_a_time_is_one_of_the_sessions_zone_however_spark_spells_it(
+    spark: SparkSession, table: DeltaTable, zone: str
+) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    times = spark.sql(f"DESCRIBE HISTORY {table.source.sql}").where("version = 3")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        (row,) = times.select(F.date_format("timestamp", "yyyy-MM-dd HH:mm:ss.SSS")).collect()
+        assert changes_between(spark, table.source, row[0]).range == Range(2, 5)
+        assert changes_between(spark, table.source, 3).range == Range(2, 5)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
 
 
 def test_of_the_first_rows_no_digit_is_lost(spark: SparkSession) -> None:

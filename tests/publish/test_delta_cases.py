@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
 from mirrorfeed.feed import history
-from mirrorfeed.feed.preview import changes_between, parse_bound, resolve
+from mirrorfeed.feed.preview import changes_between, moments, parse_bound, resolve
 from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 
 STATEMENTS = {
@@ -223,7 +222,7 @@ def test_a_time_leads_to_the_version_that_it_leads_delta_to_though_the_clock_wen
     known = history.commits(backwards.spark, backwards.source)
     for seconds in (0, 100, 150, 200, 201, 300):
         moment, versions = theirs(backwards, bound, seconds)
-        at = parse_bound(moment, ZoneInfo("UTC"))
+        at = parse_bound(moment, moments(backwards.spark))
         ours = resolve("t", *((at, None) if bound == "start" else (0, at)), known, "error")
         # Version 0 has no rows.
         assert set(range(max(1, ours.from_version_exclusive + 1), ours.to_version_inclusive + 1)) == versions, seconds

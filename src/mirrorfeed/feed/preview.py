@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
-from zoneinfo import ZoneInfo
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -163,10 +162,9 @@ def changes_between(
     """The feed from a version or time to another, both included, in the columns of the range's end. Without an end,
     to the newest version. Past the newest, an error, or, with `empty`, what there is."""
     detail_of(spark, source)  # a view has no history, and says so less clearly
-    zone = ZoneInfo(spark.conf.get("spark.sql.session.timeZone") or "UTC")
     known = commits(spark, source)
-    last = None if end is None else parse_bound(end, zone)
-    range_ = resolve(str(source), parse_bound(start, zone), last, known, past_end)
+    last = None if end is None else parse_bound(end, moments(spark))
+    range_ = resolve(str(source), parse_bound(start, moments(spark)), last, known, past_end)
     if range_.from_version_exclusive >= range_.to_version_inclusive:
         newest = Range(known[-1].version - 1, known[-1].version)
         return Changes(str(source), range_, changes(spark, source, newest).limit(0))
@@ -195,8 +193,18 @@ def _refusals(table: str, range_: Range) -> Iterator[None]:
         raise SchemasDiffer(fault) from fault
 
 
-def parse_bound(text: str | int, zone: ZoneInfo) -> Bound:
-    """A version, or a time in this zone."""
+def moments(spark: SparkSession) -> Callable[[str], datetime]:
+    """When a time in the session's zone is, which Spark alone can tell: it knows zones that Python does not."""
+
+    def moment(text: str) -> datetime:
+        (row,) = spark.sql(f"SELECT unix_micros(TIMESTAMP_LTZ '{text}')").collect()
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row[0])
+
+    return moment
+
+
+def parse_bound(text: str | int, moment: Callable[[str], datetime]) -> Bound:
+    """A version, or a time that is asked for when it is."""
     if isinstance(text, int):
         return text
     if text.isascii() and text.isdigit():
@@ -204,8 +212,9 @@ def parse_bound(text: str | int, zone: ZoneInfo) -> Bound:
     if not _TIME.fullmatch(text):
         raise BadBound(text)
     try:
-        return datetime.fromisoformat(text).replace(tzinfo=zone)
-    except ValueError as error:
+        datetime.fromisoformat(text)
+        return moment(text)
+    except (ValueError, OverflowError) as error:
         raise BadBound(text) from error
 
 
@@ -214,7 +223,7 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
     last one then or earlier."""
     first, last = known[0], known[-1]
     if end is not None and type(start) is type(end) and start > end:  # type: ignore[operator]
-        raise BoundsCrossed(*(str(each) if isinstance(each, int) else _moment(each) for each in (start, end)))
+        raise BoundsCrossed(*(str(each) if isinstance(each, int) else f"{_moment(each)} UTC" for each in (start, end)))
     if isinstance(start, datetime) and start < first.timestamp and first.version > 0:
         raise OutsideHistory(table, _spell(start), "before the kept history", first, last)
     if isinstance(start, datetime):
@@ -241,7 +250,7 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
 
 
 def _spell(bound: Bound) -> str:
-    return f"Version {bound}" if isinstance(bound, int) else f"The time {_moment(bound)}"
+    return f"Version {bound}" if isinstance(bound, int) else f"The time {_moment(bound)} UTC"
 
 
 def _moment(at: datetime) -> str:

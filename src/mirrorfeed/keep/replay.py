@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,7 +14,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.archive.bring_back.into import made_before
 from mirrorfeed.config.fields import URI
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.preview import parse_bound
+from mirrorfeed.feed.preview import moments, parse_bound
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.keep.record import Record, chapter_of, chapters, first_and_last, record_of, version_at
 from mirrorfeed.keep.table import HistoryChanged, HistoryTable
@@ -44,8 +43,7 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
     if seen is None or seen.newest is None:
         raise NothingKept(str(history))
     records = table.records(seen)
-    zone = ZoneInfo(spark.conf.get("spark.sql.session.timeZone") or "UTC")
-    version = resolve(str(history), records, parse_bound(asked, zone))
+    version = resolve(str(history), records, parse_bound(asked, moments(spark)))
     chapter = chapter_of(records, version)
     assert chapter is not None
     record = record_of(chapter, version)
