@@ -172,7 +172,9 @@ def test_a_webhook_that_refuses_is_told_with_what_to_do_and_not_asked_again(
     assert len(hook.asked) == 1
 
 
-@pytest.mark.parametrize("url", [f"http://example.com/{HIDDEN}", HIDDEN, "", f"ftp://localhost/{HIDDEN}"])
+@pytest.mark.parametrize(
+    "url", [f"http://example.com/{HIDDEN}", HIDDEN, "", f"ftp://localhost/{HIDDEN}", f"https://[{HIDDEN}"]
+)
 def test_an_address_that_is_not_https_gets_no_message(url: str) -> None:
     assert "(its address is no https address)" in refusal(url, WebhookRefused)
 
@@ -265,12 +267,12 @@ AS_SENT = base64.b64encode(f"\0feed\0{HIDDEN}".encode()).decode()
 """By AUTH PLAIN."""
 
 
-def mail_to(office: Post, message: Message = NEW) -> None:
+def mail_to(office: Post, message: Message = NEW, password: str = HIDDEN) -> None:
     facts = {
         "server": "localhost", "port": office.port, "tls": office.tls, "sender": "feed@example.com",
         "to": ["a@example.com", "b@example.com"], "user": "feed", "password": {"env": "MAIL"},
     }  # fmt: skip
-    send_mail(Mail.model_validate(facts), message, read=lambda _: HIDDEN, context=lambda: office.context)
+    send_mail(Mail.model_validate(facts), message, read=lambda _: password, context=lambda: office.context)
 
 
 @pytest.mark.parametrize("tls_", ["implicit", "starttls"])
@@ -303,6 +305,14 @@ def test_what_a_mail_server_does_not_take_is_told_without_the_password(
         mail_to(office)
     assert words in str(told.value)
     assert HIDDEN not in repr((told.value, told.value.__dict__, told.value.__cause__))
+    assert office.taken == []
+
+
+def test_a_password_that_a_login_cannot_spell_is_told_without_it(office: Post) -> None:
+    with pytest.raises(MailRefused, match="user and password have to be of ASCII characters") as told:
+        mail_to(office, password=f"{HIDDEN}é")
+    assert HIDDEN not in repr((told.value, told.value.__dict__, told.value.__cause__))
+    assert told.value.__suppress_context__
     assert office.taken == []
 
 

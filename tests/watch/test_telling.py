@@ -173,12 +173,13 @@ def test_of_two_that_begin_at_once_one_tells() -> None:
     assert desk.sent == ["ops GAP", "team GAP"]
 
 
-def test_a_webhook_that_fails_holds_up_nobody_else_and_is_told_later() -> None:
+@pytest.mark.parametrize("failure", [WebhookUnavailable("ops", "503"), ValueError("nobody thought of this")])
+def test_a_webhook_that_fails_holds_up_nobody_else_and_is_told_later(failure: Exception) -> None:
     desk = Desk()
 
     def send(message: Message) -> None:
         if message.to == "ops":
-            raise WebhookUnavailable("ops", "503")
+            raise failure
         desk.keep(message)
 
     told = desk.run(ONE, TWO, send=send)

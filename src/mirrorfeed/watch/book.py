@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, named
 from mirrorfeed.landing.names import record_name, record_number
 from mirrorfeed.landing.spelled import load
 from mirrorfeed.stores import AlreadyThere, NotThere, Store, StoreUnavailable
@@ -76,8 +76,8 @@ def tell(
         try:
             to[message.to](message)
             sent.append(message)
-        except MirrorfeedError as error:
-            failed[message.to] = error
+        except Exception as error:  # the page below is still to say what is out
+            failed[message.to] = named(f"Telling {message.to}", error)
     _add(store, folder, Page(page.number + 2, run, None, after(entries, sent, to)))
     _tidy(store, folder, page.number + 2)
     return Told(tuple(sent), tuple(failed.items()))

@@ -52,8 +52,12 @@ def post(
         address = read(webhook.url).strip()
     except SecretUnreachable as error:
         raise WebhookRefused(webhook.name, _unread("its address", error)) from None
-    parts = urlsplit(address)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _HERE):
+    try:
+        parts = urlsplit(address)
+        fit = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _HERE)
+    except ValueError:  # as for a bracket that is not closed
+        fit = False
+    if not fit:
         raise WebhookRefused(webhook.name, "its address is no https address")
     body, tries = FORMS[webhook.kind](message), Tries(patience)
     while True:
@@ -117,6 +121,8 @@ def send_mail(
         raise MailRefused(place, f"it takes none of {', '.join(sorted(error.recipients))}") from None
     except smtplib.SMTPNotSupportedError as error:
         raise MailRefused(place, first_line(str(error))) from None
+    except UnicodeEncodeError:
+        raise MailRefused(place, "user and password have to be of ASCII characters") from None
     except (OSError, smtplib.SMTPException) as error:
         raise MailUnavailable(place, f"{type(error).__name__}: {first_line(str(error))}") from None
     if refused:
