@@ -462,6 +462,16 @@ def test_on_this_machine_a_temporary_folder_does_and_elsewhere_there_is_none(
     assert place_for(spark, None, Elsewhere(), DATABRICKS) is None  # type: ignore[arg-type]
 
 
+def test_the_temporary_folder_is_of_who_runs_and_not_of_whom_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("LOGNAME", "alice")
+    mine = place._temporary()
+    monkeypatch.setenv("LOGNAME", "bob")
+    assert place._temporary() == mine
+
+
 def test_a_handover_outside_the_catalog_is_refused_on_databricks(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(HandoverOutsideCatalog) as refused:
         place_for(spark, "/tmp/handover", FolderStore(str(tmp_path)), DATABRICKS)

@@ -150,9 +150,10 @@ def place_for(
 
 def _temporary() -> str:
     """Of this user, and the same for each run, so that one finds what another left."""
-    folder = Path(tempfile.gettempdir(), f"mirrorfeed-{getpass.getuser()}")
+    own = os.getuid() if hasattr(os, "getuid") else None  # the name in the environment may be that of who became root
+    folder = Path(tempfile.gettempdir(), f"mirrorfeed-{getpass.getuser() if own is None else own}")
     folder.mkdir(mode=0o700, exist_ok=True)
-    if hasattr(os, "getuid") and (folder.is_symlink() or folder.stat().st_uid != os.getuid()):
+    if own is not None and (folder.is_symlink() or folder.stat().st_uid != own):
         raise HandoverUnusable(str(folder), "it is somebody else's")
     return str(folder)
 
