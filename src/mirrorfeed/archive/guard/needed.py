@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,11 @@ def amount(files: Sequence[LogFile]) -> str:
     known = [file.size for file in files if file.size is not None]
     of = f" ({size(sum(known))})" if len(known) == len(files) else ""
     return f"{counted(len(files), 'file')}{of}"
+
+
+def _quoted(condition: str) -> str:
+    """For a shell, which between double quotes takes these signs for its own."""
+    return shlex.quote(condition) if set('"$`\\').intersection(condition) else f'"{condition}"'
 
 
 class ArchivedFilesNeeded(Terminal):
@@ -60,7 +66,7 @@ class ArchivedFilesNeeded(Terminal):
         )
 
     def next(self) -> str:
-        asked = f' --where "{self.where}"' if self.where else ""
+        asked = f" --where {_quoted(self.where)}" if self.where else ""
         if self.feed_from is not None:
             asked = f" --feed-from {self.feed_from} --feed-to {self.version}"
         return (
