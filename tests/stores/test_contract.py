@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -275,6 +276,24 @@ def test_a_killed_deletion_leaves_no_part_of_its_folder(tmp_path: Path, monkeypa
     with pytest.raises(KeyboardInterrupt):
         store.remove_folder("a")
     assert (store.list(""), store.list("a"), store.list("a/c")) == ([], [], [])
+
+
+def test_a_folder_is_removed_where_windows_opens_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FolderStore(str(tmp_path))
+    store.create("a/b", b"")
+
+    opened = os.open
+
+    def refused(path: Path, flags: int, **more: Any) -> int:
+        if not more:  # shutil has another way there
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, flags, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.platform", "win32")
+        patched.setattr("os.open", refused)
+        store.remove_folder("a")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_creation_leaves_nothing_but_its_file(tmp_path: Path) -> None:

@@ -237,6 +237,8 @@ def _make_folders(folder: Path) -> None:
 
 def _sync(folder: Path) -> None:
     """Makes the names in it outlive a power cut; where the file system cannot, it has another way or none."""
+    if sys.platform == "win32":  # it opens no folder
+        return
     with suppress(FileNotFoundError):  # removed meanwhile, with all names in it
         handle = os.open(folder, os.O_RDONLY)
         try:
