@@ -250,13 +250,23 @@ def test_the_chain_that_is_installed_tells_so_and_repeats_no_secret(
 
     said = "No such account"
     chain = ChainedTokenCredential(FirstCredential(), NextCredential())
-    monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda: chain)
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda **_: chain)
     monkeypatch.setenv("AZURE_CLIENT_SECRET", VALUE)
     begin = "There is no token for the default Azure credential chain: "
     assert refusal() == f"{begin}FirstCredential: It is not configured; NextCredential: AADSTS50034: {said}."
     said = f"{VALUE} is not known"
     assert refusal() == f"{begin}(not shown)."
     assert caplog.text == ""  # what is logged as a warning comes on standard error
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_chain_trusts_the_certificates_that_are_named(
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    made = list[Any]()
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda **options: made.append(options))
+    token_credential(Default(), str(onelake.ca_file) if named else None)
+    assert made == [{"connection_verify": str(onelake.ca_file) if named else True}]
 
 
 def _as_sent(secret: str) -> str:

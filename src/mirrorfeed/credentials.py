@@ -114,7 +114,8 @@ def _made(credential: Credential, ca_file: str | None) -> tuple[Any, ...]:
         case Default():
             from azure.identity import DefaultAzureCredential
 
-            return DefaultAzureCredential(), *(os.environ.get(name, "") for name in _OF_DEFAULT)
+            chain = DefaultAzureCredential(connection_verify=ca_file or True)
+            return chain, *(os.environ.get(name, "") for name in _OF_DEFAULT)
 
 
 def _check_certificates(ca_file: str | None) -> None:
