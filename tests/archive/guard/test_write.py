@@ -236,6 +236,29 @@ def test_keys_are_columns_however_they_are_spelled(spark: SparkSession, tmp_path
     assert {row["Id"]: row["paid"] for row in table.rows()} == {1: False, 2: True}
 
 
+def test_a_merge_looks_only_where_its_keys_can_be(spark: SparkSession, table: Orders, writer: GuardedWriter) -> None:
+    """Without a key there is no such place, and whole numbers are as they are in any width."""
+    nowhere = "WHEN MATCHED THEN UPDATE SET v = s.v"
+    writer.merge(rows(spark, 35).where("false"), ["id"], nowhere)
+    writer.merge(rows(spark, 35).selectExpr("nullif(id, 35) AS id", "v", "day"), ["id"], nowhere)
+    writer.merge(rows(spark, 47).selectExpr("bigint(id) AS id", "v", "tinyint(day) AS day"), ["id", "day"], nowhere)
+    with pytest.raises(ArchivedFilesNeeded) as caught:
+        writer.merge(rows(spark, 25).selectExpr("smallint(id) AS id", "v", "day"), ["id"], nowhere)
+    assert days(caught.value.files) == ["2"]
+    guarded = ArchiveAwareTable(spark, table.source, now=lambda: NOW)
+    assert guarded.query("day = 4 AND id = 47").collect()[0]["v"] == "merged"
+
+
+def test_a_key_that_looks_like_a_variable_is_matched(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark puts the values of settings in place of what is written so in a statement."""
+    table = DeltaTable(spark, tmp_path / "t", "k string, v string")
+    key = spark.createDataFrame([("${spark.app.name}", "new")], "k string, v string")
+    writer = GuardedWriter(spark, ArchiveAwareTable(spark, table.source))
+    for _ in range(2):
+        writer.merge(key, ["k"], UPSERT)
+    assert table.rows() == [{"k": "${spark.app.name}", "v": "new"}]
+
+
 def test_what_only_marks_files_as_removed_reads_none(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t", interval=60)
     guarded = ArchiveAwareTable(spark, table.source, now=lambda: NOW)

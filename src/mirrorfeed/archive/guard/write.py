@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ByteType, DateType, IntegerType, LongType, ShortType, StringType
+from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongType, ShortType, StringType
 
 from mirrorfeed.archive.classic.command import merge_has_subqueries
 from mirrorfeed.archive.engine import unlogged
@@ -27,7 +27,7 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import quote
 
-_BOUNDED = (ByteType, ShortType, IntegerType, LongType, DateType, StringType)
+_WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
 
 class GuardedWriter:
@@ -128,12 +128,13 @@ class GuardedWriter:
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
         """Conditions that follow from equal keys, for types whose order is the same on both sides of the join."""
         ours, theirs = self._rows.schema, dict(zip(keys, named("The source", rows.columns, keys), strict=True))
-        same = [key for key in keys if rows.schema[theirs[key]].dataType == ours[key].dataType]
-        plain = [key for key in same if isinstance(ours[key].dataType, _BOUNDED)]
+        plain = [key for key in keys if _in_one_order(ours[key].dataType, rows.schema[theirs[key]].dataType)]
         if not plain:
             return []
         ends = [end(quote(key)).alias(f"{end.__name__}{i}") for i, key in enumerate(plain) for end in (F.min, F.max)]
         row = rows.agg(*ends).collect()[0]
+        if None in tuple(row):  # of a key that is NULL in all rows, if there are any
+            return ["false"]
         found = []
         for i, key in enumerate(plain):
             low, high = _literal(row[2 * i]), _literal(row[2 * i + 1])
@@ -152,13 +153,19 @@ def _refusal(rows: DataFrame, value: str) -> str:
     return ""
 
 
+def _in_one_order(ours: DataType, theirs: DataType) -> bool:
+    if isinstance(ours, _WHOLE):
+        return isinstance(theirs, _WHOLE)
+    return ours == theirs and isinstance(ours, (DateType, StringType))
+
+
 def _literal(value: Any) -> str | None:
-    """A value as SQL writes it, where that is beyond doubt. A side without rows has no bounds."""
+    """A value as SQL writes it, where that is beyond doubt: Spark takes `${…}` for a variable, in texts too."""
     if isinstance(value, date):
         return f"DATE '{value.isoformat()}'"
     if isinstance(value, str):
-        return f"'{value}'" if value.isprintable() and not set("'\\") & set(value) else None
-    return None if value is None else str(value)
+        return f"'{value}'" if value.isprintable() and not set("'\\$") & set(value) else None
+    return str(value)
 
 
 def _closed(condition: str) -> str:
