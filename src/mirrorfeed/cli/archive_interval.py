@@ -65,7 +65,7 @@ def unset(table: str, nothing_archived: bool) -> None:
 @click.argument("table")
 @click.option("--to", "interval", required=True, metavar="INTERVAL", help="Such as '90 days'.")
 @click.option("--exact", is_flag=True, help="Raise it daily, so that hot files never count as archived.")
-@click.option("--rule-changed", is_flag=True, help="Say that the cloud's rule has this interval already.")
+@click.option("--rule-changed", is_flag=True, help="Say that the cloud goes by this interval already.")
 def change_interval(table: str, interval: str, exact: bool, rule_changed: bool) -> None:
     """Change the interval of TABLE: a shorter one at once, a longer one as far as is safe each day."""
     from mirrorfeed.archive.interval import intervals
@@ -124,8 +124,9 @@ def _say_rule(spark: Any, source: Source, found: Policy) -> None:
     except NoLifecycle as error:
         say(f"{error.what()[:-1]}, and none to show.")
         return
-    say(rules.written(rules.policy(found.rule), rules.forms[0]))
-    say(rules.apply)
+    made = rules.policy(found.rule)
+    say(rules.written(made, rules.forms[0]))
+    say(rules.apply(made))
 
 
 def _say_change(found: Policy) -> None:
@@ -173,5 +174,6 @@ class RuleFirst(Terminal):
     def next(self) -> str:
         return (
             f"Let the cloud's rule say {counted(self.asked, 'day')} (`mirrorfeed archive rule {self.table} --merge"
-            f" EXPORTED --interval '{self.asked} days'`), then run the command again with --rule-changed."
+            f" EXPORTED --interval '{self.asked} days'`) and wait until that holds, in Azure for a day, then run the"
+            " command again with --rule-changed."
         )

@@ -58,11 +58,11 @@ def rule(
     theirs = rules.of_others(there)
     written = rules.written(made, chosen, there)
     if for_programs():
-        facts = {"policy": written, "form": chosen, "apply": rules.apply, "of_others": list(theirs)}
+        facts = {"policy": written, "form": chosen, "apply": rules.apply(made, there), "of_others": list(theirs)}
         say_json({"table": str(source), **facts, "problems": list(map(str, problems))})
         sys.exit(bool(problems))
     click.echo(written)
-    click.echo(rules.apply, err=True)
+    click.echo(rules.apply(made, there), err=True)
     if theirs:
         done = "Taken over" if take_over else "Kept, and taken over with --take-over"
         click.echo(f"{done}: {', '.join(theirs)}, by which others archive files of {source} alone", err=True)

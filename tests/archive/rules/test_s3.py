@@ -81,6 +81,17 @@ def test_files_go_on_into_the_class_that_somebody_chose() -> None:
     assert check(found, FOLDER, EXPECTED, 90) == []
 
 
+def test_rules_of_the_older_form_are_written_in_that_of_ours() -> None:
+    """S3 refuses both in one configuration: "Base level prefix cannot be used in Lifecycle V2"."""
+    older = {"ID": "old", "Prefix": "logs/", "Status": "Enabled", "Expiration": {"Days": 30}}
+    everything = {**older, "ID": "all", "Prefix": "", "Filter": None}
+    found = put(into={"Rules": [older, everything, OTHER]})["Rules"]
+    assert not any("Prefix" in each for each in found)
+    assert found[0] == {**OTHER, "ID": "old"}
+    assert found[1] == {**OTHER, "ID": "all", "Filter": {"Prefix": ""}}
+    assert found[2] == OTHER
+
+
 def test_more_rules_than_a_bucket_takes_are_refused_with_their_numbers() -> None:
     with pytest.raises(TooManyRules) as caught:
         put(into={"Rules": [{**OTHER, "ID": f"r{n}"} for n in range(998)]})
@@ -141,6 +152,14 @@ def test_what_is_no_configuration_is_refused(given: Any) -> None:
     )
 
 
+def test_small_files_go_on_moving_as_the_bucket_says() -> None:
+    rules = S3Rules(FOLDER, EXPECTED)
+    for said, option in (("varies_by_storage_class", True), ("all_storage_classes_128K", False)):
+        exported = {"Rules": [OTHER], "TransitionDefaultMinimumObjectSize": said}
+        told = rules.apply(rules.policy(60, exported=exported), exported)
+        assert ("--transition-default-minimum-object-size varies_by_storage_class`" in told) is option
+
+
 def test_the_address_of_a_table_chooses_the_cloud() -> None:
     azure = rules_at("abfss://lake@a.dfs.core.windows.net/t", (), False)
     bucket = rules_at("s3://lake/t", (), False)
@@ -151,6 +170,9 @@ def test_the_address_of_a_table_chooses_the_cloud() -> None:
     for rules in (azure, bucket):
         assert rules.check(rules.policy(60), 60) == []
         assert rules.written(rules.policy(60), rules.forms[0]).startswith("{")
+        assert "replaces it" in rules.apply(rules.policy(60))
+    assert "`az storage account management-policy delete`" in azure.apply(azure.policy(60, Wanted.GONE))
+    assert "`aws s3api delete-bucket-lifecycle`" in bucket.apply(bucket.policy(60, Wanted.GONE))
     assert rules_at("file:/tmp/t", (), False) is None
     assert str(NoLifecycle("t", "file:/tmp/t")) == (
         "t is at file:/tmp/t, which is neither in Azure storage nor in S3: there is no lifecycle rule for it. Name a"

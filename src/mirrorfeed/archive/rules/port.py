@@ -23,9 +23,8 @@ from mirrorfeed.feed.source import Source
 class Rules(Protocol):
     """Those of one table, in a policy that it shares with all others of its account or bucket."""
 
-    @property
-    def apply(self) -> str:
-        """How what is printed is applied, for people."""
+    def apply(self, policy: Any, exported: Any = None) -> str:
+        """How a policy is applied, for people; one without rules is taken by no cloud."""
         ...
 
     @property
@@ -55,10 +54,17 @@ class AzureRules:
     listed: Sequence[str]
     """What the names of the table's files begin with, from the container on."""
     forms = tuple(FORMS)
-    apply = (
-        "An account has one policy, and applying this replaces it: `--merge` puts it into the exported one. Apply it"
-        " with `az storage account management-policy create --policy @FILE`."
-    )
+
+    def apply(self, policy: Any, exported: Any = None) -> str:
+        if not policy["rules"]:
+            return (
+                "Azure takes no policy without rules, so delete the one that is there: `az storage account"
+                " management-policy delete`, or its resource in Bicep or Terraform."
+            )
+        return (
+            "An account has one policy, and applying this replaces it: `--merge` puts it into the exported one. Apply"
+            " it with `az storage account management-policy create --policy @FILE`."
+        )
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
         return account.policy(self.place, self.listed, days, wanted, exported, take_over)
@@ -79,10 +85,18 @@ class S3Rules:
     listed: Sequence[str]
     """What the keys of the table's files begin with."""
     forms = ("aws",)
-    apply = (
-        "A bucket has one lifecycle configuration, and applying this replaces it: `--merge` puts it into the exported"
-        " one. Apply it with `aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration file://FILE`."
-    )
+
+    def apply(self, policy: Any, exported: Any = None) -> str:
+        if not policy["Rules"]:
+            return (
+                "S3 takes no configuration without rules, so delete the one that is there: `aws s3api"
+                " delete-bucket-lifecycle`."
+            )
+        return (
+            "A bucket has one lifecycle configuration, and applying this replaces it: `--merge` puts it into the"
+            " exported one. Apply it with `aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration"
+            f" file://FILE{glacier.option(exported)}`."
+        )
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
         return glacier.policy(self.folder, self.listed, days, wanted, exported, take_over)

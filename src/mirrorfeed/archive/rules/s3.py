@@ -36,6 +36,7 @@ def policy(
     alike = [rule for rule in there if _archives_only(rule, f"{folder}/")]
     kept = [rule for rule in there if rule not in alike or not (take_over or _is_ours(rule))]
     storage_class = alike[0]["Transitions"][0]["StorageClass"] if alike else CLASSES[0]
+    kept = [_in_the_form_of_today(rule) for rule in kept]
     taken = {rule.get("ID") for rule in kept}
     paused = "" if wanted is Wanted.ON else "paused"
     free = (name for n in range(1, MOST_RULES * 2) if (name := f"mirrorfeed{days}days{paused}{n}") not in taken)
@@ -51,6 +52,23 @@ def policy(
     if len(kept) + len(made) > MOST_RULES:
         raise TooManyRules(folder, len(kept), len(made))
     return {"Rules": kept + made}
+
+
+def _in_the_form_of_today(rule: dict[str, Any]) -> dict[str, Any]:
+    """With its prefix in a filter: S3 takes no configuration in which one rule has it there and another beside."""
+    if "Prefix" not in rule or rule.get("Filter") is not None:
+        return rule
+    others = {name: value for name, value in rule.items() if name not in ("Prefix", "Filter")}
+    return {**others, "Filter": {"Prefix": rule["Prefix"]}}
+
+
+def option(exported: Any) -> str:
+    """What keeps small files moving as the bucket's export says; S3 takes it beside the configuration, and without it
+    goes back to its default, by which files below 128 KiB stay."""
+    varies = "varies_by_storage_class"
+    if isinstance(exported, Mapping) and exported.get("TransitionDefaultMinimumObjectSize") == varies:
+        return f" --transition-default-minimum-object-size {varies}"
+    return ""
 
 
 def of_others(folder: str, exported: Any) -> list[str]:
