@@ -17,6 +17,7 @@ from mirrorfeed.archive.guard.write import GuardedWriter
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.log.archived import FileOfNoTable
 from mirrorfeed.archive.upkeep.maintain import Maintenance, maintain
+from mirrorfeed.archive.upkeep.share import share
 from tests.archive.scenes import NOW, Orders, days
 from tests.delta import DeltaTable
 
@@ -50,6 +51,7 @@ def test_files_in_another_folder_are_judged_by_the_interval_there(spark: SparkSe
         table.query("id = 25")
     with pytest.raises(ArchivedFilesNeeded):
         GuardedWriter(spark, table).delete("id = 25")
+    assert share(spark, clone.source, NOW).archived_files == 2
     assert maintain(spark, clone.source, Maintenance(), NOW).left_out == ((("day", "1"),), (("day", "2"),))
 
 

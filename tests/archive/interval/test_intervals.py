@@ -60,6 +60,10 @@ BROKEN = [
     {PROPERTY: "60 days", "mirrorfeed.archive.movedFrom": "60 days"},
     {
         **to_properties(Policy(60, Change(Frontier(60, START, 90), True))),
+        "mirrorfeed.archive.movedFromSince": "2026-01-01T00:00:00",  # in which zone?
+    },
+    {
+        **to_properties(Policy(60, Change(Frontier(60, START, 90), True))),
         "mirrorfeed.archive.movedFromSince": "yesterday",
     },
 ]

@@ -107,6 +107,8 @@ def test_only_files_that_are_old_enough_are_brought_and_all_are_counted(tmp_path
     below = Comparison("id", "<", 5)
     assert found(log(tmp_path, 0), below, until=1) == (2, ["file:/t/a"])
     assert found(log(tmp_path, 0), below, until=None) == (2, [])
+    commit(tmp_path, 1, add("d", 3, modificationTime=None))
+    assert found(log(tmp_path, 1), below, until=1) == (3, ["file:/t/a", "file:/t/d"])  # which may be as old as can be
 
 
 _STRUCT = pa.struct(

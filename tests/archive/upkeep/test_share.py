@@ -12,6 +12,7 @@ from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.interval.policy import Policy
+from mirrorfeed.archive.log.archived import archived_among
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.archive.upkeep.share import Share, ages_of, by_age, files_of, share, share_of
 from mirrorfeed.stores.tiers import Priority
@@ -41,7 +42,7 @@ def file(size: int | None, days: float | None) -> LogFile:
 def test_the_share_is_of_the_bytes_or_else_of_the_files(
     files: list[LogFile], interval: Policy | None, expected: Share, archived: float | None, words: str | None
 ) -> None:
-    found = share_of(files, interval, NOW)
+    found = share_of(files, archived_among(files, interval, NOW))
     assert (found, found.archived) == (expected, archived)
     assert words is None or str(found) == words
 

@@ -70,9 +70,10 @@ def from_properties(properties: Mapping[str, str]) -> Policy | None:
         return None
     change = None
     if _MOVED in properties:
-        frontier = Frontier(
-            parse_days(properties[_MOVED]), datetime.fromisoformat(properties[_SINCE]), parse_days(properties[_RULE])
-        )
+        since = datetime.fromisoformat(properties[_SINCE])
+        if since.tzinfo is None:
+            raise ValueError(since)
+        frontier = Frontier(parse_days(properties[_MOVED]), since, parse_days(properties[_RULE]))
         change = Change(frontier, properties[_MODE] == "exact")
     return Policy(parse_days(properties[PROPERTY]), change)
 

@@ -92,7 +92,7 @@ class Columns:
                 raise Doubt("files that may lie in another table's folder")
             count += len(files)
             if until is not None and len(files):
-                wanted = files.filter(pc.less_equal(files["modificationTime"], until))
+                wanted = files.filter(pc.fill_null(pc.less_equal(files["modificationTime"], until), True))
                 found += [file_of(self.location, _row(each, partitions), names) for each in wanted.to_pylist()]
         return Found(count, tuple(found))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -16,7 +16,7 @@ from mirrorfeed.archive.guard.databricks import NativeIndex
 from mirrorfeed.archive.guard.here import LocalIndex
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.interval.policy import Policy
-from mirrorfeed.archive.log.archived import archived_among
+from mirrorfeed.archive.log.archived import archived_among, archived_of
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.feed import history
 from mirrorfeed.feed.detail import detail_of
@@ -72,8 +72,8 @@ def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore |
     those came back, and sizes that Databricks does not name."""
     interval = intervals.read(spark, source)
     if (files := files_of(spark, source)) is not None:
-        archived = archived_among(files, interval, now) if interval else []
-        return _seen(replace(share_of(files, interval, now), ages=ages_of(files, now)), archived, tiers)
+        archived = archived_of(spark, str(source), detail_of(spark, source).location, files, interval, now)
+        return _seen(replace(share_of(files, archived), ages=ages_of(files, now)), archived, tiers)
     archived = list(NativeIndex(spark, source).needed(None, interval, now, None).archived)
     whole = detail_of(spark, source, counted=True)
     # These are two statements, and the table may have changed between them.
@@ -111,12 +111,9 @@ def files_of(spark: SparkSession, source: Source) -> list[LogFile] | None:
     return list(LocalIndex(spark, source).log().files(history.newest_version(spark, source)).values())
 
 
-def share_of(files: Iterable[LogFile], interval: Policy | None, now: datetime) -> Share:
-    """Without an interval, no file is archived."""
-    listed = list(files)
-    archived = archived_among(listed, interval, now) if interval else []
+def share_of(files: Collection[LogFile], archived: Collection[LogFile]) -> Share:
     known = all(file.size is not None for file in archived)
-    return Share(len(listed), _bytes(listed), len(archived), _bytes(archived) if known else None)
+    return Share(len(files), _bytes(files), len(archived), _bytes(archived) if known else None)
 
 
 def by_age(files: Iterable[LogFile], interval: Policy, now: datetime) -> list[tuple[str, dict[str, float]]]:

@@ -81,8 +81,9 @@ def simulate(
         raise
     except Exception as error:
         raise CannotSimulate(str(source), first_line(str(error))) from error
-    away = {days: {file.uri for file in archived_among(known.values(), Policy(days), now)} for days in intervals}
-    shares = {days: share_of(known.values(), Policy(days), now) for days in intervals}
+    archived = {days: archived_among(known.values(), Policy(days), now) for days in intervals}
+    away = {days: {file.uri for file in listed} for days, listed in archived.items()}
+    shares = {days: share_of(known.values(), listed) for days, listed in archived.items()}
     outcomes = tuple(_outcome(spark, source, version, question, known, away) for question in questions)
     return Simulation(version, shares, outcomes)
 
