@@ -588,10 +588,10 @@ class Changes:
 
     def counts(self) -> list[dict[str, int]]:
         """A dictionary for each version that changed rows, ascending: `version`, `inserts`, `updates`, `deletes`."""
-        from mirrorfeed.feed.days import all_days
+        from mirrorfeed.feed.settings import faithful
 
         found: dict[int, dict[str, int]] = {}
-        with all_days(self.rows.sparkSession):
+        with faithful(self.rows.sparkSession):
             for version, kind, count in self.rows.groupBy("_commit_version", "_change_type").count().collect():
                 if kind in _KINDS:
                     found.setdefault(version, dict.fromkeys(_KINDS.values(), 0))[_KINDS[kind]] = count

@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.days import all_days
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.history import commits
 from mirrorfeed.feed.ranges import Commit, Gap, Range, first_missing
 from mirrorfeed.feed.read import FeedUnreadable, changes, read_faults
 from mirrorfeed.feed.schemas import schema_at
+from mirrorfeed.feed.settings import faithful
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.landing.schema import FEED_COLUMNS
 
@@ -125,7 +125,7 @@ Bound = int | datetime
 @dataclass(frozen=True, slots=True)
 class Changes:
     """The rows of a range of the feed, pinned at both ends; no rows where the range is empty. What else is made of them
-    is to be asked for within `all_days`."""
+    is to be asked for within `faithful`."""
 
     table: str
     range: Range
@@ -152,7 +152,7 @@ def spelled(rows: DataFrame) -> list[dict[str, Any]]:
         for name, type_ in rows.dtypes
     ]
     text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
-    with all_days(rows.sparkSession):
+    with faithful(rows.sparkSession):
         return [json.loads(row[0]) for row in rows.select(text).collect()]
 
 

@@ -89,7 +89,7 @@ def snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
 
 
 def changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
-    """To be asked for rows within `all_days`."""
+    """To be asked for rows within `faithful`."""
     feed = (
         spark.read.option("readChangeFeed", "true")
         .option("startingVersion", range_.from_version_exclusive + 1)

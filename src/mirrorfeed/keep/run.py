@@ -22,7 +22,6 @@ from mirrorfeed.build import this_build
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed import history as log
 from mirrorfeed.feed import read
-from mirrorfeed.feed.days import all_days
 from mirrorfeed.feed.detail import LogDamaged, detail_of
 from mirrorfeed.feed.facts import facts_of
 from mirrorfeed.feed.faults import first_of
@@ -41,6 +40,7 @@ from mirrorfeed.feed.ranges import (
 )
 from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.feed.schemas import VersionExpired, schema_at
+from mirrorfeed.feed.settings import faithful
 from mirrorfeed.feed.source import Source
 from mirrorfeed.keep.columns import (
     DROP,
@@ -213,7 +213,7 @@ class _Run:
             self.table.map_columns()
         rows = None if step.rows is None else kept_rows(step.rows, step.columns)
         faults = read.read_faults(self.source, step.what) if step.what is not None else nullcontext()
-        with faults, all_days(self.spark):
+        with faults, faithful(self.spark):
             record = self._record(seen, step, rows.count() if rows is not None else 0)
             if detail_of(self.spark, self.how.source).table_id != step.facts.table_id:
                 return None, False

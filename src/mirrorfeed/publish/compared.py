@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.hashes import hashes_of
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.feed.days import all_days
 from mirrorfeed.feed.differences import DIFFERS, differences, hashed, places
 from mirrorfeed.feed.ranges import Commit, Facts, Range
+from mirrorfeed.feed.settings import faithful
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.whole import schema_of, whole
 from mirrorfeed.files import few
@@ -75,7 +75,7 @@ class ComparedFeed:
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> Staged | None:
         before = what.from_version_exclusive if isinstance(what, Range) else None
         ((seen, new, at),) = self._next
-        with all_days(self.spark):
+        with faithful(self.spark):
             written = self._compare(before, job)
             if written is None:
                 return None

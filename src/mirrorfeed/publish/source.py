@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.guard import feed as archive
 from mirrorfeed.feed import changes, read
-from mirrorfeed.feed.days import all_days
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.facts import facts_of
 from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.schemas import schema_at
 from mirrorfeed.feed.selection import selected
+from mirrorfeed.feed.settings import faithful
 from mirrorfeed.feed.source import Source
 from mirrorfeed.files import few
 from mirrorfeed.files.job import StagingJob
@@ -71,17 +71,16 @@ class DeltaFeed:
                 self._feed(what, self.columns(what.to_version_inclusive))
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> Staged:
-        with read.read_faults(str(self.source), what):
+        with read.read_faults(str(self.source), what), faithful(self.spark):
             if isinstance(what, int):
                 return self._snapshot(what, plan, job)
             changed = self._last[0].rows_in(what) if self._last else None
             is_few = changed is not None and changed <= few.ROWS
             per_file = None if is_few else self._rows_per_file(job)
-            with all_days(self.spark):
-                return self._stage(self._changed_rows(what, plan, job), job, is_few=is_few, rows_per_file=per_file)
+            return self._stage(self._changed_rows(what, plan, job), job, is_few=is_few, rows_per_file=per_file)
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
-        with read.read_faults(str(self.source), what.version):
+        with read.read_faults(str(self.source), what.version), faithful(self.spark):
             return self._stage(changes.again(self._rows_at(what.version), what.keys, job.columns, plan.keys), job)
 
     def rows_read(self) -> None:

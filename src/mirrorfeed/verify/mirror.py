@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.errors import Terminal, Transient, first_line
+from mirrorfeed.feed.settings import faithful
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.whole import whole
 from mirrorfeed.landing.log import Record
@@ -137,7 +138,8 @@ def compare(
     """The source's rows at a version against the mirror's, by key where there are keys; `as_text`, of a table whose
     files are text; `of_now`, of a source without versions, as it is now."""
     expected, found = _both(spark, source, None if of_now else version, mirror, selection)
-    there = compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
+    with faithful(spark):
+        there = compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
     return replace(there, of_now=of_now)
 
 
