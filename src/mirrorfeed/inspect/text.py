@@ -11,10 +11,10 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.inspect.rows import Unsplittable, Value, split
 from mirrorfeed.inspect.unpack import CutShort, RefusedCodec, pieces
 from mirrorfeed.landing.lint.facts import Broken, Column, Contents, Fault, TextFault, Unreadable
-from mirrorfeed.landing.lint.finding import counted
 from mirrorfeed.landing.lint.metadata import DATA_TYPES, Declared, Settings
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.schema import MARKER

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.errors import visible
 from mirrorfeed.inspect.look import Report
 from mirrorfeed.landing.lint import Severity
-from mirrorfeed.landing.lint.finding import counted
 
 
 def as_dict(report: Report) -> dict[str, Any]:

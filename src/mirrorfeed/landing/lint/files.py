@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.landing.lint.facts import Broken, Contents, DataFile, Table, Unreadable
-from mirrorfeed.landing.lint.finding import Finding, advice, counted, error, warning
+from mirrorfeed.landing.lint.finding import Finding, advice, error, warning
 from mirrorfeed.landing.lint.metadata import Settings
 from mirrorfeed.landing.names import data_name
 

@@ -64,10 +64,6 @@ REBUILD = (
 """The words for the only way in which a table is dropped and made anew."""
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def listed(names: Iterable[object], most: int = 5) -> str:
     """Names in words, the first few of many."""
     shown = [repr(name) for name in names]

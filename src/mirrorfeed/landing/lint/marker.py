@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mirrorfeed.amounts import counted
 from mirrorfeed.landing.lint.facts import TYPELESS, Contents, DataFile, Table
 from mirrorfeed.landing.lint.files import number_of
-from mirrorfeed.landing.lint.finding import Finding, advice, counted, error, listed, warning
+from mirrorfeed.landing.lint.finding import Finding, advice, error, listed, warning
 from mirrorfeed.landing.lint.metadata import Settings
 from mirrorfeed.landing.schema import MARKER
 
