@@ -279,11 +279,15 @@ def titles(drawn: str) -> list[str]:
     return re.findall(r"<title>(.*?)</title>", drawn)
 
 
-def test_changes_are_drawn_by_version_and_kind_and_an_update_counts_once() -> None:
-    counts = [(3, "update_preimage", 2), (3, "update_postimage", 2), (1, "insert", 5), (3, "delete", 1)]
+def done(version: int, inserts: int = 0, updates: int = 0, deletes: int = 0) -> dict[str, int]:
+    return {"version": version, "inserts": inserts, "updates": updates, "deletes": deletes}
+
+
+def test_changes_are_drawn_by_version_and_kind() -> None:
+    counts = [done(1, 5), done(3, 0, 2, 1)]
     assert titles(change_chart(counts)) == ["1, inserts: 5 rows", "3, updates: 2 rows", "3, deletes: 1 row"]
     assert change_chart([]).endswith("Nothing yet.</p>")
-    many = [(version, "insert", 1) for version in range(100)]
+    many = [done(version, 1) for version in range(100)]
     assert titles(change_chart(many))[0] == "40, inserts: 1 row"  # the newest have room
 
 

@@ -601,9 +601,7 @@ class Changes:
         """Rows by version and what was done with them."""
         from mirrorfeed.report.pictures import change_chart
 
-        names = {name: kind for kind, name in _KINDS.items()}
-        counts = [(row["version"], names[name], row[name]) for row in self.counts() for name in names if row[name]]
-        return Chart(f"Changes of {self.table}: rows by version", change_chart(counts))
+        return Chart(f"Changes of {self.table}: rows by version", change_chart(self.counts()))
 
     def __repr__(self) -> str:
         first, last = self.from_version_exclusive + 1, self.to_version_inclusive

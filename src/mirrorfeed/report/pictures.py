@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from mirrorfeed.report.chart import bars
 
 _VERSIONS = 60
 """So many, the newest, have room beside each other."""
-_KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
-"""By change type: an update has a row of before as well, which is none of its own."""
+_DONE = ("inserts", "updates", "deletes")
 WHOLE_ROW = "(whole row)"
 
 
@@ -22,16 +21,12 @@ class InColumn(Protocol):
     def column(self) -> str: ...
 
 
-def change_chart(counts: Iterable[tuple[int, str, int]]) -> str:
-    """A bar a version, its rows by what was done; from version, change type and number of rows."""
-    found: dict[int, dict[str, float]] = defaultdict(dict)
-    for version, kind, count in counts:
-        if kind in _KINDS:
-            found[version][_KINDS[kind]] = count
-    newest = sorted(found)[-_VERSIONS:]
-    return bars(
-        [(str(version), found[version]) for version in newest], list(_KINDS.values()), "rows", "version of the source"
-    )
+def change_chart(counts: Sequence[Mapping[str, int]]) -> str:
+    """A bar a version, its rows by what was done; from a dictionary for each, ascending."""
+    newest = [
+        (str(each["version"]), {name: each[name] for name in _DONE if each[name]}) for each in counts[-_VERSIONS:]
+    ]
+    return bars(newest, _DONE, "rows", "version of the source")
 
 
 def difference_chart(differences: Iterable[InColumn]) -> str:
