@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.errors import Terminal, Transient, first_line
 from mirrorfeed.unsaid import unless_repeated
+from mirrorfeed.workspace import default_workspace
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken, TokenCredential
@@ -162,13 +163,7 @@ def _logging_in(principal: ServicePrincipal, secret: str, ca_file: str | None) -
     )
 
 
-def _workspace() -> Any:
-    from databricks.sdk import WorkspaceClient  # takes seconds to import, and few runs need it
-
-    return WorkspaceClient()
-
-
-def read_secret(secret: Secret, workspace: Callable[[], Any] = _workspace) -> str:
+def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace) -> str:
     """Its value, or `SecretUnreachable`. The caller passes it on and keeps no copy."""
     if secret.env and (value := os.environ.get(secret.env)):
         return value

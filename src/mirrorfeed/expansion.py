@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorfeed.config import Config
 from mirrorfeed.config.expand import Expansion, expand
 from mirrorfeed.feed.listing import found
-from mirrorfeed.publish.plan import default_workspace
+from mirrorfeed.workspace import default_workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

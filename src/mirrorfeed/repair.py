@@ -24,7 +24,6 @@ from mirrorfeed.landing.output import PARQUET
 from mirrorfeed.publish.compared import NeedsFeed
 from mirrorfeed.publish.fleet import Fleet, Way, publish_tables
 from mirrorfeed.publish.outcome import Outcome
-from mirrorfeed.publish.plan import default_workspace
 from mirrorfeed.publish.repair import NothingPublished, repair
 from mirrorfeed.publish.standing import standings
 from mirrorfeed.verify import (
@@ -38,6 +37,7 @@ from mirrorfeed.verify import (
     mirror_of,
     verify_at,
 )
+from mirrorfeed.workspace import default_workspace
 
 
 @dataclass(frozen=True, slots=True)

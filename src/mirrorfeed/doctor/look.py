@@ -25,10 +25,11 @@ from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, data_number, is_log_id
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.kept import feed_for
-from mirrorfeed.publish.plan import default_workspace, plan_of
+from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.table import look_ahead, preflight
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
+from mirrorfeed.workspace import default_workspace
 
 
 def look_at_table(

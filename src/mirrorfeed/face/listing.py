@@ -12,8 +12,9 @@ from mirrorfeed.config.expand import Listed as Decided
 from mirrorfeed.errors import named
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog
 from mirrorfeed.landing.limits import about_tables
-from mirrorfeed.publish.plan import default_workspace, plan_of
+from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.results import Listed, Result
+from mirrorfeed.workspace import default_workspace
 
 _NOT_ASKED = "its keys are those of Unity Catalog, and no workspace is configured here"
 

@@ -25,6 +25,7 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
 from mirrorfeed.files.job import StagingJob
 from mirrorfeed.session import is_on_databricks, is_on_this_machine
 from mirrorfeed.stores.anew import Sink
+from mirrorfeed.workspace import default_workspace
 
 VOLUMES = "/Volumes/"
 IN_ZONE = "_mirrorfeed_files"
@@ -33,12 +34,6 @@ _GLOB = re.compile(r"([\\*?{}\[\]])")
 _PART = re.compile(r"part-(\d+)-.*?(?:-c(\d+))?(?:\.\w+)*\.parquet")
 _COPIED = 2**20
 _FULL = "No space left on device"
-
-
-def default_workspace() -> Any:
-    from databricks.sdk import WorkspaceClient  # takes seconds to import, and few runs need it
-
-    return WorkspaceClient()
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from mirrorfeed.preflight.rights import check_rights, needed
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import NotThere, Store
+from mirrorfeed.workspace import default_workspace
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -39,13 +40,6 @@ if TYPE_CHECKING:
 FOLDER = "_mirrorfeed_preflight"
 """Readers of a landing zone ignore it; it is there for a moment."""
 _TOKEN_FOR = "https://storage.azure.com/.default"
-
-
-def default_workspace() -> WorkspaceClient:
-    """The Databricks workspace of the environment; ValueError where there is none."""
-    from databricks.sdk import WorkspaceClient
-
-    return WorkspaceClient()
 
 
 def preflight(

@@ -14,9 +14,10 @@ from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.publish.across import AcrossGap, spanning
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.kept import feed_for, leads_on
-from mirrorfeed.publish.plan import default_workspace, plan_of
+from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.table import look_ahead, preflight
 from mirrorfeed.publish.zone import zone_of
+from mirrorfeed.workspace import default_workspace
 
 
 def decisions(

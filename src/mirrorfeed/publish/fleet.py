@@ -26,7 +26,7 @@ from mirrorfeed.publish.idle import Idle, known_here, waits_since
 from mirrorfeed.publish.kept import across, feed_for, leads_on
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.partner import trouble_in_introducing
-from mirrorfeed.publish.plan import Plan, default_workspace, plan_of
+from mirrorfeed.publish.plan import Plan, plan_of
 from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.strays import left_behind
 from mirrorfeed.publish.table import Feed, publish
@@ -34,6 +34,7 @@ from mirrorfeed.publish.teller import ByMinute, News, Teller
 from mirrorfeed.publish.turns import Turn, Turns
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
+from mirrorfeed.workspace import default_workspace
 
 _NOW_AND_THEN = 0.5
 """Seconds between two looks at whether the run is to end."""

@@ -22,6 +22,7 @@ from mirrorfeed.landing.metadata import spell
 from mirrorfeed.landing.output import AS_PARQUET, COMPRESSION, Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection, keys_of
+from mirrorfeed.workspace import default_workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,6 @@ class Plan:
     def metadata(self, columns: Sequence[Column]) -> dict[str, Any]:
         """What `_metadata.json` has to say."""
         return spell(self.keys, self.output.settings(columns))
-
-
-def default_workspace() -> Workspace:
-    """The Databricks workspace of the environment."""
-    from databricks.sdk import WorkspaceClient  # takes seconds to import, and local runs never need it
-
-    return WorkspaceClient()
 
 
 def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Plan:

@@ -17,13 +17,13 @@ from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.freshness import AHEAD, Step
 from mirrorfeed.publish.idle import Idle
-from mirrorfeed.publish.plan import default_workspace
 from mirrorfeed.publish.status import Status, statuses
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import FolderStore, Store
 from mirrorfeed.watch.beyond import beyond_of, syncs_of
 from mirrorfeed.watch.book import FOLDER
 from mirrorfeed.watch.troubles import Look, judge
+from mirrorfeed.workspace import default_workspace
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,15 @@
+"""The Databricks workspace of the environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+
+
+def default_workspace() -> WorkspaceClient:
+    """ValueError where none is configured."""
+    from databricks.sdk import WorkspaceClient  # takes seconds to import, and few runs need it
+
+    return WorkspaceClient()
