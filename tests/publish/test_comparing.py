@@ -30,8 +30,9 @@ from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.publish.compared import ComparedFeed, LedgerNeeded, states_of
 from mirrorfeed.publish.idle import Idle
 from mirrorfeed.publish.plan import KeysNeeded, Plan, plan_of
+from mirrorfeed.publish.port import COMPARISON, Repair
 from mirrorfeed.publish.states import Seen, States, StatesLost
-from mirrorfeed.publish.table import COMPARISON, Repair, publish
+from mirrorfeed.publish.table import publish
 from tests.publish.machines import FOLDER, Published
 
 

@@ -19,8 +19,8 @@ from mirrorfeed.feed.ranges import Commit, Facts, Gap, Range
 from mirrorfeed.files.job import StagingJob
 from mirrorfeed.files.stage import Staged
 from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.port import COMPARISON, Feed
 from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import COMPARISON, Feed
 
 
 @dataclass(frozen=True)

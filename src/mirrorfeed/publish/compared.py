@@ -26,8 +26,8 @@ from mirrorfeed.files.stage import Staged, stage
 from mirrorfeed.landing.schema import Column, columns_of, lost
 from mirrorfeed.landing.selection import types_of
 from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.port import COMPARISON, Repair
 from mirrorfeed.publish.states import Seen, States, StatesLost, Written
-from mirrorfeed.publish.table import COMPARISON, Repair
 
 COMPARED = "none: all of it is compared each time"
 """What is said of its change data feed."""

@@ -27,9 +27,10 @@ from mirrorfeed.publish.kept import across, feed_for, leads_on
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.partner import trouble_in_introducing
 from mirrorfeed.publish.plan import Plan, plan_of
+from mirrorfeed.publish.port import Feed
 from mirrorfeed.publish.rebuild import Dropping, clear, dropping_by
 from mirrorfeed.publish.strays import left_behind
-from mirrorfeed.publish.table import Feed, publish
+from mirrorfeed.publish.table import publish
 from mirrorfeed.publish.teller import ByMinute, News, Teller
 from mirrorfeed.publish.turns import Turn, Turns
 from mirrorfeed.publish.zone import zone_of

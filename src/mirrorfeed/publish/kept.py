@@ -20,8 +20,8 @@ from mirrorfeed.keep.table import HistoryTable, Seen
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.across import AcrossGap, ByComparison
 from mirrorfeed.publish.compared import ComparedFeed, compared
+from mirrorfeed.publish.port import Feed
 from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import Feed
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import Terminal
 from mirrorfeed.publish.commit import KeepsChanging, TableLog
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import Feed, check_snapshot
+from mirrorfeed.publish.port import Feed
+from mirrorfeed.publish.table import check_snapshot
 from mirrorfeed.stores import Store, StoreUnavailable
 
 _TRIES, _PAUSE = 12, 10.0

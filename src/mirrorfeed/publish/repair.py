@@ -15,7 +15,8 @@ from mirrorfeed.feed.unknown import unknown_faults
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import Feed, Repair, Run
+from mirrorfeed.publish.port import Feed, Repair
+from mirrorfeed.publish.table import Run
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
 

@@ -26,7 +26,7 @@ from mirrorfeed.files.stage import Staged, stage
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost
 from mirrorfeed.landing.selection import Selection, applied, types_of
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import Repair
+from mirrorfeed.publish.port import Repair
 
 _SMALL_BYTES = 8 * 2**20
 """Of a source whose rows may be few."""

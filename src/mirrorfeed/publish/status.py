@@ -16,10 +16,10 @@ from mirrorfeed.feed import history
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.ranges import Published, recreated
 from mirrorfeed.feed.switch import feed_of
+from mirrorfeed.publish.columns import no_longer_selected
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.compared import COMPARED
 from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
-from mirrorfeed.publish.table import no_longer_selected
 from mirrorfeed.publish.view import View
 from mirrorfeed.publish.zone import zone_of
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any
 
 from mirrorfeed.build import this_build
 from mirrorfeed.errors import Terminal
@@ -31,74 +31,15 @@ from mirrorfeed.files.job import BadRow, Receipt, StagingJob
 from mirrorfeed.landing.log import READ_WHOLE, SELECTED, PublishedFile, Record, WholeRead
 from mirrorfeed.landing.metadata import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
-from mirrorfeed.landing.output import check_output
 from mirrorfeed.landing.rows import Problem
-from mirrorfeed.landing.schema import Column, ColumnsDropped, check_keys, evolve
-from mirrorfeed.landing.selection import Selection, goes_on, left_out
-from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.publish import metadata
+from mirrorfeed.publish.columns import as_before, columns_of, no_longer_selected
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.outcome import Progress, Publication
 from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.port import Feed, Repair
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
-
-COMPARISON = "COMPARISON"
-_DROPS = ("DROP COLUMNS", COMPARISON)
-"""The operations after which a column that is gone is known to have no values under another name: a comparison has seen
-every row."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Repair:
-    """The rows of some keys once more, as they are at the version that is published."""
-
-    version: int
-    keys: Any
-    """As the feed has them: which rows, and which of them are to be taken out first."""
-
-    def __str__(self) -> str:
-        return f"a repair at version {self.version}"
-
-
-class Feed(Protocol):
-    """The source of one table."""
-
-    def facts(self, after: int | None, limit: int) -> Facts:
-        """What the history says about the versions after the published one."""
-        ...
-
-    def table_id(self) -> str:
-        """The table's id now."""
-        ...
-
-    def columns(self, version: int) -> tuple[Column, ...]:
-        """The landing form of the columns that are selected of the table at a version."""
-        ...
-
-    def source_columns(self, version: int) -> Mapping[str, str]:
-        """All of the table's columns at a version, and their types in short. Asked only where a part is selected."""
-        ...
-
-    def check(self, what: Range | int, facts: Facts) -> None:
-        """Raises what is known, before anything is read, to stand in the way of reading it."""
-        ...
-
-    def stage(
-        self, what: Range | int, plan: Plan, job: StagingJob
-    ) -> tuple[Sequence[Receipt], Sequence[BadRow]] | None:
-        """Writes the landing rows of a range, or of a snapshot at a version, where the job says. The receipts are in
-        the order in which the files are to be applied. An empty snapshot still gives one file. None where a comparison
-        found that the range has no version after all, for nothing differs."""
-        ...
-
-    def rows_read(self) -> int | None:
-        """How many rows of the source the last `stage` read, where it reads all of them each time."""
-        ...
-
-    def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
-        """Writes, for each of the keys, its row at the version as an upsert, or a delete where there is none."""
-        ...
 
 
 class RowsRefused(Terminal):
@@ -271,10 +212,10 @@ class Run:
         before = view.newest if view else None
         if isinstance(what, Repair):
             assert before is not None
-            columns = _as_before(plan, before, version)
+            columns = as_before(plan, before, version)
             self.feed.check(version, facts)
         else:
-            columns = _columns(self.feed, plan, before, facts, version)
+            columns = columns_of(self.feed, plan, before, facts, version)
             self.feed.check(what, facts)
         wanted = plan.metadata(columns)
         described = metadata.check(self.log.store, plan.folder, wanted)
@@ -387,7 +328,7 @@ def check_snapshot(feed: Feed, plan: Plan) -> None:
     facts, decision = look_ahead(feed, plan, None)
     if isinstance(decision, Finding):
         raise decision
-    _columns(feed, plan, None, facts, facts.latest)
+    columns_of(feed, plan, None, facts, facts.latest)
     feed.check(facts.latest, facts)
 
 
@@ -400,7 +341,7 @@ def preflight(feed: Feed, store: Store, plan: Plan, view: View | None, facts: Fa
         log.check_unclaimed()
     if isinstance(decision, PublishRanges | TakeSnapshot):
         what = _next(decision)
-        columns = _columns(feed, plan, view.newest if view else None, facts, _end(what))
+        columns = columns_of(feed, plan, view.newest if view else None, facts, _end(what))
         feed.check(what, facts)
     elif view is not None and view.newest is not None:
         columns = view.newest.columns
@@ -408,44 +349,6 @@ def preflight(feed: Feed, store: Store, plan: Plan, view: View | None, facts: Fa
     else:
         return
     metadata.check(store, plan.folder, plan.metadata(columns))
-
-
-def _columns(feed: Feed, plan: Plan, newest: Record | None, facts: Facts, version: int) -> tuple[Column, ...]:
-    """The columns to write for what ends at a version; or why they cannot be written."""
-    selection = plan.selection
-    if selection and (newest is None or newest.selection != selection):
-        check_names(plan.source, selection, feed.source_columns(facts.latest))
-    columns = feed.columns(version)
-    if newest is not None:
-        before = newest.columns
-        left_out = no_longer_selected(plan.source, newest, selection)
-        # A change that breaks the schema is a range of its own.
-        drops = facts.commits[0].operation in _DROPS
-        if newest.source_columns and selection:
-            now = feed.source_columns(version)
-            goes_on(plan.source, version, selection, newest.source_columns, now, drops=drops)
-        if (drops or left_out) and not plan.keep_dropped:
-            _refuse_drop(plan.source, version, before, columns)
-        may_drop = [column.name for column in before if column.name not in plan.keys] if drops else left_out
-        fixed = plan.output.fixes_columns
-        columns = evolve(plan.source, version, before, columns, may_drop=may_drop, fixed=fixed)
-    check_keys(plan.source, plan.keys, [column for column in columns if not column.dropped])
-    check_output(plan.source, plan.output, columns, plan.keys)
-    return columns
-
-
-def _as_before(plan: Plan, newest: Record, version: int) -> tuple[Column, ...]:
-    """The columns of the newest record, as far as they are selected."""
-    gone = no_longer_selected(plan.source, newest, plan.selection)
-    if gone and not plan.keep_dropped:
-        raise ColumnsDropped(plan.source, version, gone)
-    return tuple(replace(each, dropped=each.dropped or each.name in gone) for each in newest.columns)
-
-
-def no_longer_selected(table: str, newest: Record, now: Selection | None) -> list[str]:
-    """The published columns that the selection of now leaves out, which go on as dropped ones do; or
-    `SelectionChanged`."""
-    return left_out(table, newest.selection, newest.source_columns, newest.columns, now)
 
 
 def _read(rows: int | None, seconds: float) -> dict[str, Any]:
@@ -458,9 +361,3 @@ def _selected(feed: Feed, plan: Plan, version: int) -> dict[str, Any]:
     if plan.selection is None:
         return {}
     return {"selection": plan.selection, "source_columns": feed.source_columns(version), "format": SELECTED}
-
-
-def _refuse_drop(table: str, version: int, before: Sequence[Column], now: Sequence[Column]) -> None:
-    there = {column.name for column in now}
-    if gone := [column.name for column in before if not (column.dropped or column.name in there)]:
-        raise ColumnsDropped(table, version, gone)
