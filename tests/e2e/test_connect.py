@@ -15,7 +15,8 @@ from tests.conftest import INTERPRETED
 
 ROOT = Path(__file__).parent.parent.parent
 ALL = (
-    *("tests/feed/test_changes.py", "tests/publish/test_fleet.py", "tests/publish/test_ledger.py"),
+    *("tests/feed/test_changes.py", "tests/feed/test_selection.py"),
+    *("tests/publish/test_fleet.py", "tests/publish/test_ledger.py"),
     "tests/keep/test_history.py::test_every_kept_version_can_be_rebuilt_through_duplicates_and_columns",
     "tests/keep/test_history.py::test_two_runs_at_once_an_append_that_takes_effect_late_and_maintenance_keep_each_version_once",
 )

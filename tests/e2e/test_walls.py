@@ -184,8 +184,10 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
     DeltaTable(spark, tmp_path / "silent", feed=False)
     shop.configure(f"send: executors\nhandover: {tmp_path}/handover", name="executors.yml")
     shop.configure(f"handover: {tmp_path}/handover", "doubled", "well", "silent", name="fleet.yml")
+    with (tmp_path / "fleet.yml").open("a") as fleet:
+        fleet.write("  - {source: ./well, target: shop.part, keys: [id], where: id}\n")
     calls = len(onelake.calls)
-    others = "publish shop.notes shop.doubled shop.well shop.silent --config fleet.yml"
+    others = "publish shop.notes shop.doubled shop.well shop.silent shop.part --config fleet.yml"
     said = driver.run("publish", "publish shop.orders --config executors.yml", others, code=1)
     assert "there is no folder that Spark and this process share. Set `handover` to a volume" in said
     assert f"may not read what Spark wrote into the handover {tmp_path}/handover: Permission denied." in said
@@ -194,6 +196,7 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
     assert "is off at version 0, so no changes could follow" in said
     assert "a key stands for more than one row" in said
     assert "a key is NULL" in said
+    assert "The condition 'id' cannot be asked of the rows of " in said
     changing = {"create", "append", "flush", "put blob", "rename", "create folder"}
     changed = [call.path for call in onelake.calls[calls:] if call.verb in changing]
     assert changed

@@ -45,7 +45,7 @@ def _fulfilling(table: str, rows: DataFrame, selection: Selection, types: dict[s
 
     try:
         kept = rows.where(f"({condition.sql(column)})")
-        _ = kept.schema  # only now the engine looks at it, over Connect
+        _ = kept.isStreaming  # only now the engine looks at it, over Connect; its schema is taken from that of the rows
     except (AnalysisException, ParseException) as error:
         reason = first_line(str(error).strip()).partition(" SQLSTATE")[0].rstrip(".")
         raise BadCondition(table, selection.where, reason) from error
