@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorfeed.errors import Terminal, Transient
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 JAVA_VERSIONS = (17, 21)
 
@@ -88,6 +88,13 @@ def _answers(spark: SparkSession) -> bool:
         return bool(spark.sql("SELECT 1").collect())
     except Exception:  # of the connection or of the server, by whatever class
         return False
+
+
+def looked_at(frame: DataFrame) -> DataFrame:
+    """The same, once the engine has found that it can be made, or refused it. Over Connect nothing else has it look
+    before it runs: a schema may be taken from the rows before."""
+    _ = frame.isStreaming
+    return frame
 
 
 def choose(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:

@@ -67,12 +67,23 @@ def probe(batches):
             }])
 
 names = ("connection", "name", "secret", "reading", "writing", "memory", "less", "child")
-frame = SparkSession.builder.getOrCreate().range(1).mapInArrow(probe, ", ".join(f"{name} string" for name in names))
-print(json.dumps(frame.first().asDict()))
+spark = SparkSession.builder.getOrCreate()
+frame = spark.range(1).mapInArrow(probe, ", ".join(f"{name} string" for name in names))
+answers = frame.first().asDict()
+
+from mirrorfeed.archive.guard.predicate import BadPredicate, filtered
+for predicate in ("id = 1", "id = (SELECT 1)", "rand() < 1", "id = = 1", "id"):
+    try:
+        answers[predicate] = filtered(spark.range(2), "t", predicate).count()
+    except BadPredicate as refused:
+        answers[predicate] = refused.reason
+print(json.dumps(answers))
 """
 
 
-def test_the_walls_hold(walled: str, onelake: OneLake, tmp_path: Path) -> None:
+def test_the_walls_hold_and_the_engine_judges_before_anything_runs(
+    walled: str, onelake: OneLake, tmp_path: Path
+) -> None:
     port = onelake.address.rpartition(":")[2]
     code = PROBES.replace("PORT", port).replace("SECRET", SECRET).replace("FOLDER", str(tmp_path))
     answer = subprocess.run(
@@ -88,6 +99,11 @@ def test_the_walls_hold(walled: str, onelake: OneLake, tmp_path: Path) -> None:
         "memory": "MemoryError",
         "less": f"came through: {500 * 2**20}",
         "child": "PermissionError",
+        "id = 1": 1,
+        "id = (SELECT 1)": "holds a subquery",
+        "rand() < 1": "holds a function that gives another value each time",
+        "id = = 1": "cannot be parsed",
+        "id": "is no condition on a row (DATATYPE_MISMATCH.FILTER_NOT_BOOLEAN)",
     }
 
 

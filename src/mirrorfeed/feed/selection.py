@@ -14,6 +14,7 @@ from pyspark.sql.types import DataType, DecimalType, StringType, TimestampType
 from mirrorfeed.errors import first_line
 from mirrorfeed.feed.source import quote
 from mirrorfeed.landing.selection import BadCondition, Cast, Selection, asked
+from mirrorfeed.session import looked_at
 
 _IN_UTC = "timestampadd(MICROSECOND, unix_micros({}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
 """An instant as the time without a zone that it is in UTC, whatever the session's zone is."""
@@ -44,12 +45,10 @@ def _fulfilling(table: str, rows: DataFrame, selection: Selection, types: dict[s
         return _IN_UTC.format(spelled) if isinstance(types.get(names.get(name, "")), TimestampType) else spelled
 
     try:
-        kept = rows.where(f"({condition.sql(column)})")
-        _ = kept.isStreaming  # only now the engine looks at it, over Connect; its schema is taken from that of the rows
+        return looked_at(rows.where(f"({condition.sql(column)})"))
     except (AnalysisException, ParseException) as error:
         reason = first_line(str(error).strip()).partition(" SQLSTATE")[0].rstrip(".")
         raise BadCondition(table, selection.where, reason) from error
-    return kept
 
 
 def _cast(value: Column, type_: DataType, cast: Cast | None) -> Column:

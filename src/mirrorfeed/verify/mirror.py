@@ -17,6 +17,7 @@ from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output import PARQUET
 from mirrorfeed.landing.selection import BadCondition, Selection
+from mirrorfeed.session import looked_at
 from mirrorfeed.verify.rows import SHOWN, Comparison, MirrorColumns, compare_rows, differing_keys
 from mirrorfeed.verify.selected import selected
 
@@ -157,7 +158,7 @@ def differing(
     """The keys of the rows that differ, or, with a condition, of those that fulfil it on either side."""
     expected, found = _both(spark, source, version, mirror, selection)
     try:
-        return differing_keys(str(source), expected, str(mirror), found, keys, where, as_text=as_text)
+        return looked_at(differing_keys(str(source), expected, str(mirror), found, keys, where, as_text=as_text))
     except (AnalysisException, ParseException) as error:
         if where is None:
             raise

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.archive.engine import unlogged
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.faults import first_of, parameter
+from mirrorfeed.session import looked_at
 
 
 def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
@@ -20,9 +21,9 @@ def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
         return frame
     try:
         with unlogged():
-            found = frame.where(predicate)
-            frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate)))
-            frame.agg(F.bool_or(F.expr(predicate)))
+            found = looked_at(frame.where(predicate))
+            looked_at(frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate))))
+            looked_at(frame.agg(F.bool_or(F.expr(predicate))))
     except AnalysisException as error:
         raise BadPredicate(table, predicate, _reason(error)) from error
     return found

@@ -26,6 +26,7 @@ from mirrorfeed.archive.interval.intervals import any_property
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import quote
+from mirrorfeed.session import looked_at
 
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
@@ -147,7 +148,7 @@ def _refusal(rows: DataFrame, value: str) -> str:
     """Spark judges: a lambda takes no subquery."""
     try:
         with unlogged():
-            rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(value)))
+            looked_at(rows.select(F.transform(F.array(F.lit(1)), lambda _: F.expr(value))))
     except AnalysisException as error:
         return error.getCondition() or ""
     return ""
