@@ -206,3 +206,16 @@ def test_a_table_without_keys_takes_inserts_only(spark: SparkSession, tmp_path: 
     table.sql("DELETE FROM {} WHERE id = 1")
     with pytest.raises(RowsRefused, match=r"a table without keys takes inserts only\. Give the table keys"):
         zone.publish()
+
+
+def test_keys_that_are_given_later_are_checked_in_the_rows_that_are_published(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "orders")
+    table.insert(1, 1, 2)
+    Zone(tmp_path / "zone", table, keys=()).publish()
+    table.sql("DELETE FROM {} WHERE id = 1")
+    keyed = Zone(tmp_path / "zone", table)
+    with pytest.raises(RowsRefused, match=r"at version 1 a key stands for more than one row \(id = 1\)"):
+        keyed.publish()
+    assert (keyed.folder / "_metadata.json").read_text() == "{}"

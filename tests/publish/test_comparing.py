@@ -165,6 +165,9 @@ class KeptFeed:
         self.moment("after the files")
         return receipts if receipts or isinstance(what, Range) else [write_empty(job)], bad
 
+    def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
+        return []
+
     def rows_read(self) -> int:
         return len(self.source)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from mirrorfeed.feed.ranges import Facts, Range, SourceRecreated
 from mirrorfeed.files.job import BadRow, Receipt, StagingJob
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import publish
+from mirrorfeed.publish.table import RowsRefused, publish
 from tests.publish.scenes import FOLDER, one_commit, orders, plan, two_orders
 
 
@@ -34,6 +35,9 @@ class Exchanged:
 
     def source_columns(self, version: int) -> dict[str, str]:
         return {}
+
+    def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
+        return []
 
     def rows_read(self) -> None:
         return None
@@ -77,6 +81,22 @@ def test_changes_of_a_table_that_took_the_source_s_name_are_not_published() -> N
     with pytest.raises(SourceRecreated):
         publish(Exchanged(table, another()), store, replace(plan(), file_size=10_000))
     assert [entry.name for entry in store.list(FOLDER)] == files
+
+
+@pytest.mark.parametrize(
+    ("ids", "reason"), [((1, 1, 2), "a key stands for more than one row"), ((None, 2), "a key is NULL")]
+)
+def test_keys_that_come_later_have_to_fit_the_rows_that_are_there(ids: tuple[Any, ...], reason: str) -> None:
+    store, table = MemoryStore(), Table({"id": "long", "status": "string"}, ())
+    table.insert(*({"id": id_, "status": "new"} for id_ in ids))
+    publish(TableFeed(table), store, plan(keys=()))
+    table.insert({"id": 3, "status": "new"})
+    before = [entry.name for entry in store.list(FOLDER)], store.read(f"{FOLDER}/_metadata.json")
+    with pytest.raises(RowsRefused, match=rf"cannot be published: at version 1 {reason}"):
+        publish(TableFeed(table), store, plan())
+    assert ([entry.name for entry in store.list(FOLDER)], store.read(f"{FOLDER}/_metadata.json")) == before
+    publish(TableFeed(table), store, plan(check_keys=False))
+    assert store.read(f"{FOLDER}/_metadata.json") == b'{"keyColumns": ["id"]}'
 
 
 def test_a_publication_tells_how_often_calls_were_repeated_for_its_own_files() -> None:

@@ -58,6 +58,10 @@ class Feed(Protocol):
         found that the range has no version after all, for nothing differs."""
         ...
 
+    def bad_keys(self, version: int, plan: Plan) -> Sequence[BadRow]:
+        """The first keys of a version that are NULL or stand for more than one row."""
+        ...
+
     def rows_read(self) -> int | None:
         """How many rows of the source the last `stage` read, where it reads all of them each time."""
         ...

@@ -19,7 +19,7 @@ from mirrorfeed.feed.selection import selected
 from mirrorfeed.feed.settings import faithful
 from mirrorfeed.feed.source import Source
 from mirrorfeed.files import few
-from mirrorfeed.files.job import StagingJob
+from mirrorfeed.files.job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows
 from mirrorfeed.files.place import place_for
 from mirrorfeed.files.rolling import write_empty
 from mirrorfeed.files.stage import Staged, stage
@@ -82,6 +82,11 @@ class DeltaFeed:
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
         with read.read_faults(str(self.source), what.version), faithful(self.spark):
             return self._stage(changes.again(self._rows_at(what.version), what.keys, job.columns, plan.keys), job)
+
+    def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
+        with read.read_faults(str(self.source), version), faithful(self.spark):
+            found = changes.key_problems(self._rows_at(version), plan.keys, PROBLEMS_SHOWN).toArrow()
+        return bad_rows(found, changes.PROBLEM, plan.keys)
 
     def rows_read(self) -> None:
         return None

@@ -217,6 +217,8 @@ class Run:
         else:
             columns = columns_of(self.feed, plan, before, facts, version)
             self.feed.check(what, facts)
+        if before and plan.keys and not before.keys and plan.check_keys:
+            self._refuse(before.to_version_inclusive, self.feed.bad_keys(before.to_version_inclusive, plan))
         wanted = plan.metadata(columns)
         described = metadata.check(self.log.store, plan.folder, wanted)
         view = view or self.log.confirm(self.log.begin())
@@ -287,9 +289,12 @@ class Run:
         receipts, bad = staged
         self.progress.retries += sum(receipt.retries for receipt in receipts)
         self.progress.differed = next((each.differed for each in receipts if each.differed), self.progress.differed)
-        if bad:
-            raise RowsRefused(self.plan.source, what.version if isinstance(what, Repair) else what, bad)
+        self._refuse(what.version if isinstance(what, Repair) else what, bad)
         return receipts
+
+    def _refuse(self, what: Range | int, bad: Sequence[BadRow]) -> None:
+        if bad:
+            raise RowsRefused(self.plan.source, what, bad)
 
 
 def look_ahead(feed: Feed, plan: Plan, view: View | None) -> tuple[Facts, Decision]:
