@@ -258,7 +258,7 @@ def test_a_statement_that_is_no_query_does_not_run(
         asking.sql(statement)
     assert str(caught.value) == (
         f"The statement is no query ({kind}), so what it reads is not guarded here: {statement}. It did not run."
-        " Change tables with archived files through mirrorfeed.archive.guard.write.GuardedWriter, and maintain them"
+        " Change tables with archived files through the methods of mirrorfeed.ArchiveAwareTable, and maintain them"
         " with `mirrorfeed archive maintain`; INSERT the rows of a guarded query through its DataFrame; or let"
         " spark.sql run a statement on tables without an archive."
     )

@@ -241,7 +241,7 @@ class NoQuery(Terminal):
 
     def next(self) -> str:
         return (
-            "Change tables with archived files through mirrorfeed.archive.guard.write.GuardedWriter, and maintain them"
+            "Change tables with archived files through the methods of mirrorfeed.ArchiveAwareTable, and maintain them"
             " with `mirrorfeed archive maintain`; INSERT the rows of a guarded query through its DataFrame; or let"
             " spark.sql run a statement on tables without an archive."
         )
