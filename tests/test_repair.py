@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable as AnyDeltaTable
 from deltalake import write_deltalake
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
@@ -199,9 +201,19 @@ def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror
 
     assert "nothing to repair" in shop.repair("--where", "id > 100")
     assert "--source-only does not read the mirror" in shop.run("repair", "s.t", "--source-only", code=1)
+    heard = BufferingHandler(capacity=9)
+    log = PySparkLogger.getLogger("SQLQueryContextLogger")
+    log.addHandler(heard)
     assert "The condition 'no_such = 1' cannot be asked of" in shop.repair("--where", "no_such = 1", code=1)
     assert "The condition 'id <' cannot be asked of" in shop.repair("--where", "id <", code=1)
+    log.removeHandler(heard)
+    assert heard.buffer == []  # pages of Java, which Spark writes there
     assert len(shop.records) == 3
+
+    shutil.rmtree(shop.table.path)
+    for arguments in (("--source-only",), ("--mirror", str(shop.folder / "mirror"))):
+        refused = shop.run("repair", "s.t", *arguments, "--where", "id < 3", code=1)
+        assert f"Error MF2002: s.t: There is no Delta table at {shop.table.path}" in refused
 
 
 def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the_same(

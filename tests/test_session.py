@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.session import (
+    CacheUnusable,
     ConnectNotConfigured,
     JavaMissing,
     JavaUnfit,
@@ -16,6 +17,7 @@ from mirrorfeed.session import (
     SparkDidNotStart,
     SparkMissing,
     WindowsUnfit,
+    cache_folder,
     check_java,
     check_system,
     choose,
@@ -153,6 +155,17 @@ def test_jars_are_resolved_again_when_one_is_gone(tmp_path: Path) -> None:
     keep_jars(tmp_path)
     jar.unlink()
     assert kept_jars(tmp_path) == []
+
+
+def test_a_cache_that_cannot_be_written_is_told_with_the_way_to_another(tmp_path: Path) -> None:
+    assert cache_folder({"MIRRORFEED_CACHE": str(tmp_path / "new")}, ["4.4", "4.2"]) == tmp_path / "new/ivy-4.4-4.2"
+    (tmp_path / "file").touch()
+    with pytest.raises(CacheUnusable) as told:
+        cache_folder({"MIRRORFEED_CACHE": str(tmp_path / "file")}, ["4.4", "4.2"])
+    assert str(told.value) == (
+        f"Spark's start writes into {tmp_path}/file, and cannot: Not a directory. Let the environment variable"
+        " MIRRORFEED_CACHE name a folder that can be written."
+    )
 
 
 def test_a_missing_spark_is_said_with_what_to_install() -> None:

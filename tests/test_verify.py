@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import Target
@@ -19,13 +21,16 @@ from mirrorfeed.verify import (
     MirrorMissing,
     MirrorUnreadable,
     NothingTaken,
+    VersionGone,
     compare,
     first_equal,
     mirror_of,
+    readable,
     tables_in_onelake,
     verify_at,
 )
 from tests.commits import commit
+from tests.delta import DeltaTable
 
 SOURCE = """
     SELECT * FROM VALUES
@@ -195,3 +200,52 @@ def test_a_place_that_spark_cannot_reach_is_an_error(spark: SparkSession, source
     assert "abfss://w@localhost/d/Tables/dbo/orders: " in str(told.value)
     assert "ClassNotFoundException" in str(told.value)
     assert "Give Spark access to that place: for OneLake by the settings `fs.azure.account…`" in str(told.value)
+
+
+def test_a_version_that_is_gone_is_told_and_so_is_a_source_that_is_gone(
+    spark: SparkSession, right: Path, tmp_path: Path
+) -> None:
+    table, mirror = DeltaTable(spark, tmp_path / "source"), Source(path=str(right))
+    table.insert(1)
+    table.sql("DELETE FROM {}")
+    table.insert(2)
+
+    def told() -> str:
+        with pytest.raises(Terminal) as refused:
+            compare(spark, table.source, 1, mirror, ("id",))
+        return str(refused.value)
+
+    table.checkpoint()
+    table.commit_file(0).unlink()
+    assert told() == (
+        f"{table.source} cannot be read any more as it was at version 1, where its mirror stands. Verify again once the"
+        " mirror stands at a newer version. Where `mirrorfeed publish` cannot go on either, start the table again with"
+        " `mirrorfeed rebuild`."
+    )
+    shutil.rmtree(table.path)
+    assert told().startswith(f"There is no Delta table at {table.path}: ")
+
+
+@pytest.mark.parametrize("of", ["source", "mirror"])
+def test_a_file_that_is_gone_is_told_of_the_source_alone(of: str) -> None:
+    missing = (
+        "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/data%20of%20shop/{}/a.parquet"
+    )
+    source, mirror = Source(path="/data of shop/source"), Source(path="/data of shop/mirror")
+    expected = VersionGone if of == "source" else RuntimeError
+    asked: Any = Answering()
+    with pytest.raises(expected), readable(asked, source, 1, mirror):
+        raise RuntimeError(missing.format(of))
+
+
+class Answering:
+    """A session that knows every table."""
+
+    def sql(self, _: str) -> Answering:
+        return self
+
+    def first(self) -> Answering:
+        return self
+
+    def asDict(self) -> dict[str, str]:
+        return {"format": "delta", "id": "x"}

@@ -18,7 +18,7 @@ from mirrorfeed.feed.changes import TAKEN_OUT
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.feed.read import snapshot
 from mirrorfeed.feed.selection import selected
-from mirrorfeed.feed.source import quote
+from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.output import PARQUET
 from mirrorfeed.publish.compared import NeedsFeed
@@ -35,6 +35,7 @@ from mirrorfeed.verify import (
     NothingTaken,
     differing,
     mirror_of,
+    readable,
     verify_at,
 )
 from mirrorfeed.workspace import default_workspace
@@ -145,16 +146,18 @@ def repair_table(
     if not newest.keys:
         raise OnlyRebuildMends(name, "it has no keys, so its rows can be added and not replaced")
     found: Comparison | None = None
-    if mirrors is None:
-        keys = _of_source(spark, table, newest, where)
-    else:
-        try:
-            found, keys = _of_mirror(spark, table, mirrors, standing.candidates, where)
-        except MirrorColumns as error:
-            raise OnlyRebuildMends(name, "; ".join(error.faults)) from error
-        if found is not None and found.equal:
-            return Repaired(found)
-    wrong = _counted(keys, newest.keys)
+    mirror = None if mirrors is None else mirror_of(mirrors, table.target)
+    with readable(spark, table.source, newest.to_version_inclusive, mirror):
+        if mirror is None:
+            keys = _of_source(spark, table, newest, where)
+        else:
+            try:
+                found, keys = _of_mirror(spark, table, mirror, standing.candidates, where)
+            except MirrorColumns as error:
+                raise OnlyRebuildMends(name, "; ".join(error.faults)) from error
+            if found is not None and found.equal:
+                return Repaired(found)
+        wrong = _counted(keys, newest.keys)
     decision = decide(name, wrong, by_time=table.detection == "time", at_most=at_most)
     if isinstance(decision, TooManyToRepair):
         return Repaired(found, left=decision)
@@ -173,13 +176,12 @@ def repair_table(
 
 
 def _of_mirror(
-    spark: SparkSession, table: Table, mirrors: str, candidates: tuple[Record, ...], where: str | None
+    spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
 ) -> tuple[Comparison | None, DataFrame]:
     """The comparison, where there is no condition, and the keys, with how often each is on either side."""
     if not candidates:
         raise NothingTaken(str(table.source))
-    mirror, record = mirror_of(mirrors, table.target), candidates[0]
-    chosen = table.selection
+    record, chosen = candidates[0], table.selection
     found = verify_at(spark, table.source, mirror, candidates, selection=chosen) if where is None else None
     version = found.version if found else record.to_version_inclusive
     as_text = record.extension != PARQUET

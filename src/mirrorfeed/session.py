@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
@@ -183,6 +183,19 @@ def keep_jars(folder: Path) -> None:
     unfinished.replace(folder / "resolved.txt")
 
 
+def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Path:
+    """Where the JARs of these versions are kept, beside the log of Spark's start; or `CacheUnusable`."""
+    cache = Path(environment.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
+    folder = cache / f"ivy-{'-'.join(versions)}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in (folder / "lock", cache / "spark.log"):
+            name.touch()
+    except OSError as error:
+        raise CacheUnusable(str(cache), error.strerror or str(error)) from error
+    return folder
+
+
 def _start_here(memory: str | None, options: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
@@ -193,9 +206,8 @@ def _start_here(memory: str | None, options: Mapping[str, str]) -> SparkSession:
     except importlib.metadata.PackageNotFoundError as error:
         raise SparkMissing() from error
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    cache = Path(os.environ.get("MIRRORFEED_CACHE") or "~/.cache/mirrorfeed").expanduser()
-    folder = cache / f"ivy-{'-'.join(versions)}"
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = cache_folder(os.environ, versions)
+    log = folder.with_name("spark.log")
 
     builder: Any = SparkSession.builder
     for name, value in {**local_options(memory, os.environ), **options}.items():
@@ -203,13 +215,13 @@ def _start_here(memory: str | None, options: Mapping[str, str]) -> SparkSession:
     with _one_at_a_time(folder / "lock"):
         jars = kept_jars(folder)
         if jars:
-            return _start(builder.config("spark.jars", ",".join(map(str, jars))), cache / "spark.log", resolving=False)
+            return _start(builder.config("spark.jars", ",".join(map(str, jars))), log, resolving=False)
         from delta import configure_spark_with_delta_pip
 
         print("Resolving Delta's JARs, once; they are kept in", folder, file=sys.stderr)
         builder = configure_spark_with_delta_pip(builder).config("spark.jars.ivy", str(folder))
         builder = builder.config("spark.jars.excludes", ",".join(f"{group}:*" for group in _BROUGHT_BY_SPARK))
-        session = _start(builder, cache / "spark.log", resolving=True)
+        session = _start(builder, log, resolving=True)
         keep_jars(folder)
         return session
 
@@ -391,3 +403,18 @@ class SparkDidNotStart(Terminal):
         if self.resolving:
             return f"The first start downloads Delta's JARs: check that Maven Central can be reached. See {self.log}."
         return f"See {self.log} for the rest."
+
+
+class CacheUnusable(Terminal):
+    """Spark on this machine keeps Delta's JARs and the log of its start in a folder, and that cannot be written."""
+
+    code = "MF1208"
+
+    def __init__(self, folder: str, reason: str) -> None:
+        self.folder, self.reason = folder, reason
+
+    def what(self) -> str:
+        return f"Spark's start writes into {self.folder}, and cannot: {self.reason}."
+
+    def next(self) -> str:
+        return "Let the environment variable MIRRORFEED_CACHE name a folder that can be written."

@@ -381,6 +381,9 @@ def test_init_writes_an_example_and_never_over_a_file(tmp_path: Path) -> None:
     written = file.read_text()
     assert "is there already and is left as it is." in said(["init", str(file)], 1)
     assert file.read_text() == written
+    assert f"{tmp_path}/no/x.yml cannot be written: No such file or directory. Name a file in a folder that is" in said(
+        ["init", str(tmp_path / "no/x.yml")], 1
+    )
 
 
 def test_mistakes_in_the_configuration_are_told_before_spark_starts(tmp_path: Path) -> None:

@@ -26,6 +26,21 @@ class FileInTheWay(Terminal):
         return "Name another file: `mirrorfeed init FILE`."
 
 
+class FileNotWritten(Terminal):
+    """`mirrorfeed init` cannot write where it was told to."""
+
+    code = "MF1009"
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path, self.reason = path, reason
+
+    def what(self) -> str:
+        return f"{self.path} cannot be written: {self.reason}."
+
+    def next(self) -> str:
+        return "Name a file in a folder that is there and can be written: `mirrorfeed init FILE`."
+
+
 @main.command()
 @click.argument("file", default=FILE)
 def init(file: str) -> None:
@@ -37,5 +52,7 @@ def init(file: str) -> None:
             target.write(EXAMPLE)
     except FileExistsError as error:
         raise FileInTheWay(file) from error
+    except OSError as error:
+        raise FileNotWritten(file, error.strerror or str(error)) from error
     say_result({"file": file})
     say(f"Wrote {file}. Edit it, then run `mirrorfeed enable` and `mirrorfeed publish`.")

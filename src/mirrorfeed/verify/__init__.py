@@ -5,10 +5,12 @@ from mirrorfeed.verify.mirror import (
     MirrorMissing,
     MirrorUnreadable,
     NothingTaken,
+    VersionGone,
     compare,
     differing,
     first_equal,
     mirror_of,
+    readable,
     verify_at,
 )
 from mirrorfeed.verify.place import MirrorNotNamed, folder_of, tables_in_onelake
@@ -25,12 +27,14 @@ __all__ = [
     "MirrorNotNamed",
     "MirrorUnreadable",
     "NothingTaken",
+    "VersionGone",
     "compare",
     "compare_rows",
     "differing",
     "first_equal",
     "folder_of",
     "mirror_of",
+    "readable",
     "tables_in_onelake",
     "verify_at",
 ]

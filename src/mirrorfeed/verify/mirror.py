@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.errors import Terminal, Transient, first_line
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
+from mirrorfeed.feed.detail import detail_of
+from mirrorfeed.feed.faults import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.feed.settings import faithful
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.whole import whole
@@ -68,6 +72,40 @@ class MirrorUnreadable(Terminal):
             "Give Spark access to that place: for OneLake by the settings `fs.azure.account…` of the cluster, as"
             " docs/fabric.md shows; or name another copy of the mirror with --mirror."
         )
+
+
+class VersionGone(Terminal):
+    """The mirror stands at a version of its source that VACUUM or the retention took, so nobody can tell whether it is
+    right."""
+
+    code = "MF7107"
+
+    def __init__(self, table: str, version: int) -> None:
+        self.table, self.version = table, version
+
+    def what(self) -> str:
+        return f"{self.table} cannot be read any more as it was at version {self.version}, where its mirror stands."
+
+    def next(self) -> str:
+        return (
+            "Verify again once the mirror stands at a newer version. Where `mirrorfeed publish` cannot go on either,"
+            " start the table again with `mirrorfeed rebuild`."
+        )
+
+
+@contextmanager
+def readable(spark: SparkSession, source: Source, version: int, mirror: Source | None = None) -> Iterator[None]:
+    """What is read of a source at a version within this fails in words where the version or the source is gone."""
+    try:
+        yield
+    except MirrorfeedError:
+        raise
+    except Exception as error:
+        of_mirror = mirror is not None and str(mirror.path) in unquote(str(error))
+        if not of_mirror and first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
+            raise VersionGone(str(source), version) from error
+        detail_of(spark, source)  # refuses one that is not there
+        raise
 
 
 def mirror_of(folder: str, target: Target) -> Source:
@@ -138,8 +176,9 @@ def compare(
 ) -> Comparison:
     """The source's rows at a version against the mirror's, by key where there are keys; `as_text`, of a table whose
     files are text; `of_now`, of a source without versions, as it is now."""
-    expected, found = _both(spark, source, None if of_now else version, mirror, selection)
-    with faithful(spark):
+    gone = nullcontext() if of_now else readable(spark, source, version, mirror)
+    with gone, faithful(spark):
+        expected, found = _both(spark, source, None if of_now else version, mirror, selection)
         there = compare_rows(str(source), version, expected, str(mirror), found, keys, shown, as_text=as_text)
     return replace(there, of_now=of_now)
 
