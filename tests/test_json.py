@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,16 @@ def test_what_is_told_step_by_step_takes_none(file: str, tmp_path: Path) -> None
     assert told("replicate", str(tmp_path / "zone"), "m", "--follow", code=2)["error"]["what"] == (
         "--follow tells of each pass as it is made, and takes no --json."
     )
+
+
+def test_names_that_the_encoding_of_the_output_lacks_are_told_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text("landing_zone: zone\ntables: [{source: ./größe, target: größe, keys: [id]}]", encoding="utf-8")
+
+    def said(*arguments: str) -> str:
+        found = CliRunner(charset="ascii").invoke(main, ["tables", "--config", str(file), *arguments])
+        assert found.exit_code == 0, found.output
+        return found.stdout
+
+    assert r"gr\xf6\xdfe" in said()
+    assert json.loads(said("--json"))[0]["table"] == "größe"

@@ -112,7 +112,7 @@ def named(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
 
 def first_line(text: str) -> str:
     """Of what another library says; without its full stop, for a sentence of ours."""
-    return next((line.strip().rstrip(".") for line in text.splitlines() if line.strip()), "no reason was given")[:300]
+    return next((line.strip().rstrip(".;") for line in text.splitlines() if line.strip()), "no reason was given")[:300]
 
 
 def _first_lines(text: str) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from datetime import date
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -44,6 +45,11 @@ class _Commands(click.Group):
 
     group_class = type
     command_class = _Command
+
+    def main(self, *given: Any, **more: Any) -> Any:
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # names that its encoding lacks stop no command
+        return super().main(*given, **more)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         # Known before anything is understood, for what is not understood is told in the same way.
@@ -114,7 +120,9 @@ def say_result(value: object) -> None:
 
 def say_json(value: object) -> None:
     """Alone on standard output. Times are in ISO form, errors as they tell themselves, decisions in words."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_told))
+    encoding: str | None = sys.stdout.encoding
+    escaped = encoding is not None and encoding.lower() != "utf-8"  # characters that it lacks would not be JSON
+    click.echo(json.dumps(value, indent=2, ensure_ascii=escaped, default=_told))
 
 
 def _told(value: object) -> object:
@@ -171,7 +179,7 @@ def load_if_there(path: str) -> Config | None:
 
 def spark_session(*needed: Source) -> Any:
     """Started only once the configuration is known to be good, and not where none of the tables that are needed is
-    there: it takes long, and says so."""
+    there: it takes long, and says so. What Spark refuses, the command tells."""
     from mirrorfeed.terminal import waiting
 
     if needed and all(map(_is_missing, needed)):
@@ -182,7 +190,11 @@ def spark_session(*needed: Source) -> Any:
     with waiting("Starting Spark"):
         from mirrorfeed.session import get_session
 
-        return get_session()
+        session = get_session()
+    from mirrorfeed.archive.engine import unlogged
+
+    click.get_current_context().with_resource(unlogged())
+    return session
 
 
 def at_their_paths(tables: Sequence[Table]) -> list[Source]:
