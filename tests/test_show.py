@@ -227,10 +227,13 @@ def test_many_tables_are_summed_up_and_those_in_need_come_first() -> None:
         Status("renaming", "s", 3, 3, 0, 0.0, not_renamed=1),
         Status("broken", "s", error=NotThere("x")),
         Status("later", "s", 1, 3, 2, 3600.0),
+        Status("view", "s", 3),
     ]
-    assert str(show.states(rows)) == "6 tables: 1 up to date, 1 never published, 3 behind, 1 in trouble"
+    assert str(show.states(rows)) == (
+        "7 tables: 1 up to date, 1 as last compared, 1 never published, 3 behind, 1 in trouble"
+    )
     assert str(show.states(rows[:1])) == "1 table: 1 up to date"
-    assert [row.table for row in by_need(rows)] == ["broken", "later", "late", "renaming", "new", "done"]
+    assert [row.table for row in by_need(rows)] == ["broken", "later", "late", "renaming", "new", "view", "done"]
 
 
 def test_each_step_is_told_by_the_time_since_or_by_what_waits_or_as_not_known() -> None:

@@ -94,12 +94,12 @@ def test_every_command_knows_a_source_that_is_compared(project: Project) -> None
     assert project.run("verify", "--mirror", mirror).count("equal to the source as it is now") == 2
 
     said = project.run("status")
-    assert "2 tables: 2 up to date" in said
+    assert "2 tables: 2 as last compared" in said
     assert "none: all of it is compared each time, 3 rows in" in said
     (row, _) = project.json("status")
     assert (row["published_version"], row["newest_version"], row["lag_versions"], row["error"]) == (1, None, None, None)
     assert "version 1, 3 rows compared" in project.run("log", "sales.orders")
-    assert "Nothing is wrong." in project.run("doctor")
+    assert "Nothing is wrong, " in project.run("doctor")
     refused = project.run("repair", "sales.orders", "--mirror", mirror, code=1)
     assert "is published by comparison (`changes: compare`), and to repair its mirror takes a feed" in refused
     rebuilt = project.run("rebuild", "sales.orders", "--yes")

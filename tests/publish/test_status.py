@@ -55,5 +55,6 @@ def test_the_status_of_a_table_that_was_created_again_is_no_negative_lag(
         (found,) = statuses(spark, config)
         assert "is another table than the one that was published" in str(found.error)
         assert (found.lag_versions, found.lag_seconds) == (None, None)
+        assert (found.published_version, found.newest_version) == (1, None)
     finally:
         spark.sql(f"DROP TABLE IF EXISTS {source}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
 from mirrorfeed.publish.view import View
 from mirrorfeed.publish.zone import zone_of
 
-STATES = ("in trouble", "behind", "never published", "paused", "up to date")
+STATES = ("in trouble", "behind", "never published", "paused", "as last compared", "up to date")
 """What a reader looks for, in this order."""
 
 
@@ -60,7 +60,9 @@ class Status:
             return "in trouble"
         if self.published_version is None:
             return "never published"
-        return "behind" if self.lag_versions or self.not_renamed else "up to date"
+        if self.lag_versions or self.not_renamed:
+            return "behind"
+        return "as last compared" if self.lag_versions is None else "up to date"
 
 
 def by_need(rows: Sequence[Status]) -> list[Status]:
@@ -80,6 +82,7 @@ def statuses(
 
     def one(table: Table) -> Status:
         name, source = str(table.target), str(table.source)
+        view: View | None = None
         try:
             log = TableLog(store, table.target.folder)
             view = log.look()
@@ -100,7 +103,8 @@ def statuses(
             fresh = fresh_of(log, view, found[-1].timestamp, unpublished, beyond(table))
             return status_of(table, view, found[-1].version, feed, fresh, _seconds_since(unpublished))
         except Exception as error:
-            return Status(name, source, error=named(f"Asking for the status of {name}", error), paused=_paused(table))
+            trouble = named(f"Asking for the status of {name}", error)
+            return replace(status_of(table, view, None, None, None), error=trouble)
 
     return each_of(one, config.select(names))
 
@@ -116,7 +120,12 @@ def fresh_of(
 
 
 def status_of(
-    table: Table, view: View | None, newest: int | None, feed: str, fresh: Freshness, seconds: float = 0.0
+    table: Table,
+    view: View | None,
+    newest: int | None,
+    feed: str | None,
+    fresh: Freshness | None,
+    seconds: float = 0.0,
 ) -> Status:
     """By what its log and its newest version say, if it has versions, and the seconds since what is not published was
     committed."""
