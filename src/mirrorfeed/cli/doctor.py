@@ -25,7 +25,7 @@ def doctor(tables: tuple[str, ...], fix: bool, path: str) -> None:
     chosen = config.select(tables)
     spark = spark_session()
     from mirrorfeed import doctor as room
-    from mirrorfeed.doctor.findings import Weight
+    from mirrorfeed.doctor.findings import NOTHING, Weight
     from mirrorfeed.publish.zone import zone_of
 
     store, zone = zone_of(config), config.landing_zone
@@ -56,5 +56,5 @@ def doctor(tables: tuple[str, ...], fix: bool, path: str) -> None:
                 text(f"{each.weight.value:<6}{each.code.value} {each.code.name}  {place}: {each.what}", style=style)
             )
             out.print(text(f"      {each.remedy}"))
-        out.print(text("Nothing is wrong." if not found else f"{len(found)} found."))
+        out.print(text(NOTHING if not found else f"{len(found)} found."))
     sys.exit(any(each.weight is not Weight.NOTE for each in found))

@@ -129,6 +129,9 @@ SAFE = frozenset({Code.UNFINISHED, Code.ORPHANS})
 Fabric and what is paid for as they are."""
 
 
+NOTHING = "Nothing is wrong, as far as can be told without publishing."
+
+
 class Weight(Enum):
     WRONG = "wrong"
     """Nothing is published any more, or what is published does not arrive."""

@@ -231,10 +231,11 @@ class Feed:
         """What is wrong with the tables, or soon will be, from their sources to Fabric, each with what helps. Changes
         nothing.
         """
+        from mirrorfeed.doctor.findings import NOTHING
         from mirrorfeed.doctor.fleet import findings_of
         from mirrorfeed.face.came import finding
 
-        return Result(tuple(map(finding, findings_of(self._spark, self._config, tables))), _nothing="Nothing is wrong.")
+        return Result(tuple(map(finding, findings_of(self._spark, self._config, tables))), _nothing=NOTHING)
 
     def enable(self, *tables: str) -> Result[Enabled]:
         """Switches the change data feed on for the sources, where it is not on. Changes made before are not in it."""
