@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config
+from mirrorfeed.config.pause import Pause
 from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.publish.decisions import decisions
 from mirrorfeed.publish.fleet import Fleet, publish_tables
@@ -33,3 +35,13 @@ def test_a_decision_is_told_for_each_table_and_nothing_is_touched(
     assert isinstance(found[3][1], FeedOff)
     assert "There is no Delta table at" in str(found[4][1])
     assert everything(tmp_path) == before
+
+
+def test_a_paused_table_is_left_alone(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> None:
+    DeltaTable(spark, tmp_path / "new")
+    config = configured("new")
+    pause = Pause(reason="its source is loaded anew", until="2999-01-31")
+    tables = tuple(table.model_copy(update={"paused": pause}) for table in config.tables)
+    assert decisions(spark, replace(config, tables=tables)) == [
+        ("new", "paused until 2999-01-31 00:00 UTC: its source is loaded anew")
+    ]

@@ -162,8 +162,12 @@ def test_a_paused_table_is_left_alone_and_shown_with_its_reason_and_its_end(tmp_
     told = "paused until 2999-01-31 18:00 UTC: its source is loaded anew"
     code, published = ran("publish", "--config", str(file))
     assert (code, [each["table"] for each in published]) == (0, ["sales.t0"])
-    result = CliRunner().invoke(main, ["publish", "sales.t1", "--config", str(file)])
-    assert (result.exit_code, f"sales.t1: {told}" in result.output) == (0, True)
+    for more in ([], ["--dry-run"]):
+        result = CliRunner().invoke(main, ["publish", "sales.t1", *more, "--config", str(file)])
+        assert (result.exit_code, f"sales.t1: {told}" in result.output) == (0, True)
+    assert ran("publish", "--dry-run", "sales.t1", "--config", str(file)) == (
+        0, [{"table": "sales.t1", "error": None, "message": told}],
+    )  # fmt: skip
     found = replace(Status("sales.t1", "t1", 1, 2, 1, 60.0), paused=told)
     assert (found.state, [each.state for each in by_need([replace(found, paused=None), found])]) == (
         "paused",

@@ -85,7 +85,7 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
 
 def _say_decisions(config: Config, chosen: Sequence[Table]) -> NoReturn:
     def ask_log(idle: Idle, table: Table) -> object | None:
-        return idle.decision(table)
+        return table.pause_at(datetime.now(UTC)) or idle.decision(table)
 
     def ask_spark(names: Sequence[str]) -> Sequence[object]:
         spark = spark_session(*([] if for_programs() else at_their_paths(config.select(names))))

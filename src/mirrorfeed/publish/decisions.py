@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
@@ -28,9 +29,11 @@ def decisions(
     workspace: Callable[[], Workspace] = default_workspace,
 ) -> list[tuple[str, str | MirrorfeedError]]:
     """In the order of the configuration; a finding where a table cannot go on."""
-    store = zone_of(config)
+    store, now = zone_of(config), datetime.now(UTC)
 
     def one(table: Table) -> tuple[str, str | MirrorfeedError]:
+        if pause := table.pause_at(now):
+            return str(table.target), str(pause)
         try:
             plan = plan_of(table, workspace)
             view = TableLog(store, plan.folder).look()
