@@ -84,8 +84,13 @@ class FilesArchived(Terminal):
         )
 
 
+def at(spark: SparkSession, source: Source, version: int) -> DataFrame:
+    """The table at a version, as any query reads it."""
+    return spark.read.option("versionAsOf", version).table(source.sql)
+
+
 def snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    return as_written(spark.read.option("versionAsOf", version).table(source.sql))
+    return as_written(at(spark, source, version))
 
 
 def changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:

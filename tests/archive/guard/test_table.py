@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive.engine import setting
 from mirrorfeed.archive.guard.columns import NoSuchColumn
 from mirrorfeed.archive.guard.here import NoSuchVersion
 from mirrorfeed.archive.guard.hot import OnlyOnOneMachine
@@ -21,6 +22,7 @@ from mirrorfeed.archive.guard.table import ArchiveAwareTable, BadNumber, NotEnou
 from mirrorfeed.errors import Terminal
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, data_moved_away, days
+from tests.delta import SparkTable
 
 
 @pytest.fixture(scope="module")
@@ -235,6 +237,16 @@ def test_planning_reads_no_data_file(spark: SparkSession, table: Orders) -> None
 def test_a_table_without_a_policy_is_read_as_ever(spark: SparkSession, tmp_path: Path) -> None:
     made = Orders(spark, tmp_path / "t")
     assert ArchiveAwareTable(spark, made.source, now=lambda: NOW).query().count() == 40
+
+
+def test_texts_are_compared_as_their_column_says(spark: SparkSession, tmp_path: Path) -> None:
+    """Publication compares them as they are written, for the service does; a question here means what it says."""
+    with setting(spark, "spark.databricks.delta.schema.typeCheck.enabled", "false"):  # which collations do not pass
+        made = SparkTable(spark, tmp_path / "t", "id int, v string COLLATE UTF8_LCASE")
+        made.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'A')")
+        table = ArchiveAwareTable(spark, made.source)
+        assert table.query("v = 'a'").count() == table.limit(9).where("v = 'A'").count() == 2
+        assert table.query().schema == table.schema()
 
 
 def test_a_table_that_is_partly_restored_stays_guarded(

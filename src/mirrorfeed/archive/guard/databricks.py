@@ -72,7 +72,7 @@ class NativeIndex:
         return history.newest_version(self.spark, self.source)
 
     def rows(self, version: int) -> DataFrame:
-        return read.snapshot(self.spark, self.source, version)
+        return read.at(self.spark, self.source, version)
 
     def partitions(self, version: int | None) -> list[dict[str, str | None]]:
         return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {self.source.sql}").collect()]

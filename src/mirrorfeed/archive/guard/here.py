@@ -166,7 +166,7 @@ class LocalIndex:
         if left_out:
             rows = hot.without(self.spark, self.source, self.newest().table_id, version, left_out)
         else:
-            rows = read.snapshot(self.spark, self.source, version)
+            rows = read.at(self.spark, self.source, version)
         return planned(rows).rows
 
     def log(self) -> DeltaLog:
@@ -175,7 +175,7 @@ class LocalIndex:
     def rows(self, version: int) -> DataFrame:
         try:
             if version >= 0:
-                return read.snapshot(self.spark, self.source, version)
+                return read.at(self.spark, self.source, version)
         except Exception as error:
             if first_of(error, LOG_GONE) is None:
                 raise

@@ -76,7 +76,7 @@ def simulate(
     try:
         known = LocalIndex(spark, source).log().files(version)
         # A planned read tells whether this Spark shows its plans at all.
-        files_of(read.snapshot(spark, source, version).where("false"))
+        files_of(read.at(spark, source, version).where("false"))
     except MirrorfeedError:
         raise
     except Exception as error:
@@ -109,7 +109,7 @@ def _outcome(
 
 def _planned(spark: SparkSession, source: Source, version: int, question: Question) -> DataFrame:
     if not question.is_statement:
-        return filtered(read.snapshot(spark, source, version), str(source), question.text)
+        return filtered(read.at(spark, source, version), str(source), question.text)
     return query(spark, question.text)
 
 
