@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.ranges import Gap, Range
 from mirrorfeed.feed.read import SnapshotGone
+from mirrorfeed.feed.schemas import VersionExpired
 from mirrorfeed.landing.names import Target
 from mirrorfeed.publish.decisions import decisions
 from mirrorfeed.publish.rebuild import clear
@@ -25,7 +27,7 @@ from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days
 from tests.commits import commit
-from tests.delta import Zone
+from tests.delta import SPARK_4_0, Zone
 
 EARLIER = NOW - timedelta(days=50)
 """Nothing counts as archived yet."""
@@ -83,6 +85,26 @@ def test_a_plan_covers_a_range_and_the_range_is_read_once_all_is_back(
     clock.pass_(1)
     assert restore.progress(plan, tiers).done
     check(table, Range(0, 4), tiers, LATER)
+
+
+@pytest.mark.skipif(SPARK_4_0, reason="its Delta looks back as far as there are files")
+def test_what_delta_looks_back_to_no_more_is_not_planned_for(spark: SparkSession, tmp_path: Path) -> None:
+    """To bring its files back would be paid for in vain."""
+    table = Orders(spark, tmp_path / "t", interval=60)
+    weeks_ago = (NOW - timedelta(days=20)).timestamp()
+    for version in range(3):
+        os.utime(table.commit_file(version), (weeks_ago, weeks_ago))
+    with pytest.raises(Gap, match=r"at version 1 the table's delta\.deletedFileRetentionDuration is over"):
+        make.make_plan(spark, table.source, None, 1, None, Priority.HIGH, None, NOW)
+    made = make.make_plan(spark, table.source, "day = 1", None, None, Priority.HIGH, None, NOW)
+    table.sql("INSERT INTO {} VALUES (99, 'new', 9)")
+    tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
+    with pytest.raises(VersionExpired):
+        make.look_again(spark, made, tiers, NOW)
+    table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
+    rows = make.look_again(spark, made, tiers, NOW)
+    assert rows is not None
+    assert rows.count() == 10
 
 
 def test_a_publication_finds_out_before_it_starts(spark: SparkSession, table: Orders, tmp_path: Path) -> None:

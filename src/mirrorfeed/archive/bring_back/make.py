@@ -23,7 +23,7 @@ from mirrorfeed.archive.interval.policy import understood
 from mirrorfeed.archive.log.archived import archived_of
 from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed import history
+from mirrorfeed.feed import history, read
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.faults import FILES_GONE, first_of
 from mirrorfeed.feed.ranges import Range
@@ -57,13 +57,15 @@ def make_plan(
         if is_databricks(spark):
             raise FeedOnDatabricks(str(source))
         version = _last_of_range(spark, source, feed_from, feed_to)
+        range_ = Range(feed_from - 1, version)
         try:
             table = detail_of(spark, source)
-            changed = feed.needed(spark, source, table, Range(feed_from - 1, version))
+            changed = feed.needed(spark, source, table, range_)
         except AnalysisException as error:
             if first_of(error, FILES_GONE) is None:
                 raise
             raise NoSuchRange(str(source), feed_from, feed_to, version) from error
+        _check_readable(spark, source, range_)
         archived = archived_of(spark, str(source), table.location, changed, interval, now)
     return planning.make(
         str(source),
@@ -76,6 +78,12 @@ def make_plan(
         rates=rates,
         zone=at.zone,
     )
+
+
+def _check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
+    """Or `Gap`, where Delta does not read the range whatever is brought back, as one that is past its retention."""
+    with read.read_faults(str(source), range_):
+        read.changes(spark, source, range_)
 
 
 def _last_of_range(spark: SparkSession, source: Source, first: int, last: int | None) -> int:
@@ -117,8 +125,9 @@ def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime)
         return None
     if made.feed_from is None:
         return ArchiveAwareTable(spark, source, tiers, lambda: now).query(made.where, version=made.version)
-    properties = detail_of(spark, source).properties
-    feed.check(spark, source, Range(made.feed_from - 1, made.version), properties, tiers, now)
+    range_ = Range(made.feed_from - 1, made.version)
+    feed.check(spark, source, range_, detail_of(spark, source).properties, tiers, now)
+    _check_readable(spark, source, range_)
     return None
 
 

@@ -26,7 +26,8 @@ from mirrorfeed.archive.log.skipping import Doubt
 from mirrorfeed.errors import Terminal, first_line
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.detail import NotDelta, detail_of
-from mirrorfeed.feed.faults import LOG_GONE, first_of
+from mirrorfeed.feed.faults import EXPIRED, LOG_GONE, first_of
+from mirrorfeed.feed.schemas import VersionExpired
 from mirrorfeed.feed.source import Source
 
 
@@ -177,6 +178,8 @@ class LocalIndex:
             if version >= 0:
                 return read.at(self.spark, self.source, version)
         except Exception as error:
+            if first_of(error, (EXPIRED,)):
+                raise VersionExpired(str(self.source), version) from error
             if first_of(error, LOG_GONE) is None:
                 raise
         raise NoSuchVersion(str(self.source), version, self.newest().version)
