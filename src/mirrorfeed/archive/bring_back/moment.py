@@ -44,7 +44,8 @@ def in_zone(spark: SparkSession, zone: str | None) -> AbstractContextManager[Non
 _TOKEN = re.compile(
     r"""
     (?P<comment> --[^\n]* ) | (?P<block> /\* ) |
-    (?P<text> [rR]?'(?:[^'\\]|\\.|'')*' | [rR]?"(?:[^"\\]|\\.|"")*" ) | (?P<quoted> `(?:[^`]|``)*` ) |
+    (?P<text> [rR]'[^']*' | [rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.|"")*" ) | (?P<quoted> `(?:[^`]|``)*` ) |
+    (?P<alias> \b(?i:AS)\s+[A-Za-z_]\w*\b(?!\s*\() ) |
     (?P<word> (?<![\w.]) [A-Za-z_]\w* ) (?P<call> \s*\(\s*\) )?
     """,
     re.VERBOSE | re.DOTALL,
