@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from fixtures.journeys import Journey, newest_version, rows_of
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.ranges import PartitionsChanged
+from mirrorfeed.feed.ranges import Facts, PartitionsChanged
 from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
@@ -355,6 +355,17 @@ def test_partition_columns_that_change_stop_the_table_until_it_is_rebuilt(table:
     table.run("DELETE FROM {} WHERE id = 2", "UPDATE {} SET id = 5 WHERE id = 1")
     table.publish()
     assert (table.published(), table.is_mirrored()) == (6, True)
+
+
+def test_a_table_that_is_partitioned_anew_while_it_is_read_is_not_published_as_it_was_read(tmp_path: Path) -> None:
+    """What comes of that is in `test_table`. The changes of before would come with NULL in the new columns."""
+    rows, source = pa.table({"id": [1], "v": ["a"], "w": [1]}), Source(path=str(tmp_path / "t"))
+    write_deltalake(tmp_path / "t", rows, partition_by=["w"])
+    facts = Facts(str(DeltaTable(tmp_path / "t").metadata().id), 0, (), partitions=("w",))
+    feed = DeltaFeed(cast(SparkSession, None), source)  # a table in a folder is asked without it
+    assert feed.is_as(facts)
+    write_deltalake(tmp_path / "t", rows, mode="overwrite", schema_mode="overwrite", partition_by=["v"])
+    assert not feed.is_as(facts)
 
 
 def test_an_overwrite_that_changes_a_type_or_leaves_a_column_out_stops_the_table(table: Changing) -> None:

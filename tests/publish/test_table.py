@@ -27,8 +27,8 @@ class Exchanged:
     def facts(self, after: int | None, limit: int) -> Facts:
         return TableFeed(self.table).facts(after, limit)
 
-    def table_id(self) -> str:
-        return self.table.id
+    def is_as(self, facts: Facts) -> bool:
+        return self.table.id == facts.table_id
 
     def columns(self, version: int) -> tuple[Column, ...]:
         return self.table.versions[version].columns

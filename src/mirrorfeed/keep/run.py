@@ -208,14 +208,15 @@ class _Run:
 
     def append(self, seen: Seen, step: _Step) -> tuple[Record | None, bool]:
         """What was sent, and whether Delta has raised nothing against it; whether it was kept is for a look to say.
-        None where another table took the source's name meanwhile."""
+        None where another table took the source's name meanwhile, or it was partitioned anew."""
         if maps_columns(step.facts) and not seen.mapped:
             self.table.map_columns()
         rows = None if step.rows is None else kept_rows(step.rows, step.columns)
         faults = read.read_faults(self.source, step.what) if step.what is not None else nullcontext()
         with faults, faithful(self.spark):
             record = self._record(seen, step, rows.count() if rows is not None else 0)
-            if detail_of(self.spark, self.how.source).table_id != step.facts.table_id:
+            now = detail_of(self.spark, self.how.source)
+            if now.table_id != step.facts.table_id or set(now.partition_columns) != set(step.facts.partitions):
                 return None, False
             try:
                 self.table.append(rows if record.rows else None, record)

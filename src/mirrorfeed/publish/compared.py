@@ -58,8 +58,8 @@ class ComparedFeed:
         commits = tuple(Commit(version, now, COMPARISON) for version in range(first, new.version + 1))
         return Facts(new.id, new.version, commits)
 
-    def table_id(self) -> str:
-        return self.states.id()
+    def is_as(self, facts: Facts) -> bool:
+        return self.states.id() == facts.table_id
 
     def columns(self, version: int) -> tuple[Column, ...]:
         return self._columns(whole(self.spark, self.source))

@@ -44,6 +44,11 @@ class KeptFeed(DeltaFeed):
         kept = replace(live, commits=tuple(commits), breaks=breaks(chapter), partitions=chapter[-1].partitions)
         return replace(kept, feed_off_at=None, damaged_at=None, expired_at=None)
 
+    def is_as(self, facts: Facts) -> bool:
+        if not self._held:
+            return super().is_as(facts)
+        return detail_of(self.spark, self.source).table_id == facts.table_id  # what is kept stays as it was read
+
     def check(self, what: Range | int, facts: Facts) -> None:
         if not self._holds(what):
             super().check(what, facts)

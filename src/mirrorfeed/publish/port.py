@@ -34,8 +34,8 @@ class Feed(Protocol):
         """What the history says about the versions after the published one."""
         ...
 
-    def table_id(self) -> str:
-        """The table's id now."""
+    def is_as(self, facts: Facts) -> bool:
+        """Whether it is still the table that these facts tell of, and its changes are read as they say."""
         ...
 
     def columns(self, version: int) -> tuple[Column, ...]:

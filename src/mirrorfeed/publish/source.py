@@ -53,8 +53,10 @@ class DeltaFeed:
         self._last[:] = [facts_of(self.spark, self.source, after, limit, self._schema)]
         return self._last[0]
 
-    def table_id(self) -> str:
-        return detail_of(self.spark, self.source).table_id
+    def is_as(self, facts: Facts) -> bool:
+        """Partitioned anew, it gave changes from before that with NULL in its partition columns."""
+        now = detail_of(self.spark, self.source)
+        return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
 
     def columns(self, version: int) -> tuple[Column, ...]:
         return columns_of(str(self.source), applied(str(self.source), self.selection, self._schema(version)))

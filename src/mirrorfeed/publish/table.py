@@ -245,7 +245,7 @@ class Run:
                 self.log.check_times(view, {receipt.staged for receipt in receipts})
             if not described:
                 metadata.ensure(self.log.store, plan.folder, wanted, first=view.newest is None)
-            same = self.feed.table_id() == facts.table_id
+            same = self.feed.is_as(facts)
         except Exception:
             self.log.discard(view, job.batch)
             raise
