@@ -26,7 +26,7 @@ from mirrorfeed.landing.arrow import arrow_schema
 from mirrorfeed.landing.lint.facts import Contents
 from mirrorfeed.landing.lint.metadata import read_metadata
 from mirrorfeed.landing.metadata import SettingChanged, spell, to_json
-from mirrorfeed.landing.output import Delimited, EmptyLines, NameNotEncodable, NotDeclarable, Output
+from mirrorfeed.landing.output import Delimited, EmptyLines, NameNotEncodable, NameNotEscapable, NotDeclarable, Output
 from mirrorfeed.landing.schema import Column, IncompatibleSchema
 from mirrorfeed.publish.table import RowsRefused, publish
 from mirrorfeed.replica import Replica
@@ -338,6 +338,13 @@ def test_the_form_of_a_published_table_does_not_change() -> None:
     assert publish(TableFeed(table), store, plan()).publications == 1
 
 
+def test_a_column_may_be_named_as_the_text_for_null() -> None:
+    store = MemoryStore()
+    form = Delimited(quote="", null="-")
+    publish(TableFeed(Table({"id": "long", "-": "long"}, ("id",))), store, plan(output=Output(form)))
+    assert store.read(f"{FOLDER}/00000000000000000001.csv") == b"id,-\r\n"
+
+
 def test_rows_without_a_form_are_refused_with_what_to_do_and_nothing_is_published() -> None:
     store, table = MemoryStore(), orders((1, "Łódź"))
     with pytest.raises(RowsRefused) as refused:
@@ -369,6 +376,22 @@ def test_rows_without_a_form_are_refused_with_what_to_do_and_nothing_is_publishe
             NameNotEncodable,
             "The name of column 'größe' of main.sales.orders has a character that ascii lacks. Set another `encoding`"
             " under `delimited`, as UTF-8, or rename the column.",
+        ),
+        (
+            {"id": "long", 'a "b"': "long"},
+            ("id",),
+            Delimited(escape=""),
+            NameNotEscapable,
+            "The name of column 'a \"b\"' of main.sales.orders holds what the text files have no way to escape. Set an"
+            " `escape` under `delimited`, as \\, or rename the column.",
+        ),
+        (
+            {"a, b": "long"},
+            (),
+            Delimited(quote="", escape="", null="-"),
+            NameNotEscapable,
+            "The name of column 'a, b' of main.sales.orders holds what the text files have no way to escape. Set an"
+            " `escape` under `delimited`, as \\, or rename the column.",
         ),
         (
             {"note": "string"},

@@ -60,7 +60,10 @@ class Texts:
                     raise UnwritableValue(Problem.NOT_IN_ENCODING, name, row, lacking) from None
 
     def _column(self, values: pa.Array, name: str) -> pa.Array:
-        protected = self._protect(_plain_text(values), name)
+        texts = _plain_text(values).cast(pa.large_string())
+        if not self._form.quote:
+            self._refuse(Problem.LIKE_NULL, pc.equal(texts, self._form.null), texts, name)
+        protected = self._protect(texts, name)
         return pc.fill_null(protected, _text(self._form.null))
 
     def _protect(self, texts: pa.Array, name: str) -> pa.Array:
@@ -69,7 +72,6 @@ class Texts:
         special = pc.match_substring_regex(texts, self._protected)
         like_null = pc.equal(texts, self._form.null)
         if not quote:
-            self._refuse(Problem.LIKE_NULL, like_null, texts, name)
             return self._escaped(texts, name)
         needed = pc.or_(pc.or_(special, like_null), pc.equal(texts, ""))
         if not pc.any(needed, min_count=0).as_py():

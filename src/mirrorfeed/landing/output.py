@@ -63,6 +63,12 @@ class Delimited:
             "Encoding": self.encoding,
         }
 
+    def holds(self, name: str) -> bool:
+        """Whether the name of a column can be written: one that must stand in quotes, or be escaped, has what that
+        takes."""
+        marks = [self.quote] if self.quote else [self.column_separator, "\r", "\n"]
+        return bool(self.escape) or not any(mark in name for mark in marks)
+
     def fault(self) -> tuple[str, str] | None:
         """The field and the reason why no file could be written in this way."""
         if any(mark and mark in self.null for mark in (*"\r\n", self.column_separator, self.quote, self.escape)):
@@ -132,6 +138,8 @@ def check_output(table: str, output: Output, columns: Sequence[Column], keys: Se
             column.name.encode(text.encoding)
         except UnicodeEncodeError as error:
             raise NameNotEncodable(table, column.name, text.encoding) from error
+        if not text.holds(column.name):
+            raise NameNotEscapable(table, column.name)
     if len(columns) == 1 and not keys and not text.null:
         raise EmptyLines(table, columns[0].name)
 
@@ -182,6 +190,21 @@ class NameNotEncodable(Terminal):
 
     def next(self) -> str:
         return "Set another `encoding` under `delimited`, as UTF-8, or rename the column."
+
+
+class NameNotEscapable(Terminal):
+    """A column's name has a quote or a separator in it, and the text files have no sign to escape it with."""
+
+    code = "MF3105"
+
+    def __init__(self, table: str, column: str) -> None:
+        self.table, self.column = table, column
+
+    def what(self) -> str:
+        return f"The name of column {self.column!r} of {self.table} holds what the text files have no way to escape."
+
+    def next(self) -> str:
+        return "Set an `escape` under `delimited`, as \\, or rename the column."
 
 
 class EmptyLines(Terminal):
