@@ -147,6 +147,8 @@ def test_how_much_is_archived_is_a_row() -> None:
         currency="EUR",
         message="3 of 4 files in the archive, 5.0 GiB of 9.0 GiB; back from it: 1.",
     )
+    copied = ledger.archived("main.a", Share(4, 9 * gib, 3, 5 * gib, 1, gib, copies=True), NOON, rates)
+    assert (copied.month_cost, copied.month_saving) == (15.0, 3.0)  # a GiB is paid for as hot and as archived
     assert ledger.archived("main.a", Share(4, 9, 3, 5), NOON, Rates.model_validate(prices)).currency is None
 
 

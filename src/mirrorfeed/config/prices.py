@@ -75,13 +75,14 @@ class Rates(BaseModel):
         """With the priority of this name."""
         return self.high if priority.upper() == "HIGH" else self.standard
 
-    def of_a_month(self, hot_bytes: int, archived_bytes: int) -> Month | None:
-        """Of having so much; None without prices for that."""
+    def of_a_month(self, hot_bytes: int, archived_bytes: int, copied_bytes: int = 0) -> Month | None:
+        """Of having so much, of which so much is there twice; None without prices for that."""
         if self.stored is None:
             return None
         hot, cold = hot_bytes / 2**30, archived_bytes / 2**30
         cost = hot * self.stored.hot + cold * self.stored.archive
-        return Month(cost, cold * (self.stored.hot - self.stored.archive))
+        once = hot + cold - copied_bytes / 2**30
+        return Month(cost, once * self.stored.hot - cost)
 
 
 class BadRates(Terminal):

@@ -216,7 +216,7 @@ def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> 
 
 def archived(table: str, found: Share, now: datetime, rates: Rates | None = None) -> Row:
     hot, cold = found.hot_bytes, found.cold_bytes
-    month = rates.of_a_month(hot, cold) if rates and hot is not None and cold is not None else None
+    month = rates.of_a_month(hot, cold, found.copied_bytes) if rates and hot is not None and cold is not None else None
     return Row(
         now,
         table,

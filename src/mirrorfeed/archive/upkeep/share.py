@@ -40,6 +40,8 @@ class Share:
     restored_bytes: int | None = None
     ages: Mapping[str, int] | None = None
     """Bytes by age, hot and archived; None on Databricks, which tells no ages."""
+    copies: bool = False
+    """Whether those that came back are copies beside the archive, so that both are paid for."""
 
     @property
     def archived(self) -> float | None:
@@ -59,7 +61,14 @@ class Share:
     @property
     def cold_bytes(self) -> int | None:
         """Of those in the archive."""
-        return None if self.archived_bytes is None else self.archived_bytes - (self.restored_bytes or 0)
+        if self.archived_bytes is None or self.copies:
+            return self.archived_bytes
+        return self.archived_bytes - (self.restored_bytes or 0)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Of the hot ones, those that are in the archive too."""
+        return (self.restored_bytes or 0) if self.copies else 0
 
     def __str__(self) -> str:
         bytes_ = "" if self.archived_bytes is None else f", {size(self.archived_bytes)} of {size(self.bytes)}"
@@ -92,6 +101,7 @@ def _seen(found: Share, archived: Sequence[LogFile], tiers: TierStore | None) ->
         archived_bytes=told if found.archived_bytes is None else found.archived_bytes,
         restored_files=len(back),
         restored_bytes=sum(each.bytes or 0 for each in back),
+        copies=tiers.keeps,
     )
 
 
