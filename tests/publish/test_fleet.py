@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from databricks.sdk.errors import NotFound
 from pyspark.sql import SparkSession
 
+from fixtures.fakes import RecordingWorkspace
 from fixtures.mirror import Mirror, canonical
-from mirrorfeed.config import Config, Table
+from mirrorfeed.config import Config, Table, load
 from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.feed.keys import KeysNotReadable
 from mirrorfeed.feed.ranges import FeedOff, Gap, PartitionsChanged
 from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
@@ -48,6 +51,21 @@ def test_the_failure_of_one_table_never_stops_the_others(
     assert [outcome.lag_versions for outcome in outcomes] == [0, None, 0, None]
     assert {"a", "c"} <= set(seen)
     assert "b" not in seen  # nothing was begun for it
+
+
+def test_the_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_path: Path) -> None:
+    names = ("main.sales.a", "main.sales.b", "main.sales.c")
+    tables = "".join(f"  - {{source: {name}, target: {name[-1]}}}\n" for name in names)
+    (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nat_once: 1\ntables:\n{tables}")
+    config, opened = load(tmp_path / "mirrorfeed.yml"), list[RecordingWorkspace]()
+
+    def workspace() -> RecordingWorkspace:
+        opened.append(RecordingWorkspace(dict.fromkeys(names, NotFound("It is not there."))))
+        return opened[-1]
+
+    outcomes = publish_tables(Fleet(spark, config, workspace=workspace, sleep=never))
+    assert [type(outcome.error) for outcome in outcomes] == [KeysNotReadable] * 3
+    assert len(opened) == 1
 
 
 def test_only_the_tables_that_are_named_are_published(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 
 from pyspark.sql import SparkSession
 
@@ -29,13 +30,13 @@ def decisions(
     workspace: Callable[[], Workspace] = default_workspace,
 ) -> list[tuple[str, str | MirrorfeedError]]:
     """In the order of the configuration; a finding where a table cannot go on."""
-    store, now = zone_of(config), datetime.now(UTC)
+    store, now, opened = zone_of(config), datetime.now(UTC), cache(workspace)
 
     def one(table: Table) -> tuple[str, str | MirrorfeedError]:
         if pause := table.pause_at(now):
             return str(table.target), str(pause)
         try:
-            plan = plan_of(table, workspace)
+            plan = plan_of(table, opened)
             view = TableLog(store, plan.folder).look()
             feed = feed_for(spark, config, table)
             facts, decision = look_ahead(feed, plan, view)

@@ -90,6 +90,11 @@ class Fleet:
     def zone(self) -> Store:
         return self.store or zone_of(self.config)
 
+    @cached_property
+    def client(self) -> Workspace:
+        """One for all tables: to open it takes calls of its own. ValueError where none is configured."""
+        return self.workspace()
+
     @property
     def dropping(self) -> Dropping:
         return self.dropped_by or dropping_by(self.config)
@@ -327,7 +332,7 @@ def _tried(fleet: Fleet, table: Table, progress: Progress, course: Course, rules
     name, error = str(table.target), None
     try:
         feed = feed_for(fleet.spark, fleet.config, table, course.gap)
-        plan = plan_of(table, fleet.workspace)
+        plan = plan_of(table, lambda: fleet.client)
         if course.gap:
             plan, progress.across = spanning(plan, feed), across(feed, course.gap)
         if course.clears:
@@ -344,7 +349,7 @@ def rebuild_table(fleet: Fleet, table: Table) -> Outcome:
     """Deletes the table's folder, waits for the service, and publishes, also where the table is paused: a person asks
     for it. What goes wrong before that is raised."""
     with fleet.dropping(table):
-        clear(feed_for(fleet.spark, fleet.config, table), fleet.zone, plan_of(table, fleet.workspace))
+        clear(feed_for(fleet.spark, fleet.config, table), fleet.zone, plan_of(table, lambda: fleet.client))
     way = replace(fleet.way, heeds_pauses=False)
     (outcome,) = publish_tables(replace(fleet, way=way, store=fleet.zone), [str(table.target)])
     return outcome

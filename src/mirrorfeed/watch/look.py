@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
 from pyspark.sql import SparkSession
 
@@ -68,10 +69,10 @@ def look_at_all(
 
     looked = dict(zip((str(table.target) for table in config.tables), each_of(at_rest, config.tables), strict=True))
     if left := [name for name, found in looked.items() if found is None]:
-        session = spark()
+        session, opened = spark(), cache(workspace)
 
         def ask(table: Table) -> TableFacts:
-            return look_at_table(session, config, store, table, states, workspace=workspace)
+            return look_at_table(session, config, store, table, states, workspace=opened)
 
         asked = zip(statuses(session, config, left, beyond=beyond), each_of(ask, config.select(left)), strict=True)
         looked |= zip(left, asked, strict=True)
