@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DecimalType, StringType, TimestampType
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StringType, TimestampType
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.feed.source import quote
@@ -18,6 +18,10 @@ from mirrorfeed.session import looked_at
 
 _IN_UTC = "timestampadd(MICROSECOND, unix_micros({}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
 """An instant as the time without a zone that it is in UTC, whatever the session's zone is."""
+_FLOATS = (FloatType, DoubleType)
+_FLOATING = "nanvl({0}, {0})"
+"""The same value, of which readers of files know nothing: by a file's dictionary they take -0.0 for less than 0.0, and
+leave out rows that Spark would find."""
 
 
 def selected(table: str, rows: DataFrame, selection: Selection | None, beside: Sequence[str] = ()) -> DataFrame:
@@ -41,8 +45,9 @@ def _fulfilling(table: str, rows: DataFrame, selection: Selection, types: dict[s
     names = asked(selection, {name: type_.typeName() for name, type_ in types.items()})
 
     def column(name: str) -> str:
-        spelled = quote(names.get(name, name))
-        return _IN_UTC.format(spelled) if isinstance(types.get(names.get(name, "")), TimestampType) else spelled
+        type_ = types.get(names.get(name, ""))
+        form = _IN_UTC if isinstance(type_, TimestampType) else _FLOATING if isinstance(type_, _FLOATS) else "{0}"
+        return form.format(quote(names.get(name, name)))
 
     try:
         return looked_at(rows.where(f"({condition.sql(column)})"))

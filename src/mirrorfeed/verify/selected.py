@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, DecimalType, StringType, StructField, TimestampType
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StringType, StructField, TimestampType
 
 from mirrorfeed.feed.source import quote
 from mirrorfeed.landing.selection import Selection
@@ -41,6 +41,8 @@ def _in_condition(field: StructField) -> Column:
         seconds = f"CAST(CAST(unix_micros({quote(field.name)}) AS decimal(20,0)) * 0.000001BD AS decimal(18,6))"
         return F.expr(f"TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {seconds})")
     value = F.col(quote(field.name))
+    if isinstance(field.dataType, FloatType | DoubleType):
+        return F.nanvl(value, value)  # or a file without +0.0 is passed over where 0 is asked for, and has -0.0
     return F.collate(value, "UTF8_BINARY") if isinstance(field.dataType, StringType) else value
 
 
