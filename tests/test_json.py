@@ -147,3 +147,15 @@ def test_names_that_the_encoding_of_the_output_lacks_are_told_all_the_same(tmp_p
 
     assert r"gr\xf6\xdfe" in said()
     assert json.loads(said("--json"))[0]["table"] == "größe"
+
+
+def test_a_question_that_nobody_answers_is_told_as_data_too(file: str) -> None:
+    asked = CliRunner().invoke(main, ["rebuild", "sales.orders", "--config", file, "--json"])
+    assert asked.exit_code == 1
+    assert json.loads(asked.stdout)["error"] == {
+        "code": "MF1010",
+        "what": "Nothing was done, for it was not confirmed.",
+        "next": "With `--yes` the command does not ask.",
+        "facts": {},
+    }
+    assert "Go on? [y/N]" in asked.stderr

@@ -72,7 +72,9 @@ def test_from_publishing_to_a_rebuilt_table(spark: SparkSession, project: Projec
     project.run("replicate", ADDRESS, project.mirror)
     assert project.run("verify", "--mirror", project.mirror).endswith("sales.orders: equal at version 2, 1 row")
 
-    assert "Aborted!" in project.run("rebuild", "sales.orders", answer="n\n", code=1)
+    assert "Error MF1010: Nothing was done, for it was not confirmed. With `--yes`" in project.run(
+        "rebuild", "sales.orders", answer="n\n", code=1
+    )
     assert project.files() == [data_name(2)]
     rebuilt = project.run("rebuild", "sales.orders", answer="y\n")
     assert f"/{DATABASE}/Files/LandingZone/sales.schema/orders is deleted with all that is in it" in rebuilt

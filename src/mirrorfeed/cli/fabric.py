@@ -11,6 +11,7 @@ import click
 
 from mirrorfeed.cli.root import (
     config_option,
+    confirm,
     for_programs,
     load,
     load_as_written,
@@ -142,7 +143,7 @@ def apply(yes: bool, path: str) -> None:
     wanted = [each for each in found if each.changes]
     if wanted:
         if not yes:
-            click.confirm("Go on?", abort=True, err=for_programs())
+            confirm()
         database = service.database_of(config)
         definition.apply(database.api, database.place, config.fabric)
         say(f"Fabric shows it: {', '.join(each.field for each in wanted)}.")

@@ -7,7 +7,17 @@ from functools import partial
 import click
 
 from mirrorfeed.cli.outcomes import say_outcomes
-from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_result, spark_session, wait_option
+from mirrorfeed.cli.root import (
+    config_option,
+    confirm,
+    for_programs,
+    load,
+    main,
+    say,
+    say_result,
+    spark_session,
+    wait_option,
+)
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.terminal import console, error_console
 
@@ -34,7 +44,7 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
         place = zone_of(config).address(each.target.folder)
         say(f"{place} is deleted with all that is in it, and the table is gone in Fabric until it is published.")
     if not yes:
-        click.confirm("Go on?", abort=True, err=for_programs())
+        confirm()
     dropping = dropping_by(config, partial(click.echo, err=for_programs()), wait * 60)
     spark, out, repeated = spark_session(), error_console() if for_programs() else console(), retries().value
     troubles: list[MirrorfeedError] = []
@@ -60,7 +70,7 @@ def drop(table: str, yes: bool, path: str) -> None:
     found = droppable(store, config, target)
     say(f"{found} The folder is deleted with all that is in it, and Fabric drops the table.")
     if not yes:
-        click.confirm("Go on?", abort=True, err=for_programs())
+        confirm()
     store.remove_folder(target.folder)
     say_result(
         {"table": str(target), "address": store.address(target.folder), "hashes": found.hashes and str(found.hashes)}

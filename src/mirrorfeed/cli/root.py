@@ -101,6 +101,29 @@ class Misused(Terminal):
         return "`--help` after the command says what it takes."
 
 
+class NotConfirmed(Terminal):
+    """The command asks before it changes what others read, and the answer was no, or nobody was there to answer."""
+
+    code = "MF1010"
+
+    def what(self) -> str:
+        return "Nothing was done, for it was not confirmed."
+
+    def next(self) -> str:
+        return "With `--yes` the command does not ask."
+
+
+def confirm() -> None:
+    """Asks whether to go on; or `NotConfirmed`."""
+    try:
+        answer = click.confirm("Go on?", err=for_programs())
+    except click.Abort as nobody:
+        click.echo(err=True)
+        raise NotConfirmed() from nobody
+    if not answer:
+        raise NotConfirmed()
+
+
 def for_programs() -> bool:
     """Whether --json was asked for."""
     context = click.get_current_context(silent=True)
