@@ -283,6 +283,8 @@ def test_one_mail_goes_to_all_addresses(office: Post, tls_: str) -> None:
     letter = message_from_bytes(data, policy=policy.default)
     assert to == ["a@example.com", "b@example.com"]
     assert (letter["Subject"], letter["From"]) == ("mirrorfeed: sales.all_orders: GAP", "feed@example.com")
+    assert abs(letter["Date"].datetime - datetime.now(UTC)) < timedelta(minutes=1)
+    assert letter["Message-ID"].endswith("@example.com>")
     assert letter.get_content().splitlines() == text(NEW).splitlines()
     assert "AUTH" in office.commands
 

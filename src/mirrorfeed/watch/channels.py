@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.message import EmailMessage
+from email.utils import formatdate, make_msgid, parseaddr
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -96,6 +97,9 @@ def send_mail(
     """Gives one mail to the server, which takes it on; or `MailUnavailable`, `MailRefused`."""
     letter = EmailMessage()
     letter["Subject"], letter["From"], letter["To"] = f"mirrorfeed: {title(message)}", mail.sender, ", ".join(mail.to)
+    domain = parseaddr(mail.sender)[1].rpartition("@")[2]
+    # Without these two some servers take it for what nobody asked for.
+    letter["Date"], letter["Message-ID"] = formatdate(usegmt=True), make_msgid(domain=domain)
     letter.set_content(text(message))
     place, seconds = f"{mail.server}:{mail.port}", PATIENCE.answer_seconds
     try:
