@@ -24,6 +24,8 @@ from mirrorfeed.archive.guard.here import NoQuery
 from mirrorfeed.archive.guard.missing import StatementNeedsArchivedFiles
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.statement import Guarded, guarded
+from mirrorfeed.archive.guard.table import ArchiveAwareTable
+from mirrorfeed.archive.guard.write import GuardedWriter
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days
 from tests.delta import SPARK_4_0
@@ -278,6 +280,23 @@ def test_a_value_that_cannot_be_is_said_when_the_query_is_planned(asking: Guarde
         asking.sql("SELECT v FROM orders WHERE id = 'x'")
     assert str(caught.value).startswith("The query cannot be planned: [CAST_INVALID_INPUT] The value 'x' of the type")
     assert str(caught.value).endswith("Nothing was read. Correct what it names.")
+
+
+@pytest.mark.parametrize("name", ["spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles"])
+def test_a_session_that_passes_over_files_is_refused(
+    asking: Guarded, spark: SparkSession, tables: dict[str, Orders], name: str
+) -> None:
+    """A file that is moved just after it was looked at would be missing from the answer, and nothing would tell."""
+    with setting(spark, name, "true"):
+        with pytest.raises(CannotBePlanned) as caught:
+            asking.frame(spark.range(1))
+        writer = GuardedWriter(spark, ArchiveAwareTable(spark, next(iter(tables.values())).source, now=lambda: NOW))
+        with pytest.raises(CannotBePlanned):
+            writer.delete("id = 35")
+    assert str(caught.value) == (
+        f"The query cannot be planned: {name} is true, so that rows of files that cannot be read would be missing."
+        " Nothing was read. Correct what it names."
+    )
 
 
 def test_cached_rows_take_no_part(asking: Guarded, spark: SparkSession) -> None:

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.classic import command, comparisons, scan
-from mirrorfeed.archive.classic.planned import planned
+from mirrorfeed.archive.classic.planned import CannotBePlanned, planned
 from mirrorfeed.archive.classic.scan import Scan
 from mirrorfeed.archive.engine import unlogged
 from mirrorfeed.archive.guard import hot
@@ -50,10 +50,12 @@ class Here:
         return query(self.spark, statement)
 
     def judged(self, frame: DataFrame, now: datetime) -> Judged:
+        _check_settings(self.spark)
         found = planned(frame)
         return Judged(found.rows, self._needs(found.scans, now))
 
     def looked_into(self, source: Source, statement: str, now: datetime) -> Sequence[Need]:
+        _check_settings(self.spark)
         whole = LocalIndex(self.spark, source).newest()
         return self._needs([command.candidates(self.spark, statement, whole)], now)
 
@@ -69,6 +71,16 @@ class Here:
             if archived:
                 found.append(Need(same[0].name, same[0].table_id, location, version, archived))
         return found
+
+
+_PASS_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
+
+
+def _check_settings(spark: SparkSession) -> None:
+    """A file that the cloud moves after it was looked at must make a query fail."""
+    for name in _PASS_OVER:
+        if str(spark.conf.get(name)).lower() == "true":
+            raise CannotBePlanned(f"{name} is true, so that rows of files that cannot be read would be missing")
 
 
 def query(spark: SparkSession, statement: str) -> DataFrame:
