@@ -7,6 +7,7 @@ import pytest
 from mirrorfeed.errors import Unexpected
 from mirrorfeed.feed.ranges import Commit, Range
 from mirrorfeed.feed.unknown import operations_in, unknown_faults
+from mirrorfeed.landing.selection import BadCondition, Selection
 from mirrorfeed.stores import NotThere
 
 COMMITS = [
@@ -43,3 +44,19 @@ def test_of_a_snapshot_it_says_the_version() -> None:
 def test_errors_of_ours_stay_as_they_are() -> None:
     with pytest.raises(NotThere), unknown_faults("main.sales.orders", 7, COMMITS):
         raise NotThere("zone/a")
+
+
+def test_a_value_that_a_condition_cannot_take_is_told_of_the_condition() -> None:
+    met = "An error in o1.x.\n: [CAST_INVALID_INPUT] The value 'b' is malformed. Correct it. SQLSTATE: 22018\n\tat java"
+    with (
+        pytest.raises(BadCondition) as caught,
+        unknown_faults("main.sales.orders", 7, COMMITS, Selection(where="customer > 2")),
+    ):
+        raise RuntimeError(met)
+    assert str(caught.value) == (
+        "The condition 'customer > 2' cannot be asked of the rows of main.sales.orders: [CAST_INVALID_INPUT] The value"
+        " 'b' is malformed. Correct it. Correct the table's `where` in the configuration: it is what stands after WHERE"
+        " in SQL."
+    )
+    with pytest.raises(Unexpected), unknown_faults("main.sales.orders", 7, COMMITS):
+        raise RuntimeError(met)

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed.ranges import Commit, Range
+from mirrorfeed.landing.selection import BadCondition, Selection
+
+_OF_VALUES = re.compile(r"\[(?:CAST_INVALID_INPUT|CAST_OVERFLOW|DIVIDE_BY_ZERO|ARITHMETIC_OVERFLOW)\b.*")
+"""What a condition meets in the values of a row, for the other expressions of a publication hold for every value."""
 
 
 @contextmanager
-def unknown_faults(table: str, what: Range | int, commits: Sequence[Commit]) -> Iterator[None]:
-    """Whatever is no error of ours becomes one, in publishing a range, or a snapshot's version."""
+def unknown_faults(
+    table: str, what: Range | int, commits: Sequence[Commit], selection: Selection | None = None
+) -> Iterator[None]:
+    """Whatever is no error of ours becomes one, in publishing a range, or a snapshot's version, of what is selected
+    of the table."""
     try:
         yield
     except MirrorfeedError:
         raise
     except Exception as error:
+        where = selection.where if selection else None
+        if where is not None and (met := _OF_VALUES.search(str(error))):
+            raise BadCondition(table, where, met.group().partition(" SQLSTATE")[0].rstrip(".")) from error
         if isinstance(what, int):
             raise named(f"Publishing version {what} of {table}", error) from error
         doing = f"Publishing {what} of {table} ({operations_in(what, commits)})"

@@ -68,7 +68,7 @@ def repair(
         what = Repair(version, keys)
         progress.decision = str(what)
         on_step(progress)
-        with unknown_faults(plan.source, version, facts.commits):
+        with unknown_faults(plan.source, version, facts.commits, plan.selection):
             staged = run.stage(view, facts, what)
         if isinstance(staged, NothingNew) or (staged and not staged[1].record.files):
             return progress

@@ -142,7 +142,7 @@ class Run:
                 raise decision
             self.on_step(progress)
             what = _next(decision)
-            with unknown_faults(plan.source, what, facts.commits):
+            with unknown_faults(plan.source, what, facts.commits, plan.selection):
                 staged = self.stage(view, facts, what)
             if isinstance(staged, NothingNew):
                 progress.latest, progress.decision = staged.version, str(staged)
