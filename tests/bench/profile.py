@@ -30,7 +30,7 @@ _PHASES: Mapping[str, Callable[..., object]] = {
     "files named": Place.in_order,
     "keys compared": unique.repeat,
     "files sent": send,
-    "identity again": DeltaFeed.table_id,
+    "identity again": DeltaFeed.is_as,
     "record": TableLog.record,
     "look after it, rename": TableLog.settle,
     "tidy": TableLog.tidy,
