@@ -435,6 +435,18 @@ def test_prices_stand_beside_what_is_published(load: Load) -> None:
             ["1: landing_zone: '~/lz' is not expanded: write the folder in full"],
         ),
         (
+            "landing_zone: /t/orders/lz\nhandover: /t/orders\ntables: [{source: /t/orders, target: b}]",
+            [
+                f"{line}: {field}: is in the folder of '/t/orders', where VACUUM removes what is not of the table: "
+                "name a folder elsewhere"
+                for line, field in ((1, "landing_zone"), (2, "handover"))
+            ],
+        ),
+        (
+            "landing_zone: /t\ntables:\n- {source: /t/orders, target: b}\n- {source: /tt, target: c}",
+            ["3: source: is in the landing zone, which is for what is published alone"],
+        ),
+        (
             "landing_zone: /a\nlanding_zone: onelake://b/c\ntables: [{source: a, target: b, target: c}]",
             ["2: landing_zone: is there twice, first on line 1", "3: target: is there twice, first on line 3"],
         ),

@@ -66,6 +66,7 @@ def load(
     if top is not None and _in_landing_zone(top, shown):
         mistakes.append(document.mistake(("handover",), "is in the landing zone: name a folder elsewhere"))
     if top is not None:
+        mistakes += _within_each_other(document, top, tables, shown)
         mistakes += _misplaced_histories(document, top, tables, shown)
         mistakes += dict.fromkeys(_misplaced_places(document, top, patterns, shown))
     if mistakes or top is None:
@@ -141,6 +142,31 @@ def _remembering(alerts: Alerts, file: str) -> Alerts:
 
 def _in_landing_zone(top: Top, file: str) -> bool:
     return top.handover is not None and _is_in_zone(absolute(top.handover, file), top, file)
+
+
+def _within_each_other(document: Document, top: Top, tables: Sequence[Table | None], file: str) -> Iterable[Mistake]:
+    """What would be written into the folder of a table, and tables in the landing zone."""
+    for i, table in enumerate(tables):
+        folder = located(table.source, file).path if table else None
+        if table is None or folder is None:
+            continue
+        written: dict[Place, str | None] = {
+            ("landing_zone",): top.landing_zone,
+            ("handover",): top.handover,
+            ("tables", i, "landing_zone"): table.landing_zone,
+        }
+        inside = [
+            place
+            for place, path in written.items()
+            if path and not path.startswith(ONELAKE) and Path(absolute(path, file)).is_relative_to(folder)
+        ]
+        for place in inside:
+            words = f"is in the folder of '{table.source}', where VACUUM removes what is not of the table"
+            yield document.mistake(place, f"{words}: name a folder elsewhere")
+        if not inside and _is_in_zone(folder, top, file):
+            yield document.mistake(
+                ("tables", i, "source"), "is in the landing zone, which is for what is published alone"
+            )
 
 
 def _resolved(entry: Table | Sources, top: Top, file: str) -> Table | Sources:
