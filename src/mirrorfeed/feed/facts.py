@@ -21,6 +21,13 @@ _FEW = 16
 """More doubtful commits than these are looked up in the log itself, at once, where it can be read."""
 
 
+def still_hold(facts: Facts, spark: SparkSession, source: Source) -> bool:
+    """Whether it is the same table. Partitioned anew, it gives changes from before that with NULL in its partition
+    columns, and is not."""
+    now = detail_of(spark, source)
+    return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
+
+
 def facts_of(
     spark: SparkSession,
     source: Source,

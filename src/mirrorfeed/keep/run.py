@@ -22,8 +22,8 @@ from mirrorfeed.build import this_build
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed import history as log
 from mirrorfeed.feed import read
-from mirrorfeed.feed.detail import LogDamaged, detail_of
-from mirrorfeed.feed.facts import facts_of
+from mirrorfeed.feed.detail import LogDamaged
+from mirrorfeed.feed.facts import facts_of, still_hold
 from mirrorfeed.feed.faults import first_of
 from mirrorfeed.feed.ranges import (
     Commit,
@@ -215,8 +215,7 @@ class _Run:
         faults = read.read_faults(self.source, step.what) if step.what is not None else nullcontext()
         with faults, faithful(self.spark):
             record = self._record(seen, step, rows.count() if rows is not None else 0)
-            now = detail_of(self.spark, self.how.source)
-            if now.table_id != step.facts.table_id or set(now.partition_columns) != set(step.facts.partitions):
+            if not still_hold(step.facts, self.spark, self.how.source):
                 return None, False
             try:
                 self.table.append(rows if record.rows else None, record)

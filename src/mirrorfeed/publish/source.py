@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.guard import feed as archive
 from mirrorfeed.feed import changes, read
-from mirrorfeed.feed.detail import detail_of
-from mirrorfeed.feed.facts import facts_of
+from mirrorfeed.feed.facts import facts_of, still_hold
 from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.schemas import schema_at
 from mirrorfeed.feed.selection import selected
@@ -54,9 +53,7 @@ class DeltaFeed:
         return self._last[0]
 
     def is_as(self, facts: Facts) -> bool:
-        """Partitioned anew, it gave changes from before that with NULL in its partition columns."""
-        now = detail_of(self.spark, self.source)
-        return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
+        return still_hold(facts, self.spark, self.source)
 
     def columns(self, version: int) -> tuple[Column, ...]:
         return columns_of(str(self.source), applied(str(self.source), self.selection, self._schema(version)))
