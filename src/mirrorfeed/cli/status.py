@@ -54,12 +54,12 @@ def status(tables: tuple[str, ...], behind: bool, with_fabric: bool, mirror: str
 
     rows = told(config, chosen, ask_log, ask_spark)
     from mirrorfeed import show
-    from mirrorfeed.publish.status import STATES, by_need
+    from mirrorfeed.publish.status import CURRENT, by_need
     from mirrorfeed.publish.strays import strays
     from mirrorfeed.publish.zone import zone_of
 
     every = [replace(row, service=words) for row, words in zip(rows, said, strict=True)]
-    found = [row for row in every if not behind or row.state not in STATES[-2:]]
+    found = [row for row in every if not behind or row.state not in CURRENT]
     out = console()
     if for_programs():
         say_json([{**asdict(row), "fresh": row.fresh and row.fresh.told()} for row in found])

@@ -25,6 +25,8 @@ from mirrorfeed.publish.zone import zone_of
 
 STATES = ("in trouble", "behind", "never published", "paused", "as last compared", "up to date")
 """What a reader looks for, in this order."""
+CURRENT = STATES[-2:]
+"""Those of tables that lack nothing, as far as anybody knows."""
 
 
 @dataclass(frozen=True, slots=True)
