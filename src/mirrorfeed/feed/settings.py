@@ -14,10 +14,11 @@ ALL_DAYS = "spark.sql.datetime.java8API.enabled"
 """For the days from 1582-10-05 to 1582-10-14, which the calendar of old left out. Delta passes what it reads of a feed
 through Java's classes for dates, and the old ones make 1582-10-15 of all of them, in dates, in times and in what holds
 them."""
+PASS_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
+"""By which files that are gone or broken have no rows, so that what VACUUM took counts as nothing that changed."""
 _FAITHFUL = {
     ALL_DAYS: "true",
-    "spark.sql.files.ignoreMissingFiles": "false",  # or what VACUUM took counts as nothing that changed
-    "spark.sql.files.ignoreCorruptFiles": "false",
+    **dict.fromkeys(PASS_OVER, "false"),
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # or JSON has dates by the calendar of old
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",  # or files have them so
 }

@@ -28,6 +28,7 @@ from mirrorfeed.feed import history, read
 from mirrorfeed.feed.detail import NotDelta, detail_of
 from mirrorfeed.feed.faults import EXPIRED, LOG_GONE, first_of
 from mirrorfeed.feed.schemas import VersionExpired
+from mirrorfeed.feed.settings import PASS_OVER
 from mirrorfeed.feed.source import Source
 
 
@@ -73,12 +74,9 @@ class Here:
         return found
 
 
-_PASS_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
-
-
 def _check_settings(spark: SparkSession) -> None:
     """A file that the cloud moves after it was looked at must make a query fail."""
-    for name in _PASS_OVER:
+    for name in PASS_OVER:
         if str(spark.conf.get(name)).lower() == "true":
             raise CannotBePlanned(f"{name} is true, so that rows of files that cannot be read would be missing")
 
