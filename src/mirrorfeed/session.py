@@ -97,6 +97,22 @@ def looked_at(frame: DataFrame) -> DataFrame:
     return frame
 
 
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Spark writes what it refuses to standard error, pages of it, before it raises."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
+
+
 def choose(environment: Mapping[str, str], connect_installed: bool, connect_configured: bool) -> Kind:
     """Which Spark fits. With Databricks Connect installed there is none on this machine, so it must be configured."""
     if environment.get("DATABRICKS_RUNTIME_VERSION"):

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 
@@ -29,17 +28,3 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
             spark.conf.unset(name)
         else:
             spark.conf.set(name, before)
-
-
-@contextmanager
-def unlogged() -> Iterator[None]:
-    """Spark writes what it refuses to standard error, pages of it, before it raises."""
-    loggers = [PySparkLogger.getLogger(name) for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger")]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, was in zip(loggers, before, strict=True):
-            logger.disabled = was

@@ -211,11 +211,9 @@ def spark_session(*needed: Source) -> Any:
         raise NoTableAtPath(", ".join(map(str, needed)))
 
     with waiting("Starting Spark"):
-        from mirrorfeed.session import get_session
+        from mirrorfeed.session import get_session, unlogged
 
         session = get_session()
-    from mirrorfeed.archive.engine import unlogged
-
     click.get_current_context().with_resource(unlogged())
     return session
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive.classic.planned import CannotBeJudged
 from mirrorfeed.archive.classic.scan import Scan
 from mirrorfeed.archive.classic.session import CATALYST, DELTA, active, class_of, is_a, items, kind_of, nodes, parsed
-from mirrorfeed.archive.engine import unlogged
+from mirrorfeed.session import unlogged
 
 _COMMANDS = (f"{CATALYST}plans.logical.Command", f"{CATALYST}plans.logical.ParsedStatement")
 _SUBQUERY = f"{CATALYST}expressions.SubqueryExpression"

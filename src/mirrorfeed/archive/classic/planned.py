@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.classic.scan import Scan, name_of
 from mirrorfeed.archive.classic.session import DELTA, FILES, class_of, is_a, items, kind_of, optimized, session_of
-from mirrorfeed.archive.engine import unlogged
 from mirrorfeed.archive.log.entry import plain
 from mirrorfeed.archive.log.owner import Tables
 from mirrorfeed.errors import Terminal, first_line
+from mirrorfeed.session import unlogged
 
 _PREPARED = f"{DELTA}stats.PreparedDeltaFileIndex"
 _FILE_TABLE = "org.apache.spark.sql.execution.datasources.v2.FileTable"

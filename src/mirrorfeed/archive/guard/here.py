@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.archive.classic import command, comparisons, scan
 from mirrorfeed.archive.classic.planned import CannotBePlanned, planned
 from mirrorfeed.archive.classic.scan import Scan
-from mirrorfeed.archive.engine import unlogged
 from mirrorfeed.archive.guard import hot
 from mirrorfeed.archive.guard.port import Answer, Facts, Judged, Need
 from mirrorfeed.archive.guard.predicate import BadPredicate, filtered
@@ -30,6 +29,7 @@ from mirrorfeed.feed.faults import EXPIRED, LOG_GONE, first_of
 from mirrorfeed.feed.schemas import VersionExpired
 from mirrorfeed.feed.settings import PASS_OVER
 from mirrorfeed.feed.source import Source
+from mirrorfeed.session import unlogged
 
 
 @dataclass(frozen=True)

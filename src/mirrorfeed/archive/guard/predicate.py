@@ -6,10 +6,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.engine import unlogged
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.faults import first_of, parameter
-from mirrorfeed.session import looked_at
+from mirrorfeed.session import looked_at, unlogged
 
 
 def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:

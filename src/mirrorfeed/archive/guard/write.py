@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongType, ShortType, StringType
 
 from mirrorfeed.archive.classic.command import merge_has_subqueries
-from mirrorfeed.archive.engine import unlogged
 from mirrorfeed.archive.guard.columns import named
 from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
@@ -26,7 +25,7 @@ from mirrorfeed.archive.interval.intervals import any_property
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import quote
-from mirrorfeed.session import looked_at
+from mirrorfeed.session import looked_at, unlogged
 
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
