@@ -5,42 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.feed.gather import Waiting
-from mirrorfeed.feed.metrics import changed
 from mirrorfeed.feed.notice import waiting, waiting_in_folder
 from mirrorfeed.feed.source import Source
 from tests.delta import DeltaTable
-
-
-@pytest.mark.parametrize(
-    ("operation", "metrics", "expected"),
-    [
-        ("WRITE", {"numOutputRows": "5", "numOutputBytes": "700", "numFiles": "1"}, (5, 700)),
-        ("UPDATE", {"numUpdatedRows": "2", "numAddedBytes": "300", "numCopiedRows": "900"}, (2, 300)),
-        ("DELETE", {"numDeletedRows": "4", "numAddedBytes": "0"}, (4, 0)),
-        (
-            "MERGE",
-            {
-                "numTargetRowsInserted": "1",
-                "numTargetRowsUpdated": "2",
-                "numTargetRowsDeleted": "3",
-                "numTargetBytesAdded": "90",
-                "numOutputRows": "800",
-            },
-            (6, 90),
-        ),
-        ("OPTIMIZE", {"numAddedBytes": "9999"}, (0, 0)),
-        ("RESTORE", {"numRestoredFiles": "1"}, (None, None)),
-        ("WRITE", {}, (None, None)),
-    ],
-)
-def test_a_commit_tells_what_it_changed(
-    operation: str, metrics: dict[str, str], expected: tuple[int | None, int | None]
-) -> None:
-    assert changed(operation, metrics) == expected
 
 
 def commit(folder: Path, version: int, operation: str = "WRITE", **metrics: str) -> None:

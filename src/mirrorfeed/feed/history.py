@@ -17,7 +17,7 @@ from mirrorfeed.feed.detail import refusals
 from mirrorfeed.feed.faults import NOT_THERE, first_of, parameter
 from mirrorfeed.feed.here import opened
 from mirrorfeed.feed.log import commit_name, said_by, versions_in
-from mirrorfeed.feed.metrics import rows_at_most
+from mirrorfeed.feed.metrics import changed
 from mirrorfeed.feed.ranges import Commit
 from mirrorfeed.feed.source import Source
 
@@ -158,7 +158,7 @@ def _told_by_spark(spark: SparkSession, source: Source, limit: int | None) -> li
 
 
 def _commit(row: Mapping[str, Any]) -> Commit:
-    rows = rows_at_most(row["operation"], row["operationParameters"] or {}, row["operationMetrics"] or {})
+    rows, _ = changed(row["operation"], row["operationMetrics"] or {})
     return Commit(row["version"], row["timestamp"], row["operation"], rows)
 
 

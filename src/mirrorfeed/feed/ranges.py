@@ -18,7 +18,7 @@ class Commit:
     timestamp: datetime
     operation: str
     rows: int | None = field(default=None, compare=False)
-    """How many rows it inserted, updated and deleted, as far as the engine says."""
+    """How many rows it inserted, updated and deleted, by its own metrics: a hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Facts:
     """The size of its files, now; None where that is not known."""
 
     def rows_in(self, range_: Range) -> int | None:
-        """How many rows the commits of a range changed together, as far as the engine says of all of them."""
+        """How many rows the commits of a range changed together, by their own metrics: a hint. None if one has none."""
         first, last = range_.from_version_exclusive + 1, range_.to_version_inclusive
         changed = [commit.rows for commit in self.commits if first <= commit.version <= last]
         told = [rows for rows in changed if rows is not None]

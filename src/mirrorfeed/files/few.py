@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame
 from mirrorfeed.feed.source import quote
 
 ROWS = 20_000
-"""As many come at most. CPU seconds of a whole publication, so and by Spark's writer (`tests.bench.bound`, two cores,
-rows of some 60 bytes): 1.6 and 2.1 at 5,000 rows, 1.5 and 1.7 at 20,000, 1.4 and 1.5 at 50,000, 1.9 and 1.6 at 100,000;
-more rows would take more of this process's memory for little."""
+"""At most this many rows come to the driver. CPU seconds of a whole publication, as Arrow and by Spark's writer
+(`tests.bench.bound`, two cores, rows of some 60 bytes): 1.6 and 2.1 at 5,000 rows, 1.5 and 1.7 at 20,000, 1.4 and 1.5
+at 50,000, 1.9 and 1.6 at 100,000; more rows would take more of this process's memory for little."""
 _WIDE = 4096
 """A row whose texts take more bytes does not come, and nor do the others then: together they may be large."""
 _IS_WIDE = "_commit_timestamp"
@@ -24,18 +24,18 @@ _LIMIT = "spark.driver.maxResultSize"
 """The setting that is named where a result is too large; such a failure has no condition of its own."""
 
 
-def taken(rows: DataFrame, *, known: bool) -> pa.Table | None:
-    """These rows, or None where they are too many or too large. Rows that are known to be few are not counted, and keep
-    their order."""
+def taken(rows: DataFrame) -> pa.Table | None:
+    """These rows, or None if they are more than `ROWS` or too large. Rows that are ordered keep their order, because
+    Spark then takes the first ones, sorted."""
     texts = [field.name for field in rows.schema.fields if field.dataType.typeName() in ("string", "binary")]
     narrow = rows.selectExpr(*_narrow(rows.columns, texts)) if texts else rows
     try:
-        found = (narrow if known else narrow.limit(ROWS + 1)).toArrow()
+        found = narrow.limit(ROWS + 1).toArrow()
     except Exception as error:
         if _LIMIT in str(error):
             return None
         raise
-    if not known and found.num_rows > ROWS:
+    if found.num_rows > ROWS:
         return None
     if texts:
         if pc.any(found.column(_IS_WIDE)).as_py():
@@ -46,7 +46,7 @@ def taken(rows: DataFrame, *, known: bool) -> pa.Table | None:
 
 def bytes_a_row(rows: DataFrame, compression: str) -> float | None:
     """In a file, by some of the rows; None where there are none, or they are large."""
-    found = taken(rows.limit(_SAMPLED), known=True)
+    found = taken(rows.limit(_SAMPLED))
     if not found:
         return None
     file = pa.BufferOutputStream()

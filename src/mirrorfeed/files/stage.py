@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -33,22 +33,20 @@ def stage(
     place: Place | None,
     sender: Literal["driver", "executors"] = "driver",
     *,
-    is_few: bool | None = None,
-    rows_per_file: int | None = None,
+    expect_few: bool = True,
+    rows_per_file: Callable[[], int | None] = lambda: None,
     unique_keys: Sequence[str] = (),
 ) -> Staged:
-    """`is_few` is what is known of the number of rows; None: they may be few, and have no order to keep. Where keys are
-    to be unique, rows that share one are bad."""
-    if place is None and not is_few:
-        is_few = rows.count() <= few.ROWS
-    if is_few is not False and (found := few.taken(rows, known=bool(is_few))) is not None:
+    """`expect_few` is a hint: if the rows turn out to be many, Spark computes them a second time. `rows_per_file` is
+    called only for many rows. Where keys are to be unique, rows that share one are bad."""
+    if (expect_few or place is None) and (found := few.taken(rows)) is not None:
         staged = stage_few(found, job, unique_keys)
         if place is not None:
             place.clear(job, may_ask=False)
         return staged
     if place is None:
         raise NoHandover(job.table)
-    with made(rows, place, job, rows_per_file) as files:
+    with made(rows, place, job, rows_per_file()) as files:
         if bad := files.bad or _shared_in(files, job, unique_keys):
             return (), bad
         try:

@@ -88,8 +88,8 @@ class ComparedFeed:
                 job,
                 place_for(self.spark, self.handover, job.store),
                 self.sender,
-                is_few=count <= few.ROWS or None,
-                rows_per_file=max(1, count * job.file_size // size) if size > job.file_size else None,
+                expect_few=count <= few.ROWS,
+                rows_per_file=lambda: max(1, count * job.file_size // size) if size > job.file_size else None,
             )
         if written.anew and seen and seen.version == at:
             self.states.vacuum()

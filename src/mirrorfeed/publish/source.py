@@ -74,9 +74,9 @@ class DeltaFeed:
             if isinstance(what, int):
                 return self._snapshot(what, plan, job)
             changed = self._last[0].rows_in(what) if self._last else None
-            is_few = changed is not None and changed <= few.ROWS
-            per_file = None if is_few else self._rows_per_file(job)
-            return self._stage(self._changed_rows(what, plan, job), job, is_few=is_few, rows_per_file=per_file)
+            rows = self._changed_rows(what, plan, job)
+            expect_few = changed is not None and changed <= few.ROWS
+            return self._stage(rows, job, expect_few=expect_few, rows_per_file=lambda: self._rows_per_file(job))
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
         with read.read_faults(str(self.source), what.version), faithful(self.spark):
@@ -108,8 +108,8 @@ class DeltaFeed:
         receipts, bad = self._stage(
             rows,
             job,
-            is_few=False if (self._bytes or 0) > _SMALL_BYTES else None,
-            rows_per_file=per_file,
+            expect_few=(self._bytes or 0) <= _SMALL_BYTES,
+            rows_per_file=lambda: per_file,
             unique_keys=keys,
         )
         return receipts if receipts or bad else [write_empty(job)], bad
