@@ -144,6 +144,16 @@ def _another_file(patient: Patient) -> None:
     (patient.zone.folder / f"{9:020d}.parquet").write_bytes(b"PAR1")
 
 
+def _lost(patient: Patient) -> None:
+    patient.table.insert(1)
+    patient.zone.publish()
+    (patient.zone.folder / f"{2:020d}.parquet").unlink()
+
+
+def _all_gone(patient: Patient) -> None:
+    (patient.zone.folder / f"{1:020d}.parquet").unlink()
+
+
 def _no_bytes(patient: Patient) -> None:
     (patient.zone.folder / f"{1:020d}.parquet").write_bytes(b"")
 
@@ -170,6 +180,8 @@ def _gone(patient: Patient) -> None:
         (_gap, [Code.GAP]),
         (_recreated, [Code.SOURCE_RECREATED]),
         (_another_file, [Code.NUMBERS_DISAGREE]),
+        (_lost, [Code.FILES_LOST]),
+        (_all_gone, [Code.LAST_FILE_GONE]),
         (_no_bytes, [Code.EMPTY_FILE]),
         (_unreadable, [Code.LOG_DAMAGED]),
         (_renamed, [Code.SCHEMA_CHANGED]),

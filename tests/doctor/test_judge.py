@@ -24,7 +24,14 @@ from mirrorfeed.feed.ranges import EXPIRED, FeedOff, Gap, PartitionsChanged, Sou
 from mirrorfeed.feed.read import FilesArchived
 from mirrorfeed.landing.log import RecordUnreadable
 from mirrorfeed.landing.metadata import KeysChanged
-from mirrorfeed.publish.view import FinalNameTaken, ForeignFile, NumbersDisagree, StagedFileDamaged
+from mirrorfeed.publish.view import (
+    FilesLost,
+    FinalNameTaken,
+    ForeignFile,
+    LastFileGone,
+    NumbersDisagree,
+    StagedFileDamaged,
+)
 from mirrorfeed.stores import StoreUnavailable
 from mirrorfeed.stores import answers as stores
 
@@ -68,6 +75,7 @@ def test_every_code_has_a_remedy_that_is_a_command_there_is() -> None:
         (NumbersDisagree("zone/7", 5), Code.NUMBERS_DISAGREE),
         (ForeignFile("zone/x"), Code.NUMBERS_DISAGREE),
         (FinalNameTaken("zone/7", "zone/s"), Code.NUMBERS_DISAGREE),
+        (FilesLost("zone/t", [3, 4]), Code.FILES_LOST),
         (StagedFileDamaged("zone/s", 0, 9), Code.LOG_DAMAGED),
         (RecordUnreadable("zone/r", "it is not JSON"), Code.LOG_DAMAGED),
         (SourceMissing("t"), Code.SOURCE_MISSING),
@@ -96,6 +104,7 @@ def test_what_publication_would_be_refused_with(error: MirrorfeedError, code: Co
         ({"published": None, "folder": False, "data_files": 0}, [Code.NOT_PUBLISHED]),
         ({"published": None, "data_files": 0}, [Code.NOT_PUBLISHED, Code.EMPTY_TABLE]),
         ({"unfinished": 2}, [Code.UNFINISHED]),
+        ({"data_files": 0, "last_gone": LastFileGone("zone/t", [4])}, [Code.LAST_FILE_GONE]),
         ({"orphans": ("a", "b")}, [Code.ORPHANS]),
         ({"empty_files": ("zone/7.parquet",)}, [Code.EMPTY_FILE]),
         ({"cloned_from": "a.b.original"}, [Code.CLONED]),

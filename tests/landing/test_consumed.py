@@ -1,10 +1,10 @@
-"""Where a mirror may stand, by the files that the service has left."""
+"""Which files Fabric has consumed, by the files that are left: where a mirror may stand, and which files are lost."""
 
 from __future__ import annotations
 
 import pytest
 
-from mirrorfeed.landing.consumed import may_stand_at
+from mirrorfeed.landing.consumed import Missing, last_renamed, may_stand_at, missing_files
 from mirrorfeed.landing.log import PublishedFile, Record
 
 
@@ -57,3 +57,91 @@ def test_the_oldest_file_in_place_tells_where_a_mirror_may_stand(
 )
 def test_by_time_the_file_that_is_left_may_be_any_of_its_publication(in_place: list[int], versions: list[int]) -> None:
     assert [found.to_version_inclusive for found in may_stand_at(ALL, in_place, by_time=True)] == versions
+
+
+def lost(*numbers: int) -> Missing:
+    return Missing(numbers, lost=True)
+
+
+def unknown(*numbers: int) -> Missing:
+    return Missing(numbers)
+
+
+NONE = Missing()
+
+
+@pytest.mark.parametrize(
+    ("in_place", "set_aside", "missing"),
+    [
+        # Fabric at work on files 1 to 4.
+        ([1, 2, 3, 4], [], NONE),
+        ([2, 3, 4], [1], NONE),
+        ([3, 4], [1, 2], NONE),
+        ([4], [1, 2, 3], NONE),
+        ([4], [], NONE),  # seven days later
+        ([3, 4], [], NONE),  # seven days later, and file 4 waits or was just consumed
+        ([4], [1, 2, 3, 4], NONE),  # the last one set aside and left in place
+        ([], [1, 2, 3, 4], NONE),  # the last one set aside, and not left in place
+        ([1, 2, 4], [3], NONE),  # files 1 to 4 consumed, and set aside in another order
+        ([2, 4], [3], NONE),
+        ([1, 2], [3], NONE),  # and then somebody removed file 4, the last one consumed
+        ([2, 4, 5], [], lost(3)),  # another publisher just added file 5
+        # A file is missing above one that waits, or that is the last one consumed.
+        ([1, 2, 4], [], lost(3)),
+        ([1, 2], [], lost(3, 4)),  # at most file 1 was consumed
+        ([1, 4], [], lost(2, 3)),
+        ([1], [], lost(2, 3, 4)),
+        ([2], [1], lost(3, 4)),  # the last one consumed, or it waits
+        ([2], [], lost(3, 4)),
+        ([3], [1, 2], lost(4)),
+        ([3], [1, 2, 3], lost(4)),
+        ([2, 4], [1], lost(3)),
+        # Missing below all that are in place: consumed, or removed by a person who tidied consumed files.
+        ([3, 4], [1], NONE),
+        # Nothing in place: somebody removed the last file.
+        ([], [1, 2, 3], NONE),  # file 3 was set aside, so file 4 was consumed
+        ([], [1, 2], unknown(4)),
+        ([], [1], unknown(3, 4)),
+        ([], [], unknown(1, 2, 3, 4)),
+    ],
+)
+def test_a_published_file_is_lost_if_it_is_missing_above_one_that_is_in_place(
+    in_place: list[int], set_aside: list[int], missing: Missing
+) -> None:
+    assert missing_files(4, in_place, set_aside) == missing
+
+
+def test_nothing_is_missing_where_nothing_was_published() -> None:
+    assert missing_files(0, []) == NONE
+
+
+@pytest.mark.parametrize(
+    ("in_place", "set_aside", "missing"),
+    [
+        ([4], [], NONE),  # the last of three by their times
+        ([6], [4, 5], NONE),
+        ([4, 6], [], NONE),  # file 5 may have been consumed before them
+        ([5], [4], NONE),
+        ([3, 5, 6], [], lost(4)),
+        ([3], [], lost(4, 5, 6)),
+        ([3], [5], NONE),  # their publication is being consumed, and file 3 about to be set aside
+        ([1], [], lost(3, 4, 5, 6)),  # of its own publication, file 2 may have been consumed
+        ([2, 3, 4, 5, 6], [], NONE),
+        ([], [3], unknown(5, 6)),
+    ],
+)
+def test_by_time_a_file_is_lost_only_if_one_of_an_earlier_publication_is_in_place(
+    in_place: list[int], set_aside: list[int], missing: Missing
+) -> None:
+    assert missing_files(6, in_place, set_aside, newest_first=ALL, by_time=True) == missing
+
+
+def test_by_time_nothing_is_said_of_files_whose_records_are_pruned() -> None:
+    assert missing_files(6, [1], newest_first=[THREE_FILES], by_time=True) == lost(4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("staged", "last"), [([], 6), (["staged 6"], 5), (["staged 4", "staged 5", "staged 6"], 3), (["staged 5"], 4)]
+)
+def test_files_count_as_published_up_to_the_first_that_is_still_staged(staged: list[str], last: int) -> None:
+    assert last_renamed(THREE_FILES, staged) == last

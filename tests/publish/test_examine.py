@@ -63,7 +63,7 @@ def test_programs_are_told_the_same_under_the_names_of_the_ledger(tmp_path: Path
         found: dict[str, Any] = json.loads("".join(said(tmp_path, "sales.orders", "--json")[1]))
         return found
 
-    assert told() == {"log": None, "follows_on": None, "records": [], "files": []}
+    assert told() == {"log": None, "follows_on": None, "records": [], "files": [], "error": None}
     store, table = FolderStore(str(tmp_path / "zone")), two_orders()
     publish(TableFeed(table), store, PLAN)
     table.update(1, status="paid")

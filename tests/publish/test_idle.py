@@ -195,10 +195,9 @@ def test_the_log_says_of_a_file_that_fabric_took_that_it_was_consumed(tmp_path: 
     assert [line for line in result.output.splitlines() if line.startswith(str(data))] == [
         f"{data}: the file, {data.stat().st_size:,} bytes, with the checksum of the record"
     ]
-    data.unlink()
+    (folder / "_ProcessedFiles").mkdir()
+    data.rename(folder / "_ProcessedFiles" / data.name)
     result = CliRunner().invoke(main, ["log", "sales.t0", "--config", file])
     assert result.exit_code == 0
-    assert result.output.splitlines()[-1] == (
-        f"{data}: consumed, for it is published and Fabric takes away what it has read"
-    )
+    assert result.output.splitlines()[-1] == f"{data}: consumed, and removed by Fabric"
     assert "not there" not in result.output

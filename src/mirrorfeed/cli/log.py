@@ -10,6 +10,7 @@ import click
 
 from mirrorfeed.amounts import counted
 from mirrorfeed.cli.root import config_option, for_programs, load_as_written, main, say_json
+from mirrorfeed.errors import coded
 from mirrorfeed.landing.names import Target
 from mirrorfeed.terminal import waiting
 
@@ -42,10 +43,11 @@ def log(table: str, path: str) -> None:
 
 def _say_for_programs(target: Target, found: Examined | None) -> None:
     if found is None:
-        say_json({"log": None, "follows_on": None, "records": [], "files": []})
+        say_json({"log": None, "follows_on": None, "records": [], "files": [], "error": None})
         return
     records, files = [_told(target, record) for record in found.records], [asdict(place) for place in found.places]
-    say_json({"log": found.log, "follows_on": found.follows_on, "records": records, "files": files})
+    error = found.lost.to_dict() if found.lost else None
+    say_json({"log": found.log, "follows_on": found.follows_on, "records": records, "files": files, "error": error})
 
 
 def _told(target: Target, record: Record) -> dict[str, Any]:
@@ -79,11 +81,12 @@ def _say(found: Examined | None, folder: str) -> None:
         click.echo(f"  record {record.number} of {record.time}: {published(record)}, {counted(rows, 'row')}, {files}")
     if not found.follows_on:
         click.echo("The record that the newest one follows is not there.")
-    for staged, final in zip(found.places[::2], found.places[1::2], strict=True):
-        for place in (staged, final):
-            if place.found:
-                click.echo(f"{place.address}: {place.found}")
-        if not (staged.found or final.found):
-            click.echo(f"{final.address}: consumed, for it is published and Fabric takes away what it has read")
+    for place in found.places:
+        if place.found:
+            click.echo(f"{place.address}: {place.found}")
+        elif place.consumed:
+            click.echo(f"{place.address}: consumed, and removed by Fabric")
+    if found.lost:
+        click.echo(coded(found.lost))
     if found.records and not found.places:
         click.echo("The newest record has no files.")

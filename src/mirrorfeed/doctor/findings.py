@@ -42,6 +42,8 @@ class Code(Enum):
     TEXT_TOO_LONG = "MF829"
     TABLE_FAILED = "MF830"
     OTHER = "MF831"
+    FILES_LOST = "MF832"
+    LAST_FILE_GONE = "MF833"
 
 
 MEANS: Mapping[Code, str] = MappingProxyType(
@@ -77,6 +79,8 @@ MEANS: Mapping[Code, str] = MappingProxyType(
         Code.TEXT_TOO_LONG: "A text is longer than a column of the mirrored table holds.",
         Code.TABLE_FAILED: "Fabric has stopped the table.",
         Code.OTHER: "Publication is refused for a reason that is told, and has no finding of its own.",
+        Code.FILES_LOST: "Published files were removed before Fabric consumed them.",
+        Code.LAST_FILE_GONE: "The last data file was removed, perhaps before Fabric consumed it.",
     }
 )
 
@@ -120,6 +124,8 @@ REMEDIES: Mapping[Code, str] = MappingProxyType(
         Code.TEXT_TOO_LONG: _REBUILD,
         Code.TABLE_FAILED: "mirrorfeed lint {zone}",
         Code.OTHER: _LOOK,
+        Code.FILES_LOST: _REBUILD,
+        Code.LAST_FILE_GONE: "mirrorfeed verify {table}",
     }
 )
 """{table} is the target, {source} the source as SQL spells it, {zone} the landing zone."""

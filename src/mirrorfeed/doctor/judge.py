@@ -28,6 +28,7 @@ _BY_ERROR: tuple[tuple[tuple[type[MirrorfeedError], ...], Code], ...] = (
     ((PartitionsChanged, schema.IncompatibleSchema, schema.ColumnsDropped, read.FeedUnreadable), Code.SCHEMA_CHANGED),
     ((metadata.KeysChanged, metadata.SettingChanged), Code.KEYS_CHANGED),
     ((view.NumbersDisagree, view.ForeignFile, view.FinalNameTaken), Code.NUMBERS_DISAGREE),
+    ((view.FilesLost,), Code.FILES_LOST),
     ((view.BeginningMissing, view.LogLost, view.StagedFileDamaged), Code.LOG_DAMAGED),
     ((commit.LogUnreadable, RecordUnreadable, RecordTooNew), Code.LOG_DAMAGED),
     ((SourceMissing, NoTableAtPath, NotDelta), Code.SOURCE_MISSING),
@@ -75,6 +76,8 @@ class TableFacts:
     log_retention: float | None = None
     """Seconds: delta.logRetentionDuration."""
     unfinished: int = 0
+    last_gone: MirrorfeedError | None = None
+    """A warning that the last data file was removed."""
     orphans: tuple[str, ...] = ()
     """What can never be published: staged files, and folders of other logs."""
     empty_files: tuple[str, ...] = ()
@@ -119,6 +122,8 @@ def judge_table(facts: TableFacts, zone: str = "the landing zone") -> list[Findi
     if facts.unfinished:
         what = f"{counted(facts.unfinished, 'file')} of the newest record {_is(facts.unfinished)} still to be renamed."
         found.append(finding(Code.UNFINISHED, what))
+    if facts.last_gone:
+        found.append(finding(Code.LAST_FILE_GONE, str(facts.last_gone), Weight.SOON))
     if facts.orphans:
         what = f"What can never be published lies beside the log: {a_few(facts.orphans)}."
         found.append(finding(Code.ORPHANS, what, Weight.NOTE))

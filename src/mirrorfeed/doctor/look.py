@@ -27,7 +27,7 @@ from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.kept import feed_for
 from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.table import look_ahead, preflight
-from mirrorfeed.publish.view import View
+from mirrorfeed.publish.view import LastFileGone, View
 from mirrorfeed.stores import Store
 from mirrorfeed.workspace import default_workspace
 
@@ -111,10 +111,12 @@ def of_log(view: View | None, store: Store, folder: str) -> dict[str, object]:
         return {}
     entries = store.list(f"{folder}/{LOGS}")
     logs = [entry.name for entry in entries if entry.is_folder and is_log_id(entry.name)]
+    lost = TableLog(store, folder).lost(view)
     return {
         "begun": next((entry.modified for entry in entries if f"{LOGS}/{entry.name}" == LOG_ID), None),
         "published": view.newest.to_version_inclusive if view.newest else None,
         "unfinished": len(view.unfinished),
+        "last_gone": lost if isinstance(lost, LastFileGone) else None,
         "orphans": (*view.leftovers(), *(name for name in logs if name != view.log_id)),
     }
 

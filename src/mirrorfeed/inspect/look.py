@@ -83,6 +83,9 @@ def look_at_table(store: Store, folder: str) -> Table:
     metadata = _read(store, f"{folder}/{metadata_name}") if metadata_name else None
     settings, _ = read_metadata(metadata, folder)
     data = [entry for entry in plain if not is_ignored(entry.name) and entry.name != metadata_name]
+    log = _log(store, folder) if any(entry.name == LOG for entry in entries) else None
+    # Listed after the log and before the processed files, so that a file renamed or consumed meanwhile is not missed.
+    in_place = _names(store, folder) if log and log.newest else ()
     return Table(
         folder,
         metadata,
@@ -90,9 +93,10 @@ def look_at_table(store: Store, folder: str) -> Table:
         files=tuple(_data_file(store, folder, entry, settings) for entry in data),
         folders=tuple(entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)),
         ignored=tuple(entry.name for entry in entries if is_ignored(entry.name)),
+        in_place=tuple(name for name in in_place if not is_ignored(name)),
         processed={name: where for where in PROCESSED for name in _names(store, f"{folder}/{where}")},
         scratch=_names(store, f"{folder}/{SCRATCH}"),
-        log=_log(store, folder) if any(entry.name == LOG for entry in entries) else None,
+        log=log,
     )
 
 
@@ -131,7 +135,7 @@ def _log(store: Store, folder: str) -> Log:
         fault,
         too_new,
         newest,
-        tuple(name for name in names if staged_record_number(name)),
+        tuple(name for name in _names(store, f"{folder}/{log_folder(log_id)}") if staged_record_number(name)),
         tuple(name for name in folders if name != log_id),
     )
 

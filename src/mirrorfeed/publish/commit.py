@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import ParamSpec
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.landing import log, spelled
+from mirrorfeed.landing import log, metadata, spelled
+from mirrorfeed.landing.consumed import missing_files
 from mirrorfeed.landing.log import Follows, Record
 from mirrorfeed.landing.names import (
     LOG,
@@ -31,7 +32,8 @@ from mirrorfeed.landing.names import (
     staged_batch,
     staged_record_number,
 )
-from mirrorfeed.publish.view import LogLost, View, check, data_in
+from mirrorfeed.landing.output import BY_TIME
+from mirrorfeed.publish.view import FilesLost, LastFileGone, LogLost, View, check, data_in
 from mirrorfeed.stores import AlreadyThere, Entry, NotThere, Store, StoreUnavailable
 from mirrorfeed.stores.anew import patiently
 
@@ -182,9 +184,37 @@ class TableLog:
             view = self.confirm(view, data=trouble is not None)
         return None
 
-    def check(self, view: View) -> None:
-        """Refuses a folder that holds more or less than its log accounts for."""
+    def check(self, view: View) -> LastFileGone | None:
+        """Refuse a folder that holds more or less than its log accounts for. Return a warning that stops nothing."""
         check(view, self._address())
+        lost = self.lost(view)
+        if isinstance(lost, FilesLost):
+            raise lost
+        return lost
+
+    def lost(self, view: View) -> FilesLost | LastFileGone | None:
+        """Find published files that are gone and that Fabric is not known to have consumed.
+
+        Makes requests only if the confirmed view suggests it. A listing is not a snapshot, so a second look decides:
+        before it began, all files up to `view.last_renamed` had their final names. The files that Fabric has set aside
+        are listed after it, so a file that is set aside in the meantime is found there.
+        """
+        if not missing_files(view.last_renamed, view.numbers).numbers:
+            return None
+        again = self.look()
+        if again is None or again.log_id != view.log_id:
+            return None
+        entries = [entry for place in PROCESSED for entry in self.store.list(f"{self.folder}/{place}")]
+        found = missing_files(
+            view.last_renamed,
+            again.numbers,
+            [number for entry in entries if (number := data_number(entry.name, None))],
+            newest_first=self.records(again),
+            by_time=self._is_read_by_time(),
+        )
+        if not found.numbers:
+            return None
+        return (FilesLost if found.lost else LastFileGone)(self._address(), found.numbers)
 
     def record(self, view: View, new: Record) -> View | None:
         """The commit, and the look after it, which tells whose record is the newest; None if the log is gone. Raises if
@@ -337,6 +367,14 @@ class TableLog:
         places = [entry.name for entry in entries if entry.is_folder and entry.name in PROCESSED]
         paths = (f"{place}/{entry.name}" for place in places for entry in self.store.list(f"{self.folder}/{place}"))
         return tuple(path for path in paths if data_number(path.rpartition("/")[2], None))
+
+    def _is_read_by_time(self) -> bool:
+        path = f"{self.folder}/{METADATA}"
+        try:
+            found = metadata.parse(self.store.read(path), self.store.address(path))
+        except NotThere:
+            return False
+        return found.get("fileDetectionStrategy") == BY_TIME
 
     def _log_id(self) -> str | None:
         path = f"{self.folder}/{LOG_ID}"

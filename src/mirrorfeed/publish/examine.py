@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirrorfeed.amounts import counted
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.landing.names import log_folder, published_name
@@ -23,6 +24,8 @@ class Place:
     found: str | None
     """In words; None if nothing is there."""
     is_the_file: bool = False
+    consumed: bool = False
+    """Whether nothing is there because Fabric has consumed the file; of final names only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +38,13 @@ class Examined:
     """Whether the newest follows the one before it."""
     places: tuple[Place, ...]
     """Of each file of the newest record, its staged name and its final one."""
+    lost: MirrorfeedError | None = None
+    """Published files that are gone, and that Fabric is not known to have consumed."""
 
     @property
     def as_recorded(self) -> bool:
-        """Whether nothing is there that the log does not account for."""
-        return self.follows_on and all(place.is_the_file for place in self.places if place.found)
+        """Whether nothing is there that the log does not account for, and no published file is gone."""
+        return self.follows_on and not self.lost and all(place.is_the_file for place in self.places if place.found)
 
 
 def published(record: Record) -> str:
@@ -59,12 +64,14 @@ def examine(store: Store, folder: str) -> Examined | None:
     if view is None:
         return None
     mine = f"{folder}/{log_folder(view.log_id)}"
-    places = [
-        _place(store, path, file)
-        for file in (view.newest.files if view.newest else ())
-        for path in (f"{mine}/{file.staged}", f"{folder}/{published_name(file.number, file.staged)}")
-    ]
-    return Examined(store.address(mine), tuple(log.records(view)), view.follows_on, tuple(places))
+    lost = log.lost(view)
+    places: list[Place] = []
+    for file in view.newest.files if view.newest else ():
+        staged = _place(store, f"{mine}/{file.staged}", file)
+        final = _place(store, f"{folder}/{published_name(file.number, file.staged)}", file)
+        consumed = not (staged.found or final.found or (lost and file.number in lost.numbers))
+        places += [staged, replace(final, consumed=consumed)]
+    return Examined(store.address(mine), tuple(log.records(view)), view.follows_on, tuple(places), lost)
 
 
 def _place(store: Store, path: str, file: PublishedFile) -> Place:

@@ -226,6 +226,8 @@ def publish_each(
     for outcome in outcomes:
         if outcome.progress.short:
             fleet.on_trouble(outcome.progress.short)
+        if outcome.progress.last_gone:
+            fleet.on_trouble(outcome.progress.last_gone)
         if outcome.progress.untidy:
             fleet.on_trouble(Untidy(outcome.table, outcome.progress.untidy))
     if differed := [outcome for outcome in outcomes if outcome.progress.differed]:

@@ -101,11 +101,12 @@ class Idle:
         if detail.tracks_rows and not detail.records_changes:
             return None  # whether changes are computed is for the engine to say
         try:
-            fresh = fresh_of(log, view, committed(table.source.path or "", version), None, beyond(table))
+            lost = log.lost(view) if view else None
+            fresh = fresh_of(log, view, committed(table.source.path or "", version), None, beyond(table), lost)
         except Exception:  # as above
             return None
         feed = Feed.RECORDED if detail.records_changes else Feed.OFF
-        return status_of(table, view, version, feed.value, fresh)
+        return status_of(table, view, version, feed.value, fresh, error=lost)
 
     def decision(self, table: Table) -> NothingNew | None:
         """That nothing is new in a table, where nothing is left to do for what is published either."""

@@ -48,6 +48,8 @@ class Progress:
     """By their batches, with the log: records that were sent, until a look shows what became of them."""
     short: MirrorfeedError | None = None
     """What warns before loss: that the source keeps changes for too short a time."""
+    last_gone: MirrorfeedError | None = None
+    """A warning that the last data file was removed, perhaps before Fabric consumed it."""
     across: MirrorfeedError | None = None
     """Which way led across a gap in the feed."""
     untidy: MirrorfeedError | None = None

@@ -64,7 +64,7 @@ def repair(
         view = log.confirm(view)
         if view is None or view.unfinished:
             continue
-        log.check(view)
+        progress.last_gone = log.check(view) or progress.last_gone
         what = Repair(version, keys)
         progress.decision = str(what)
         on_step(progress)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ from mirrorfeed.publish.columns import no_longer_selected
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.compared import COMPARED
 from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
-from mirrorfeed.publish.view import View
+from mirrorfeed.publish.view import FilesLost, LastFileGone, View
 from mirrorfeed.publish.zone import zone_of
 
 STATES = ("in trouble", "behind", "never published", "paused", "as last compared", "up to date")
@@ -102,23 +102,31 @@ def statuses(
             new = [each for each in found if published is not None and each.version > published]
             feed = feed_of(spark, table.source, detail).value
             unpublished = new[0].timestamp if new else None
-            fresh = fresh_of(log, view, found[-1].timestamp, unpublished, beyond(table))
-            return status_of(table, view, found[-1].version, feed, fresh, _seconds_since(unpublished))
+            lost = log.lost(view) if view else None
+            fresh = fresh_of(log, view, found[-1].timestamp, unpublished, beyond(table), lost)
+            return status_of(table, view, found[-1].version, feed, fresh, _seconds_since(unpublished), lost)
         except Exception as error:
             trouble = named(f"Asking for the status of {name}", error)
-            return replace(status_of(table, view, None, None, None), error=trouble)
+            return status_of(table, view, None, None, None, error=trouble)
 
     return each_of(one, config.select(names))
 
 
 def fresh_of(
-    log: TableLog, view: View | None, committed: datetime | None, unpublished: datetime | None, beyond: Beyond
+    log: TableLog,
+    view: View | None,
+    committed: datetime | None,
+    unpublished: datetime | None,
+    beyond: Beyond,
+    lost: FilesLost | LastFileGone | None,
 ) -> Freshness:
-    """By what its log says, and when its newest version and the oldest that is not published were committed."""
+    """By what its log says, and when its newest version and the oldest that is not published were committed. Lost files
+    count as not consumed."""
     if view is None:
         return freshness((), (), committed, unpublished, beyond=beyond)
     unfinished = bool(view.unfinished)
-    return freshness(log.records(view), view.numbers, committed, unpublished, unfinished=unfinished, beyond=beyond)
+    left = [*view.numbers, *lost.numbers] if isinstance(lost, FilesLost) else view.numbers
+    return freshness(log.records(view), left, committed, unpublished, unfinished=unfinished, beyond=beyond)
 
 
 def status_of(
@@ -128,6 +136,7 @@ def status_of(
     feed: str | None,
     fresh: Freshness | None,
     seconds: float = 0.0,
+    error: MirrorfeedError | None = None,
 ) -> Status:
     """By what its log and its newest version say, if it has versions, and the seconds since what is not published was
     committed."""
@@ -141,6 +150,7 @@ def status_of(
         lag_seconds=None if newest is None or published is None else seconds,
         not_renamed=len(view.unfinished) if view else 0,
         not_consumed=max(0, len(view.data) - 1) if view else 0,
+        error=error,
         feed=feed,
         fresh=fresh,
         paused=_paused(table),
@@ -157,7 +167,8 @@ def compared(table: Table, log: TableLog, view: View | None, beyond: Beyond) -> 
     found something."""
     read = view.newest.read if view and view.newest else None
     took = f", {counted(read.rows, 'row')} in {duration(read.seconds)}" if read else ""
-    return status_of(table, view, None, f"{COMPARED}{took}", fresh_of(log, view, None, None, beyond))
+    lost = log.lost(view) if view else None
+    return status_of(table, view, None, f"{COMPARED}{took}", fresh_of(log, view, None, None, beyond, lost), error=lost)
 
 
 def _seconds_since(moment: datetime | None) -> float:

@@ -137,7 +137,7 @@ class Run:
                 view = log.confirm(view)
                 if view is None or view.unfinished:  # the first listing may show a record without its files
                     continue
-                log.check(view)
+                progress.last_gone = log.check(view) or progress.last_gone
             if isinstance(decision, Finding):
                 raise decision
             self.on_step(progress)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mirrorfeed.amounts import counted
-from mirrorfeed.errors import Terminal
+from mirrorfeed.amounts import a_few, counted
+from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.ranges import Finding
+from mirrorfeed.landing.consumed import last_renamed
 from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.landing.names import LOG_ID, data_number, is_ignored, log_folder, published_name, staged_record_number
 from mirrorfeed.stores import Entry
@@ -41,6 +42,11 @@ class View:
         """Files of the newest record that are still to be renamed."""
         files = self.newest.files if self.newest else ()
         return tuple(file for file in files if file.staged in self.staged)
+
+    @property
+    def last_renamed(self) -> int:
+        """The highest number whose file has its final name; 0 if none."""
+        return last_renamed(self.newest, self.staged) if self.newest else 0
 
     @property
     def number(self) -> int:
@@ -207,3 +213,47 @@ class LogLost(Terminal):
             f'Put the file back, with the content {{"log_id": "{self.log_id}"}}, and publish again; if that log is not'
             f" the one of the files that are there, {_START_AGAIN}."
         )
+
+
+class FilesLost(Terminal):
+    """Published files were removed from the landing zone before Fabric consumed them. Their rows are missing from the
+    mirror, and nothing more is published, because Fabric waits for a missing number."""
+
+    code = "MF3216"
+
+    def __init__(self, address: str, numbers: Sequence[int]) -> None:
+        self.address, self.numbers = address, tuple(numbers)
+
+    def what(self) -> str:
+        names = [str(number) for number in self.numbers]
+        files, were = ("file", "was") if len(names) == 1 else ("files", "were")
+        return f"Published {files} {a_few(names)} of {self.address} {were} removed before Fabric consumed {_it(names)}."
+
+    def next(self) -> str:
+        return (
+            "Restore the same files under the same names if you can: OneLake keeps deleted files for seven days."
+            f" Otherwise {_START_AGAIN}."
+        )
+
+
+class LastFileGone(Transient):
+    """The last data file of a table was removed from the landing zone. Fabric leaves that file in place, so somebody
+    else removed it, and the folder does not show whether Fabric had consumed it. Publication goes on."""
+
+    code = "MF3217"
+
+    def __init__(self, address: str, numbers: Sequence[int]) -> None:
+        self.address, self.numbers = address, tuple(numbers)
+
+    def what(self) -> str:
+        return (
+            f"No data file is left in {self.address}. Fabric leaves the last one, so somebody removed file"
+            f" {self.numbers[-1]}, perhaps before Fabric consumed it."
+        )
+
+    def next(self) -> str:
+        return f"Compare the mirror with `mirrorfeed verify`. If rows are missing, {_START_AGAIN}."
+
+
+def _it(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"

@@ -98,7 +98,7 @@ class Log:
     """The format of a newest record that only a newer version knows, after the path of the record."""
     newest: Record | None = None
     staged: tuple[str, ...] = ()
-    """Names in the log's folder that are not records."""
+    """Names in the log's folder that are not records, from a listing made after the newest record was read."""
     others: tuple[str, ...] = ()
     """Folders of other logs."""
 
@@ -115,6 +115,8 @@ class Table:
     """Those in it that the service does not ignore."""
     ignored: tuple[str, ...] = ()
     """Files and folders whose names start with `_`."""
+    in_place: tuple[str, ...] = ()
+    """Names of the data files in a second listing, made after the log was read and before `processed`."""
     processed: Mapping[str, str] = field(default_factory=dict)
     """Files that the service is done with, and the folder each is in."""
     scratch: tuple[str, ...] = ()

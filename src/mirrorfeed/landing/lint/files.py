@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from mirrorfeed.amounts import counted
+from mirrorfeed.landing.consumed import last_renamed, missing_files
 from mirrorfeed.landing.lint.facts import Broken, Contents, DataFile, Table, Unreadable
 from mirrorfeed.landing.lint.finding import Finding, advice, error, warning
 from mirrorfeed.landing.lint.metadata import Settings
@@ -83,6 +84,11 @@ UNFINISHED = warning(
     "A file in the table's folder has a name as writers give to what is not finished.",
     "Remove it if nobody is writing it; write under a name that starts with _, then rename.",
 )
+LOST = error(
+    "MF313",
+    "A file that mirrorfeed published was removed before Fabric consumed it.",
+    "Restore the same file under the same name if you can; otherwise run `mirrorfeed rebuild`.",
+)
 LATE_START = advice(
     "MF351",
     "The first data file has a later number than 1, and nothing shows that earlier ones were processed.",
@@ -131,8 +137,13 @@ def judge_files(table: Table, settings: Settings) -> list[Finding]:
         for name in table.folders
     ]
     found += _mixed(table, settings)
+    lost = _lost(table, settings)
+    if lost and table.log and table.log.newest:
+        path = f"{table.folder}/{data_name(lost[0], table.log.newest.extension)}"
+        more = f", together with {counted(len(lost) - 1, 'later file')}" if len(lost) > 1 else ""
+        found.append(LOST.broken(path, f"The file was removed before Fabric consumed it{more}."))
     if not settings.by_time:
-        found += _numbers(table, named)
+        found += _numbers(table, named, lost)
     if not table.files and not table.processed and not (table.log and table.log.staged):
         found.append(NO_FILES.broken(table.folder, "The table's folder holds no data file."))
     return found
@@ -200,7 +211,20 @@ def _mixed(table: Table, settings: Settings) -> Iterator[Finding]:
         yield FORM.broken(_path(table, later), "The folder holds Parquet files and delimited text.")
 
 
-def _numbers(table: Table, named: list[_Named]) -> Iterator[Finding]:
+def _lost(table: Table, settings: Settings) -> Sequence[int]:
+    """The numbers of files that our log says were published, and that are lost."""
+    log = table.log
+    if log is None or log.newest is None:
+        return ()
+    in_place, processed = (
+        [number for name in names if (number := number_of(name))] for names in (table.in_place, table.processed)
+    )
+    last = last_renamed(log.newest, log.staged)
+    found = missing_files(last, in_place, processed, newest_first=[log.newest], by_time=settings.by_time)
+    return found.numbers if found.lost else ()
+
+
+def _numbers(table: Table, named: list[_Named], lost: Collection[int]) -> Iterator[Finding]:
     processed = {number: f"{folder}/{name}" for name, folder in table.processed.items() if (number := number_of(name))}
     by_number: dict[int, _Named] = {}
     for one in named:
@@ -215,14 +239,15 @@ def _numbers(table: Table, named: list[_Named]) -> Iterator[Finding]:
     for number in sorted(by_number.keys() & processed.keys() - {last_processed}):
         what = f"The number {number} was processed before, as {processed[number]}."
         yield USED_AGAIN.broken(_path(table, by_number[number].file), what)
-    yield from _gaps(table, by_number, set(processed))
+    yield from _gaps(table, by_number, set(processed), lost)
 
 
-def _gaps(table: Table, by_number: dict[int, _Named], processed: set[int]) -> Iterator[Finding]:
+def _gaps(table: Table, by_number: dict[int, _Named], processed: set[int], lost: Collection[int]) -> Iterator[Finding]:
+    """Missing numbers, except those that are reported as lost."""
     numbers = sorted(by_number)
     before: int | None = None
     for number in sorted({*numbers, *processed}):
-        if number in by_number and before is not None and number > before + 1:
+        if number in by_number and before is not None and number > before + 1 and before + 1 not in lost:
             one = number == before + 2
             missing = f"number {before + 1} is" if one else f"the numbers {before + 1} to {number - 1} are"
             what = f"Before it, {missing} missing; the last before is {before}."

@@ -1,0 +1,322 @@
+"""Published files that were removed before Fabric consumed them: every command says so, and none buries the gap."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pytest
+from click.testing import CliRunner
+
+from fixtures.faults import FaultyStore
+from fixtures.memory import MemoryStore
+from fixtures.mirror import Mirror
+from fixtures.tables import Table, TableFeed
+from mirrorfeed import config
+from mirrorfeed.cli import main
+from mirrorfeed.inspect import lint
+from mirrorfeed.landing.names import data_name
+from mirrorfeed.landing.output import BY_TIME, Output
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.examine import examine
+from mirrorfeed.publish.idle import Idle
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.repair import repair
+from mirrorfeed.publish.table import publish
+from mirrorfeed.publish.view import FilesLost, LastFileGone, View
+from mirrorfeed.stores import Entry, FolderStore, Store
+from tests.commits import commit
+from tests.fleets import fleet
+from tests.publish.scenes import FOLDER, plan, two_orders
+
+PLAN = plan(file_size=10_000)
+
+
+def path(number: int) -> str:
+    return f"{FOLDER}/{data_name(number)}"
+
+
+def remove(store: Store, *numbers: int) -> None:
+    for number in numbers:
+        store.remove(path(number))
+
+
+def published(store: Store, times: int = 4, how: Plan = PLAN) -> Table:
+    """A table that was published so many times, with one file each time."""
+    table = two_orders()
+    publish(TableFeed(table), store, how)
+    for number in range(1, times):
+        publish_more(store, table, number, how)
+    return table
+
+
+def publish_more(store: Store, table: Table, number: int, how: Plan = PLAN) -> Any:
+    table.update(1, status=f"changed {number}")
+    return publish(TableFeed(table), store, how)
+
+
+def look(store: Store) -> View:
+    view = TableLog(store, FOLDER).look()
+    assert view is not None
+    return view
+
+
+def lost(store: Store) -> FilesLost | LastFileGone | None:
+    return TableLog(store, FOLDER).lost(look(store))
+
+
+class TestPublish:
+    @pytest.mark.parametrize(
+        ("gone", "words"),
+        [
+            ((3,), "Published file 3 of memory:/{} was removed before Fabric consumed it."),
+            ((3, 4), "Published files 3, 4 of memory:/{} were removed before Fabric consumed them."),
+        ],
+    )
+    def test_nothing_more_is_published_until_the_files_are_restored(self, gone: tuple[int, ...], words: str) -> None:
+        store = MemoryStore()
+        table = published(store)
+        kept = {number: store.read(path(number)) for number in gone}
+        remove(store, *gone)
+
+        with pytest.raises(FilesLost) as refused:
+            publish_more(store, table, 9)
+
+        assert str(refused.value) == (
+            f"{words.format(FOLDER)} Restore the same files under the same names if you can: OneLake keeps deleted"
+            " files for seven days. Otherwise start the table again with `mirrorfeed rebuild`."
+        )
+        assert look(store).number == 4
+        assert not look(store).staged
+
+        for number, data in kept.items():
+            store.create(path(number), data)
+        publish(TableFeed(table), store, PLAN)
+        assert look(store).numbers == [1, 2, 3, 4, 5]
+
+    def test_a_repair_is_refused_because_its_file_would_wait_as_well(self) -> None:
+        store = MemoryStore()
+        table = published(store)
+        remove(store, 3)
+        with pytest.raises(FilesLost):
+            repair(TableFeed(table), store, PLAN, [((1,), False)])
+
+    def test_a_rebuild_helps(self) -> None:
+        store = MemoryStore()
+        table = published(store)
+        remove(store, 3, 4)
+        store.remove_folder(FOLDER)
+        publish(TableFeed(table), store, PLAN)
+        assert (look(store).numbers, lost(store)) == ([1], None)
+
+    def test_if_no_file_is_left_a_warning_says_that_it_is_not_known_what_was_consumed(self) -> None:
+        store = MemoryStore()
+        table = published(store)
+        remove(store, 1, 2, 3, 4)
+
+        progress = publish_more(store, table, 9)
+
+        assert str(progress.last_gone) == (
+            f"No data file is left in memory:/{FOLDER}. Fabric leaves the last one, so somebody removed file 4, perhaps"
+            " before Fabric consumed it. Compare the mirror with `mirrorfeed verify`. If rows are missing, start the"
+            " table again with `mirrorfeed rebuild`."
+        )
+        assert look(store).numbers == [5]
+        assert publish_more(store, table, 10).last_gone is None
+
+    def test_files_that_fabric_consumes_are_not_lost(self) -> None:
+        store = MemoryStore()
+        mirror = Mirror(store, FOLDER)
+        table = published(store)
+        for number in range(5, 12):
+            mirror.take(most=number % 3)
+            assert lost(store) is None
+            assert publish_more(store, table, number).last_gone is None
+        mirror.take()
+        assert (look(store).numbers, lost(store)) == ([11], None)
+        remove(store, 11)  # file 10 was set aside, so file 11 had been consumed
+        assert (lost(store), publish_more(store, table, 12).last_gone) == (None, None)
+
+
+class TestListings:
+    """A listing is not a snapshot: files are renamed and consumed while it is read."""
+
+    @pytest.mark.parametrize("most", [1, 2, 3, 4])
+    def test_fabric_may_consume_files_at_any_moment_of_a_look(self, most: int) -> None:
+        def found_while_consuming(at: int) -> FilesLost | LastFileGone | None:
+            """Fabric consumes so many files before each call, from this call on."""
+            zone = MemoryStore()
+            published(zone)
+            mirror = Mirror(zone, FOLDER)
+            store = FaultyStore(
+                zone, [], before=lambda _: mirror.take(most if len(store.verbs) > at else 0) and None, page=1
+            )
+            return lost(store)
+
+        assert [found_while_consuming(at) for at in range(20)] == [None] * 20
+
+    def test_a_publication_between_two_pages_is_not_taken_for_a_loss(self) -> None:
+        """The listing passes the name of file 3 before another publisher renames it, and sees file 4."""
+        store = MemoryStore()
+        table = published(store, times=2)
+        view = look(store)
+        publish_more(store, table, 3)
+        publish_more(store, table, 4)
+
+        class Late(MemoryStore):
+            listings = 0
+
+            def list(self, folder: str) -> list[Entry]:
+                entries = store.list(folder)
+                Late.listings += folder == FOLDER
+                early = folder == FOLDER and Late.listings == 1
+                return [entry for entry in entries if not (early and entry.name == data_name(3))]
+
+            def read(self, path: str) -> bytes:
+                return store.read(path)
+
+        assert look(Late()).numbers == [1, 2, 4]
+        Late.listings = 0
+        assert lost(Late()) is None
+        assert TableLog(store, FOLDER).lost(view) is None
+
+    def test_a_folder_in_which_nothing_is_missing_costs_no_request(self) -> None:
+        store = FaultyStore(MemoryStore(), [])
+        published(store)
+        log = TableLog(store, FOLDER)
+        view = log.look()
+        assert view is not None
+        before = len(store.verbs)
+        assert (log.lost(view), len(store.verbs) - before) == (None, 0)
+
+
+def test_files_that_fabric_reads_by_time_are_lost_only_if_a_later_publication_is_missing() -> None:
+    store, how = MemoryStore(), plan(file_size=1, output=Output(by_time=True))
+    table = two_orders()
+    publish(TableFeed(table, rows_per_batch=1), store, how)
+    assert json.loads(store.read(f"{FOLDER}/_metadata.json"))["fileDetectionStrategy"] == BY_TIME
+    assert look(store).numbers == [1, 2]
+    remove(store, 2)
+    assert lost(store) is None  # Fabric may have consumed it before file 1
+    store.clock = lambda: datetime(2027, 1, 1, tzinfo=UTC)
+    table.update(1, status="paid")
+    publish(TableFeed(table), store, how)
+    remove(store, 3)
+    found = lost(store)
+    assert isinstance(found, FilesLost)
+    assert found.numbers == (3,)
+
+
+class TestLog:
+    def test_a_lost_file_is_not_called_consumed(self) -> None:
+        store = MemoryStore()
+        published(store)
+        remove(store, 3, 4)
+        found = examine(store, FOLDER)
+        assert found is not None
+        assert isinstance(found.lost, FilesLost)
+        assert (found.lost.numbers, found.as_recorded) == ((3, 4), False)
+        assert not any(place.consumed for place in found.places)
+
+
+class TestLint:
+    @pytest.mark.parametrize(
+        ("gone", "found"),
+        [
+            ((3,), ["MF313 The file was removed before Fabric consumed it."]),
+            ((4,), ["MF313 The file was removed before Fabric consumed it."]),
+            ((3, 4), ["MF313 The file was removed before Fabric consumed it, together with 1 later file."]),
+            ((1,), []),
+            ((1, 2, 3), []),
+            ((1, 2, 3, 4), ["MF310 The table's folder holds no data file."]),
+        ],
+    )
+    def test_a_lost_file_is_found_by_our_log(self, gone: tuple[int, ...], found: list[str]) -> None:
+        store = MemoryStore()
+        published(store)
+        remove(store, *gone)
+        of_table = [each for each in lint(store).findings if each.file.startswith(FOLDER) and each.counts]
+        assert [f"{each.code} {each.what}" for each in of_table] == found
+        assert {each.file for each in of_table} <= {path(gone[0]), FOLDER}
+
+    def test_a_file_that_is_set_aside_is_not_lost(self) -> None:
+        store = MemoryStore()
+        published(store)
+        store.rename(path(3), f"{FOLDER}/_ProcessedFiles/{data_name(3)}")
+        assert "MF313" not in [each.code for each in lint(store).findings]
+
+
+def test_many_lost_files_are_named_in_few_words() -> None:
+    assert "files 1, 2, 3 and 97 more of" in FilesLost("zone", range(1, 101)).what()
+
+
+class TestCommands:
+    """Without Spark: nothing is new in the source."""
+
+    @pytest.fixture
+    def file(self, tmp_path: Path) -> str:
+        """The configuration of a table that is published up to its newest version, in three files."""
+        file, source = fleet(tmp_path, 1), tmp_path / "t0"
+        same = Table({"id": "long", "v": "string"}, ("id",), str(deltalake.DeltaTable(source).metadata().id))
+        same.insert({"id": 0, "v": "v0"})
+        store, how = FolderStore(str(tmp_path / "zone")), Plan(str(source), "sales.t0", "sales.schema/t0", ("id",))
+        for number in (1, 2):
+            commit(source, f"UPDATE {{}} SET v = 'new {number}' WHERE id = 0")
+            same.update(0, v=f"new {number}")
+            publish(TableFeed(same), store, how)
+        return str(file)
+
+    def gone(self, tmp_path: Path, *numbers: int) -> list[Path]:
+        files = [tmp_path / "zone/sales.schema/t0" / data_name(number) for number in numbers]
+        for each in files:
+            each.unlink()
+        return files
+
+    def ran(self, *arguments: str, code: int) -> str:
+        found = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "400"})
+        assert found.exit_code == code, found.output
+        return found.output
+
+    def test_nothing_is_said_of_a_folder_in_which_nothing_is_missing(self, file: str, tmp_path: Path) -> None:
+        assert "1 up to date" in self.ran("status", "--config", file, code=0)
+        assert "MF3216" not in self.ran("log", "sales.t0", "--config", file, code=0)
+
+    def test_a_table_that_lost_files_is_not_up_to_date(self, file: str, tmp_path: Path) -> None:
+        self.gone(tmp_path, 3)
+        said = self.ran("status", "--config", file, code=1)
+        assert "1 in trouble" in said
+        assert "sales.t0: MF3216: Published file 3 of" in said
+
+    def test_a_table_without_its_last_file_is_not_up_to_date_either(self, file: str, tmp_path: Path) -> None:
+        self.gone(tmp_path, 1, 2, 3)
+        assert "sales.t0: MF3217: No data file is left in" in self.ran("status", "--config", file, code=1)
+
+    def test_lost_files_are_waiting_for_fabric(self, file: str, tmp_path: Path) -> None:
+        self.gone(tmp_path, 1, 3)
+        (row,) = json.loads(self.ran("status", "--json", "--config", file, code=1))
+        assert row["fresh"]["waiting_since"]["consumed"] is not None
+
+    def test_the_log_does_not_call_a_lost_file_consumed(self, file: str, tmp_path: Path) -> None:
+        self.gone(tmp_path, 3)
+        said = self.ran("log", "sales.t0", "--config", file, code=1)
+        assert "consumed, and removed" not in said
+        assert "MF3216: Published file 3 of" in said.splitlines()[-1]
+        told = json.loads(self.ran("log", "sales.t0", "--json", "--config", file, code=1))
+        assert told["error"]["code"] == "MF3216"
+        assert [place["consumed"] for place in told["files"]] == [False, False]
+
+    def test_lint_finds_a_lost_file(self, file: str, tmp_path: Path) -> None:
+        self.gone(tmp_path, 2)
+        said = self.ran("lint", str(tmp_path / "zone"), "--config", file, code=1)
+        assert "MF313" in said
+        assert "MF302" not in said
+
+    def test_a_run_with_nothing_new_leaves_a_table_with_lost_files_to_spark(self, file: str, tmp_path: Path) -> None:
+        (table,) = config.load(file).tables
+        idle = Idle(config.load(file))
+        assert idle.outcome(table) is not None
+        self.gone(tmp_path, 3)
+        assert idle.outcome(table) is None
