@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+
 import pytest
 
 from mirrorfeed.landing.consumed import Missing, last_renamed, may_stand_at, missing_files
@@ -109,6 +112,34 @@ def test_a_published_file_is_lost_if_it_is_missing_above_one_that_is_in_place(
     in_place: list[int], set_aside: list[int], missing: Missing
 ) -> None:
     assert missing_files(4, in_place, set_aside) == missing
+
+
+def _subsets(numbers: Iterable[int]) -> Iterator[set[int]]:
+    chosen = list(numbers)
+    return (set(found) for size in range(len(chosen) + 1) for found in combinations(chosen, size))
+
+
+def test_whatever_fabric_has_done_with_five_files_nothing_is_missing() -> None:
+    """Fabric sets consumed files aside in any order, and deletes them there later."""
+    for consumed in range(6):
+        for moved in _subsets(range(1, consumed)):
+            for aside in _subsets(moved):
+                if moved == set(range(1, consumed)) or aside == moved:  # it deletes them days later
+                    in_place = {1, 2, 3, 4, 5} - moved
+                    assert missing_files(5, in_place, aside) == NONE, (consumed, in_place, aside)
+
+
+def test_whatever_is_removed_of_five_files_those_called_lost_were_not_consumed() -> None:
+    for consumed in range(6):
+        moved = set(range(1, consumed))
+        for removed in _subsets({1, 2, 3, 4, 5} - moved):
+            in_place, not_consumed = {1, 2, 3, 4, 5} - moved - removed, {each for each in removed if each > consumed}
+            for aside in [moved, set()]:
+                found = missing_files(5, in_place, aside)
+                if found.lost:
+                    assert set(found.numbers) <= not_consumed
+                above = {each for each in not_consumed if not in_place or each > min(in_place)}
+                assert above <= set(found.numbers), (consumed, in_place, aside)
 
 
 def test_nothing_is_missing_where_nothing_was_published() -> None:
