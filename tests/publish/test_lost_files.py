@@ -87,7 +87,8 @@ class TestPublish:
 
         assert str(refused.value) == (
             f"{words.format(FOLDER)} Restore the same files under the same names if you can: OneLake keeps deleted"
-            " files for seven days. Otherwise start the table again with `mirrorfeed rebuild`."
+            " files for seven days unless set otherwise. If you cannot, start the table again with `mirrorfeed"
+            " rebuild`."
         )
         assert look(store).number == 4
         assert not look(store).staged

@@ -226,13 +226,13 @@ class FilesLost(Terminal):
 
     def what(self) -> str:
         names = [str(number) for number in self.numbers]
-        files, were = ("file", "was") if len(names) == 1 else ("files", "were")
-        return f"Published {files} {a_few(names)} of {self.address} {were} removed before Fabric consumed {_it(names)}."
+        files, were, them = ("file", "was", "it") if len(names) == 1 else ("files", "were", "them")
+        return f"Published {files} {a_few(names)} of {self.address} {were} removed before Fabric consumed {them}."
 
     def next(self) -> str:
         return (
-            "Restore the same files under the same names if you can: OneLake keeps deleted files for seven days."
-            f" Otherwise {_START_AGAIN}."
+            "Restore the same files under the same names if you can: OneLake keeps deleted files for seven days unless"
+            f" set otherwise. If you cannot, {_START_AGAIN}."
         )
 
 
@@ -253,7 +253,3 @@ class LastFileGone(Transient):
 
     def next(self) -> str:
         return f"Compare the mirror with `mirrorfeed verify`. If rows are missing, {_START_AGAIN}."
-
-
-def _it(names: Sequence[str]) -> str:
-    return "it" if len(names) == 1 else "them"
