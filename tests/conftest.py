@@ -9,7 +9,7 @@ import socket
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from fixtures.onelake import SECRET, OneLake
+from mirrorfeed.inspect import look
+from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.session import ConnectNotConfigured, get_session
 
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
@@ -58,6 +60,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def counted(request: pytest.FixtureRequest) -> Counter[str]:
     """How many cases of each kind the proofs played, by its name; the last lines of a run tell."""
     return request.config.stash.setdefault(COUNTED, Counter())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_parquet_process() -> Iterator[None]:
+    """One child reads the Parquet files of all calls of `lint`: starting one takes a third of a second."""
+    with pytest.MonkeyPatch.context() as patch, ParquetProcess() as process:
+        patch.setattr(look, "ParquetProcess", lambda: nullcontext(process))
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -84,6 +84,16 @@ def test_text_is_read_through_every_compression(suffix: str, pack: Callable[[byt
     assert said == ["MF408 The key column 'id' is NULL in 1 of 2 rows."]
 
 
+@pytest.mark.parametrize("size", [1 << 20, (1 << 35) - 1])
+def test_a_snappy_block_that_declares_more_than_it_can_hold_is_a_finding(size: int) -> None:
+    declared = bytes((size >> shift & 0x7F) | 0x80 for shift in range(0, 28, 7)) + bytes([size >> 28])
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    store.create(f"t/{data_name(1, 'csv')}", b"\xff\x06\x00\x00sNaPpY\x00\x09\x00\x00" + b"\0\0\0\0" + declared)
+    said = [f"{found.code} {found.what}" for found in lint(store).findings]
+    assert said == ["MF307 The file cannot be read: a Snappy block declares more bytes than it can hold."]
+
+
 def test_a_file_that_the_service_takes_meanwhile_is_passed_over() -> None:
     class Taken(MemoryStore):
         def open_read(self, path: str) -> BinaryIO:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mirrorfeed.inspect.parquet import parquet_contents
 from mirrorfeed.inspect.text import text_contents
 from mirrorfeed.landing import log as records
 from mirrorfeed.landing.lint import Finding, judge_table, judge_zone
@@ -29,6 +28,7 @@ from mirrorfeed.landing.names import (
 )
 from mirrorfeed.landing.partner import PARTNER_EVENTS
 from mirrorfeed.landing.spelled import load
+from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.stores import Entry, NotThere, Store
 
 _TABLE_DEPTH = 2
@@ -50,8 +50,9 @@ def lint(store: Store) -> Report:
     zone = look_at_zone(store)
     found = judge_zone(zone)
     where = places(zone)
-    for place in where:
-        found += judge_table(look_at_table(store, place.path))
+    with ParquetProcess() as parquet:
+        for place in where:
+            found += judge_table(look_at_table(store, place.path, parquet))
     return Report(len(where), tuple(found))
 
 
@@ -76,7 +77,7 @@ def _folder(store: Store, path: str, depth: int) -> Folder:
     )
 
 
-def look_at_table(store: Store, folder: str) -> Table:
+def look_at_table(store: Store, folder: str, parquet: ParquetProcess) -> Table:
     entries = store.list(folder)
     plain = [entry for entry in entries if not entry.is_folder]
     metadata_name = metadata_among(entry.name for entry in plain)
@@ -90,7 +91,7 @@ def look_at_table(store: Store, folder: str) -> Table:
         folder,
         metadata,
         metadata_name or METADATA,
-        files=tuple(_data_file(store, folder, entry, settings) for entry in data),
+        files=tuple(_data_file(store, folder, entry, settings, parquet) for entry in data),
         folders=tuple(entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)),
         ignored=tuple(entry.name for entry in entries if is_ignored(entry.name)),
         in_place=tuple(name for name in in_place if not is_ignored(name)),
@@ -100,14 +101,14 @@ def look_at_table(store: Store, folder: str) -> Table:
     )
 
 
-def _data_file(store: Store, folder: str, entry: Entry, settings: Settings) -> DataFile:
+def _data_file(store: Store, folder: str, entry: Entry, settings: Settings, parquet: ParquetProcess) -> DataFile:
     inside: Contents | Unreadable | None = None
     form = form_of(entry.name, settings)
     if entry.size and form:
         try:
             with store.open_read(f"{folder}/{entry.name}") as file:
                 inside = (
-                    parquet_contents(file, entry.size, settings)
+                    parquet.contents(file, entry.size, settings.keys)
                     if form == PARQUET
                     else text_contents(file, entry.name, settings)
                 )

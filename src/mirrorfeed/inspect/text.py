@@ -9,8 +9,6 @@ from datetime import date, datetime, time
 from itertools import chain
 from typing import BinaryIO
 
-import pyarrow as pa
-
 from mirrorfeed.amounts import counted
 from mirrorfeed.inspect.rows import Unsplittable, Value, split
 from mirrorfeed.inspect.unpack import CutShort, RefusedCodec, pieces
@@ -37,7 +35,7 @@ def text_contents(file: BinaryIO, name: str, settings: Settings) -> Contents | U
     except UnicodeError as odd:
         detail = f"it is not {settings.dialect.encoding} ({odd})"
         counting.faults.setdefault(Fault.ENCODING, TextFault(Fault.ENCODING, counting.seen + 1, detail))
-    except (pa.ArrowException, OSError) as error:
+    except OSError as error:
         return Unreadable(Broken.FOREIGN, str(error).rstrip("."))
     return counting.contents()
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import BinaryIO
 
-import pyarrow as pa
-
 PIECE = 1 << 20
 _STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_MOST_SNAPPY = 64
+"""Plain bytes for one compressed byte: a copy takes at least two bytes and repeats at most 64."""
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
 
@@ -37,14 +37,16 @@ def pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
+    import pyarrow as pa  # slow to import, and needed for compressed text only
+
     stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
     try:
         while piece := stream.read(PIECE):
             yield piece
-    except OSError as error:
+    except (pa.ArrowException, OSError) as error:
         if "runcated" in str(error):
             raise CutShort(f"its {codec} stream does not end") from error
-        raise
+        raise OSError(str(error)) from error
 
 
 def _framed(file: BinaryIO) -> Iterator[bytes]:
@@ -78,10 +80,17 @@ def _exactly(file: BinaryIO, count: int) -> bytes:
 
 
 def _snappy(data: bytes) -> bytes:
+    import pyarrow as pa
+
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
             break
-    return bytes(pa.Codec("snappy").decompress(data, size, asbytes=True))
+    if size > _MOST_SNAPPY * len(data):
+        raise OSError("a Snappy block declares more bytes than it can hold")
+    try:
+        return bytes(pa.Codec("snappy").decompress(data, size, asbytes=True))
+    except pa.ArrowException as error:
+        raise OSError(str(error)) from error

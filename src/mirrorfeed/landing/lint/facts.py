@@ -29,6 +29,7 @@ class Broken(StrEnum):
     FOREIGN = "foreign"
     ENCRYPTED = "encrypted"
     CODEC = "codec"
+    UNSAFE = "unsafe"
 
 
 @dataclass(frozen=True, slots=True)

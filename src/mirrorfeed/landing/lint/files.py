@@ -64,6 +64,11 @@ CODEC = error(
     "A data file is compressed in a way that the service does not read.",
     "Write it uncompressed, or with Snappy, GZIP or ZSTD.",
 )
+UNSAFE = error(
+    "MF314",
+    "Reading a data file crashes the Parquet library, or takes too much time or memory.",
+    "Delete it, and put a whole file under the same name; the service may fail on this one too.",
+)
 NO_FILES = warning(
     "MF310",
     "A table's folder has no data file, and Fabric fails such a table after some time.",
@@ -195,6 +200,8 @@ def _whole(table: Table, file: DataFile) -> Iterator[Finding]:
             yield TRUNCATED.broken(path, f"The file is cut short: {reason}.")
         elif file.inside.why is Broken.CODEC:
             yield CODEC.broken(path, f"The file is compressed with {reason}.")
+        elif file.inside.why is Broken.UNSAFE:
+            yield UNSAFE.broken(path, f"The file cannot be read safely: {reason}.")
         elif file.inside.why is Broken.ENCRYPTED:
             yield UNREADABLE.broken(path, f"The file is encrypted: {reason}.")
         else:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mirrorfeed.errors import first_line
 from mirrorfeed.landing.lint.facts import TYPELESS, Broken, Column, Contents, Unreadable
-from mirrorfeed.landing.lint.metadata import Settings
 from mirrorfeed.landing.schema import MARKER
 
 _BATCH = 64 * 1024
 _MOST_VALUES = 1000
+_LONGEST_VALUE = 100
+_MEMORY = 4 << 30
+_PART = 256 << 10
 _PLAIN = {
     "BOOLEAN": "boolean",
     "INT32": "int32",
@@ -39,7 +47,67 @@ _LOGICAL = {
 }
 
 
-def parquet_contents(file: BinaryIO, size: int, settings: Settings) -> Contents | Unreadable:
+def serve() -> None:
+    """Answer the requests of `ParquetProcess` until standard input ends."""
+    _limit("RLIMIT_AS", _MEMORY)
+    _limit("RLIMIT_CORE", 0)  # it would hold rows
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    answers.write(b"ready\n")
+    answers.flush()
+    for line in requests:
+        request = json.loads(line)
+        # The parent ends what takes too long; this limit is for the case that the parent died.
+        _limit("RLIMIT_CPU", int(time.process_time()) + request["seconds"])
+        size, sent = request["size"], requests.read(request["sent"])
+        file = io.BytesIO(sent) if sent else io.BufferedReader(_Remote(requests, answers, size), _PART)
+        found = parquet_contents(file, size, tuple(request["keys"]))
+        answers.write(json.dumps(asdict(found), default=list).encode() + b"\n")
+        answers.flush()
+
+
+class _Remote(io.RawIOBase):
+    """A file whose bytes the parent reads."""
+
+    def __init__(self, answers: BinaryIO, requests: BinaryIO, size: int) -> None:
+        self._answers, self._requests, self._size, self._at = answers, requests, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise OSError("the offset is negative")
+        self._at = start + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        self._requests.write(json.dumps([self._at, len(buffer)]).encode() + b"\n")
+        self._requests.flush()
+        length = int.from_bytes(self._answers.read(8), "big")
+        buffer[:length] = self._answers.read(length)
+        self._at += length
+        return length
+
+
+def _limit(name: str, most: int) -> None:
+    """Windows has no such limits, and macOS does not have all of them."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        which = getattr(resource, name)
+        hard = resource.getrlimit(which)[1]
+        resource.setrlimit(which, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def parquet_contents(file: BinaryIO, size: int, keys: tuple[str, ...]) -> Contents | Unreadable:
+    """Return the contents, or why they cannot be read. It can crash: only `serve` calls it."""
     if outside := _outside(file, size):
         return outside
     try:
@@ -47,10 +115,14 @@ def parquet_contents(file: BinaryIO, size: int, settings: Settings) -> Contents 
         columns = tuple(_columns(parquet))
         if _reaches_past_end(parquet.metadata, size):
             return Unreadable(Broken.TRUNCATED, "its footer names data that would lie behind its end")
-        markers, nulls, widest = _values(parquet, settings.keys, [column.name for column in columns])
-    except (pa.ArrowException, OSError) as error:
-        return Unreadable(Broken.FOREIGN, str(error).splitlines()[0].rstrip("."))
-    return Contents(columns, parquet.metadata.num_rows, _codecs(parquet.metadata), markers, nulls, widest)
+        markers, nulls, widest = _values(parquet, keys, [column.name for column in columns])
+        return Contents(columns, parquet.metadata.num_rows, _codecs(parquet.metadata), markers, nulls, widest)
+    except MemoryError:
+        return Unreadable(Broken.UNSAFE, "reading it takes too much memory")
+    except UnicodeDecodeError:
+        return Unreadable(Broken.FOREIGN, "a text in its footer is not UTF-8")
+    except Exception as error:  # a damaged file can raise anything
+        return Unreadable(Broken.FOREIGN, first_line(str(error)))
 
 
 def _outside(file: BinaryIO, size: int) -> Unreadable | None:
@@ -77,13 +149,15 @@ def _codecs(metadata: Any) -> frozenset[str]:
 
 
 def _reaches_past_end(metadata: Any, size: int) -> bool:
-    end = size - 8 - metadata.serialized_size
-    return any(
-        min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)
-        + chunk.total_compressed_size
-        > end
-        for chunk in _chunks(metadata)
-    )
+    """Whether a column, or all of them together, would take more than the bytes before the footer."""
+    end = left = size - 8 - metadata.serialized_size
+    for chunk in _chunks(metadata):
+        length = max(0, chunk.total_compressed_size)
+        left -= length
+        begin = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)
+        if left < 0 or begin + length > end:
+            return True
+    return False
 
 
 def _columns(parquet: Any) -> Iterator[Column]:
@@ -137,7 +211,7 @@ def _values(
     wanted = [name for name in (*keys, MARKER) if names.count(name) == 1]
     markers, nulls, widest = Counter[str](), Counter[str](), dict[str, int]()
     if not wanted:
-        return markers, nulls, widest
+        return {}, {}, {}
     for batch in parquet.iter_batches(_BATCH, columns=wanted, use_threads=False):
         for name in wanted:
             values = batch.column(batch.schema.get_field_index(name))
@@ -150,7 +224,7 @@ def _values(
             if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or _is_binary(values.type):
                 longest = pc.max(pc.binary_length(values)).as_py() or 0
                 widest[name] = max(widest.get(name, 0), longest)
-    return markers, {name: rows for name, rows in nulls.items() if rows}, widest
+    return dict(markers), {name: rows for name, rows in nulls.items() if rows}, widest
 
 
 def _is_binary(type_: Any) -> bool:
@@ -162,6 +236,6 @@ def _counted(values: Any, known: Counter[str]) -> dict[str, int]:
     found: dict[str, int] = Counter()
     for one in pc.value_counts(values):
         value, rows = one["values"].as_py(), one["counts"].as_py()
-        text = "NULL" if value is None else str(value)
+        text = "NULL" if value is None else str(value)[:_LONGEST_VALUE]
         found[text if text in known or len(known) + len(found) < _MOST_VALUES else "other values"] += rows
     return found

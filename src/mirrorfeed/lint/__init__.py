@@ -1,0 +1,1 @@
+"""Checks the landing zone of any publisher."""

@@ -1,0 +1,141 @@
+"""Read Parquet files of any publisher in a child process, with limits on time and memory.
+
+The Parquet library can abort its process on a damaged file, or loop or allocate without bound. The child gets neither a
+path nor a store: it asks for bytes of the one open file, and answers with the contents. Both sides write JSON, so no
+answer of the child can run code here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from threading import Timer
+from typing import BinaryIO
+
+from pydantic import TypeAdapter
+
+from mirrorfeed.errors import Transient
+from mirrorfeed.landing.lint.facts import Broken, Contents, Unreadable
+
+_SECONDS = 60.0
+"""For one file, without the time in which the child waits for bytes. Large files get more."""
+_BYTES_PER_SECOND = 10 << 20
+_PART = 1 << 20
+"""A file of at most this size is sent with the request, and a larger one in parts."""
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""Each thread takes part of the address space that the child may use."""
+_LONGEST_ANSWER = 64 << 20
+_PROGRAM = "from mirrorfeed.lint.parquet_reader import serve; serve()"
+_ANSWER: TypeAdapter[Contents | Unreadable] = TypeAdapter(Contents | Unreadable)
+
+
+class ParquetProcess:
+    """Starts a child for the first file, and another one after a crash. Use it in a `with` statement."""
+
+    def __init__(self, seconds: float = _SECONDS, program: str = _PROGRAM) -> None:
+        self._seconds, self._program = seconds, program
+        self._child: subprocess.Popen[bytes] | None = None
+        self._left = 0.0
+
+    def __enter__(self) -> ParquetProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+
+    def contents(self, file: BinaryIO, size: int, keys: tuple[str, ...]) -> Contents | Unreadable:
+        """Return the contents of a file, or why it cannot be read; or raise `ReaderNotStarted`."""
+        is_fresh = self._child is None
+        found = self._ask(file, size, keys)
+        if self._child or is_fresh:
+            return found
+        return self._ask(file, size, keys)  # an earlier file may have damaged the child that crashed
+
+    def _ask(self, file: BinaryIO, size: int, keys: tuple[str, ...]) -> Contents | Unreadable:
+        child = self._child or self._start()
+        seconds = self._left = self._seconds + size / _BYTES_PER_SECOND
+        try:
+            sent = file.read(size) if size <= _PART else b""
+            request = {"size": size, "sent": len(sent), "keys": keys, "seconds": int(seconds) + 1}
+            data = json.dumps(request).encode() + b"\n" + sent
+            while True:
+                line = self._exchange(child, data)
+                try:
+                    match json.loads(line):
+                        case [int(offset), int(length)]:
+                            pass
+                        case answer:
+                            return _ANSWER.validate_python(answer)
+                except ValueError:
+                    return Unreadable(Broken.UNSAFE, self._stop())
+                file.seek(min(max(offset, 0), size))
+                part = file.read(min(max(length, 0), _PART))
+                data = len(part).to_bytes(8, "big") + part
+        except BaseException:  # the child still waits for bytes of this file
+            self._stop()
+            raise
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        try:
+            self._child = subprocess.Popen(
+                [sys.executable, "-P", "-c", self._program],
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))} | _ONE_THREAD,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # the library quotes the file there
+            )
+        except OSError as error:
+            raise ReaderNotStarted(error.strerror or str(error)) from error
+        self._left = self._seconds
+        if self._exchange(self._child, b"") != b"ready\n":
+            raise ReaderNotStarted(self._stop())
+        return self._child
+
+    def _exchange(self, child: subprocess.Popen[bytes], data: bytes) -> bytes:
+        """Send `data` and return the next line, which is empty or cut short if the child ended."""
+        assert child.stdin
+        assert child.stdout
+        begun = time.monotonic()
+        timer = Timer(max(0.0, self._left), child.kill)
+        timer.start()
+        try:
+            with suppress(OSError):  # it ended before it read all
+                child.stdin.write(data)
+                child.stdin.flush()
+            return child.stdout.readline(_LONGEST_ANSWER)
+        finally:
+            timer.cancel()
+            self._left -= time.monotonic() - begun
+
+    def _stop(self) -> str:
+        """End the child if there is one, and return how it had ended already."""
+        child, self._child = self._child, None
+        if child is None:
+            return ""
+        child.kill()
+        child.communicate()
+        if self._left <= 0:
+            return "reading it takes too long"
+        code = child.returncode
+        ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return f"reading it ends the process with {ended}"
+
+
+class ReaderNotStarted(Transient):
+    """`lint` reads Parquet files in a child process, and that process did not start."""
+
+    code = "MF1011"
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def what(self) -> str:
+        return f"Cannot start the process that reads Parquet files: {self.reason}."
+
+    def next(self) -> str:
+        return "Free memory, or raise the limit on processes, and run `mirrorfeed lint` again."

@@ -1,0 +1,162 @@
+"""Files that harm the process that reads them: `lint` goes on, and names them."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fixtures.damage import damaged, whole_files
+from fixtures.memory import MemoryStore
+from fixtures.zones import customers, parquet, write_clean_zone
+from mirrorfeed.inspect import lint, look
+from mirrorfeed.landing.lint.facts import Broken, Contents, Unreadable
+from mirrorfeed.landing.names import data_name
+from mirrorfeed.lint.parquet_process import ParquetProcess, ReaderNotStarted
+from mirrorfeed.stores import StoreUnavailable
+
+HARMFUL = b"harmful"
+WHOLE = customers((1, "Ann", None), (None, "Ben", None))
+
+
+def _program(harm: str) -> str:
+    """A child that does harm to itself when it opens a file with these bytes."""
+    return f"""
+import os, sys
+from mirrorfeed.lint import parquet_reader
+opened, seen = parquet_reader.pq.ParquetFile, []
+def open_(file, **options):
+    seen.append(file.read())
+    file.seek(0)
+    if {HARMFUL!r} in seen[-1]:
+        {harm}
+    return opened(file, **options)
+parquet_reader.pq.ParquetFile = open_
+parquet_reader.serve()
+"""
+
+
+def _read(process: ParquetProcess, data: bytes) -> Contents | Unreadable:
+    return process.contents(io.BytesIO(data), len(data), ("id",))
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ParquetProcess]:
+    with ParquetProcess(seconds=10) as process:
+        yield process
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        ("os.abort()", "MF314 The file cannot be read safely: reading it ends the process with SIGABRT."),
+        ("os._exit(3)", "MF314 The file cannot be read safely: reading it ends the process with exit code 3."),
+        ("while True: pass", "MF314 The file cannot be read safely: reading it takes too long."),
+        ("bytearray(1 << 40)", "MF314 The file cannot be read safely: reading it takes too much memory."),
+        ("print('{', flush=True)", "MF314 The file cannot be read safely: reading it ends the process with SIGKILL."),
+        ("b'\\xff'.decode()", "MF307 The file cannot be read: a text in its footer is not UTF-8."),
+        ("{}['BOOLEAN']", "MF307 The file cannot be read: 'BOOLEAN'."),
+    ],
+)
+def test_a_file_on_which_the_reader_crashes_is_a_finding_and_the_rest_is_checked(
+    harm: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "ParquetProcess", partial(ParquetProcess, 1.5, _program(harm)))
+    store = MemoryStore()
+    write_clean_zone(store)
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    store.create(f"t/{data_name(1)}", customers((1, HARMFUL.decode(), None), compression="none"))
+    store.create(f"t/{data_name(2)}", WHOLE)
+    assert [(found.file, f"{found.code} {found.what}") for found in lint(store).findings] == [
+        (f"t/{data_name(1)}", said),
+        (f"t/{data_name(2)}", "MF408 The key column 'id' is NULL in 1 of 2 rows."),
+    ]
+
+
+def test_a_crash_counts_only_in_a_child_that_has_read_nothing_else() -> None:
+    harm = "if len(seen) > 1: os.abort()"
+    with ParquetProcess(program=_program(harm)) as process:
+        first, second = (_read(process, customers((key, HARMFUL.decode(), None))) for key in (1, 2))
+    assert isinstance(first, Contents)
+    assert first == second
+
+
+def test_a_large_file_is_read_in_parts(process: ParquetProcess) -> None:
+    fields = [pa.field("id", pa.string()), pa.field("other", pa.string())]
+    rows = [(f"{key:0500}", f"{key:0500}") for key in range(4000)] + [(None, None)]
+    data = parquet(fields, *rows, compression="none", use_dictionary=False)
+    assert len(data) > 3 << 20
+    found = _read(process, data)
+    assert isinstance(found, Contents)
+    assert (found.rows, found.null_keys, found.widest_keys) == (4001, {"id": 1}, {"id": 500})
+
+
+def test_an_error_of_the_store_is_raised_and_the_next_file_is_read(process: ParquetProcess) -> None:
+    class Lost(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise StoreUnavailable("read", "zone/t", "no answer")
+
+    with pytest.raises(StoreUnavailable):
+        process.contents(Lost(), 1 << 30, ())
+    assert isinstance(_read(process, WHOLE), Contents)
+
+
+def test_without_parquet_files_no_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "ParquetProcess", partial(ParquetProcess, program="raise SystemExit"))
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    store.create(f"t/{data_name(1, 'csv')}", b"id\r\n1\r\n")
+    assert lint(store).conforms
+
+
+def test_a_reader_that_does_not_start_is_an_error() -> None:
+    with ParquetProcess(program="raise SystemExit(3)") as process, pytest.raises(ReaderNotStarted, match="exit code 3"):
+        _read(process, WHOLE)
+
+
+def test_data_of_columns_does_not_overlap(process: ParquetProcess) -> None:
+    """Or a footer of a few bytes for each column could have the whole file read once for each of them."""
+    options: dict[str, Any] = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+    data = parquet([pa.field("id", pa.int64())], *((key,) for key in range(300)), row_group_size=100, **options)
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    metadata = pq.ParquetFile(io.BytesIO(data)).metadata
+    second, third = (metadata.row_group(at).column(0).data_page_offset for at in (1, 2))
+    same_place = data[footer:].replace(_varint(third), _varint(second))
+    assert same_place != data[footer:]
+    assert isinstance(_read(process, data), Contents)
+    found = _read(process, data[:third] + same_place)
+    assert found == Unreadable(Broken.TRUNCATED, "its footer names data that would lie behind its end")
+
+
+def _varint(number: int) -> bytes:
+    """As Thrift writes a number from 64 to 8191."""
+    return bytes([(number << 1 & 0x7F) | 0x80, number >> 6])
+
+
+def _damage(process: ParquetProcess, seeds: range, counted: Counter[str]) -> None:
+    files = whole_files()
+    whole = [_read(process, file) for file in files]
+    assert all(isinstance(each, Contents) for each in whole)
+    for seed in seeds:
+        found = _read(process, damaged(files, seed))
+        counted["damaged Parquet files through lint"] += 1
+        if isinstance(found, Unreadable) and found.why is Broken.UNSAFE:
+            counted["damaged Parquet files that crash the Parquet library"] += 1
+            assert [_read(process, file) for file in files] == whole
+    assert [_read(process, file) for file in files] == whole
+
+
+def test_a_damaged_file_is_read_or_refused(process: ParquetProcess, counted: Counter[str]) -> None:
+    _damage(process, range(600), counted)
+
+
+@pytest.mark.soak
+def test_many_damaged_files_are_read_or_refused(process: ParquetProcess, counted: Counter[str]) -> None:
+    """As `test_a_damaged_file_is_read_or_refused`."""
+    _damage(process, range(600, 20_000), counted)
