@@ -8,13 +8,14 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from mirrorfeed.feed.source import quote
 from mirrorfeed.landing.rows import Marker, Problem
-from mirrorfeed.landing.schema import MARKER, Column, is_place
+from mirrorfeed.landing.schema import MARKER, Column, is_place, is_text
 
 PROBLEM = "_change_type"
 """Last column of every result: None, or why the row cannot be published (`Problem`). No published table has a column
@@ -23,6 +24,9 @@ of this name, for it is one of the feed's."""
 TAKEN_OUT = "_commit_version"
 """Beside the keys of rows that are published again: whether a delete comes before the row, as where the mirror has it
 more than once. Like the name above, it is one of the feed's."""
+
+REPLACEMENT = "\ufffd"
+"""The character that Java and Spark put in the place of bytes that are not valid UTF-8."""
 
 _JSON = {
     "ignoreNullFields": "false",
@@ -265,12 +269,82 @@ def _form(column: Column, value_of: Callable[[str], SparkColumn]) -> SparkColumn
         return F.lit(None).cast(column.form).alias(column.name)
     value = value_of(column.name)
     if column.type == "json":
-        value = F.to_json(_for_json(value, json.loads(column.nested)), _JSON)
+        value = _json_text(value, json.loads(column.nested))
     elif is_place(column.type):
         value = _bytes_of(value)
     elif column.form != column.type:
         value = value.cast(column.form)
     return value.alias(column.name)
+
+
+def with_text_judged(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
+    """The landing rows, where a text that is not valid UTF-8 is a problem: Delta allows any bytes in a STRING column,
+    readers of the files do not.
+
+    Open source Delta replaces invalid bytes in the rows of its change feed. There, a text with the character that
+    replaces them is a problem as well, until the source was looked at.
+    """
+    texts = [quote(column.name) for column in columns if column.type in ("string", "json") and not column.dropped]
+    if not texts:
+        return rows
+    invalid = " OR ".join(f"NOT is_valid_utf8({text})" for text in texts)
+    cases = f"WHEN {invalid} THEN {Problem.INVALID_TEXT.value}"
+    if from_feed:
+        replaced = " OR ".join(f"contains({text}, '{REPLACEMENT}')" for text in texts)
+        cases += f" WHEN {replaced} THEN {Problem.REPLACED_TEXT.value}"
+    return rows.withColumn(PROBLEM, F.expr(f"coalesce({PROBLEM}, CASE {cases} END)"))
+
+
+def invalid_texts(snapshot: DataFrame, columns: Sequence[Column], among: pa.Table, limit: int) -> DataFrame:
+    """The first rows of a snapshot with a text that is not valid UTF-8, in landing form. They are searched for among a
+    few keys: a part of a key that is a whole number or a text narrows the search, so that data skipping helps."""
+    there = [column for column in columns if column.name in snapshot.columns]
+    for column in there:
+        if column.name in among.column_names and column.type in ("byte", "short", "integer", "long", "string"):
+            values = among.column(column.name).unique().to_pylist()
+            if not any(REPLACEMENT in value for value in values if isinstance(value, str)):
+                snapshot = snapshot.where(_col(column.name).isin(values))
+    judged = with_text_judged(snapshot_rows(snapshot, there), there, from_feed=False)
+    return judged.where(F.col(PROBLEM).isNotNull()).limit(limit)
+
+
+def _json_text(value: SparkColumn, type_: Any) -> SparkColumn:
+    """Spark's JSON replaces invalid bytes in texts. If it did, an invalid byte is appended, so that the row is refused
+    like one with any other invalid text. Values are looked into only if the JSON has the character that replaces bytes.
+    """
+    text = F.to_json(_for_json(value, type_), _JSON)
+    if not _has_texts(type_):
+        return text
+    replaced = F.contains(text, F.lit(REPLACEMENT)) & _has_invalid_text(value, type_)
+    return F.concat(text, F.when(replaced, F.lit(b"\xff").cast("string")).otherwise(""))
+
+
+def _has_texts(type_: Any) -> bool:
+    if isinstance(type_, str):
+        return is_text(type_)
+    match type_["type"]:
+        case "array":
+            return _has_texts(type_["elementType"])
+        case "struct":
+            return any(_has_texts(field["type"]) for field in type_["fields"])
+    return _has_texts(type_["keyType"]) or _has_texts(type_["valueType"])
+
+
+def _has_invalid_text(value: SparkColumn, type_: Any) -> SparkColumn:
+    """Whether a text anywhere in a value is not valid UTF-8; NULL is not invalid."""
+    if not _has_texts(type_):
+        return F.lit(False)
+    if isinstance(type_, str):
+        return F.coalesce(~F.is_valid_utf8(value), F.lit(False))
+    match type_["type"]:
+        case "array":
+            found = F.exists(value, lambda item: _has_invalid_text(item, type_["elementType"]))
+            return F.coalesce(found, F.lit(False))
+        case "struct":
+            fields = type_["fields"]
+            return reduce(or_, (_has_invalid_text(value.getField(each["name"]), each["type"]) for each in fields))
+    keys, values = ({"type": "array", "elementType": type_[part]} for part in ("keyType", "valueType"))
+    return _has_invalid_text(F.map_keys(value), keys) | _has_invalid_text(F.map_values(value), values)
 
 
 def _bytes_of(place: SparkColumn) -> SparkColumn:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorfeed.landing.arrow import told
+from mirrorfeed.landing.arrow import invalid_text, told
 from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.output import AS_PARQUET, Output
 from mirrorfeed.landing.rows import Marker, Problem
@@ -86,10 +86,16 @@ def markers_in(rows: pa.Table | pa.RecordBatch) -> dict[int | None, int]:
 
 
 def bad_rows(rows: pa.RecordBatch | pa.Table, problem: str, keys: Sequence[str]) -> list[BadRow]:
-    """The first rows whose problem is not NULL."""
+    """The first rows that cannot be published. Of a text that is not valid the column is named as well, if the rows
+    have it."""
     found = rows.column(problem)
     if found.null_count == len(found):
         return []
-    bad = rows.filter(pc.is_valid(found)).slice(0, PROBLEMS_SHOWN)
-    problems = bad.column(problem).to_pylist()
-    return [BadRow(Problem(each), told(bad.select(keys), at)) for at, each in enumerate(problems)]
+    bad = rows.filter(pc.not_equal(found, Problem.REPLACED_TEXT.value)).slice(0, PROBLEMS_SHOWN)
+    shown = []
+    for at, each in enumerate(bad.column(problem).to_pylist()):
+        parts = [told(bad.select(keys), at)]
+        if each == Problem.INVALID_TEXT:
+            parts.append(invalid_text(bad, at))
+        shown.append(BadRow(Problem(each), ", ".join(filter(None, parts))))
+    return shown

@@ -16,7 +16,7 @@ from mirrorfeed.feed.source import quote
 from mirrorfeed.files.job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows
 from mirrorfeed.files.place import HandoverLost, Place, reason
 from mirrorfeed.files.rolling import ROW_GROUP_BYTES
-from mirrorfeed.landing.rows import Marker
+from mirrorfeed.landing.rows import Marker, Problem
 from mirrorfeed.landing.schema import MARKER
 
 _FORM = {
@@ -40,6 +40,8 @@ class Made:
     """Of the files that count, in the order in which they are to be applied."""
     rows: dict[str, int]
     """By marker, as observed when they were written."""
+    replaced: int = 0
+    """How many rows have a text in which the change feed may have replaced invalid bytes."""
     bad: Sequence[BadRow] = ()
     """Where there are any, the files are worth nothing."""
 
@@ -72,9 +74,9 @@ def _found(
     rows: DataFrame, finished: DataFrame, place: Place, folder: str, job: StagingJob, counts: dict[str, int]
 ) -> Made:
     if counts.pop("bad"):
-        wrong = rows.where(F.col(PROBLEM).isNotNull()).limit(PROBLEMS_SHOWN)
-        shown = wrong.select(*map(_col, job.keys), PROBLEM).toArrow()
-        return Made(place, folder, finished, (), {}, bad_rows(shown, PROBLEM, job.keys))
+        wrong = rows.where(f"{PROBLEM} <> {Problem.REPLACED_TEXT.value}").limit(PROBLEMS_SHOWN)
+        return Made(place, folder, finished, (), {}, bad=bad_rows(wrong.toArrow(), PROBLEM, job.keys))
+    replaced = counts.pop("replaced")
     try:
         written = place.read(rows.sparkSession, folder, finished.schema)
         names = place.in_order(folder, written)
@@ -83,11 +85,12 @@ def _found(
     except Exception as error:
         raise HandoverLost(folder, reason(error)) from error
     by_marker = {None if name == "rows" else int(name): count for name, count in counts.items() if count}
-    return Made(place, folder, written, names, job.by_marker(by_marker))
+    return Made(place, folder, written, names, job.by_marker(by_marker), replaced)
 
 
 def _counts(job: StagingJob) -> Iterator[SparkColumn]:
-    yield F.expr(f"count_if({PROBLEM} IS NOT NULL) AS bad")
+    yield F.expr(f"count_if({PROBLEM} <> {Problem.REPLACED_TEXT.value}) AS bad")
+    yield F.expr(f"count_if({PROBLEM} = {Problem.REPLACED_TEXT.value}) AS replaced")
     if not job.with_marker:
         yield F.expr("count(*) AS rows")
         return
@@ -103,7 +106,3 @@ def _optional(rows: DataFrame) -> Iterator[str]:
         name = quote(field.name)
         if field.name != PROBLEM:
             yield name if field.nullable else f"CASE WHEN monotonically_increasing_id() >= 0 THEN {name} END AS {name}"
-
-
-def _col(name: str) -> SparkColumn:
-    return F.col(quote(name))

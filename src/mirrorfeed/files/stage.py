@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from mirrorfeed.errors import first_line
 from mirrorfeed.feed import changes
+from mirrorfeed.feed.source import quote
 from mirrorfeed.files import few, unique
 from mirrorfeed.files.executors import send_by_executors
 from mirrorfeed.files.job import PROBLEMS_SHOWN, BadRow, Receipt, StagingJob, bad_rows
@@ -25,6 +26,11 @@ from mirrorfeed.landing.rows import Problem
 _WHOLE = ("byte", "short", "integer", "long")
 Staged = tuple[Sequence[Receipt], Sequence[BadRow]]
 """Files in the order in which they are to be applied; or, with bad rows, nothing that counts."""
+LookUp = Callable[[pa.Table], list[BadRow]]
+"""Gives rows of the source whose texts are not valid UTF-8, among those with these keys; of a table without columns,
+among all."""
+_LOOKED_UP = 1_000
+"""How many keys are looked up by themselves. With more, all rows are."""
 
 
 def stage(
@@ -36,11 +42,14 @@ def stage(
     expect_few: bool = True,
     rows_per_file: Callable[[], int | None] = lambda: None,
     unique_keys: Sequence[str] = (),
+    look_up: LookUp | None = None,
 ) -> Staged:
     """`expect_few` is a hint: if the rows turn out to be many, Spark computes them a second time. `rows_per_file` is
-    called only for many rows. Where keys are to be unique, rows that share one are bad."""
+    called only for many rows. Rows that share one of the `unique_keys` are bad, and so are texts that are not valid
+    UTF-8. `look_up` is for rows of a change feed, which may have replaced such bytes."""
+    rows = changes.with_text_judged(rows, job.columns, from_feed=look_up is not None)
     if (expect_few or place is None) and (found := few.taken(rows)) is not None:
-        staged = stage_few(found, job, unique_keys)
+        staged = stage_few(found, job, unique_keys, look_up)
         if place is not None:
             place.clear(job, may_ask=False)
         return staged
@@ -49,16 +58,34 @@ def stage(
     with made(rows, place, job, rows_per_file()) as files:
         if bad := files.bad or _shared_in(files, job, unique_keys):
             return (), bad
+        if look_up and files.replaced and (bad := look_up(_replaced_in(rows, job))):
+            return (), bad
         try:
             return (send if sender == "driver" else send_by_executors)(job, files), ()
         except UnwritableRow as error:
             return (), [error.row]
 
 
-def stage_few(found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = ()) -> Staged:
+def _replaced_in(rows: DataFrame, job: StagingJob) -> pa.Table:
+    """The keys to look up."""
+    replaced = rows.where(f"{changes.PROBLEM} = {Problem.REPLACED_TEXT.value}")
+    return _if_few(replaced.select(*map(quote, job.keys)).limit(_LOOKED_UP + 1).toArrow()) if job.keys else pa.table({})
+
+
+def _if_few(keys: pa.Table) -> pa.Table:
+    return keys if keys.num_rows <= _LOOKED_UP else pa.table({})
+
+
+def stage_few(
+    found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = (), look_up: LookUp | None = None
+) -> Staged:
     """Landing rows, whose last column is their problem, in their order."""
     if bad := bad_rows(found, changes.PROBLEM, job.keys) or _shared(found, unique_keys):
         return (), bad
+    if look_up:
+        replaced = found.filter(pc.equal(found.column(changes.PROBLEM), Problem.REPLACED_TEXT.value))
+        if replaced.num_rows and (bad := look_up(_if_few(replaced.select(job.keys)))):
+            return (), bad
     try:
         return write_files(job, found.drop_columns([changes.PROBLEM]).to_batches()), ()
     except UnwritableRow as error:

@@ -24,6 +24,10 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 
 
+_AROUND = 20
+"""How many bytes of an invalid text are shown on each side of the first invalid one."""
+
+
 def arrow_type(column: Column) -> pa.DataType:
     if decimal := DECIMAL.fullmatch(column.form):
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
@@ -36,9 +40,35 @@ def told(rows: pa.RecordBatch | pa.Table, at: int) -> str:
     def one(value: pa.Scalar) -> str:
         if not value.is_valid:
             return "NULL"
+        if pa.types.is_string(value.type):
+            return shown_text(value.as_buffer().to_pybytes())
         return str(value.cast(pa.string())) if pa.types.is_temporal(value.type) else repr(value.as_py())
 
     return ", ".join(f"{name} = {one(rows.column(place)[at])}" for place, name in enumerate(rows.schema.names))
+
+
+def shown_text(data: bytes) -> str:
+    """A text in quotes. If its bytes are not valid UTF-8, only the part around the first invalid byte is shown, with
+    invalid bytes as `\\xff`."""
+    try:
+        return repr(data.decode())
+    except UnicodeDecodeError as error:
+        begin, end = max(0, error.start - _AROUND), error.start + _AROUND
+        part = data[begin:end].decode(errors="backslashreplace")
+        return f"'{'…' if begin else ''}{part}{'…' if end < len(data) else ''}'"
+
+
+def invalid_text(rows: pa.RecordBatch | pa.Table, at: int) -> str:
+    """The first column of a row whose text is not valid UTF-8, with the text, for people."""
+    for place, field in enumerate(rows.schema):
+        value = rows.column(place)[at]
+        if pa.types.is_string(field.type) and value.is_valid:
+            data = value.as_buffer().to_pybytes()
+            try:
+                data.decode()
+            except UnicodeDecodeError:
+                return f"column {field.name!r}: {shown_text(data)}"
+    return ""
 
 
 def arrow_schema(columns: Sequence[Column], *, with_marker: bool) -> pa.Schema:

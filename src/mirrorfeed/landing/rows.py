@@ -24,8 +24,11 @@ class Problem(IntEnum):
     LIKE_NULL = 5
     NOT_ESCAPABLE = 6
     YEAR = 7
+    INVALID_TEXT = 8
+    REPLACED_TEXT = 9
+    """A text has the character that replaces invalid bytes. Only the source tells whether it replaced any."""
 
     @property
     def of_text(self) -> bool:
         """Whether another form of the files has room for the value."""
-        return self >= Problem.NOT_IN_ENCODING
+        return Problem.NOT_IN_ENCODING <= self <= Problem.YEAR

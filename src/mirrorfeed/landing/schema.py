@@ -141,6 +141,11 @@ def is_place(type_: Any) -> bool:
     return isinstance(type_, str) and _PLACE.fullmatch(type_) is not None
 
 
+def is_text(type_: str) -> bool:
+    """Whether a type, as Spark spells it in JSON, is a string of any kind."""
+    return type_ == "string" or _CHARS.fullmatch(type_) is not None
+
+
 def reserved_names(names: Sequence[str]) -> list[str]:
     """Those that no published table may have; Delta compares names without case."""
     return [name for name in names if name.lower() in RESERVED]
@@ -158,7 +163,7 @@ def _landing_type(table: str, field: dict[str, Any]) -> str:
     if isinstance(spelled, str):
         if spelled in _PLAIN or any(kind.fullmatch(spelled) for kind in (DECIMAL, _INTERVAL, _PLACE)):
             return spelled
-        if _CHARS.fullmatch(spelled):
+        if is_text(spelled):
             return "string"
     raise UnsupportedType(table, field["name"], spelled if isinstance(spelled, str) else spelled.get("type", "?"))
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.guard import feed as archive
+from mirrorfeed.archive.interval.policy import understood
 from mirrorfeed.feed import changes, read
 from mirrorfeed.feed.facts import facts_of, still_hold
 from mirrorfeed.feed.ranges import Facts, Range
@@ -21,7 +23,7 @@ from mirrorfeed.files import few
 from mirrorfeed.files.job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows
 from mirrorfeed.files.place import place_for
 from mirrorfeed.files.rolling import write_empty
-from mirrorfeed.files.stage import Staged, stage
+from mirrorfeed.files.stage import LookUp, Staged, stage
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost
 from mirrorfeed.landing.selection import Selection, applied, types_of
 from mirrorfeed.publish.plan import Plan
@@ -74,9 +76,13 @@ class DeltaFeed:
             if isinstance(what, int):
                 return self._snapshot(what, plan, job)
             changed = self._last[0].rows_in(what) if self._last else None
-            rows = self._changed_rows(what, plan, job)
-            expect_few = changed is not None and changed <= few.ROWS
-            return self._stage(rows, job, expect_few=expect_few, rows_per_file=lambda: self._rows_per_file(job))
+            return self._stage(
+                self._changed_rows(what, plan, job),
+                job,
+                expect_few=changed is not None and changed <= few.ROWS,
+                rows_per_file=lambda: self._rows_per_file(job),
+                look_up=self._look_up(job),
+            )
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
         with read.read_faults(str(self.source), what.version), faithful(self.spark):
@@ -97,6 +103,19 @@ class DeltaFeed:
 
     def _stage(self, rows: DataFrame, job: StagingJob, **facts: Any) -> Staged:
         return stage(rows, job, place_for(self.spark, self.handover, job.store), self.sender, **facts)
+
+    def _look_up(self, job: StagingJob) -> LookUp | None:
+        """Searches the newest version for texts that are not valid UTF-8; None if the table has archived files, which
+        such a search would read."""
+        if not self._last or understood(str(self.source), self._last[0].properties):
+            return None
+        latest = self._last[0].latest
+
+        def look_up(keys: pa.Table) -> list[BadRow]:
+            found = changes.invalid_texts(self._rows_at(latest), job.columns, keys, PROBLEMS_SHOWN).toArrow()
+            return bad_rows(found, changes.PROBLEM, job.keys)
+
+        return look_up
 
     def _snapshot(self, version: int, plan: Plan, job: StagingJob) -> Staged:
         keys = plan.keys if plan.check_keys else ()

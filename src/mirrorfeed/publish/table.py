@@ -43,8 +43,9 @@ from mirrorfeed.stores import Store
 
 
 class RowsRefused(Terminal):
-    """Rows of the source have no right place in a mirror: a key that is NULL or not unique, a change without keys, or a
-    value that the form of the files cannot hold. Nothing of their range is published."""
+    """Rows of the source have no right place in a mirror: a key that is NULL or not unique, a change without keys, a
+    text that is not valid UTF-8, or a value that the form of the files cannot hold. Nothing of their range is
+    published."""
 
     code = "MF3009"
 
@@ -56,6 +57,7 @@ class RowsRefused(Terminal):
         Problem.LIKE_NULL: "a value could not be told from NULL without quotes",
         Problem.NOT_ESCAPABLE: "a value holds what the files have no way to escape",
         Problem.YEAR: "a date or time is not of the years 1 to 9999, and for others text has no form",
+        Problem.INVALID_TEXT: "a text is not valid UTF-8",
     }
 
     def __init__(self, table: str, what: Range | int, rows: Sequence[BadRow]) -> None:
@@ -72,6 +74,11 @@ class RowsRefused(Terminal):
             return "Give the table keys in the configuration, or a primary key in Unity Catalog."
         if self.rows[0].problem is Problem.YEAR:
             return "Correct the rows in the source, or rebuild the table as Parquet (`format: parquet`)."
+        if self.rows[0].problem is Problem.INVALID_TEXT:
+            return (
+                "Correct the rows in the source, for example with `make_valid_utf8`, or leave the column out with"
+                " `except_columns`. If a corrected row is still refused, run `mirrorfeed rebuild`."
+            )
         if self.rows[0].problem.of_text:
             return (
                 "Under `delimited`, set an `encoding`, `quote`, `escape` or `null` that has room for it, and rebuild"

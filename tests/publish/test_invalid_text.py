@@ -1,0 +1,106 @@
+"""Text that is not valid UTF-8, which Delta allows in a STRING column, is refused by key and column in all forms."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.feed.source import Source
+from mirrorfeed.files import few
+from mirrorfeed.landing.output import Delimited, Output
+from mirrorfeed.publish.compared import ComparedFeed
+from mirrorfeed.publish.states import States
+from mirrorfeed.publish.table import RowsRefused, publish
+from tests.delta import SparkTable, Zone
+
+COLUMNS = "id int, k string, v string, nested struct<list: array<string>, by_name: map<string, string>, raw: binary>"
+BAD = "CAST(X'61FF62' AS STRING)"
+TEXT = Output(delimited=Delimited())
+BOTH_WRITERS = pytest.mark.parametrize("most", [few.ROWS, 0], ids=["small batch", "Spark"])
+
+
+def row(id_: int, k: str = "'k'", v: str = "'v'", item: str = "'i'", name: str = "'n'", named: str = "'x'") -> str:
+    """Binary values are no text, and the character that stands for invalid bytes is a character like any other."""
+    return (
+        f"({id_}, {k}, {v}, named_struct('list', array('a\ufffd😀', NULL, {item}), 'by_name', map({name}, {named}),"
+        " 'raw', X'FF'))"
+    )
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> SparkTable:
+    table = SparkTable(spark, tmp_path / "t", COLUMNS)
+    table.sql(f"INSERT INTO {{}} VALUES {row(1)}, {row(2, v='NULL')}")
+    return table
+
+
+@BOTH_WRITERS
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"v": BAD}, r"id = 3, k = 'k', column 'v': 'a\xffb'"),
+        ({"k": BAD}, r"id = 3, k = 'a\xffb', column 'k': 'a\xffb'"),
+        ({"item": BAD}, "id = 3, k = 'k', column 'nested'"),
+        ({"name": BAD}, "id = 3, k = 'k', column 'nested'"),
+        ({"named": BAD}, "id = 3, k = 'k', column 'nested'"),
+    ],
+)
+def test_it_is_refused_by_key_and_column_wherever_it_is(
+    table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, values: dict[str, str], named: str
+) -> None:
+    monkeypatch.setattr(few, "ROWS", most)
+    zone = Zone(tmp_path / "zone", table, ("id", "k"))
+    zone.publish()
+    assert json.loads(zone.last[0]["nested"]) == {
+        "list": ["a\ufffd😀", None, "i"],
+        "by_name": {"n": "x"},
+        "raw": "/w==",
+    }
+    table.sql(f"INSERT INTO {{}} VALUES {row(4)}")
+    assert zone.publish().rows == {"upsert": 1}  # the source itself has the character that replaces invalid bytes
+    table.sql(f"INSERT INTO {{}} VALUES {row(3, **values)}, {row(5)}")
+    with pytest.raises(RowsRefused) as refused:
+        zone.publish()
+    assert f"a text is not valid UTF-8 ({named}" in str(refused.value)
+    assert len(zone.files) == 2
+
+
+@BOTH_WRITERS
+@pytest.mark.parametrize("options", [{}, {"output": TEXT}, {"changes": "full"}, {"keys": ()}], ids=str)
+def test_it_is_refused_in_every_form(
+    table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(few, "ROWS", most)
+    zone, late = (Zone(tmp_path / name, table, **options) for name in ("zone", "late"))
+    zone.publish()
+    table.sql(f"INSERT INTO {{}} VALUES {row(3, v=BAD)}")
+    for each in (zone, late):  # a range, and a snapshot
+        with pytest.raises(RowsRefused, match=r"a text is not valid UTF-8 \(.*column 'v': 'a\\xffb'\)"):
+            each.publish()
+
+
+@BOTH_WRITERS
+def test_it_is_refused_where_sources_are_compared(
+    spark: SparkSession, table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(few, "ROWS", most)
+    zone = Zone(tmp_path / "zone", table, changes="compare")
+    hashes = States(spark, Source(path=str(tmp_path / "hashes")), str(table.source))
+
+    def compare() -> None:
+        publish(ComparedFeed(spark, table.source, hashes), zone.store, zone.plan)
+
+    compare()
+    table.sql(f"INSERT INTO {{}} VALUES {row(3, v=BAD)}, {row(4, item=BAD)}")
+    with pytest.raises(RowsRefused) as refused:
+        compare()
+    assert r"column 'v': 'a\xffb'" in str(refused.value)
+    assert "id = 4, column 'nested'" in str(refused.value)
+    table.sql("UPDATE {} SET v = make_valid_utf8(v) WHERE id = 3")
+    table.sql("DELETE FROM {} WHERE id = 4")
+    compare()
+    assert [(each["id"], each["v"]) for each in zone.last] == [(3, "a\ufffdb")]
