@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from mirrorfeed.inspect import lint
 from mirrorfeed.inspect.rows import split
 from mirrorfeed.landing.lint.metadata import Dialect
 from mirrorfeed.landing.names import data_name
+from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.stores import NotThere
 
 
@@ -109,6 +111,56 @@ def test_a_row_at_fault_is_named_by_its_number() -> None:
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1, 'csv')}", b"id,name\r\n" + b"1,a\r\n" * 70_000 + b"2,\xff\r\n")
     assert [found.what.partition(" (")[0] for found in lint(store).findings] == ["Row 70,002: it is not utf-8"]
+
+
+def _strings(*values: bytes | None) -> pa.Array:
+    data = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(data), data.buffers())
+
+
+def _parquet_of(**columns: pa.Array) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    return bytes(sink.getvalue())
+
+
+_PLAIN_TEXT, _NOT_UTF_8 = _strings(b"a", b"b", None), _strings(b"a", b"a\xffb", None)
+_LATE = _strings(*[b"x"] * 70_000, b"\xff")
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"id": _PLAIN_TEXT, "v": _PLAIN_TEXT}, []),
+        ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8.cast(pa.binary())}, []),
+        ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8}, ["'v' has a text that is not valid UTF-8 in row 2"]),
+        ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8.dictionary_encode()}, ["'v' has a text that is not valid UTF-8 in row 2"]),
+        (
+            {"id": _NOT_UTF_8, "v": _NOT_UTF_8},
+            ["'id' has a text that is not valid UTF-8 in row 2", "'v' has a text that is not valid UTF-8 in row 2"],
+        ),
+        (
+            {"id": pa.array(range(70_001)), "v": _LATE},
+            ["'v' has a text that is not valid UTF-8 in row 70,001"],
+        ),
+    ],
+)
+def test_a_text_that_is_not_valid_utf8_is_named_by_column_and_row(
+    columns: dict[str, pa.Array], said: list[str]
+) -> None:
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    store.create(f"t/{data_name(1)}", _parquet_of(**columns))
+    found = [f"{finding.code} {finding.what}" for finding in lint(store).findings if finding.code != "MF408"]
+    assert found == [f"MF315 The column {each}." for each in said]
+
+
+def test_a_row_marker_that_is_not_valid_utf8_is_a_finding() -> None:
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    marker = _strings(b"\xff")
+    store.create(f"t/{data_name(1)}", _parquet_of(id=pa.array([1]), **{MARKER: marker}))
+    assert "MF315" in [finding.code for finding in lint(store).findings]
 
 
 _DIALECTS = st.builds(

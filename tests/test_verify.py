@@ -113,6 +113,40 @@ def test_differences_are_shown_by_key_and_column(spark: SparkSession, source: So
     assert [str(difference) for difference in found.first] == [shown for _, shown in CHANGES]
 
 
+ACCENT, COMBINED = "'\u00e9'", "'e\u0301'"
+LOOKALIKES = [
+    ("X'61FF62'", "'a\ufffdb'", "'a\ufffdb (bytes 61FF62)' in the source, 'a\ufffdb (bytes 61EFBFBD62)' in the mirror"),
+    (ACCENT, COMBINED, "'\u00e9 (bytes C3A9)' in the source, 'e\u0301 (bytes 65CC81)' in the mirror"),
+    ("X'6162FF'", "'b'", "'ab\ufffd' in the source, 'b' in the mirror"),
+    ("'a'", "'b'", "'a' in the source, 'b' in the mirror"),
+    (
+        f"concat(repeat('x', 500), {ACCENT})",
+        f"concat(repeat('x', 500), {COMBINED})",
+        f"'{'x' * 500}\u00e9 (bytes …7878787878787878C3A9)' in the source,"
+        f" '{'x' * 500}e\u0301 (bytes …787878787878787865CC81)' in the mirror",
+    ),
+]
+
+
+def test_texts_that_look_alike_are_shown_with_their_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    source, mirror = (Source(path=str(tmp_path / name)) for name in ("source", "mirror"))
+    for side, table in enumerate((source, mirror)):
+        rows = ", ".join(f"({at}, CAST({pair[side]} AS STRING))" for at, pair in enumerate(LOOKALIKES))
+        nested = "array(v)" if table is source else "to_json(array(v))"
+        spark.sql(f"CREATE TABLE {table.sql} USING DELTA AS SELECT *, {nested} AS n FROM VALUES {rows} AS t(id, v)")
+    found = compare(spark, source, 0, mirror, ("id",), shown=len(LOOKALIKES))
+    shown = [str(difference) for difference in found.first if difference.column == "v"]
+    assert shown == [f"id = {at}: v is {said}" for at, (_, _, said) in enumerate(LOOKALIKES)]
+    of_lists = [str(difference) for difference in found.first if difference.column == "n"]
+    assert of_lists[0] == (
+        """id = 0: n is '["a\ufffdb"] (bytes 5B61FF625D)' in the source,"""
+        """ '["a\ufffdb"] (bytes 5B61EFBFBD625D)' in the mirror"""
+    )
+    by_text = compare(spark, source, 0, mirror, ("v",), shown=2 * len(LOOKALIKES))
+    assert "v = a\ufffdb (bytes 61FF62): there once in the source, not there in the mirror" in map(str, by_text.first)
+    assert "v = a\ufffdb: not there in the source, there once in the mirror" in map(str, by_text.first)
+
+
 def test_without_keys_a_doubled_row_is_a_difference(spark: SparkSession, source: Source, mirror: Source) -> None:
     rows = deltalake.DeltaTable(str(mirror.path)).to_pyarrow_table(filters=[("id", "=", 2)])
     deltalake.write_deltalake(str(mirror.path), rows, mode="append")

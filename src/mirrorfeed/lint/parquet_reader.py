@@ -1,4 +1,4 @@
-"""What is in a Parquet file: from its footer, and from the keys and the marker alone, read in batches."""
+"""What is in a Parquet file: from its footer, and from the keys, the marker and all texts, read in batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -115,8 +115,8 @@ def parquet_contents(file: BinaryIO, size: int, keys: tuple[str, ...]) -> Conten
         columns = tuple(_columns(parquet))
         if _reaches_past_end(parquet.metadata, size):
             return Unreadable(Broken.TRUNCATED, "its footer names data that would lie behind its end")
-        markers, nulls, widest = _values(parquet, keys, [column.name for column in columns])
-        return Contents(columns, parquet.metadata.num_rows, _codecs(parquet.metadata), markers, nulls, widest)
+        found = Contents(columns, parquet.metadata.num_rows, _codecs(parquet.metadata))
+        return _with_values(found, parquet, keys)
     except MemoryError:
         return Unreadable(Broken.UNSAFE, "reading it takes too much memory")
     except UnicodeDecodeError:
@@ -204,27 +204,60 @@ def _type(column: Any) -> str:
             return _LOGICAL.get(str(other), str(other).lower())
 
 
-def _values(
-    parquet: Any, keys: tuple[str, ...], names: list[str]
-) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """Rows by marker, and by key column the rows without a value and the longest value. One batch in memory."""
-    wanted = [name for name in (*keys, MARKER) if names.count(name) == 1]
-    markers, nulls, widest = Counter[str](), Counter[str](), dict[str, int]()
-    if not wanted:
-        return {}, {}, {}
-    for batch in parquet.iter_batches(_BATCH, columns=wanted, use_threads=False):
+def _with_values(contents: Contents, parquet: Any, keys: tuple[str, ...]) -> Contents:
+    """The contents with the facts about values. One batch is in memory at a time."""
+    schema = parquet.schema_arrow
+    wanted = [
+        field.name
+        for field in schema
+        if schema.names.count(field.name) == 1
+        and (field.name in (*keys, MARKER) or _is_text(_without_dictionary(field.type)))
+    ]
+    markers, nulls, widest, invalid = Counter[str](), Counter[str](), dict[str, int](), dict[str, int]()
+    rows = 0
+    for batch in parquet.iter_batches(_BATCH, columns=wanted, use_threads=False) if wanted else ():
         for name in wanted:
             values = batch.column(batch.schema.get_field_index(name))
-            if name == MARKER:
-                markers.update(_counted(values, markers))
-                continue
-            nulls[name] += values.null_count
             if pa.types.is_dictionary(values.type):
                 values = values.dictionary_decode()
-            if pa.types.is_string(values.type) or pa.types.is_large_string(values.type) or _is_binary(values.type):
-                longest = pc.max(pc.binary_length(values)).as_py() or 0
-                widest[name] = max(widest.get(name, 0), longest)
-    return dict(markers), {name: rows for name, rows in nulls.items() if rows}, widest
+            if _is_text(values.type) and name not in invalid and (at := _first_invalid(values)) is not None:
+                invalid[name] = rows + at + 1
+            if name == MARKER:
+                markers.update(_counted(values, markers))
+            elif name in keys:
+                nulls[name] += values.null_count
+                if _is_text(values.type) or _is_binary(values.type):
+                    longest = pc.max(pc.binary_length(values)).as_py() or 0
+                    widest[name] = max(widest.get(name, 0), longest)
+        rows += batch.num_rows
+    null_keys = {name: rows for name, rows in nulls.items() if rows}
+    return replace(contents, markers=dict(markers), null_keys=null_keys, widest_keys=widest, invalid_texts=invalid)
+
+
+def _without_dictionary(type_: Any) -> Any:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _first_invalid(texts: Any) -> int | None:
+    """The place of the first text that is not valid UTF-8; None if all texts are valid."""
+    try:
+        texts.validate(full=True)
+        return None
+    except pa.ArrowInvalid:
+        data = texts.cast(pa.large_binary()).to_pylist()
+        return next((at for at, text in enumerate(data) if text is not None and not _is_utf8(text)), None)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_text(type_: Any) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
 
 
 def _is_binary(type_: Any) -> bool:
@@ -235,7 +268,12 @@ def _counted(values: Any, known: Counter[str]) -> dict[str, int]:
     """Values in words. A column of many is not a marker: from some number on the rest is counted as one."""
     found: dict[str, int] = Counter()
     for one in pc.value_counts(values):
-        value, rows = one["values"].as_py(), one["counts"].as_py()
-        text = "NULL" if value is None else str(value)[:_LONGEST_VALUE]
+        value, rows = one["values"], one["counts"].as_py()
+        text = _in_words(value)[:_LONGEST_VALUE] if value.is_valid else "NULL"
         found[text if text in known or len(known) + len(found) < _MOST_VALUES else "other values"] += rows
     return found
+
+
+def _in_words(value: Any) -> str:
+    data: bytes | None = value.as_buffer().to_pybytes() if _is_text(value.type) else None
+    return str(value.as_py()) if data is None else data.decode(errors="backslashreplace")

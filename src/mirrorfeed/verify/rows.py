@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from unicodedata import normalize
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -19,6 +20,8 @@ from mirrorfeed.feed.source import quote
 from mirrorfeed.verify.forms import NESTED, both, fault_of, values_of
 
 SHOWN = 5
+_AROUND = 8
+"""How many bytes are shown before and after the first difference of two texts that look alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +200,11 @@ def _tagged(rows: DataFrame, names: Sequence[str], side: int, extra: Sequence[st
 
 def _first(table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown: int) -> tuple[Difference, ...]:
     wrong = table.where("__differs__")
-    key = F.concat_ws(
-        ", ",
-        *(F.concat(F.lit(f"{name} = "), F.coalesce(F.col(quote(name)).cast("string"), F.lit("NULL"))) for name in keys),
-    )
+    key = F.concat_ws(", ", *(F.concat(F.lit(f"{name} = "), _key_text(F.col(quote(name)))) for name in keys))
     texts = [key.alias("key"), F.col("__n_source__"), F.col("__n_mirror__")]
     if "__s__" in table.columns:
         texts += [_text(table, side, name).alias(f"{side}{i}") for side in "sm" for i, name in enumerate(columns)]
+        texts += [_bytes(side, name).alias(f"{side}{i}b") for side in "sm" for i, name in enumerate(columns)]
         texts += [_unequal(name).alias(f"d{i}") for i, name in enumerate(columns)]
     found: list[Difference] = []
     for row in wrong.select(*texts).orderBy("key").limit(shown).collect():
@@ -211,15 +212,53 @@ def _first(table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown:
             found.append(Difference(row["key"], "", _times(row["__n_source__"]), _times(row["__n_mirror__"])))
             continue
         found += [
-            Difference(row["key"], name, row[f"s{i}"], row[f"m{i}"]) for i, name in enumerate(columns) if row[f"d{i}"]
+            Difference(row["key"], name, *_distinct(*(_Text(row[f"{side}{i}"], row[f"{side}{i}b"]) for side in "sm")))
+            for i, name in enumerate(columns)
+            if row[f"d{i}"]
         ]
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A value as text, and its bytes, which are not always valid UTF-8."""
+
+    shown: str | None
+    data: bytes | None
+
+    def with_bytes(self, around: int) -> str:
+        begin, end = max(0, around - _AROUND), around + _AROUND
+        assert self.data is not None
+        part = self.data[begin:end].hex().upper()
+        return f"{self.shown} (bytes {'…' if begin else ''}{part}{'…' if end < len(self.data) else ''})"
+
+
+def _distinct(source: _Text, mirror: _Text) -> tuple[str | None, str | None]:
+    """Two values that differ, with the bytes around the first difference if the texts look alike."""
+    if source.data is None or mirror.data is None or source.data == mirror.data:
+        return source.shown, mirror.shown
+    if normalize("NFC", source.shown or "") != normalize("NFC", mirror.shown or ""):
+        return source.shown, mirror.shown
+    pairs = enumerate(zip(source.data, mirror.data, strict=False))
+    at = next((at for at, (one, other) in pairs if one != other), min(len(source.data), len(mirror.data)))
+    return source.with_bytes(at), mirror.with_bytes(at)
 
 
 def _text(table: DataFrame, side: str, name: str) -> Column:
     value = F.col(f"__{side}__.{quote(name)}")
     nested = isinstance(table.select(value).schema[0].dataType, NESTED)
-    return F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string")
+    return F.make_valid_utf8(F.to_json(value, {"ignoreNullFields": "false"}) if nested else value.cast("string"))
+
+
+def _bytes(side: str, name: str) -> Column:
+    """The bytes of a value as text. JSON is not used here, because it replaces those that are not valid UTF-8."""
+    return F.col(f"__{side}__.{quote(name)}").cast("string").cast("binary")
+
+
+def _key_text(part: Column) -> Column:
+    text = part.cast("string")
+    with_bytes = F.concat(F.make_valid_utf8(text), F.lit(" (bytes "), F.hex(text), F.lit(")"))
+    return F.coalesce(F.when(F.is_valid_utf8(text), text).otherwise(with_bytes), F.lit("NULL"))
 
 
 def _unequal(name: str) -> Column:

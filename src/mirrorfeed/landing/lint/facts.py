@@ -74,6 +74,8 @@ class Contents:
     """The bytes of the longest text or binary value, by key column."""
     faults: tuple[TextFault, ...] = ()
     """One of each kind is enough; what follows a structural one was not read."""
+    invalid_texts: Mapping[str, int] = field(default_factory=dict)
+    """The first row, from 1, whose text is not valid UTF-8, by column; only of Parquet."""
 
 
 @dataclass(frozen=True, slots=True)

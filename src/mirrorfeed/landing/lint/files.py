@@ -69,6 +69,11 @@ UNSAFE = error(
     "Reading a data file crashes the Parquet library, or takes too much time or memory.",
     "Delete it, and put a whole file under the same name; the service may fail on this one too.",
 )
+INVALID_TEXT = error(
+    "MF315",
+    "A text column of a Parquet file has values that are not valid UTF-8, on which readers fail.",
+    "Correct the values, and write bytes that are no text into a binary column.",
+)
 NO_FILES = warning(
     "MF310",
     "A table's folder has no data file, and Fabric fails such a table after some time.",
@@ -206,8 +211,12 @@ def _whole(table: Table, file: DataFile) -> Iterator[Finding]:
             yield UNREADABLE.broken(path, f"The file is encrypted: {reason}.")
         else:
             yield UNREADABLE.broken(path, f"The file cannot be read: {reason}.")
-    elif isinstance(file.inside, Contents) and (odd := sorted(file.inside.codecs - CODECS)):
-        yield CODEC.broken(path, f"Columns are compressed with {', '.join(odd)}.")
+    elif isinstance(file.inside, Contents):
+        if odd := sorted(file.inside.codecs - CODECS):
+            yield CODEC.broken(path, f"Columns are compressed with {', '.join(odd)}.")
+        for column, row in file.inside.invalid_texts.items():
+            what = f"The column {column!r} has a text that is not valid UTF-8 in row {row:,}."
+            yield INVALID_TEXT.broken(path, what)
 
 
 def _mixed(table: Table, settings: Settings) -> Iterator[Finding]:
