@@ -18,6 +18,7 @@ from mirrorfeed.feed.changes import TAKEN_OUT
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.feed.read import snapshot
 from mirrorfeed.feed.selection import selected
+from mirrorfeed.feed.settings import faithful
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.output import PARQUET
@@ -147,7 +148,7 @@ def repair_table(
         raise OnlyRebuildMends(name, "it has no keys, so its rows can be added and not replaced")
     found: Comparison | None = None
     mirror = None if mirrors is None else mirror_of(mirrors, table.target)
-    with readable(spark, table.source, newest.to_version_inclusive, mirror):
+    with readable(spark, table.source, newest.to_version_inclusive, mirror), faithful(spark):
         if mirror is None:
             keys = _of_source(spark, table, newest, where)
         else:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import date
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import deltalake
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,11 +18,11 @@ from mirrorfeed.errors import Unexpected
 from mirrorfeed.feed.preview import changes_between
 from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.feed.read import SnapshotGone
-from mirrorfeed.feed.settings import ALL_DAYS, all_days_are_read, faithful
+from mirrorfeed.feed.settings import ALL_DAYS, SettingFixed, all_days_are_read, faithful
 from mirrorfeed.feed.source import Source
 from mirrorfeed.files import few
 from mirrorfeed.keep.run import Keeping, keep
-from tests.delta import DeltaTable, Zone
+from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 
 DAYS = ["1582-10-04", "1582-10-05", "1582-10-10", "1582-10-14", "1582-10-15"]
 GONE = "1582-10-10"
@@ -28,8 +31,22 @@ HABITS = {
     "spark.sql.files.ignoreMissingFiles": "true",
     "spark.sql.files.ignoreCorruptFiles": "true",
     "spark.sql.legacy.timeParserPolicy": "LEGACY",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+    "spark.sql.parquet.int96RebaseModeInRead": "LEGACY",
+    "spark.sql.legacy.charVarcharAsString": "true",
+    "spark.sql.readSideCharPadding": "false",
+    "spark.sql.preserveCharVarcharTypeInfo": "true",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
 }
+OTHERS = {
+    "parquet.summary.metadata.level": "ALL",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.files.maxRecordsPerFile": "2",
+    "spark.sql.shuffle.partitions": "200",
+}
+"""Settings that a session keeps while rows are published."""
 
 
 class Settings:
@@ -47,8 +64,8 @@ class Settings:
         self.values[name] = value
 
 
-def session(all_days: str | None, *, free: bool = True) -> Any:
-    return SimpleNamespace(conf=Settings(all_days, free=free))
+def session(all_days: str | None, *, free: bool = True, others: Mapping[str, str] = HABITS) -> Any:
+    return SimpleNamespace(conf=Settings(all_days, free=free, others=others))
 
 
 @pytest.mark.parametrize("all_days", ["false", "true"])
@@ -64,7 +81,14 @@ def test_all_is_taken_back_when_the_last_of_those_who_read_is_done(all_days: str
         "spark.sql.files.ignoreMissingFiles": "false",
         "spark.sql.files.ignoreCorruptFiles": "false",
         "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
         "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+        "spark.sql.legacy.charVarcharAsString": "false",
+        "spark.sql.readSideCharPadding": "true",
+        "spark.sql.preserveCharVarcharTypeInfo": "false",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.coalescePartitions.enabled": "true",
     }
     second.__exit__(None, None, None)
     assert spark.conf.values == before
@@ -83,9 +107,9 @@ def test_each_session_gets_back_what_it_had_also_after_a_failure() -> None:
     ("spark", "found"),
     [
         (session("false"), True),
-        (session("true", free=False), True),
-        (session("false", free=False), False),
-        (session(None, free=False), False),
+        (session("true", free=False, others={}), True),
+        (session("false", free=False, others={}), False),
+        (session(None, free=False, others={}), False),
         (SimpleNamespace(), False),
     ],
 )
@@ -93,18 +117,46 @@ def test_a_session_may_not_let_them_be_set(spark: Any, found: bool) -> None:
     assert all_days_are_read(spark) is found
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "refused"),
+    [
+        ("spark.sql.files.ignoreCorruptFiles", "true", True),
+        ("spark.sql.files.ignoreCorruptFiles", "false", False),
+        ("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY", True),
+        ("spark.sql.parquet.datetimeRebaseModeInRead", "corrected", False),
+        ("spark.sql.readSideCharPadding", "false", True),
+        ("spark.sql.adaptive.enabled", "false", False),
+    ],
+)
+def test_a_setting_that_changes_values_and_cannot_be_set_stops_the_table(name: str, value: str, refused: bool) -> None:
+    spark = session("false", free=False, others={name: value})
+    with pytest.raises(SettingFixed, match=f"{name} = {value}") if refused else nullcontext(), faithful(spark):
+        pass
+    after = session("false")
+    before = dict(after.conf.values)
+    with faithful(after):
+        pass
+    assert after.conf.values == before  # the refusal is not taken for somebody who still reads
+
+
 @contextmanager
 def old_habits(spark: SparkSession) -> Iterator[None]:
     """The session is as people set it who come from older releases, or are to go on past what is lost."""
-    before = {name: spark.conf.get(name) for name in HABITS}
+    habits: dict[str, str] = HABITS | OTHERS
+    if SPARK_4_0:
+        del habits["spark.sql.preserveCharVarcharTypeInfo"]
+    before = {name: spark.conf.get(name, None) for name in habits}
     try:
-        for name, value in HABITS.items():
+        for name, value in habits.items():
             spark.conf.set(name, value)
         yield
-        assert {name: spark.conf.get(name) for name in HABITS} == HABITS
+        assert {name: spark.conf.get(name) for name in habits} == habits
     finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 @pytest.mark.parametrize("most", [few.ROWS, 0])
@@ -124,6 +176,27 @@ def test_old_dates_and_times_are_published_as_they_are_whatever_the_session_make
     assert sorted(map(tuple, files.selectExpr("id", "string(day)", "unix_seconds(at)", "m").collect())) == [
         (id_, GONE, -30610224000, f'{{"{GONE}":"1000-01-01T00:00:00.000000Z"}}') for id_ in (1, 2)
     ]
+
+
+@pytest.mark.parametrize("most", [few.ROWS, 0])
+def test_dates_of_other_writers_and_padded_texts_are_published_as_they_are_in_one_file(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(few, "ROWS", most)
+    dates = DeltaTable(spark, tmp_path / "dates", "id int, day date")
+    texts = SparkTable(spark, tmp_path / "texts", "id int, c char(3), s struct<c: char(2)>")
+    zones = [Zone(tmp_path / f"zone of {table.path.name}", table) for table in (dates, texts)]
+    for first in (0, 3):  # a snapshot, and a range
+        ids = range(first, first + 3)
+        rows = pa.table({"id": pa.array(ids, pa.int32()), "day": [date(1500, 3, 1)] * 3})
+        deltalake.write_deltalake(str(dates.path), rows, mode="append")
+        texts.sql("INSERT INTO {} VALUES " + ", ".join(f"({id_}, 'x', struct('y'))" for id_ in ids))
+        with old_habits(spark):
+            for zone in zones:
+                zone.publish()
+        assert [len(zone.files) for zone in zones] == [1 + bool(first)] * 2
+        assert [str(row["day"]) for row in zones[0].last] == ["1500-03-01"] * 3
+        assert [(row["c"], row["s"]) for row in zones[1].last] == [("x  ", '{"c":"y "}')] * 3
 
 
 @pytest.mark.parametrize("what", ["a snapshot", "a range"])

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.fakes import RecordingGrants, RecordingWorkspace
 from mirrorfeed.config import Config, load
+from mirrorfeed.feed.settings import ALL_DAYS
 from mirrorfeed.landing.limits import SPREAD
 from mirrorfeed.preflight import Check, State, preflight
 from mirrorfeed.preflight.checks import (
@@ -97,7 +98,7 @@ def test_the_changes_that_one_database_takes_in_a_day_are_told_before_they_are_m
 
 
 def test_a_session_that_does_not_let_all_days_be_read_is_told_with_what_to_do() -> None:
-    closed: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda _: "false"))
+    closed: Any = SimpleNamespace(conf=SimpleNamespace(get={ALL_DAYS: "false"}.__getitem__))
     found = check_days(closed)
     assert (found.what, found.state) == ("days from 1582-10-05 to 1582-10-14 in change feeds", State.NOT_CHECKED)
     assert found.detail == (
@@ -105,6 +106,13 @@ def test_a_session_that_does_not_let_all_days_be_read_is_told_with_what_to_do() 
         " 1582-10-15 for each of them: where a table may have such dates or times, publish it by compute whose Spark"
         " settings can be set"
     )
+
+
+def test_a_session_with_a_setting_that_changes_values_and_stays_is_refused() -> None:
+    closed: Any = SimpleNamespace(conf=SimpleNamespace(get={"spark.sql.readSideCharPadding": "false"}.__getitem__))
+    found = check_days(closed)
+    assert (found.what, found.state, found.code) == ("settings of the Spark session", State.MISSING, "MF2207")
+    assert "Set spark.sql.readSideCharPadding to true in the Spark configuration of the compute." in found.detail
 
 
 def test_a_landing_zone_that_cannot_be_written_is_told_for_the_driver_and_for_executors(

@@ -1,6 +1,7 @@
-"""Settings of a session under which Spark leaves rows out, or gives other values than there are, and says nothing.
-Whatever is published is read and written with those below; whether a session lets them be set is for it to say, when a
-read is planned."""
+"""Session settings under which Spark silently leaves rows out, changes values or writes many small files.
+
+Sources are read and files are written under the settings below. The session gets its own values back afterwards.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +11,69 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.errors import Terminal
+
 ALL_DAYS = "spark.sql.datetime.java8API.enabled"
 """For the days from 1582-10-05 to 1582-10-14, which the calendar of old left out. Delta passes what it reads of a feed
 through Java's classes for dates, and the old ones make 1582-10-15 of all of them, in dates, in times and in what holds
 them."""
 PASS_OVER = ("spark.sql.files.ignoreMissingFiles", "spark.sql.files.ignoreCorruptFiles")
 """By which files that are gone or broken have no rows, so that what VACUUM took counts as nothing that changed."""
-_FAITHFUL = {
-    ALL_DAYS: "true",
+_REQUIRED = {
     **dict.fromkeys(PASS_OVER, "false"),
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # or JSON has dates by the calendar of old
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",  # or files have them so
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # otherwise JSON has dates of the Julian calendar
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",  # the same for files
+    # Files without Spark's name in them may be of any writer. Delta's dates are Gregorian.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # Spark may store CHAR without its blanks, and adds them when it reads.
+    "spark.sql.readSideCharPadding": "true",
+    "spark.sql.legacy.charVarcharAsString": "false",
+    "spark.sql.preserveCharVarcharTypeInfo": "false",  # Arrow has no CHAR
 }
+"""Settings without which published values can be wrong."""
+_WANTED = {
+    ALL_DAYS: "true",
+    # Otherwise each shuffle partition becomes a file, 200 by default.
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.enabled": "true",
+}
+"""Settings that some compute does not let anyone change. `preflight` checks `ALL_DAYS`."""
 
 _lock = Lock()
 _inside = 0
 _before: list[tuple[SparkSession, str, str]] = []
-"""What sessions said, to be taken back when nobody reads any more: tables share one."""
+"""The sessions' own values, which are set again when nobody reads any more: tables share a session."""
+
+
+class SettingFixed(Terminal):
+    """A setting of the Spark session changes values or leaves rows out, and the session does not let it be changed."""
+
+    code = "MF2207"
+
+    def __init__(self, name: str, value: str, wanted: str) -> None:
+        self.name, self.value, self.wanted = name, value, wanted
+
+    def what(self) -> str:
+        return (
+            f"The Spark session has {self.name} = {self.value}, under which published rows can be wrong, and does not"
+            " let it be changed."
+        )
+
+    def next(self) -> str:
+        return f"Set {self.name} to {self.wanted} in the Spark configuration of the compute."
 
 
 @contextmanager
 def faithful(spark: SparkSession) -> Iterator[None]:
-    """Meanwhile all that there is is read and written as it is, where the engine lets anyone say so."""
+    """Read and write all rows with the values that they have, or raise `SettingFixed`."""
     global _inside
     with _lock:
         _inside += 1
-        for name, wanted in _FAITHFUL.items():
-            with suppress(Exception):  # as on serverless compute
-                before = spark.conf.get(name) or "false"
-                if before.casefold() != wanted.casefold():
-                    spark.conf.set(name, wanted)
-                    _before.append((spark, name, before))
     try:
+        with _lock:
+            for name, wanted in (_WANTED | _REQUIRED).items():
+                _set(spark, name, wanted)
         yield
     finally:
         with _lock:
@@ -50,6 +82,22 @@ def faithful(spark: SparkSession) -> Iterator[None]:
                 session, name, before = _before.pop()
                 with suppress(Exception):  # it may have expired
                     session.conf.set(name, before)
+
+
+def _set(spark: SparkSession, name: str, wanted: str) -> None:
+    try:
+        before = spark.conf.get(name) or "false"
+    except Exception:  # this Spark does not have the setting, or hides it, as serverless compute does
+        return
+    if before.casefold() == wanted.casefold():
+        return
+    try:
+        spark.conf.set(name, wanted)
+    except Exception as error:
+        if name in _REQUIRED:
+            raise SettingFixed(name, before, wanted) from error
+    else:
+        _before.append((spark, name, before))
 
 
 def all_days_are_read(spark: SparkSession) -> bool:

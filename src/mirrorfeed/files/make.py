@@ -23,6 +23,8 @@ _FORM = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "true",  # decimals as bytes of a fixed length, whatever their width
     "parquet.block.size": str(ROW_GROUP_BYTES),
+    "parquet.summary.metadata.level": "NONE",  # or there are files besides those with rows
+    "maxRecordsPerFile": "0",  # no limit
 }
 """As files that are written here; what an engine makes of these options is looked at, file by file. Spark 4.0 takes the
 first two from the session alone. That one is the user's, and in a new one what was set in it would be missing."""

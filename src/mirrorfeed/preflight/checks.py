@@ -19,7 +19,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.keys import check_policies, in_unity_catalog, table_of
 from mirrorfeed.feed.ranges import FeedOff
-from mirrorfeed.feed.settings import ALL_DAYS, all_days_are_read
+from mirrorfeed.feed.settings import ALL_DAYS, SettingFixed, all_days_are_read
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.switch import Feed, feed_of
 from mirrorfeed.feed.whole import whole
@@ -226,8 +226,11 @@ def _rows(spark: SparkSession, source: Source) -> Check:
 def check_days(spark: SparkSession) -> Check:
     """Of Delta's feed; a snapshot has all days anyway."""
     what = "days from 1582-10-05 to 1582-10-14 in change feeds"
-    if all_days_are_read(spark):
-        return Check(what, State.OK)
+    try:
+        if all_days_are_read(spark):
+            return Check(what, State.OK)
+    except SettingFixed as error:
+        return missing("settings of the Spark session", error)
     detail = (
         f"this session does not let {ALL_DAYS} be set, without which Delta's feed gives 1582-10-15 for each of"
         " them: where a table may have such dates or times, publish it by compute whose Spark settings can be set"
