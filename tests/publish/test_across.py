@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, load
 from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.feed.differences import DIFFERS, HASH, differences, hashed, landing_rows, one_per_key, places
+from mirrorfeed.feed.ranges import Gap
+from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.publish.across import ByComparison, NotComparable
 from mirrorfeed.publish.decisions import decisions
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.outcome import Outcome
+from mirrorfeed.publish.source import ByDifference
 from mirrorfeed.stores import FolderStore
-from tests.delta import DeltaTable, Zone
+from tests.delta import DeltaTable, SparkTable, Zone
+
+
+def field(name: str, type_: str) -> dict[str, Any]:
+    return {"name": name, "type": type_, "nullable": True, "metadata": {}}
 
 
 def a_config(folder: Path, more: str = "on_gap: compare", part: str = "") -> Config:
@@ -121,3 +131,74 @@ def test_columns_that_went_within_the_gap_are_dropped_as_ever(spark: SparkSessio
         assert outcome.error is None
         assert outcome.progress.rows == rows
         assert zone.mirrors_the_table()
+
+
+@pytest.fixture(scope="module")
+def scattered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
+    """A published table, of whose file the second deletion vector is too large for Delta's feed reader (more than
+    64 KiB), and the versions after that: rows updated and added."""
+    folder = tmp_path_factory.mktemp("scattered")
+    table = SparkTable(spark, folder / "t", "id int, v string", properties={"delta.enableDeletionVectors": "true"})
+    zone = Zone(folder / "landing", table)
+    table.sql("INSERT INTO {} SELECT /*+ COALESCE(1) */ id, concat('v', id % 3) FROM range(0, 402000, 1, 1)")
+    table.sql("DELETE FROM {} WHERE id % 65536 >= 8400")  # few rows are left, in seven blocks of the vector
+    zone.publish()
+    table.sql("DELETE FROM {} WHERE id % 2 = 0")
+    table.sql("UPDATE {} SET v = 'new' WHERE id < 10")
+    table.sql("INSERT INTO {} VALUES (-1, 'added')")
+    return zone
+
+
+def test_where_only_the_feed_cannot_be_read_the_difference_of_two_versions_is_published(
+    spark: SparkSession, tmp_path: Path, scattered: Zone
+) -> None:
+    zone = Zone.copied(scattered, tmp_path)
+    outcome, told = published(spark, a_config(tmp_path, ""))
+    assert outcome.error is None
+    assert outcome.progress.rows == {"delete": 29_400, "upsert": 6}
+    (note,) = told
+    assert isinstance(note, ByDifference)
+    assert str(note) == (
+        f"The changes of {zone.table.source} after version 2 cannot be read: in versions 3 to 5 a deletion vector is"
+        " too large for Delta's feed reader. The rows that differ between versions 2 and 5 were published instead."
+        " Nothing is lost. `REORG TABLE … APPLY (PURGE)` rewrites files that have large deletion vectors."
+    )
+    zone.table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
+    outcome, told = published(spark, a_config(tmp_path, ""))
+    assert (outcome.progress.publications, told) == (1, [])
+    assert zone.mirrors_the_table()
+
+
+def test_a_difference_of_two_versions_has_exact_markers_where_they_are_wanted(
+    spark: SparkSession, tmp_path: Path, scattered: Zone
+) -> None:
+    Zone.copied(scattered, tmp_path)
+    outcome, _ = published(spark, a_config(tmp_path, "changes: full\nmarkers: exact"))
+    assert outcome.progress.rows == {"delete": 29_400, "update": 5, "insert": 1}
+
+
+def test_a_feed_and_a_version_that_cannot_be_read_are_a_gap(
+    spark: SparkSession, tmp_path: Path, scattered: Zone
+) -> None:
+    zone = Zone.copied(scattered, tmp_path)
+    for vector in zone.table.path.glob("deletion_vector_*.bin"):
+        vector.unlink()
+    outcome, told = published(spark, a_config(tmp_path, ""))
+    assert isinstance(outcome.error, Gap)
+    assert outcome.error.what().endswith("cannot be read: in versions 3 to 5 a file is gone.")
+    assert told == []
+
+
+def test_a_key_that_several_rows_had_is_published_once_as_the_row_that_has_it_now(
+    spark: SparkSession,
+) -> None:
+    columns = tuple(columns_of("t", {"fields": [field("id", "integer"), field("v", "string")]}))
+    before = spark.sql(
+        "SELECT * FROM VALUES (1, 'a'), (1, 'b'), (2, 'a'), (2, 'b'), (3, 'c'), (NULL, 'd') AS t (id, v)"
+    )
+    now = spark.sql("SELECT * FROM VALUES (1, 'b'), (3, 'c') AS t (id, v)")
+    key = places(columns, ["id"])
+    known = one_per_key(hashed(before, columns, ["id"]).select(*key, HASH), key)
+    found = differences(hashed(now, columns, ["id"]), known, key).where(DIFFERS)
+    rows = landing_rows(found, columns, with_marker=True).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [(1, "b", 4, None), (2, None, 2, None)]

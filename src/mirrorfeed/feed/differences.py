@@ -1,4 +1,4 @@
-"""What differs, key by key, between the rows of a source and the hashes of those that were there before.
+"""Compares the rows of a source, key by key, with hashes of the rows that were there before.
 
 Columns go by their places, as `_0`, so that none of their names can be one of those used here; a place keeps its column
 for good, for columns that are dropped keep theirs and new ones come after.
@@ -54,6 +54,13 @@ def _text(at: int, column: Column) -> str:
     return f"CAST({place(at)} AS string)" if column.type in ("float", "double") else place(at)
 
 
+def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Each key once. If several rows had it, its hash equals no row's: which of them the mirror holds is not known, so
+    the row that has the key now is published. NULL keys are left out, because no row of a mirror has one."""
+    given = hashes.dropna(subset=list(key))
+    return given.groupBy(*key).agg(F.expr(f"IF(count(*) = 1, min({HASH}), X'') AS {HASH}"))
+
+
 def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFrame:
     """For every key of either side its row now, or the key alone where it is gone: then its hash is NULL. `CHANGED`
     says whether that differs from before, `GAIN` how many rows there are more, and `PROBLEM` why a row cannot be
@@ -76,13 +83,15 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
     )
 
 
-def landing_rows(found: DataFrame, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
-    """What differs, as it is written to files; a column that is not there is as good as NULL."""
+def landing_rows(found: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
+    """The rows that differ, as they are written to files. A column that is missing is NULL. With exact markers, a row
+    whose key is new is an insert, and any other an update."""
     there = set(found.columns)
     values = [
         (F.col(place(at)) if place(at) in there else F.lit(None)).cast(column.form).alias(column.name)
         for at, column in enumerate(columns)
     ]
-    marker = F.when(F.col(HASH).isNull(), Marker.DELETE.value).otherwise(Marker.UPSERT.value)
-    markers = [marker.alias(MARKER)] if with_marker else []
+    there_now = f"IF({GAIN} > 0, {Marker.INSERT.value}, {Marker.UPDATE.value})" if exact else Marker.UPSERT.value
+    marker = f"IF({HASH} IS NULL, {Marker.DELETE.value}, {there_now}) AS {MARKER}"
+    markers = [F.expr(marker)] if with_marker else []
     return found.select(*values, *markers, F.col(PROBLEM).alias(AS_READ))

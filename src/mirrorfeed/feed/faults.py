@@ -8,12 +8,15 @@ from pyspark.errors import PySparkException
 
 NOT_THERE = "DELTA_VERSION_NOT_FOUND"
 """What time travel says of a version that the table does not have any more, or not yet."""
+_VECTOR_GONE = "DELETION_VECTOR_NOT_FOUND"
+"""Our name for a deletion vector that VACUUM deleted."""
 FILES_GONE = (
     "FAILED_READ_FILE.FILE_NOT_EXIST",
     "FAILED_READ_FILE.DBR_FILE_NOT_EXIST",
     "DELTA_FILE_NOT_FOUND",
     "DELTA_CHANGE_DATA_FILE_NOT_FOUND",
     "PATH_NOT_FOUND",
+    _VECTOR_GONE,
 )
 LOG_GONE = (
     "DELTA_VERSIONS_NOT_CONTIGUOUS",
@@ -34,6 +37,9 @@ EXPIRED = "DELTA_UNSUPPORTED_TIME_TRAVEL_BEYOND_DELETED_FILE_RETENTION_DURATION"
 """Delta looks back no further, whether files are gone or not; the newest version it always gives."""
 FEED_OFF = "DELTA_MISSING_CHANGE_DATA"
 SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
+LARGE_VECTOR = "LARGE_DELETION_VECTOR"
+"""Our name. Delta's feed reader serializes a deletion vector as a string, which Java limits to 64 KiB
+(delta-io/delta issue 5662)."""
 
 _STREAM = "STREAM_FAILED"
 """What a stream says of any failure; the reason is in its text."""
@@ -43,6 +49,13 @@ _UNNAMED = re.compile(
     r"Available versions: \[(?P<earliest>\d+), (?P<latest>\d+)\]"
 )
 """What Delta 4.0 says for NOT_THERE, which has no name and no parameters there."""
+
+_BY_TEXT = (
+    (_UNNAMED, NOT_THERE),
+    (re.compile(r"java\.io\.UTFDataFormatException"), LARGE_VECTOR),
+    (re.compile(r"java\.io\.FileNotFoundException: .*deletion_vector_[0-9a-f-]+\.bin"), _VECTOR_GONE),
+)
+"""Failures without a condition of their own, by their text."""
 
 _NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
@@ -56,7 +69,7 @@ def conditions(error: Exception) -> tuple[str, ...]:
     if isinstance(error, PySparkException) and (own := error.getCondition()) and own != _STREAM:
         return (own,)
     text = str(error)
-    unnamed = [NOT_THERE] if _UNNAMED.search(text) else []
+    unnamed = [name for pattern, name in _BY_TEXT if pattern.search(text)]
     return tuple(dict.fromkeys(_NAMED.findall(text) + unnamed))
 
 

@@ -129,6 +129,7 @@ class FeedOff(Finding):
 
 
 EXPIRED = "the table's delta.deletedFileRetentionDuration is over"
+LARGE_VECTOR = "a deletion vector is too large for Delta's feed reader"
 _LONGER = (
     "If VACUUM has not taken its files yet, set a longer one, as by ALTER TABLE … SET TBLPROPERTIES"
     " (delta.deletedFileRetentionDuration = 'interval 30 days'), and publish."

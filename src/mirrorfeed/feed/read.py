@@ -12,7 +12,16 @@ from pyspark.sql.types import StringType
 from mirrorfeed.amounts import a_few
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.feed import ranges
-from mirrorfeed.feed.faults import EXPIRED, FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, first_of, parameter
+from mirrorfeed.feed.faults import (
+    EXPIRED,
+    FEED_OFF,
+    FILES_GONE,
+    LARGE_VECTOR,
+    LOG_GONE,
+    SCHEMA_DIFFERS,
+    first_of,
+    parameter,
+)
 from mirrorfeed.feed.ranges import Finding, Gap, Range
 from mirrorfeed.feed.source import Source, quote
 
@@ -150,7 +159,7 @@ def read_faults(table: str, what: Range | int) -> Iterator[None]:
 def _fault(table: str, what: Range | int, error: Exception) -> Terminal | None:
     if _ARCHIVED in str(error):
         return FilesArchived(table, what)
-    found = first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS)) or ""
+    found = first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR)) or ""
     gone = found.startswith((*FILES_GONE, *LOG_GONE))
     if isinstance(what, int):
         return SnapshotGone(table, what) if gone or found == EXPIRED else None
@@ -163,4 +172,14 @@ def _fault(table: str, what: Range | int, error: Exception) -> Terminal | None:
         return Gap(table, after, int(parameter(error, "version") or after + 1), "the change data feed is off")
     if found.startswith(SCHEMA_DIFFERS):
         return FeedUnreadable(table, what, parameter(error, "incompatibleVersion"), parameter(error, "readVersion"))
-    return None
+    return Gap(table, after, what, ranges.LARGE_VECTOR) if found == LARGE_VECTOR else None
+
+
+def leaves_snapshots(error: Finding) -> bool:
+    """Whether only the feed of a range cannot be read, and the versions at its two ends may be.
+
+    Columns that were lost within the range are not such a case: they stop the table at the next version anyway.
+    """
+    if isinstance(error, FeedUnreadable):
+        return not error.lost
+    return isinstance(error, Gap) and error.reason == ranges.LARGE_VECTOR

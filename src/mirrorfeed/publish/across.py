@@ -13,7 +13,6 @@ from mirrorfeed.archive.guard import feed as archive
 from mirrorfeed.errors import Transient
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.detail import detail_of
-from mirrorfeed.feed.differences import DIFFERS, HASH, differences, hashed, landing_rows, places
 from mirrorfeed.feed.faults import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.feed.ranges import Commit, Facts, Gap, Range
 from mirrorfeed.files.job import StagingJob
@@ -58,12 +57,7 @@ class AcrossGap(DeltaFeed):
                 _ = self._rows_at(version).schema
 
     def _changed_rows(self, range_: Range, plan: Plan, job: StagingJob) -> DataFrame:
-        before = self._rows_at(range_.from_version_exclusive)
-        now = self._rows_at(range_.to_version_inclusive)
-        key, there = places(job.columns, job.keys), set(before.columns)
-        then = [column if column.name in there else replace(column, dropped=True) for column in job.columns]
-        found = differences(hashed(now, job.columns, job.keys), hashed(before, then, job.keys).select(*key, HASH), key)
-        return landing_rows(found.where(DIFFERS), job.columns, with_marker=True)
+        return self._differing_rows(range_, plan, job)
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> Staged:
         if isinstance(what, int):

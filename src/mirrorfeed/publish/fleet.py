@@ -333,7 +333,7 @@ def _tried(fleet: Fleet, table: Table, progress: Progress, course: Course, rules
     """The course after one try."""
     name, error = str(table.target), None
     try:
-        feed = feed_for(fleet.spark, fleet.config, table, course.gap)
+        feed = feed_for(fleet.spark, fleet.config, table, course.gap, progress.took_another_way)
         plan = plan_of(table, lambda: fleet.client)
         if course.gap:
             plan, progress.across = spanning(plan, feed), across(feed, course.gap)

@@ -73,7 +73,13 @@ class KeptFeed(DeltaFeed):
         return table.rows(seen, chapter, range_.from_version_exclusive, range_.to_version_inclusive)
 
 
-def feed_for(spark: SparkSession, config: Config, table: Table, gap: Gap | None = None) -> DeltaFeed | ComparedFeed:
+def feed_for(
+    spark: SparkSession,
+    config: Config,
+    table: Table,
+    gap: Gap | None = None,
+    on_note: Callable[[MirrorfeedError], None] = lambda _: None,
+) -> DeltaFeed | ComparedFeed:
     """The table's own feed, or what stands for one where it has none; across a gap in it, its history, or else a
     comparison, where it is to be had."""
     if table.changes == "compare":
@@ -81,9 +87,9 @@ def feed_for(spark: SparkSession, config: Config, table: Table, gap: Gap | None 
     if gap and table.on_gap == "compare" and not is_kept(spark, table, gap):
         return AcrossGap(spark, table.source, config.handover, config.send, table.selection)
     if gap is None or table.history is None:
-        return DeltaFeed(spark, table.source, config.handover, config.send, table.selection)
+        return DeltaFeed(spark, table.source, config.handover, config.send, table.selection, on_note=on_note)
     kept = table.history.table
-    return KeptFeed(spark, table.source, config.handover, config.send, table.selection, history=kept)
+    return KeptFeed(spark, table.source, config.handover, config.send, table.selection, on_note=on_note, history=kept)
 
 
 def leads_on(

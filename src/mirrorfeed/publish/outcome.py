@@ -51,9 +51,12 @@ class Progress:
     last_gone: MirrorfeedError | None = None
     """A warning that the last data file was removed, perhaps before Fabric consumed it."""
     across: MirrorfeedError | None = None
-    """Which way led across a gap in the feed."""
+    """The note on what was published by another way than the feed, such as across a gap in it."""
     untidy: MirrorfeedError | None = None
     """Why leftovers could not be removed. They do no harm."""
+
+    def took_another_way(self, note: MirrorfeedError) -> None:
+        self.across = note
 
     def add(self, publication: Publication) -> None:
         record = publication.record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -12,9 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.guard import feed as archive
 from mirrorfeed.archive.interval.policy import understood
+from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.feed import changes, read
+from mirrorfeed.feed.differences import DIFFERS, HASH, differences, hashed, landing_rows, one_per_key, places
 from mirrorfeed.feed.facts import facts_of, still_hold
-from mirrorfeed.feed.ranges import Facts, Range
+from mirrorfeed.feed.ranges import Facts, Finding, Gap, Range
 from mirrorfeed.feed.schemas import schema_at
 from mirrorfeed.feed.selection import selected
 from mirrorfeed.feed.settings import faithful
@@ -44,6 +46,8 @@ class DeltaFeed:
     sender: Literal["driver", "executors"] = "driver"
     selection: Selection | None = None
     """What of the source is published; None: all."""
+    on_note: Callable[[MirrorfeedError], None] = field(default=lambda _: None, repr=False, compare=False, kw_only=True)
+    """Receives notes on publications that take another way."""
     _schemas: dict[int, dict[str, Any]] = field(default_factory=dict, init=False, repr=False, compare=False)
     """By version, as asked since the last facts: if another table took the name since, its id tells in the end."""
     _last: list[Facts] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -69,20 +73,52 @@ class DeltaFeed:
             if isinstance(what, int) and self.selection:
                 self._rows_at(what)
             if isinstance(what, Range) and (self.selection or what.to_version_inclusive < facts.latest):
-                self._feed(what, self.columns(what.to_version_inclusive))
+                self._check_feed(what)
+
+    def _check_feed(self, range_: Range) -> None:
+        try:
+            with read.read_faults(str(self.source), range_):
+                self._feed(range_, self.columns(range_.to_version_inclusive))
+        except Finding as error:
+            if not read.leaves_snapshots(error):
+                raise
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> Staged:
-        with read.read_faults(str(self.source), what), faithful(self.spark):
-            if isinstance(what, int):
+        if isinstance(what, int):
+            with read.read_faults(str(self.source), what), faithful(self.spark):
                 return self._snapshot(what, plan, job)
-            changed = self._last[0].rows_in(what) if self._last else None
-            return self._stage(
-                self._changed_rows(what, plan, job),
-                job,
-                expect_few=changed is not None and changed <= few.ROWS,
-                rows_per_file=lambda: self._rows_per_file(job),
-                look_up=self._look_up(job),
-            )
+        try:
+            with read.read_faults(str(self.source), what), faithful(self.spark):
+                return self._stage_range(what, job, self._changed_rows(what, plan, job))
+        except Finding as error:
+            if not (plan.keys and read.leaves_snapshots(error)):
+                raise
+            return self._stage_differing(what, plan, job, error)
+
+    def _stage_range(self, range_: Range, job: StagingJob, rows: DataFrame) -> Staged:
+        changed = self._last[0].rows_in(range_) if self._last else None
+        expect_few = changed is not None and changed <= few.ROWS
+        return self._stage(
+            rows,
+            job,
+            expect_few=expect_few,
+            rows_per_file=lambda: self._rows_per_file(job),
+            look_up=self._look_up(job),
+        )
+
+    def _stage_differing(self, range_: Range, plan: Plan, job: StagingJob, cause: Finding) -> Staged:
+        """Stage a range without the feed. Raises `cause` if one of its two ends cannot be read either."""
+        ends, table = (range_.from_version_exclusive, range_.to_version_inclusive), str(self.source)
+        properties = self._last[0].properties if self._last else {}
+        try:
+            with read.read_faults(table, range_), faithful(self.spark):
+                for version in ends:
+                    archive.check(self.spark, self.source, version, properties)
+                staged = self._stage_range(range_, job, self._differing_rows(range_, plan, job))
+        except (Gap, read.SnapshotGone) as error:
+            raise cause from error
+        self.on_note(ByDifference(cause, range_))
+        return staged
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
         with read.read_faults(str(self.source), what.version), faithful(self.spark):
@@ -166,6 +202,15 @@ class DeltaFeed:
             return changes.full(feed, job.columns, plan.keys, exact=exact, skip_unchanged=plan.skip_unchanged)
         return changes.net(feed, job.columns, plan.keys, skip_unchanged=plan.skip_unchanged)
 
+    def _differing_rows(self, range_: Range, plan: Plan, job: StagingJob) -> DataFrame:
+        """The landing rows of a range from its two ends: of each key that differs its row now, or a delete."""
+        before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
+        key, there = places(job.columns, job.keys), set(before.columns)
+        then = [column if column.name in there else replace(column, dropped=True) for column in job.columns]
+        known = one_per_key(hashed(before, then, job.keys).select(*key, HASH), key)
+        found = differences(hashed(now, job.columns, job.keys), known, key).where(DIFFERS)
+        return landing_rows(found, job.columns, with_marker=True, exact=plan.markers == "exact")
+
     def _rows_at(self, version: int) -> DataFrame:
         """What is selected of a version."""
         return selected(str(self.source), read.snapshot(self.spark, self.source, version), self.selection)
@@ -183,3 +228,22 @@ class DeltaFeed:
         if missing := lost(columns, columns_of(table, {"fields": now})):
             raise read.FeedUnreadable(str(self.source), range_, str(range_.to_version_inclusive), None, missing)
         return feed
+
+
+class ByDifference(Transient):
+    """A note on a successful publication. Delta could not read the change data feed of its versions, so the rows that
+    differ between the first and the last of them were published."""
+
+    code = "MF3510"
+
+    def __init__(self, cause: Finding, range_: Range) -> None:
+        self.cause, self.range = cause, range_
+
+    def what(self) -> str:
+        ends = f"{self.range.from_version_exclusive} and {self.range.to_version_inclusive}"
+        return f"{self.cause.what()} The rows that differ between versions {ends} were published instead."
+
+    def next(self) -> str:
+        if isinstance(self.cause, Gap):
+            return "Nothing is lost. `REORG TABLE … APPLY (PURGE)` rewrites files that have large deletion vectors."
+        return "Nothing is lost."
