@@ -115,7 +115,6 @@ def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(l
         file_size: 1 KiB
         versions_per_range: 7
         keep_records: 3
-        unchanged_rows: skip
         on_gap: reseed
         on_schema_change: reseed
         on_dropped_column: reseed
@@ -125,14 +124,14 @@ def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(l
           - {source: c, target: c, compression: zstd, versions_per_range: 500, keep_records: 1}
         """
     ).tables
-    assert _options(first) == ("full", False, "gzip", 1024, 7, 3, "skip", "reseed", "reseed", "reseed")
-    assert _options(second) == ("net", True, "gzip", 2 * 1024 * 1024, 7, 3, "skip", "stop", "reseed", "reseed")
-    assert _options(third) == ("full", False, "zstd", 1024, 500, 1, "skip", "reseed", "reseed", "reseed")
+    assert _options(first) == ("full", False, "gzip", 1024, 7, 3, "reseed", "reseed", "reseed")
+    assert _options(second) == ("net", True, "gzip", 2 * 1024 * 1024, 7, 3, "stop", "reseed", "reseed")
+    assert _options(third) == ("full", False, "zstd", 1024, 500, 1, "reseed", "reseed", "reseed")
 
 
 def _options(table: Table) -> tuple[object, ...]:
     names = ("changes", "check_keys", "compression", "file_size", "versions_per_range", "keep_records")
-    names += ("unchanged_rows", "on_gap", "on_schema_change", "on_dropped_column")
+    names += ("on_gap", "on_schema_change", "on_dropped_column")
     return tuple(getattr(table, name) for name in names)
 
 

@@ -42,7 +42,6 @@ class Options(OutputOptions):
     """The bytes that a data file aims at."""
     versions_per_range: Annotated[int, Field(ge=1, le=100_000)] = 500
     keep_records: Annotated[int, Field(ge=1)] = 10
-    unchanged_rows: Literal["publish", "skip"] = "publish"
     on_gap: Literal["stop", "reseed", "compare"] = "stop"
     on_schema_change: Literal["stop", "reseed"] = "stop"
     on_dropped_column: Literal["keep", "reseed"] = "keep"

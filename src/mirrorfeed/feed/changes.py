@@ -106,56 +106,70 @@ def inserts(feed: DataFrame, columns: Sequence[Column]) -> DataFrame:
     return feed.orderBy("_commit_version").select(*_written(columns), problem)
 
 
-def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, skip_unchanged: bool = False) -> DataFrame:
-    """One row a key for the whole range: what its last version left, as an upsert, or its key, as a delete. Without
-    unchanged rows, a key that ends as it was before the range gives none."""
-    events, key = _events(feed, columns, keys, with_old=skip_unchanged), _key(keys)
-    rows = _judged(events, key, _ORDER, "range")
-    if skip_unchanged:
-        rows = rows.withColumn("__changed__", _changed(key, _ORDER, columns, keys))
-    kept = f"__last_in_range__ AND NOT {_came_and_went(key)}"
-    if skip_unchanged:
-        kept += f" AND (__changed__ OR {_shared('range')} OR {_null(key)})"
-    # By key: rows that are alike stand together, and compress.
-    return _landing_rows(rows.where(kept).sortWithinPartitions(*key), columns, keys)
+def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+    """One row for each key whose rows differ between the two ends of the range: the row that it gained, as an upsert,
+    or its key, as a delete.
 
-
-def full(
-    feed: DataFrame,
-    columns: Sequence[Column],
-    keys: Sequence[str],
-    *,
-    exact: bool = False,
-    skip_unchanged: bool = False,
-) -> DataFrame:
-    """One row for every key and version; in the order of versions, deletes before upserts. A key that was NULL or
-    shared for a while and is right at the end gives its last row alone.
-
-    With exact markers a row that its version made is an insert, and one that was there before it an update, also where
-    it was exchanged by a delete and an insert: an insert would double it. The last row of a key that was wrong for a
-    while is an update, for nothing tells whether the mirror has one; where it has none, an update inserts.
-
-    Without unchanged rows, a key that a version left as it was gives none for it.
+    The feed has whole rows on both sides of every change, so what is left after equal rows cancel each other is that
+    difference, and the order of events does not matter. A key that gained several rows has all of them at the end.
     """
-    events, key = _events(feed, columns, keys, with_old=skip_unchanged), _key(keys)
-    in_version, order = [*key, "_commit_version"], ["__live__"]
-    judged = _judged(_judged(events, key, _ORDER, "range"), in_version, order, "version")
-    if skip_unchanged:
-        judged = judged.withColumn("__changed__", _changed(in_version, order, columns, keys))
-    wrong = f"{_null(key)} OR (__last_in_version__ AND {_shared('version')})"
-    once = f"max({wrong}) OVER (PARTITION BY {', '.join(key)}) AS __once_wrong__"
-    kept = f"(__last_in_range__ OR (__last_in_version__ AND NOT __once_wrong__)) AND NOT {_came_and_went(key)}"
-    if skip_unchanged:
-        kept += f" AND (__changed__ OR __once_wrong__ OR {_shared('range')})"
-    rows = judged.selectExpr("*", once).where(kept)
-    made = "__gain_in_version__ = 1 AND NOT __once_wrong__"
-    live = f"IF({made}, {Marker.INSERT.value}, {Marker.UPDATE.value})" if exact else str(Marker.UPSERT.value)
-    return _landing_rows(rows.orderBy(*_ORDER, *key), columns, keys, live)
+    key = _key(keys)
+    counted = _counted(feed, columns, keys, by=[]).where("__count__ <> 0")
+    rows = counted.groupBy(*key).agg(
+        F.expr("sum(greatest(__count__, 0)) AS __gained__"),
+        F.expr("first(IF(__count__ > 0, __row__, NULL), true) AS __row__"),
+    )
+    rows = rows.withColumn("__marker__", F.expr(f"IF(__gained__ > 0, {Marker.UPSERT.value}, {Marker.DELETE.value})"))
+    # By key: similar rows are next to each other, and compress.
+    return _landing_rows(rows.sortWithinPartitions(*key), columns, keys)
+
+
+def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exact: bool = False) -> DataFrame:
+    """One row for every key and version that changed it; in the order of versions, deletes before upserts.
+
+    A key that had two rows for a while, or whose rows do not follow from each other, gives only what `net` gives for
+    it: its events do not say which of its rows is left.
+
+    With exact markers a new row is an insert, and one that replaces another in its version an update. For a key that
+    had two rows, the mirror may have both: a delete comes before the insert.
+    """
+    key = _key(keys)
+    of_key, of_row = f"PARTITION BY {', '.join(key)}", f"PARTITION BY {', '.join([*key, '__hash__'])}"
+    in_order = f"{of_key} ORDER BY _commit_version, __count__"
+    follows = (
+        f"lag(__count__) OVER ({in_order}) = -__count__"
+        f" AND (__count__ = 1 OR lag(__hash__) OVER ({in_order}) = __hash__)"
+    )
+    rows = _counted(feed, columns, keys, by=["_commit_version"]).where("__count__ <> 0")
+    rows = rows.selectExpr(
+        "*",
+        f"sum(__count__) OVER ({of_row}) AS __total__",
+        f"abs(__count__) = 1 AND coalesce({follows}, true) AND NOT {_null(key)} AS __follows__",
+        f"lag(_commit_version) OVER ({in_order}) <=> _commit_version AS __replaces__",
+        f"lead(_commit_version) OVER ({in_order}) <=> _commit_version AS __replaced__",
+    )
+    rows = rows.selectExpr(
+        "*",
+        f"sum(greatest(sign(__total__), 0) * __count__) OVER ({of_key}) AS __gained__",
+        f"min(__total__) OVER ({of_key}) < 0 AS __lost__",
+        f"min(__follows__) OVER ({of_key}) AS __all_follow__",
+        f"row_number() OVER ({of_key} ORDER BY __total__ DESC, __count__ DESC) = 1 AS __left__",
+    )
+    net_row = "__left__ AND (__gained__ > 0 OR __lost__)"
+    rows = rows.where(f"IF(__all_follow__, __count__ > 0 OR NOT __replaced__, {net_row})")
+    upsert, delete = f"array({Marker.UPSERT.value})", f"array({Marker.DELETE.value})"
+    if exact:
+        upsert = (
+            f"CASE WHEN NOT __all_follow__ THEN array({Marker.DELETE.value}, {Marker.INSERT.value})"
+            f" WHEN __replaces__ THEN array({Marker.UPDATE.value}) ELSE array({Marker.INSERT.value}) END"
+        )
+    markers = f"IF(IF(__all_follow__, __count__, __gained__) > 0, {upsert}, {delete})"
+    rows = rows.withColumn("__marker__", F.explode(F.expr(markers)))
+    rows = rows.orderBy("_commit_version", F.expr(f"__marker__ <> {Marker.DELETE.value}"), *key)
+    return _landing_rows(rows, columns, keys)
 
 
 _LIVE = "_change_type IN ('insert', 'update_postimage')"
-_ORDER = ("_commit_version", "__live__")
-"""Of the events of a key: within a version, what a row was comes before what it is."""
 
 
 # What follows is mostly SQL: a plan is made for every range, and to make it column by column takes longer than to read
@@ -170,87 +184,71 @@ def _null(key: Sequence[str]) -> str:
     return f"({' OR '.join(f'{part} IS NULL' for part in key)})"
 
 
-def _payload(columns: Sequence[Column], keys: Sequence[str]) -> list[Column]:
-    return [column for column in columns if column.name not in keys and not column.dropped]
+def _payload(columns: Sequence[Column], keys: Sequence[str]) -> list[tuple[int, Column]]:
+    return [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]
 
 
-def _events(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, with_old: bool) -> DataFrame:
-    # The table's columns go by their places, so that none of their names can be one of those used from here on.
-    # Of a row that ends nothing is needed but its key, unless it is to be compared: its other columns are not carried
-    # through the shuffle.
-    values = [quote(column.name) for column in _payload(columns, keys)]
-    return feed.selectExpr(
-        *(f"{quote(name)} AS {place}" for name, place in zip(keys, _key(keys), strict=True)),
-        *(
-            f"{value if with_old else f'IF({_LIVE}, {value}, NULL)'} AS __value_{place}__"
-            for place, value in enumerate(values)
-        ),
+def _value(at: int) -> str:
+    return f"__value_{at}__"
+
+
+def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
+    """Equal rows of a key and how many more of them there are after the range than before: `__hash__` stands for a
+    row's values, and `__row__` has them where the row was added."""
+    # Columns are named by their places, so that no name of the table can be one of those used from here on.
+    payload, key = _payload(columns, keys), _key(keys)
+    events = feed.select(
+        *(_col(name).alias(part) for name, part in zip(keys, key, strict=True)),
+        *(as_landed(column).alias(_value(at)) for at, column in payload),
         "_commit_version",
-        f"{_LIVE} AS __live__",
+        F.expr(f"{_LIVE} AS __live__"),
+    )
+    values = ", ".join(f"{_value(at)} AS {_value(at)}" for at, _ in payload)
+    # Of a removed row nothing but its hash goes through the shuffle.
+    events = events.selectExpr(
+        *key,
+        *by,
+        f"{payload_hash(payload, _value)} AS __hash__",
+        "IF(__live__, 1, -1) AS __one__",
+        f"IF(__live__, struct({values or 'true AS __none__'}), NULL) AS __row__",
+    )
+    # One exchange, by key alone, is enough for all that follows.
+    return (
+        events.repartition(*map(F.col, key))
+        .groupBy(*key, *by, "__hash__")
+        .agg(F.expr("sum(__one__) AS __count__"), F.expr("first(__row__, true) AS __row__"))
     )
 
 
-def _judged(events: DataFrame, group: Sequence[str], order: Sequence[str], name: str) -> DataFrame:
-    """Which event is the last of its group; and of that one in `__gain_in_…__` how many rows the key gained there, and
-    what `_shared` needs.
+def payload_hash(payload: Sequence[tuple[int, Column]], name: Callable[[int], str]) -> str:
+    """128 bits of the landed values, under the names of their places: two chains of 64 that begin differently. To
+    Spark's hash a NULL is nothing, and 0.0 is -0.0: so each value goes in with its place, a NULL without, and floating
+    ones as text. A column that is added, with nothing but NULL, changes no hash."""
 
-    All that follows from the events so far and the next one, so Spark sorts them once and holds none."""
-    in_order = f"PARTITION BY {', '.join(group)} ORDER BY {', '.join(order)}"
-    before = f"lag(__live__) OVER ({in_order}) AND lag(_commit_version) OVER ({in_order}) = _commit_version"
-    return events.selectExpr(
-        "*",
-        f"lead(__live__) OVER ({in_order}) IS NULL AS __last_in_{name}__",
-        f"coalesce(__live__ AND {before}, false) AS __twice_in_{name}__",
-        f"sum(IF(__live__, 1, -1)) OVER ({in_order} ROWS UNBOUNDED PRECEDING) AS __gain_in_{name}__",
-    )
+    def text(at: int, column: Column) -> str:
+        return f"CAST({name(at)} AS string)" if column.type in ("float", "double") else name(at)
+
+    parts = ", ".join(f"IF({name(at)} IS NULL, NULL, {at}), {text(at, column)}" for at, column in payload)
+    chains = (f"lpad(hex(xxhash64({seed}{f', {parts}' if parts else ''})), 16, '0')" for seed in (1, 2))
+    return f"unhex(concat({', '.join(chains)}))"
 
 
-def _shared(name: str) -> str:
-    """Of a group's last event: whether more than one row had the key. A row that ends live was gained or there before;
-    one that ends dead was lost, or came and went."""
-    gain = f"__gain_in_{name}__"
-    return f"(__twice_in_{name}__ OR IF(__live__, {gain} NOT IN (0, 1), {gain} NOT IN (-1, 0)))"
-
-
-def _came_and_went(key: Sequence[str]) -> str:
-    """Of a group's last event: a key that is NULL, and of which nothing is left."""
-    return f"({_null(key)} AND NOT __live__ AND __gain_in_range__ = 0)"
-
-
-def _changed(group: Sequence[str], order: Sequence[str], columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
-    """Whether an event leaves its key otherwise than it was before the first of its group."""
-    row, live = _compared(columns, keys), F.col("__live__")
-    so_far = Window.partitionBy(*group).orderBy(*order).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return ~F.when(live, row).eqNullSafe(F.first(F.when(~live, row)).over(so_far))
-
-
-def _compared(columns: Sequence[Column], keys: Sequence[str]) -> SparkColumn:
-    """An event's values to compare with another's: nested values are the text that they become, and so are floating
-    ones, of which Spark takes 0.0 for equal to -0.0."""
-    payload = _payload(columns, keys)
-    places = {column.name: F.col(f"__value_{i}__") for i, column in enumerate(payload)}
-    values = [_form(column, places.__getitem__) for column in payload]
-    values = [
-        value.cast("string") if column.type in ("float", "double") else value
-        for column, value in zip(payload, values, strict=True)
-    ]
-    return F.struct(F.lit(True), *(value.alias(f"_{i}") for i, value in enumerate(values)))
-
-
-def _landing_rows(
-    rows: DataFrame, columns: Sequence[Column], keys: Sequence[str], live_marker: str = str(Marker.UPSERT.value)
-) -> DataFrame:
+def _landing_rows(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
     key = _key(keys)
-    marker = f"IF(__live__, {live_marker}, {Marker.DELETE.value})"
     problem = (
         f"CASE WHEN {_null(key)} THEN {Problem.NULL_KEY.value}"
-        f" WHEN __last_in_range__ AND {_shared('range')} THEN {Problem.DUPLICATE_KEY.value} END"
+        f" WHEN __gained__ > 1 THEN {Problem.DUPLICATE_KEY.value} END"
     )
-    written = dict(zip(keys, key, strict=True))
-    written |= {c.name: f"IF(__live__, __value_{i}__, NULL)" for i, c in enumerate(_payload(columns, keys))}
+    key_of, live = dict(zip(keys, key, strict=True)), f"__marker__ <> {Marker.DELETE.value}"
+
+    def value(at: int, column: Column) -> SparkColumn:
+        if column.dropped or column.name in key_of:
+            return _form(column, lambda name: F.expr(key_of[name]))
+        return F.expr(f"IF({live}, __row__.{_value(at)}, NULL)").alias(column.name)
+
     return rows.select(
-        *(_form(column, lambda name: F.expr(written[name])) for column in columns),
-        F.expr(marker).alias(MARKER),
+        *(value(at, column) for at, column in enumerate(columns)),
+        F.expr("__marker__").alias(MARKER),
         F.expr(problem).alias(PROBLEM),
     )
 

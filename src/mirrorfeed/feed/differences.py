@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mirrorfeed.feed.changes import PROBLEM as AS_READ
-from mirrorfeed.feed.changes import as_landed
+from mirrorfeed.feed.changes import as_landed, payload_hash
 from mirrorfeed.landing.rows import Marker, Problem
 from mirrorfeed.landing.schema import MARKER, Column
 
@@ -38,20 +38,7 @@ def hashed(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> D
     landed = rows.select(*(as_landed(column).alias(place(at)) for at, column in enumerate(columns)))
     own = places(columns, keys)
     payload = [(at, column) for at, column in enumerate(columns) if place(at) not in own and not column.dropped]
-    return landed.selectExpr("*", f"{_hash(payload)} AS {HASH}")
-
-
-def _hash(payload: Sequence[tuple[int, Column]]) -> str:
-    """128 bits: two chains of 64 that begin differently. To Spark's hash a NULL is nothing, and 0.0 is -0.0: so each
-    value goes in with its place, a NULL without, and floating ones as text. A column that is added, with nothing but
-    NULL, changes no hash."""
-    parts = ", ".join(f"IF({place(at)} IS NULL, NULL, {at}), {_text(at, column)}" for at, column in payload)
-    chains = (f"lpad(hex(xxhash64({seed}{f', {parts}' if parts else ''})), 16, '0')" for seed in (1, 2))
-    return f"unhex(concat({', '.join(chains)}))"
-
-
-def _text(at: int, column: Column) -> str:
-    return f"CAST({place(at)} AS string)" if column.type in ("float", "double") else place(at)
+    return landed.selectExpr("*", f"{payload_hash(payload, place)} AS {HASH}")
 
 
 def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:

@@ -42,7 +42,6 @@ class Plan:
     file_size: int = 128 * 2**20
     versions_per_range: int = 500
     keep_records: int = 10
-    skip_unchanged: bool = False
     keep_dropped: bool = True
     """Whether columns that were dropped are published on, as NULL."""
     selection: Selection | None = None
@@ -83,7 +82,6 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         file_size=table.file_size,
         versions_per_range=sys.maxsize if compares else table.versions_per_range,  # states are not read one by one
         keep_records=table.keep_records,
-        skip_unchanged=table.unchanged_rows == "skip",
         keep_dropped=table.on_dropped_column == "keep",
         selection=table.selection,
     )

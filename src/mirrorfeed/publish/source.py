@@ -198,9 +198,8 @@ class DeltaFeed:
         if not plan.keys:
             return changes.inserts(feed, job.columns)
         if plan.changes == "full":
-            exact = plan.markers == "exact"
-            return changes.full(feed, job.columns, plan.keys, exact=exact, skip_unchanged=plan.skip_unchanged)
-        return changes.net(feed, job.columns, plan.keys, skip_unchanged=plan.skip_unchanged)
+            return changes.full(feed, job.columns, plan.keys, exact=plan.markers == "exact")
+        return changes.net(feed, job.columns, plan.keys)
 
     def _differing_rows(self, range_: Range, plan: Plan, job: StagingJob) -> DataFrame:
         """The landing rows of a range from its two ends: of each key that differs its row now, or a delete."""
