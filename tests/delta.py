@@ -117,6 +117,10 @@ class DeltaTable:
         """Of the newest version, without Spark."""
         deltalake.DeltaTable(self.path).create_checkpoint()
 
+    def live_files(self) -> set[Path]:
+        """The data files of the newest version."""
+        return {self.path / uri for uri in deltalake.DeltaTable(self.path).file_uris()}
+
     def commit_file(self, version: int) -> Path:
         return self.path / "_delta_log" / f"{version:020d}.json"
 
@@ -181,7 +185,12 @@ class Zone:
         """All files below the landing zone."""
         return {str(path.relative_to(self.root)): path.read_bytes() for path in self.root.rglob("*") if path.is_file()}
 
+    @property
+    def mirrored(self) -> list[Any]:
+        """The rows of the mirror, when it has taken what is published."""
+        self._mirror.take()
+        return list(self._mirror.rows)
+
     def mirrors_the_table(self) -> bool:
         """Whether the mirror, when it has taken what is published, holds the rows of the table."""
-        self._mirror.take()
-        return canonical(self._mirror.rows) == canonical(self.table.rows())
+        return canonical(self.mirrored) == canonical(self.table.rows())

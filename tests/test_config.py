@@ -67,7 +67,7 @@ def test_the_smallest_file_takes_every_default(load: Load) -> None:
     (table,) = read.tables
     assert (table.source, table.target) == (Source(("main", "sales", "orders")), Target("sales", "orders"))
     assert table.keys is None
-    assert (table.changes, table.check_keys, table.compression) == ("net", True, "zstd")
+    assert (table.changes, table.validate_keys, table.compression) == ("net", "source", "zstd")
     assert (table.file_size, table.versions_per_range, table.keep_records) == (128 * 1024 * 1024, 500, 10)
     assert (table.on_gap, table.on_schema_change, table.on_dropped_column) == ("stop", "stop", "keep")
 
@@ -110,7 +110,7 @@ def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(l
         """\
         landing_zone: /lz
         changes: full
-        check_keys: false
+        validate_keys: range
         compression: gzip
         file_size: 1 KiB
         versions_per_range: 7
@@ -120,17 +120,17 @@ def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(l
         on_dropped_column: reseed
         tables:
           - {source: a, target: a}
-          - {source: b, target: b, changes: net, check_keys: true, file_size: 2 MiB, on_gap: stop}
+          - {source: b, target: b, changes: net, validate_keys: none, file_size: 2 MiB, on_gap: stop}
           - {source: c, target: c, compression: zstd, versions_per_range: 500, keep_records: 1}
         """
     ).tables
-    assert _options(first) == ("full", False, "gzip", 1024, 7, 3, "reseed", "reseed", "reseed")
-    assert _options(second) == ("net", True, "gzip", 2 * 1024 * 1024, 7, 3, "stop", "reseed", "reseed")
-    assert _options(third) == ("full", False, "zstd", 1024, 500, 1, "reseed", "reseed", "reseed")
+    assert _options(first) == ("full", "range", "gzip", 1024, 7, 3, "reseed", "reseed", "reseed")
+    assert _options(second) == ("net", "none", "gzip", 2 * 1024 * 1024, 7, 3, "stop", "reseed", "reseed")
+    assert _options(third) == ("full", "range", "zstd", 1024, 500, 1, "reseed", "reseed", "reseed")
 
 
 def _options(table: Table) -> tuple[object, ...]:
-    names = ("changes", "check_keys", "compression", "file_size", "versions_per_range", "keep_records")
+    names = ("changes", "validate_keys", "compression", "file_size", "versions_per_range", "keep_records")
     names += ("on_gap", "on_schema_change", "on_dropped_column")
     return tuple(getattr(table, name) for name in names)
 
@@ -238,8 +238,7 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) ->
     [
         ("changes: nett", "changes: must be net, full or compare, not 'nett'"),
         ("changes: [net]", "changes: must be net, full or compare, not ['net']"),
-        ("check_keys: 1", "check_keys: must be true or false, not 1"),
-        ("check_keys: 'yes'", "check_keys: must be true or false, not 'yes'"),
+        ("validate_keys: true", "validate_keys: must be source, range or none, not True"),
         ("compression: snapy", "compression: must be none, snappy, gzip or zstd, not 'snapy'"),
         ("versions_per_range: 0", "versions_per_range: must be at least 1, not 0"),
         ("versions_per_range: 100001", "versions_per_range: must be at most 100000, not 100001"),

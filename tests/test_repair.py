@@ -252,7 +252,7 @@ def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, published: Shop,
 
 
 def test_a_row_that_stands_twice_in_the_source_is_not_published(spark: SparkSession, tmp_path: Path) -> None:
-    shop = Shop(DeltaTable(spark, tmp_path / "source"), tmp_path, "id", "check_keys: false\n")
+    shop = Shop(DeltaTable(spark, tmp_path / "source"), tmp_path, "id", "validate_keys: none\n")
     shop.table.insert(1, 1, 2)
     shop.run("publish")
     shop.replicate()

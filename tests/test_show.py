@@ -89,7 +89,18 @@ def test_failures_repeated_tries_and_unchecked_keys_are_told_below() -> None:
     below = " ".join(lines[6:])
     assert "a: MF2101: The change data feed of main.a is off at version 4, so no changes could follow." in below
     assert "b: took 3 tries." in below
-    assert "b: the keys of its first load were not checked (check_keys: false)." in below
+    assert "b: the keys of its first load were not checked (validate_keys: none)." in below
+
+
+@pytest.mark.parametrize(
+    ("stage", "look_up", "is_said"), [(20.0, 12.0, True), (20.0, 9.0, False), (4.0, 3.0, False), (6.0, 0.0, False)]
+)
+def test_look_ups_that_take_most_of_a_publication_are_told_below(stage: float, look_up: float, is_said: bool) -> None:
+    progress = publish(TableFeed(orders()), MemoryStore(), plan())
+    progress.made[0].seconds |= {"stage": stage, "look_up": look_up}
+    notes = [str(note) for note in show.notes([Outcome("a", progress, 0.1)])]
+    said = "a: looking up deleted keys in the source took 12 s, more than all else."
+    assert notes == ([f"{said} If its keys are always unique, set validate_keys: range."] if is_said else [])
 
 
 def test_a_first_load_is_remarkable_only_where_the_ledger_tells_of_earlier_publications() -> None:

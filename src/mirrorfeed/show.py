@@ -158,7 +158,10 @@ def notes(outcomes: Sequence[Outcome], repeated: int = 0, *, rebuilt: bool = Fal
         if outcome.tries > 1:
             found.append(Text(f"{outcome.table}: took {outcome.tries} tries."))
         if outcome.first_load and not outcome.keys_checked:
-            found.append(Text(f"{outcome.table}: the keys of its first load were not checked (check_keys: false)."))
+            found.append(Text(f"{outcome.table}: the keys of its first load were not checked (validate_keys: none)."))
+        if seconds := outcome.long_look_ups:
+            took = f"{outcome.table}: looking up deleted keys in the source took {seconds:.0f} s, more than all else."
+            found.append(Text(f"{took} If its keys are always unique, set validate_keys: range."))
     if repeated:
         found.append(Text(f"{counted(repeated, 'call')} to the landing zone had to be repeated."))
     return found

@@ -26,7 +26,7 @@ class Apart(FolderStore):
 def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     source, zone = Source(path=str(folder / "source")), str(folder / "zone")
     tables.create(spark, source, rows)
-    plan = Plan(str(source), "bench", "bench", ("id",), check_keys=False)
+    plan = Plan(str(source), "bench", "bench", ("id",), validate_keys="none")
 
     return Case(
         {

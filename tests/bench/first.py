@@ -22,8 +22,8 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
     tables.create(spark, source, rows)
     feed = DeltaFeed(spark, source)
 
-    def to_zone(*, check_keys: bool) -> None:
-        publish(feed, zone, Plan(str(source), "bench", "bench", ("id",), check_keys=check_keys))
+    def to_zone(validate_keys: str) -> None:
+        publish(feed, zone, Plan(str(source), "bench", "bench", ("id",), validate_keys=validate_keys))
 
     def between() -> None:
         for name in ("zone", "parquet"):
@@ -34,8 +34,8 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
 
     return Case(
         {
-            "publish": lambda: to_zone(check_keys=True),
-            "publish, keys not checked": lambda: to_zone(check_keys=False),
+            "publish": lambda: to_zone("source"),
+            "publish, keys not checked": lambda: to_zone("none"),
             "Spark's Parquet writer": lambda: rows_of_it().write.parquet(str(folder / "parquet")),
             "the same, zstd": lambda: rows_of_it().write.option("compression", "zstd").parquet(str(folder / "parquet")),
             "Spark to noop": lambda: rows_of_it().write.format("noop").mode("overwrite").save(),

@@ -50,7 +50,7 @@ class Followed:
     def __init__(self, spark: SparkSession, folder: Path, rows: int) -> None:
         self.source = Source(path=str(folder / "source"))
         self._zone = FolderStore(str(folder / "zone"))
-        self._plan = Plan(str(self.source), "bench", "bench", ("id",), check_keys=False)
+        self._plan = Plan(str(self.source), "bench", "bench", ("id",), validate_keys="none")
         self._feed = DeltaFeed(spark, self.source)
         create(spark, self.source, rows)
         self.publish()

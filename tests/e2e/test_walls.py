@@ -315,7 +315,7 @@ def test_a_driver_and_its_executors_stay_small_whatever_passes_through_them(
 
         def peaks(*tables: str) -> tuple[int, int]:
             entries = [
-                f"  - {{source: ./{table}, target: s.{table}, keys: [id], check_keys: false}}\n" for table in tables
+                f"  - {{source: ./{table}, target: s.{table}, keys: [id], validate_keys: none}}\n" for table in tables
             ]
             (tmp_path / "mirrorfeed.yml").write_text(
                 f"{onelake.configuration()}handover: ./handover\ncompression: none\ntables:\n{''.join(entries)}"

@@ -168,6 +168,9 @@ class KeptFeed:
     def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
         return []
 
+    def look_up_seconds(self) -> float:
+        return 0.0
+
     def rows_read(self) -> int:
         return len(self.source)
 

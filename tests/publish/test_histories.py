@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,7 +16,7 @@ from fixtures.faults import Fault, Mode
 from fixtures.mirror import canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import publish
+from mirrorfeed.publish.table import RowsRefused, publish
 from tests.publish.machines import FOLDER, Published
 
 _KEYS: dict[str, st.SearchStrategy[Any]] = {
@@ -38,17 +40,17 @@ class Histories(Published):
     @initialize(
         keys=st.lists(st.sampled_from(sorted(_KEYS)), max_size=3),
         values=st.lists(st.sampled_from(sorted(_VALUES)), min_size=1, max_size=4),
-        changes=st.sampled_from(["net", "full"]),
+        changes=st.sampled_from([("net", "upsert"), ("full", "upsert"), ("full", "exact")]),
         versions_per_range=st.sampled_from([1, 2, 3, 500]),
         keep_records=st.sampled_from([1, 2, 10]),
         file_size=st.sampled_from([1, 2**20]),
     )
-    def a_table(self, keys: list[str], values: list[str], **options: Any) -> None:
+    def a_table(self, keys: list[str], values: list[str], changes: tuple[str, str], **options: Any) -> None:
         self.types = {f"k{n}": type_ for n, type_ in enumerate(keys)}
         self.keys = tuple(self.types)
         self.types |= {f"v{n}": type_ for n, type_ in enumerate(values)}
         self.table = Table(self.types, self.keys)
-        self.plan = Plan("main.sales.orders", "sales.orders", FOLDER, self.keys, **options)
+        self.plan = Plan("main.sales.orders", "sales.orders", FOLDER, self.keys, *changes, **options)
         self.begin_zone()
 
     # What may happen to the table.
@@ -103,7 +105,25 @@ class Histories(Published):
     @precondition(lambda self: self.keys)
     @rule(data=st.data())
     def restore(self, data: st.DataObject) -> None:
-        self.table.restore(data.draw(st.integers(0, self.table.latest)))
+        versions = [at for at, then in enumerate(self.table.versions) if self._unique(then.rows)]
+        self.table.restore(data.draw(st.sampled_from(versions)))
+
+    @precondition(lambda self: self.keys and self.table.rows and self.plan.versions_per_range in (1, 500))
+    @rule(data=st.data(), between=st.booleans(), by=st.sampled_from(["delete", "overwrite"]))
+    def share_a_key(self, data: st.DataObject, between: bool, by: str) -> None:
+        """A row is appended whose key is there, and one of the two is deleted later."""
+        row = data.draw(st.sampled_from(self.table.rows))
+        other = {**self._row(data), **{name: row[name] for name in self.keys}}
+        self.table.insert(other)
+        if between:
+            with suppress(RowsRefused):
+                publish(TableFeed(self.table), self.zone, self.plan)
+        gone = data.draw(st.sampled_from([row, other]))
+        if by == "delete":
+            self.table.delete_row(gone)
+        else:
+            at = self.table.rows.index(gone)
+            self.table.overwrite(*self.table.rows[:at], *self.table.rows[at + 1 :])
 
     @rule()
     def optimize(self) -> None:
@@ -135,8 +155,15 @@ class Histories(Published):
         feed = TableFeed(self.table, partitions, rows_per_batch=2)
         self.publish_disturbed(feed, Fault(call, mode, late)).deliver()
 
+    def decided(self, rows: Iterable[Mapping[str, Any]], version: int) -> Iterable[Mapping[str, Any]]:
+        count = Counter(map(self.table.key, self.table.at(version)))
+        return [row for row in rows if not self.keys or count[self.table.key(row)] < 2]
+
     def rows_at(self, version: int) -> Iterable[Mapping[str, Any]]:
         return self.table.at(version)
+
+    def _unique(self, rows: Sequence[Mapping[str, Any]]) -> bool:
+        return len(set(map(self.table.key, rows))) == len(rows)
 
     def _row(self, data: st.DataObject) -> Mapping[str, Any]:
         return {

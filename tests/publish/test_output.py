@@ -172,6 +172,7 @@ def exchange(table: Table) -> None:
 
 
 def swap(table: Table) -> None:
+    table.update(1, status="changed")
     table.change_keys({1: 2, 2: 1})
 
 
@@ -181,7 +182,7 @@ def swap(table: Table) -> None:
         (one_commit, [(2, 1), (3, 0)]),
         (three_commits, [(2, 1), (3, 0), (1, 2), (11, 0), (2, 2)]),
         (exchange, [(1, 1), (2, 1)]),
-        (swap, [(1, 1), (2, 1)]),
+        (swap, [(1, 1), (1, 1), (2, 1)]),
     ],
 )
 def test_exact_markers_say_what_each_commit_did_and_never_insert_onto_a_key(

@@ -36,7 +36,7 @@ class Options(OutputOptions):
 
     changes: Literal["net", "full", "compare"] = "net"
     markers: Literal["upsert", "exact"] = "upsert"
-    check_keys: bool = True
+    validate_keys: Literal["source", "range", "none"] = "source"
     compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
     file_size: Annotated[int, PlainValidator(fields.size)] = 128 * 2**20
     """The bytes that a data file aims at."""

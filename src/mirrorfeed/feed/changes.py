@@ -295,15 +295,54 @@ def with_text_judged(rows: DataFrame, columns: Sequence[Column], *, from_feed: b
 
 def invalid_texts(snapshot: DataFrame, columns: Sequence[Column], among: pa.Table, limit: int) -> DataFrame:
     """The first rows of a snapshot with a text that is not valid UTF-8, in landing form. They are searched for among a
-    few keys: a part of a key that is a whole number or a text narrows the search, so that data skipping helps."""
+    few keys, if there are any."""
     there = [column for column in columns if column.name in snapshot.columns]
-    for column in there:
-        if column.name in among.column_names and column.type in ("byte", "short", "integer", "long", "string"):
-            values = among.column(column.name).unique().to_pylist()
+    judged = with_text_judged(snapshot_rows(_narrowed(snapshot, there, among), there), there, from_feed=False)
+    return judged.where(F.col(PROBLEM).isNotNull()).limit(limit)
+
+
+def still_there(
+    snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], deleted: pa.Table | DataFrame
+) -> DataFrame:
+    """Those of the deleted keys that rows of a snapshot have, each once. Keys are in landing form on both sides."""
+    of_key = [next(column for column in columns if column.name == name) for name in keys]
+    key = _key(keys)
+    if isinstance(deleted, pa.Table):
+        if deleted.num_rows <= _NARROWED:
+            snapshot = _narrowed(snapshot, of_key, deleted)
+        deleted = snapshot.sparkSession.createDataFrame(deleted.select(keys))
+    there = snapshot.select(*(as_landed(column).alias(part) for column, part in zip(of_key, key, strict=True)))
+    found = there.join(deleted.select(*map(_col, keys)).toDF(*key), key, "left_semi").distinct()
+    return found.toDF(*keys)
+
+
+def rows_of(
+    snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], found: pa.Table | DataFrame
+) -> DataFrame:
+    """The rows of these keys, which the snapshot has, as upserts."""
+    if isinstance(found, pa.Table):
+        if found.num_rows <= _NARROWED:
+            snapshot = _narrowed(snapshot, columns, found)
+        found = snapshot.sparkSession.createDataFrame(found)
+    return again(snapshot, found.withColumn(TAKEN_OUT, F.lit(False)), columns, keys)
+
+
+_NARROWED = 1_000
+"""With more keys, a condition on them takes Spark longer than it saves."""
+_SKIPPED_RIGHT = ("byte", "short", "integer", "long", "string")
+"""Types by which Delta skips files without fault. By dates it passes over files that have the days from 5 to 14 October
+1582 alone."""
+
+
+def _narrowed(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table) -> DataFrame:
+    """The rows that may have one of a few keys, found with the help of data skipping; others may be among them."""
+    for column in columns:
+        if column.name in keys.column_names and column.type == column.form and column.type in _SKIPPED_RIGHT:
+            values = keys.column(column.name).unique().to_pylist()
+            # A text with this character may come from a change feed that replaced bytes.
             if not any(REPLACEMENT in value for value in values if isinstance(value, str)):
                 snapshot = snapshot.where(_col(column.name).isin(values))
-    judged = with_text_judged(snapshot_rows(snapshot, there), there, from_feed=False)
-    return judged.where(F.col(PROBLEM).isNotNull()).limit(limit)
+    return snapshot
 
 
 def _json_text(value: SparkColumn, type_: Any) -> SparkColumn:

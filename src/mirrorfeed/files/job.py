@@ -29,6 +29,8 @@ class Receipt:
     sha256: str
     retries: int = 0
     """How often calls to the store were repeated for it."""
+    corrects: bool = False
+    """Whether its rows replace some of the files before it."""
     differed: str = ""
     """What Spark had written otherwise than files of this table are, so that it was made anew."""
 

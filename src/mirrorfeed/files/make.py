@@ -49,9 +49,11 @@ class Made:
 
 
 @contextmanager
-def made(rows: DataFrame, place: Place, job: StagingJob, rows_per_file: int | None = None) -> Iterator[Made]:
+def made(
+    rows: DataFrame, place: Place, job: StagingJob, rows_per_file: int | None = None, part: str = ""
+) -> Iterator[Made]:
     """Writes landing rows, whose last column is their problem, into a folder that is gone afterwards."""
-    folder, seen = place.folder(job), Observation()
+    folder, seen = place.folder(job) + part, Observation()
     finished = rows.observe(seen, *_counts(job)).selectExpr(*_optional(rows))
     text = job.output.delimited is not None
     options = _FORM | {"compression": "zstd" if text else job.compression}

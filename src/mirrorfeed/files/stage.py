@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import pyarrow as pa
@@ -21,7 +25,8 @@ from mirrorfeed.files.place import HandoverLost, NoHandover, Place
 from mirrorfeed.files.rolling import UnwritableRow, write_files
 from mirrorfeed.files.send import send
 from mirrorfeed.landing.arrow import told
-from mirrorfeed.landing.rows import Problem
+from mirrorfeed.landing.rows import Marker, Problem
+from mirrorfeed.landing.schema import MARKER
 
 _WHOLE = ("byte", "short", "integer", "long")
 Staged = tuple[Sequence[Receipt], Sequence[BadRow]]
@@ -29,6 +34,9 @@ Staged = tuple[Sequence[Receipt], Sequence[BadRow]]
 LookUp = Callable[[pa.Table], list[BadRow]]
 """Gives rows of the source whose texts are not valid UTF-8, among those with these keys; of a table without columns,
 among all."""
+StillThere = Callable[["pa.Table | DataFrame"], DataFrame | None]
+"""Gives the rows that the source has, at the end of the range, for some of these keys; None if it has none."""
+_SECOND = 1.1
 _LOOKED_UP = 1_000
 """How many keys are looked up by themselves. With more, all rows are."""
 
@@ -43,27 +51,78 @@ def stage(
     rows_per_file: Callable[[], int | None] = lambda: None,
     unique_keys: Sequence[str] = (),
     look_up: LookUp | None = None,
+    still_there: StillThere | None = None,
 ) -> Staged:
     """`expect_few` is a hint: if the rows turn out to be many, Spark computes them a second time. `rows_per_file` is
     called only for many rows. Rows that share one of the `unique_keys` are bad, and so are texts that are not valid
-    UTF-8. `look_up` is for rows of a change feed, which may have replaced such bytes."""
-    rows = changes.with_text_judged(rows, job.columns, from_feed=look_up is not None)
-    if (expect_few or place is None) and (found := few.taken(rows)) is not None:
-        staged = stage_few(found, job, unique_keys, look_up)
-        if place is not None:
-            place.clear(job, may_ask=False)
-        return staged
-    if place is None:
-        raise NoHandover(job.table)
-    with made(rows, place, job, rows_per_file()) as files:
-        if bad := files.bad or _shared_in(files, job, unique_keys):
-            return (), bad
-        if look_up and files.replaced and (bad := look_up(_replaced_in(rows, job))):
+    UTF-8. `look_up` is for rows of a change feed, which may have replaced such bytes. What `still_there` gives for the
+    deleted keys follows in files of its own."""
+    with ExitStack() as folders:
+
+        def ready(rows: DataFrame, *, corrects: bool = False) -> Ready:
+            rows = changes.with_text_judged(rows, job.columns, from_feed=look_up is not None and not corrects)
+            if (expect_few or place is None or corrects) and (found := few.taken(rows)) is not None:
+                if place is not None:
+                    folders.callback(place.clear, job, may_ask=False)
+                return _few(found, job, unique_keys, None if corrects else look_up)
+            if place is None:
+                raise NoHandover(job.table)
+            files = folders.enter_context(made(rows, place, job, rows_per_file(), part="-2" if corrects else ""))
+            return _many(rows, files, job, unique_keys, sender, None if corrects else look_up)
+
+        parts = [ready(rows)]
+        if still_there and not parts[0].bad and (deleted := parts[0].deleted()) is not None:
+            corrections = still_there(deleted)
+            if corrections is not None:
+                parts.append(ready(corrections, corrects=True))
+        if bad := parts[-1].bad:
             return (), bad
         try:
-            return (send if sender == "driver" else send_by_executors)(job, files), ()
+            receipts = list(parts[0].send())
+            for part in parts[1:]:
+                receipts += _later(part.send, job)
         except UnwritableRow as error:
             return (), [error.row]
+        return receipts, ()
+
+
+def _later(send: Callable[[], Sequence[Receipt]], job: StagingJob) -> list[Receipt]:
+    """Storage times have a precision of a second at worst."""
+    if job.output.by_time:
+        time.sleep(_SECOND)
+    return [replace(receipt, corrects=True) for receipt in send()]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Landing rows that can be sent as files."""
+
+    bad: Sequence[BadRow]
+    deleted: Callable[[], pa.Table | DataFrame | None]
+    """The keys that may be absent once the rows are applied; None if there are none."""
+    send: Callable[[], Sequence[Receipt]]
+    """Raises `UnwritableRow`."""
+
+
+def _many(
+    rows: DataFrame,
+    files: Made,
+    job: StagingJob,
+    unique_keys: Sequence[str],
+    sender: Literal["driver", "executors"],
+    look_up: LookUp | None,
+) -> Ready:
+    bad = files.bad or _shared_in(files, job, unique_keys)
+    if not bad and look_up and files.replaced:
+        bad = look_up(_replaced_in(rows, job))
+
+    def deleted() -> DataFrame | None:
+        # Of every change to a key, the last one may be another: then its row is sent once more than needed.
+        if not files.rows.get(Marker.DELETE.name.lower()):
+            return None
+        return files.written.where(f"{MARKER} = {Marker.DELETE.value}").select(*map(quote, job.keys)).distinct()
+
+    return Ready(bad, deleted, partial(send if sender == "driver" else send_by_executors, job, files))
 
 
 def _replaced_in(rows: DataFrame, job: StagingJob) -> pa.Table:
@@ -76,20 +135,37 @@ def _if_few(keys: pa.Table) -> pa.Table:
     return keys if keys.num_rows <= _LOOKED_UP else pa.table({})
 
 
-def stage_few(
-    found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = (), look_up: LookUp | None = None
-) -> Staged:
+def stage_few(found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = ()) -> Staged:
     """Landing rows, whose last column is their problem, in their order."""
-    if bad := bad_rows(found, changes.PROBLEM, job.keys) or _shared(found, unique_keys):
-        return (), bad
-    if look_up:
-        replaced = found.filter(pc.equal(found.column(changes.PROBLEM), Problem.REPLACED_TEXT.value))
-        if replaced.num_rows and (bad := look_up(_if_few(replaced.select(job.keys)))):
-            return (), bad
+    ready = _few(found, job, unique_keys)
+    if ready.bad:
+        return (), ready.bad
     try:
-        return write_files(job, found.drop_columns([changes.PROBLEM]).to_batches()), ()
+        return ready.send(), ()
     except UnwritableRow as error:
         return (), [error.row]
+
+
+def _few(found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = (), look_up: LookUp | None = None) -> Ready:
+    bad = bad_rows(found, changes.PROBLEM, job.keys) or _shared(found, unique_keys)
+    if not bad and look_up:
+        replaced = found.filter(pc.equal(found.column(changes.PROBLEM), Problem.REPLACED_TEXT.value))
+        if replaced.num_rows:
+            bad = look_up(_if_few(replaced.select(job.keys)))
+    rows = found.drop_columns([changes.PROBLEM])
+    return Ready(bad, partial(_deleted, found, job), lambda: write_files(job, rows.to_batches()))
+
+
+def _deleted(found: pa.Table, job: StagingJob) -> pa.Table | None:
+    """The keys whose last row is a delete."""
+    if MARKER not in found.column_names:
+        return None
+    places, at = [str(at) for at in range(len(job.keys))], pa.array(range(found.num_rows), pa.int64())
+    keys = pa.table([*(found.column(name) for name in job.keys), at], [*places, "at"])
+    last = keys.group_by(places).aggregate([("at", "max")]).column("at_max")
+    rows = found.take(last)
+    rows = rows.filter(pc.equal(rows.column(MARKER), Marker.DELETE.value))
+    return rows.select(job.keys) if rows.num_rows else None
 
 
 def _shared(found: pa.Table, keys: Sequence[str]) -> list[BadRow]:

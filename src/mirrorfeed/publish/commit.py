@@ -272,15 +272,18 @@ class TableLog:
             names = [entry.name for entry in self._log_entries(view.log_id) if staged_batch(entry.name) == batch]
             self._remove(f"{self.folder}/{log_folder(view.log_id)}", names)
 
-    def check_times(self, view: View, staged: Collection[str]) -> None:
+    def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
         """Refuses staged files that are not younger, by the storage's own times, than all that the service may still
-        read. A rename keeps the time or makes it later, so the files that are published by this are read after those.
+        read, and corrections that are not younger than the other staged files. A rename keeps the time or makes it
+        later, so the files are read in this order.
         """
         entries = self.store.list(self.folder)
         there = [entry.modified for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
-        new = [entry.modified for entry in self._log_entries(view.log_id) if entry.name in staged]
-        if there and new and min(new) <= max(there):
-            raise TimesTie(self._address())
+        new = {entry.name: entry.modified for entry in self._log_entries(view.log_id) if entry.name in staged}
+        later = [new.pop(name) for name in corrections]
+        for before, after in ((there, new.values()), (new.values(), later)):
+            if before and after and min(after) <= max(before):
+                raise TimesTie(self._address())
 
     def _view(self, log_id: str) -> View | None:
         """What one listing of a log shows, or None if its newest records were removed meanwhile."""

@@ -104,6 +104,9 @@ class ComparedFeed:
     def rows_read(self) -> int | None:
         return self._read[0] if self._read else None
 
+    def look_up_seconds(self) -> float:
+        return 0.0
+
     def _compare(self, before: int | None, job: StagingJob) -> Written | None:
         """Keeps what the source has in one commit, from one read. None, and no commit, where nothing differs from the
         state before and that is the newest; where it is not, a commit says what the state is."""

@@ -324,7 +324,8 @@ class Task:
         if progress.across and progress.made:
             fleet.on_trouble(progress.across)
         name, error = str(table.target), course.error
-        found = Outcome(name, progress, self.seconds, table.check_keys, course.tries, error, course.reseeded)
+        checked = table.validate_keys != "none"
+        found = Outcome(name, progress, self.seconds, checked, course.tries, error, course.reseeded)
         stopped = error is None and fleet.stop() and found.lag_versions != 0
         return replace(found, stopped=stopped, fresh_within=table.fresh_within)
 

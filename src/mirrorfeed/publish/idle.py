@@ -122,7 +122,7 @@ class Idle:
         if view.staged or view.old_records(table.keep_records):
             return None
         progress = Progress(str(NothingNew(version)), published=version, latest=version)
-        return Outcome(str(table.target), progress, time.monotonic() - begun, table.check_keys)
+        return Outcome(str(table.target), progress, time.monotonic() - begun, table.validate_keys != "none")
 
     def at_rest(self, table: Table) -> tuple[View, int] | None:
         """A table that is published up to its newest version."""

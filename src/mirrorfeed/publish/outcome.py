@@ -8,6 +8,9 @@ from datetime import datetime
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.log import Record
 
+_LONG = 5.0
+"""Seconds."""
+
 
 @dataclass(slots=True)
 class Publication:
@@ -94,6 +97,17 @@ class Outcome:
     @property
     def first_load(self) -> bool:
         return self.progress.publications > 0 and self.progress.from_version_exclusive is None
+
+    @property
+    def long_look_ups(self) -> float:
+        """The seconds for looking up deleted keys, if they were more than half of a publication's time and matter."""
+        found = 0.0
+        for publication in self.progress.made:
+            seconds = publication.seconds
+            looked_up = seconds.get("look_up", 0.0)
+            if looked_up >= _LONG and looked_up > (sum(seconds.values()) - looked_up) / 2:
+                found += looked_up
+        return found
 
     @property
     def is_idle(self) -> bool:

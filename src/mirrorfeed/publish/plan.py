@@ -36,7 +36,7 @@ class Plan:
     """By the target's names."""
     changes: str = "net"
     markers: str = "upsert"
-    check_keys: bool = True
+    validate_keys: str = "source"
     output: Output = AS_PARQUET
     compression: str = COMPRESSION
     file_size: int = 128 * 2**20
@@ -77,7 +77,7 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         changes=table.changes,
         markers=table.markers,
         output=table.output,
-        check_keys=table.check_keys,
+        validate_keys=table.validate_keys,
         compression=table.compression,
         file_size=table.file_size,
         versions_per_range=sys.maxsize if compares else table.versions_per_range,  # states are not read one by one

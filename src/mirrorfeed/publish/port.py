@@ -66,6 +66,10 @@ class Feed(Protocol):
         """How many rows of the source the last `stage` read, where it reads all of them each time."""
         ...
 
+    def look_up_seconds(self) -> float:
+        """How long the last `stage` looked up deleted keys in the source."""
+        ...
+
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
         """Writes, for each of the keys, its row at the version as an upsert, or a delete where there is none."""
         ...

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.guard import feed as archive
+from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.interval.policy import understood
+from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.feed import changes, read
 from mirrorfeed.feed.differences import DIFFERS, HASH, differences, hashed, landing_rows, one_per_key, places
@@ -25,11 +29,14 @@ from mirrorfeed.files import few
 from mirrorfeed.files.job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows
 from mirrorfeed.files.place import place_for
 from mirrorfeed.files.rolling import write_empty
-from mirrorfeed.files.stage import LookUp, Staged, stage
+from mirrorfeed.files.stage import LookUp, Staged, StillThere, stage
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost
 from mirrorfeed.landing.selection import Selection, applied, types_of
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.port import Repair
+
+if TYPE_CHECKING:
+    from mirrorfeed.archive.guard.missing import Missing
 
 _SMALL_BYTES = 8 * 2**20
 """Of a source whose rows may be few."""
@@ -52,6 +59,8 @@ class DeltaFeed:
     """By version, as asked since the last facts: if another table took the name since, its id tells in the end."""
     _last: list[Facts] = field(default_factory=list, init=False, repr=False, compare=False)
     """The last facts, for what they tell of sizes."""
+    _looked_up: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Seconds of the last `stage`."""
 
     def facts(self, after: int | None, limit: int) -> Facts:
         self._schemas.clear()
@@ -84,18 +93,22 @@ class DeltaFeed:
                 raise
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> Staged:
+        self._looked_up.clear()
         if isinstance(what, int):
             with read.read_faults(str(self.source), what), faithful(self.spark):
                 return self._snapshot(what, plan, job)
         try:
             with read.read_faults(str(self.source), what), faithful(self.spark):
-                return self._stage_range(what, job, self._changed_rows(what, plan, job))
+                rows = self._changed_rows(what, plan, job)
+                return self._stage_range(what, job, rows, self._still_there(what.to_version_inclusive, plan, job))
         except Finding as error:
             if not (plan.keys and read.leaves_snapshots(error)):
                 raise
             return self._stage_differing(what, plan, job, error)
 
-    def _stage_range(self, range_: Range, job: StagingJob, rows: DataFrame) -> Staged:
+    def _stage_range(
+        self, range_: Range, job: StagingJob, rows: DataFrame, still_there: StillThere | None = None
+    ) -> Staged:
         changed = self._last[0].rows_in(range_) if self._last else None
         expect_few = changed is not None and changed <= few.ROWS
         return self._stage(
@@ -104,6 +117,7 @@ class DeltaFeed:
             expect_few=expect_few,
             rows_per_file=lambda: self._rows_per_file(job),
             look_up=self._look_up(job),
+            still_there=still_there,
         )
 
     def _stage_differing(self, range_: Range, plan: Plan, job: StagingJob, cause: Finding) -> Staged:
@@ -132,6 +146,9 @@ class DeltaFeed:
     def rows_read(self) -> None:
         return None
 
+    def look_up_seconds(self) -> float:
+        return sum(self._looked_up)
+
     def _schema(self, version: int) -> dict[str, Any]:
         if version not in self._schemas:
             self._schemas[version] = schema_at(self.spark, self.source, version)
@@ -153,8 +170,62 @@ class DeltaFeed:
 
         return look_up
 
+    def _still_there(self, version: int, plan: Plan, job: StagingJob) -> StillThere | None:
+        """Looks up deleted keys in the source: another row may have the same key, as after a new row was appended and
+        the old one deleted."""
+        if not plan.keys or plan.validate_keys != "source":
+            return None
+
+        def still_there(deleted: pa.Table | DataFrame) -> DataFrame | None:
+            begun = time.monotonic()
+            try:
+                at, found = self._found_at(version, job, deleted)
+            finally:
+                self._looked_up.append(time.monotonic() - begun)
+            if isinstance(found, pa.Table) and not found.num_rows:
+                return None
+            return changes.rows_of(self._rows_at(at), job.columns, job.keys, found)
+
+        return still_there
+
+    def _found_at(
+        self, version: int, job: StagingJob, deleted: pa.Table | DataFrame
+    ) -> tuple[int, pa.Table | DataFrame]:
+        """Those of the deleted keys that the source has at a version. If its files are gone, at the newest version:
+        the changes up to that are published later, and lead to the same rows."""
+        try:
+            with read.read_faults(str(self.source), version):
+                found = self._guarded(version, job, deleted)
+                taken = few.taken(found)
+        except read.SnapshotGone:
+            if not self._last or self._last[0].latest == version:
+                raise
+            return self._found_at(self._last[0].latest, job, deleted)
+        return version, found if taken is None else taken
+
+    def _guarded(self, version: int, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
+        """Refused if it would read archived files."""
+        found = changes.still_there(self._rows_at(version), job.columns, job.keys, deleted)
+        facts = self._last[0] if self._last else None
+        if facts is None or understood(str(self.source), facts.properties) is None:
+            return found
+        table = str(self.source)
+        if isinstance(deleted, pa.Table):
+            from mirrorfeed.archive.guard import ask  # clients of clouds, which most tables do without
+            from mirrorfeed.stores.tiered import tiers_at
+
+            def refusal(away: Sequence[Missing]) -> LookUpNeedsArchive:
+                return LookUpNeedsArchive(table, version, [file for each in away for file in each.files])
+
+            return ask.rows(self.spark, found, tiers_at, datetime.now(UTC), refusal)
+        try:
+            archive.check(self.spark, self.source, version, facts.properties)
+        except ArchivedFilesNeeded as error:
+            raise LookUpNeedsArchive(table, version, error.files) from error
+        return found
+
     def _snapshot(self, version: int, plan: Plan, job: StagingJob) -> Staged:
-        keys = plan.keys if plan.check_keys else ()
+        keys = plan.keys if plan.validate_keys != "none" else ()
         rows = changes.snapshot_rows(self._rows_at(version), job.columns, keys)
         size, per_file = self._sizes(version, job)
         if size is not None:
@@ -246,3 +317,20 @@ class ByDifference(Transient):
         if isinstance(self.cause, Gap):
             return "Nothing is lost. `REORG TABLE … APPLY (PURGE)` rewrites files that have large deletion vectors."
         return "Nothing is lost."
+
+
+class LookUpNeedsArchive(ArchivedFilesNeeded):
+    """Keys were deleted, and whether another row of the table has one of them cannot be seen without files that are in
+    the archive. Nothing was published.
+
+    To do: If the keys of the table are always unique, set `validate_keys: range`. Otherwise restore the files with
+    `mirrorfeed archive plan` and `mirrorfeed archive restore`. Then publish again.
+    """
+
+    code = "MF5015"
+
+    def __init__(self, table: str, version: int, files: Sequence[LogFile]) -> None:
+        super().__init__("A look-up of deleted keys", table, version, None, files)
+
+    def next(self) -> str:
+        return f"If its keys are always unique, set `validate_keys: range`. Otherwise: {super().next()}"

@@ -224,7 +224,7 @@ class Run:
         else:
             columns = columns_of(self.feed, plan, before, facts, version)
             self.feed.check(what, facts)
-        if before and plan.keys and not before.keys and plan.check_keys:
+        if before and plan.keys and not before.keys and plan.validate_keys != "none":
             self._refuse(before.to_version_inclusive, self.feed.bad_keys(before.to_version_inclusive, plan))
         wanted = plan.metadata(columns)
         described = metadata.check(self.log.store, plan.folder, wanted)
@@ -249,7 +249,8 @@ class Run:
                 assert before is not None
                 return NothingNew(before.to_version_inclusive)
             if plan.output.by_time:
-                self.log.check_times(view, {receipt.staged for receipt in receipts})
+                corrections = {receipt.staged for receipt in receipts if receipt.corrects}
+                self.log.check_times(view, {receipt.staged for receipt in receipts}, corrections)
             if not described:
                 metadata.ensure(self.log.store, plan.folder, wanted, first=view.newest is None)
             same = self.feed.is_as(facts)
@@ -265,6 +266,8 @@ class Run:
             for number, receipt in enumerate(receipts, first)
         )
         seconds, rows = {"stage": self.clock() - begun}, self.feed.rows_read()
+        if looked_up := self.feed.look_up_seconds():
+            seconds["look_up"] = looked_up
         record = Record(
             number=job.record_number,
             batch=job.batch,

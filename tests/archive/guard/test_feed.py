@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.ranges import Gap, Range
 from mirrorfeed.feed.read import SnapshotGone
 from mirrorfeed.feed.schemas import VersionExpired
+from mirrorfeed.files import few
 from mirrorfeed.landing.names import Target
 from mirrorfeed.publish.decisions import decisions
 from mirrorfeed.publish.rebuild import clear
-from mirrorfeed.publish.source import DeltaFeed
+from mirrorfeed.publish.source import DeltaFeed, LookUpNeedsArchive
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days
 from tests.commits import commit
@@ -113,6 +115,42 @@ def test_a_publication_finds_out_before_it_starts(spark: SparkSession, table: Or
         zone.publish()
     assert days(caught.value.files) == ["2"]
     assert not list(tmp_path.iterdir())
+
+
+def test_deleted_keys_are_looked_up_where_no_archived_file_is_needed(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "t")
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    intervals.set_first(spark, table.source, 60, NOW)
+    table.sql("DELETE FROM {} WHERE id = 35")
+    assert zone.publish().rows == {"delete": 1}
+    table.sql("INSERT INTO {} VALUES (15, 'second', 4)")
+    zone.publish()
+    table.sql("DELETE FROM {} WHERE id = 15 AND day = 4")
+    with pytest.raises(LookUpNeedsArchive) as caught:
+        zone.publish()
+    assert days(caught.value.files) == ["1"]
+    zone.plan = replace(zone.plan, validate_keys="range")
+    assert zone.publish().rows == {"delete": 1}
+
+
+@pytest.mark.usefixtures("all_rows_are_many")
+def test_many_deleted_keys_are_not_looked_up_in_a_table_with_archived_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = Orders(spark, tmp_path / "t")
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    intervals.set_first(spark, table.source, 60, NOW)
+    table.sql("DELETE FROM {} WHERE id = 35")
+    with pytest.raises(LookUpNeedsArchive) as caught:
+        zone.publish()
+    assert days(caught.value.files) == ["1", "2"]
+
+
+@pytest.fixture
+def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(few, "ROWS", 0)
 
 
 def test_what_a_dry_run_says_takes_the_archive_into_account(table: Orders, tmp_path: Path) -> None:

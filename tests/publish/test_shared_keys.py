@@ -1,0 +1,161 @@
+"""A key that two rows have for a while: the mirror gets the row that is left, whatever was published in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.files import few
+from mirrorfeed.landing.output import Output
+from mirrorfeed.landing.rows import Problem
+from mirrorfeed.landing.selection import Selection
+from mirrorfeed.publish.table import RowsRefused
+from tests.delta import DeltaTable, SparkTable, Zone
+
+WAYS: dict[str, dict[str, Any]] = {
+    "net": {},
+    "full": {"changes": "full"},
+    "exact": {"changes": "full", "markers": "exact"},
+    "by time": {"output": Output(by_time=True)},
+}
+
+
+@pytest.fixture(params=["few rows", "many rows"])
+def amount(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "many rows":
+        monkeypatch.setattr(few, "ROWS", 0)
+
+
+@pytest.mark.usefixtures("amount")
+@pytest.mark.parametrize("between", [False, True], ids=["in one range", "in two publications"])
+def test_the_newer_row_is_left_after_the_older_one_was_deleted(
+    spark: SparkSession, tmp_path: Path, between: bool
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    zones = [Zone(tmp_path / way, table, **options) for way, options in WAYS.items()]
+    for zone in zones:
+        zone.publish()
+    table.sql("INSERT INTO {} VALUES (1, 'a2')")
+    if between:
+        for zone in zones:
+            zone.publish()
+    table.sql("DELETE FROM {} WHERE v IN ('a', 'c')")
+    for zone in zones:
+        zone.publish()
+        assert zone.mirrors_the_table(), zone.root.name
+
+
+@pytest.mark.usefixtures("amount")
+def test_a_whole_table_is_deduplicated_after_it_was_published_with_duplicates(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(*range(10))
+    zones = [Zone(tmp_path / way, table, **options) for way, options in WAYS.items()]
+    for zone in zones:
+        zone.publish()
+    table.sql("INSERT INTO {} SELECT id, 'new' FROM {}")
+    for zone in zones:
+        zone.publish()
+    table.sql("INSERT OVERWRITE {} SELECT id, max(v) FROM {} WHERE id <> 3 GROUP BY id")
+    for zone in zones:
+        zone.publish()
+        assert zone.mirrors_the_table(), zone.root.name
+
+
+@pytest.mark.parametrize("first", ["the new row", "the old row"])
+def test_a_row_of_a_dimension_is_closed_in_a_commit_of_its_own(spark: SparkSession, tmp_path: Path, first: str) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, v string, is_current boolean")
+    table.sql("INSERT INTO {} VALUES (1, 'a', true), (2, 'b', true)")
+    zone = Zone(tmp_path / "zone", table, selection=Selection(where="is_current"))
+    zone.publish()
+    statements = ["INSERT INTO {} VALUES (1, 'a2', true)", "UPDATE {} SET is_current = false WHERE v = 'a'"]
+    for statement in statements if first == "the new row" else reversed(statements):
+        table.sql(statement)
+        zone.publish()
+    assert {row["id"]: row["v"] for row in zone.mirrored} == {1: "a2", 2: "b"}
+
+
+@pytest.mark.usefixtures("amount")
+def test_duplicates_that_are_left_of_several_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    for value in ("x", "y"):
+        table.sql(f"INSERT INTO {{}} VALUES (1, '{value}')")
+        zone.publish()
+    table.sql("DELETE FROM {} WHERE v = 'v1'")
+    with pytest.raises(RowsRefused) as caught:
+        zone.publish()
+    assert [(row.problem, row.key) for row in caught.value.rows][:1] == [(Problem.DUPLICATE_KEY, "id = 1")]
+    table.sql("DELETE FROM {} WHERE v = 'x'")
+    zone.publish()
+    assert zone.mirrors_the_table()
+
+
+def test_keys_of_every_type_are_looked_up(spark: SparkSession, tmp_path: Path) -> None:
+    types = ("string", "tinyint", "bigint", "decimal(9,2)", "date", "timestamp", "timestamp_ntz", "binary", "boolean")
+    names = tuple(f"k{n}" for n in range(len(types)))
+    columns = ", ".join(f"`{name}` {type_}" for name, type_ in zip(names, types, strict=True))
+    table = SparkTable(spark, tmp_path / "t", f"{columns}, v string, c char(3)")
+    rows = [
+        "'it''s', 1Y, -5L, 1.50, date'1582-10-10', timestamp'1582-10-10 00:00:00.000001Z',"
+        " timestamp_ntz'0001-01-01 00:00:00', X'00ff', true",
+        "'', 2Y, 7L, -0.01, date'9999-12-31', timestamp'9999-12-31 23:59:59.999999Z',"
+        " timestamp_ntz'2026-10-25 02:30:00', X'', false",
+    ]
+    for n, row in enumerate(rows):
+        table.sql(f"INSERT INTO {{}} VALUES ({row}, 'old', '{n}')")
+    zone = Zone(tmp_path / "zone", table, (*names, "c"))
+    zone.publish()
+    for n, row in enumerate(rows):
+        table.sql(f"INSERT INTO {{}} VALUES ({row}, 'new', '{n}')")
+    zone.publish()
+    table.sql("DELETE FROM {} WHERE v = 'old'")
+    progress = zone.publish()
+    assert progress.rows == {"delete": 2, "upsert": 2}
+    assert [row["v"] for row in zone.mirrored] == ["new", "new"]
+
+
+def test_nothing_is_looked_up_where_the_table_guarantees_its_keys(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1, 2)
+    zones = {way: Zone(tmp_path / way, table, validate_keys=way) for way in ("source", "range", "none")}
+    for zone in zones.values():
+        zone.publish()
+    table.sql("DELETE FROM {} WHERE id = 1")
+    looked_up = {way: "look_up" in zone.publish().made[0].seconds for way, zone in zones.items()}
+    assert looked_up == {"source": True, "range": False, "none": False}
+    assert all(zone.mirrors_the_table() for zone in zones.values())
+
+
+def test_ranges_without_a_deleted_key_look_nothing_up(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1, 2)
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    table.sql("UPDATE {} SET v = 'new' WHERE id = 1")
+    assert "look_up" not in zone.publish().made[0].seconds
+
+
+def test_keys_are_looked_up_in_the_newest_version_if_files_of_the_ranges_end_are_gone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b'), (9, 'z')")
+    zone = Zone(tmp_path / "zone", table, versions_per_range=1)
+    zone.publish()
+    table.sql("INSERT INTO {} VALUES (1, 'a2')")
+    zone.publish()
+    table.sql("DELETE FROM {} WHERE v = 'a'")
+    before = set(table.path.glob("*.parquet"))
+    table.sql("OPTIMIZE {}")
+    for file in before - table.live_files():
+        file.unlink()
+    zone.publish()
+    assert zone.mirrors_the_table()
