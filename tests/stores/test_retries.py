@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from azure.core.pipeline.transport import HttpRequest, HttpTransport
 
 from mirrorfeed.stores.patience import Patience, retry_after
 from mirrorfeed.stores.process import retries
-from mirrorfeed.stores.retries import Retries
+from mirrorfeed.stores.retries import Retries, transport
 
 
 @dataclass
@@ -140,3 +142,22 @@ def test_the_service_says_when_to_come_back(text: str, seconds: float | None) ->
 
 def test_a_service_that_does_not_say_it_is_not_quoted() -> None:
     assert retry_after({}, datetime(2026, 11, 21, tzinfo=UTC)) is None
+
+
+def test_a_download_that_breaks_off_is_raised_and_not_printed(caplog: pytest.LogCaptureFixture) -> None:
+    class Short(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            self.wfile.write(b"half")
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Short) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        request = HttpRequest("GET", f"http://127.0.0.1:{server.server_port}/")
+        with transport(PATIENCE, None) as azure, pytest.raises(IncompleteReadError):
+            b"".join(azure.send(request, stream=True).stream_download(Pipeline(azure)))
+        server.shutdown()
+    assert not caplog.records

@@ -7,6 +7,7 @@ The storage library's own policies do not repeat a 429 and do not read `Retry-Af
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +28,9 @@ with the deletion of a large folder."""
 
 
 def transport(patience: Patience, ca_file: str | None) -> RequestsTransport:
+    log = logging.getLogger("azure.core.pipeline.transport")
+    if log.level == logging.NOTSET:  # it prints "Incomplete download." for each download that is then repeated
+        log.setLevel(logging.ERROR)
     return RequestsTransport(
         connection_verify=ca_file or True,
         connection_timeout=patience.connect_seconds,
