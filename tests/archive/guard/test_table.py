@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.engine import setting
+from mirrorfeed.archive.guard import hot
 from mirrorfeed.archive.guard.columns import NoSuchColumn
 from mirrorfeed.archive.guard.here import NoSuchVersion
 from mirrorfeed.archive.guard.hot import OnlyOnOneMachine
@@ -194,6 +195,27 @@ def test_the_recent_part_is_cut_out_once(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     assert guarded.recent(["id"]).rows.count() == 19
     assert not list(tmp_path.iterdir())
+
+
+def test_folders_of_the_recent_part_are_removed_when_many_follow_and_when_their_process_is_gone(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("mirrorfeed-hot-of-a-killed-process", "mirrorfeed-hot-of-a-running-process"):
+        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / f"{name}.lock").touch()
+    with (tmp_path / "mirrorfeed-hot-of-a-running-process.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        monkeypatch.setattr(hot, "_clones", hot.Clones(most=2))
+        made = Orders(spark, tmp_path / "orders", interval=60)
+        guarded = ArchiveAwareTable(spark, made.source, now=lambda: NOW)
+        for day in (5, 6, 7):
+            made.sql(f"INSERT INTO {{}} VALUES ({day}0, 'v', {day})")
+            assert guarded.recent().rows.count() == day * 10 - 20 - 9 * (day - 4)
+    own, other = sorted(tmp_path.glob("mirrorfeed-hot-*/"), key=lambda each: "running" in each.name)
+    assert other.name == "mirrorfeed-hot-of-a-running-process"
+    assert len(list(own.iterdir())) == 2
 
 
 def test_the_recent_part_is_cut_out_on_one_machine_only() -> None:
