@@ -193,6 +193,12 @@ def test_the_local_session_reads_and_writes_delta(spark: SparkSession, tmp_path:
     assert spark.read.format("delta").load(str(tmp_path / "t")).count() == 3
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files of a process are listed on Linux only")
+def test_the_jvm_prints_to_the_log_of_its_start_and_not_to_standard_output(spark: SparkSession) -> None:
+    java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
+    assert [Path(f"/proc/{java}/fd/{number}").readlink().name.split()[0] for number in (1, 2)] == ["spark.log"] * 2
+
+
 class _Answering:
     def __init__(self, answers: bool) -> None:
         self.answers, self.stopped = answers, False

@@ -244,7 +244,7 @@ def _start_here(memory: str | None, options: Mapping[str, str]) -> SparkSession:
 
 def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
     try:
-        with _stderr_to(log):
+        with _output_to(log):
             session: SparkSession = builder.getOrCreate()
             return session
     except Exception as error:
@@ -269,18 +269,22 @@ def _one_at_a_time(lock: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _stderr_to(log: Path) -> Iterator[None]:
-    """The JVM keeps the standard error that it is born with, and it greets there in ways that no setting silences."""
+def _output_to(log: Path) -> Iterator[None]:
+    """The JVM keeps the standard output and error that it is born with. It greets there in ways that no setting
+    silences, and Delta prints there, which would break the JSON that a command prints."""
+    sys.stdout.flush()
     sys.stderr.flush()
     log.unlink(missing_ok=True)  # another process may still write to it
-    kept = os.dup(2)
+    kept = {number: os.dup(number) for number in (1, 2)}
     try:
-        with log.open("wb") as file:
-            os.dup2(file.fileno(), 2)
+        with log.open("ab") as file:
+            for number in kept:
+                os.dup2(file.fileno(), number)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        for number, own in kept.items():
+            os.dup2(own, number)
+            os.close(own)
 
 
 def _last_words(log: Path) -> str:
