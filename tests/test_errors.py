@@ -3,13 +3,17 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+import socket
 from datetime import UTC, datetime
 
 import pytest
+from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JNetworkError
 
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.credentials import Secret, SecretUnreachable
-from mirrorfeed.errors import MirrorfeedError, named, plain
+from mirrorfeed.errors import MirrorfeedError, SessionLost, Unexpected, named, plain
 from mirrorfeed.feed.history import NoVersions
 from mirrorfeed.feed.ranges import Gap, Range, SourceRecreated
 from mirrorfeed.feed.schemas import VersionExpired
@@ -38,6 +42,30 @@ def test_a_failure_without_a_name_says_what_was_done_and_its_traceback_goes_to_t
     assert logged.getMessage() == "Publishing a failed"
     assert logged.exc_info is not None
     assert logged.exc_info[1] is cause
+
+
+def test_a_spark_that_ended_is_named_and_other_refused_connections_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    gateways = (
+        JavaGateway(gateway_parameters=GatewayParameters(port=port)),
+        ClientServer(JavaParameters(port=port), PythonParameters(port=0, eager_load=False)),
+    )
+    for gateway in gateways:
+        with pytest.raises((ConnectionRefusedError, Py4JNetworkError)) as ended:
+            gateway.jvm.java.lang.System.nanoTime()
+        error = named("Publishing a", ended.value)
+        assert isinstance(error, SessionLost)
+    assert not [each for each in caplog.records if each.name.startswith("mirrorfeed")]
+    assert str(error) == (
+        "Spark ended while it was needed: its process died, or its cluster was stopped. Nothing is lost or doubled. Run"
+        " the same command again: it continues where this run stopped. If Spark ran out of memory on this machine, set"
+        " MIRRORFEED_DRIVER_MEMORY to a larger size."
+    )
+    with pytest.raises(ConnectionRefusedError) as other:
+        socket.create_connection(("127.0.0.1", port))
+    assert isinstance(named("Sending an alert", other.value), Unexpected)
 
 
 def test_an_error_is_data_as_well() -> None:

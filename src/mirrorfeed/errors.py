@@ -17,6 +17,7 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date
+from traceback import walk_tb
 from typing import Any, ClassVar
 
 _log = logging.getLogger(__name__)
@@ -72,6 +73,21 @@ class Unexpected(MirrorfeedError):
         return f"{words} {self.helps}".strip()
 
 
+class SessionLost(Transient):
+    """Spark ended while it was needed: the cluster was stopped, or its process died."""
+
+    code = "MF1202"
+
+    def what(self) -> str:
+        return "Spark ended while it was needed: its process died, or its cluster was stopped."
+
+    def next(self) -> str:
+        return (
+            "Nothing is lost or doubled. Run the same command again: it continues where this run stopped. If Spark ran"
+            " out of memory on this machine, set MIRRORFEED_DRIVER_MEMORY to a larger size."
+        )
+
+
 def plain(value: Any) -> Any:
     """As JSON can say it: errors, and values without words of their own, by their parts; times in ISO form; anything
     else in its words, which are made to be read by anybody."""
@@ -102,12 +118,28 @@ def visible(text: str) -> str:
 
 
 def named(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
-    """The error, if it is one of ours; else `Unexpected`, with what `helps` if trying again does not; all that there is
-    to know of it goes to the log."""
+    """The error, if it is one of ours; `SessionLost` if Spark ended; else `Unexpected`, with what `helps` if trying
+    again does not; all that there is to know of it goes to the log."""
     if isinstance(error, MirrorfeedError):
         return error
+    if is_spark_gone(error):
+        return SessionLost()
     _log.error("%s failed", doing, exc_info=error)
     return Unexpected(doing, error, helps)
+
+
+def is_spark_gone(error: Exception) -> bool:
+    """Whether a call of Spark on this machine failed because its process ended."""
+    if not isinstance(error, ConnectionError) and type(error).__name__ != "Py4JNetworkError":
+        return False
+    callers = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    return any(name.startswith(("py4j.", "pyspark.")) for name in callers)
+
+
+def innermost_cause(error: Exception) -> str:
+    """The last cause in a Java stack trace. The outer ones report tasks and stages."""
+    causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
+    return first_line(causes[-1].removeprefix("Caused by: ") if causes else str(error))
 
 
 def first_line(text: str) -> str:

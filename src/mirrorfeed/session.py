@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.errors import SessionLost, Terminal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -323,18 +323,6 @@ class SparkMissing(Terminal):
 
     def next(self) -> str:
         return "Run `make setup` in the project, or `pip install pyspark==4.2.0 delta-spark==4.4.0`."
-
-
-class SessionLost(Transient):
-    """Spark ended while it was needed: the cluster was stopped, or its process died."""
-
-    code = "MF1202"
-
-    def what(self) -> str:
-        return "Spark answers no more, and there is no other session to be had."
-
-    def next(self) -> str:
-        return "Nothing is lost or doubled by it. Run the same command again, as a continuous job does by itself."
 
 
 class ConnectNotConfigured(Terminal):

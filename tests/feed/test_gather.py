@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.errors import MirrorfeedError, SessionLost
 from mirrorfeed.feed.gather import LOOK_ANYWAY, PERSONS_PAUSE, AtMost, State, Waiting, after, due
 from mirrorfeed.publish.repair import NothingPublished
-from mirrorfeed.session import SessionLost
 
 STANDS = State(published=7, at=100.0, looked=100.0)
 ONE, NONE = Waiting(1, 10, 2_000), Waiting(0)

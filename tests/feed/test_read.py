@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.feed.ranges import Gap, Range
-from mirrorfeed.feed.read import FeedUnreadable, FilesArchived, SnapshotGone, changes, read_faults, snapshot
+from mirrorfeed.feed.read import (
+    FeedUnreadable,
+    FileDamaged,
+    FilesArchived,
+    SnapshotGone,
+    changes,
+    read_faults,
+    snapshot,
+)
 from tests.delta import DeltaTable
 
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -105,6 +114,31 @@ def test_files_of_a_snapshot_that_are_gone_are_no_gap_yet(bare: DeltaTable, way:
         "Files of sales.orders at version 2 are gone. Publish again. If that repeats, the"
         " table is damaged: check it with FSCK REPAIR TABLE or restore it."
     )
+
+
+@pytest.fixture(scope="module")
+def truncated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """The file of version 1 lacks its end."""
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "truncated")
+    made.insert(1, 2)
+    for file in made.path.glob("*.parquet"):
+        os.truncate(file, 100)
+    return made
+
+
+@every_way
+def test_a_damaged_file_is_named(truncated: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+    (file,) = truncated.path.glob("*.parquet")
+    for what, rows in {
+        1: snapshot(truncated.spark, truncated.source, 1),
+        Range(0, 1): changes(truncated.spark, truncated.source, Range(0, 1)),
+    }.items():
+        with pytest.raises(FileDamaged) as caught, read_faults("sales.orders", what):
+            way(rows)
+        assert caught.value.what().startswith(
+            f"A file of sales.orders cannot be read: file:{file} (java.lang.RuntimeException: is not a Parquet file."
+        )
+        assert caught.value.next().startswith("Publish again. If the error repeats, replace the file")
 
 
 @pytest.fixture(scope="module")

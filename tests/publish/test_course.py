@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrorfeed.config import Table
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
 from mirrorfeed.feed.ranges import FeedOff, Gap, PartitionsChanged
 from mirrorfeed.landing.schema import ColumnsDropped
 from mirrorfeed.publish.course import Course, Rules, after, reseeds
@@ -29,7 +29,7 @@ class Broken(Terminal):
         return ""
 
 
-BUSY, BROKEN = Busy(), Broken()
+BUSY, BROKEN, LOST = Busy(), Broken(), SessionLost()
 
 
 def rules(*, kept: bool = False, again: bool = False, most_tries: int = 4) -> Rules:
@@ -57,6 +57,7 @@ def rules(*, kept: bool = False, again: bool = False, most_tries: int = 4) -> Ru
         ([GAP, None], rules(kept=True), Course(0, 2, gap=GAP)),
         ([GAP, OTHER_GAP], rules(kept=True), Course(0, 2, gap=GAP, error=OTHER_GAP)),
         ([GAP, OTHER_GAP], rules(kept=True, again=True), Course(4, 2, gap=GAP, trouble=OTHER_GAP)),
+        ([LOST], rules(), Course(0, 1, error=LOST)),
         ([GAP, OTHER_GAP], rules(again=True), Course(0, 2, trouble=GAP, error=OTHER_GAP)),
         ([GAP, BROKEN], rules(again=True), Course(0, 2, trouble=GAP, error=BROKEN)),
     ],

@@ -24,7 +24,7 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.cli.follow import Said, Stop
 from mirrorfeed.config import Config, load
 from mirrorfeed.config import Table as Configured
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.errors import MirrorfeedError, SessionLost
 from mirrorfeed.expansion import expanded
 from mirrorfeed.feed.gather import State, Waiting
 from mirrorfeed.feed.source import Source
@@ -33,7 +33,6 @@ from mirrorfeed.publish.follow import SparkRuns, follow
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.repair import NothingPublished
 from mirrorfeed.publish.table import publish
-from mirrorfeed.session import SessionLost
 from mirrorfeed.stores import FolderStore
 from tests.delta import DeltaTable
 from tests.publish.scenes import plan

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mirrorfeed import FILE
-from mirrorfeed.errors import MirrorfeedError, Terminal, named, visible
+from mirrorfeed.errors import MirrorfeedError, Terminal, is_spark_gone, named, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,7 @@ class _Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            if not for_programs():
+            if not for_programs() and not is_spark_gone(error):
                 raise
             fail(named(f"mirrorfeed {ctx.invoked_subcommand}", error))
 

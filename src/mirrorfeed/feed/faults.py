@@ -40,6 +40,10 @@ SCHEMA_DIFFERS = "DELTA_CHANGE_DATA_FEED_INCOMPATIBLE"
 LARGE_VECTOR = "LARGE_DELETION_VECTOR"
 """Our name. Delta's feed reader serializes a deletion vector as a string, which Java limits to 64 KiB
 (delta-io/delta issue 5662)."""
+UNREADABLE = "FAILED_READ_FILE"
+"""A file is there and cannot be read. The names of files that are gone begin with it as well."""
+SOURCE_FAULTS = (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR, UNREADABLE)
+"""Failures that are in the source, wherever its rows are read."""
 
 _STREAM = "STREAM_FAILED"
 """What a stream says of any failure; the reason is in its text."""
@@ -56,6 +60,8 @@ _BY_TEXT = (
     (re.compile(r"java\.io\.FileNotFoundException: .*deletion_vector_[0-9a-f-]+\.bin"), _VECTOR_GONE),
 )
 """Failures without a condition of their own, by their text."""
+
+_FILE_READ = re.compile(r"Encountered error while reading file (\S+)\.(?:\s|$)")
 
 _NAMED = re.compile(r"\[([A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 
@@ -76,6 +82,12 @@ def conditions(error: Exception) -> tuple[str, ...]:
 def first_of(error: Exception, known: tuple[str, ...]) -> str | None:
     """The first of the error's conditions that starts with one of these."""
     return next((name for name in conditions(error) if name.startswith(known)), None)
+
+
+def unreadable_file(error: Exception) -> str:
+    """The address of the file that could not be read."""
+    found = parameter(error, "path") or next(iter(_FILE_READ.findall(str(error))), None)
+    return found or "Spark does not name it"
 
 
 def parameter(error: Exception, name: str) -> str | None:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from mirrorfeed.amounts import a_few
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.errors import MirrorfeedError, Terminal, innermost_cause
 from mirrorfeed.feed import ranges
 from mirrorfeed.feed.faults import (
     EXPIRED,
@@ -19,8 +19,11 @@ from mirrorfeed.feed.faults import (
     LARGE_VECTOR,
     LOG_GONE,
     SCHEMA_DIFFERS,
+    SOURCE_FAULTS,
+    UNREADABLE,
     first_of,
     parameter,
+    unreadable_file,
 )
 from mirrorfeed.feed.ranges import Finding, Gap, Range
 from mirrorfeed.feed.source import Source, quote
@@ -72,6 +75,25 @@ class SnapshotGone(Terminal):
 
     def next(self) -> str:
         return "Publish again. If that repeats, the table is damaged: check it with FSCK REPAIR TABLE or restore it."
+
+
+class FileDamaged(Terminal):
+    """A data file of the source is there and cannot be read: it is truncated or otherwise damaged, or the storage does
+    not give it out. Nothing of the versions that need it is published."""
+
+    code = "MF2109"
+
+    def __init__(self, table: str, uri: str, cause: str) -> None:
+        self.table, self.uri, self.cause = table, uri, cause.replace(f"{uri} ", "")
+
+    def what(self) -> str:
+        return f"A file of {self.table} cannot be read: {self.uri} ({self.cause})."
+
+    def next(self) -> str:
+        return (
+            "Publish again. If the error repeats, replace the file with an intact copy, or restore the table to a"
+            " version that does not need it."
+        )
 
 
 class FilesArchived(Terminal):
@@ -159,8 +181,10 @@ def read_faults(table: str, what: Range | int) -> Iterator[None]:
 def _fault(table: str, what: Range | int, error: Exception) -> Terminal | None:
     if _ARCHIVED in str(error):
         return FilesArchived(table, what)
-    found = first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED, FEED_OFF, SCHEMA_DIFFERS, LARGE_VECTOR)) or ""
+    found = first_of(error, SOURCE_FAULTS) or ""
     gone = found.startswith((*FILES_GONE, *LOG_GONE))
+    if found.startswith(UNREADABLE) and not gone:
+        return FileDamaged(table, unreadable_file(error), innermost_cause(error))
     if isinstance(what, int):
         return SnapshotGone(table, what) if gone or found == EXPIRED else None
     after = what.from_version_exclusive

@@ -10,11 +10,12 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from mirrorfeed.errors import innermost_cause
 from mirrorfeed.feed.changes import PROBLEM
-from mirrorfeed.feed.faults import FEED_OFF, FILES_GONE, LOG_GONE, SCHEMA_DIFFERS, first_of
+from mirrorfeed.feed.faults import SOURCE_FAULTS, first_of
 from mirrorfeed.feed.source import quote
 from mirrorfeed.files.job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows
-from mirrorfeed.files.place import HandoverLost, Place, reason
+from mirrorfeed.files.place import HandoverLost, Place
 from mirrorfeed.files.rolling import ROW_GROUP_BYTES
 from mirrorfeed.landing.rows import Marker, Problem
 from mirrorfeed.landing.schema import MARKER
@@ -64,7 +65,7 @@ def made(
             finished.write.options(**options).parquet(folder)
         except Exception as error:
             # What the source is to blame for has names of its own, which whoever reads it knows.
-            if first_of(error, (*FILES_GONE, *LOG_GONE, FEED_OFF, SCHEMA_DIFFERS)) or place.root not in str(error):
+            if first_of(error, SOURCE_FAULTS) or place.root not in str(error):
                 raise
             raise place.trouble(rows.sparkSession, folder, error) from error
         yield _found(rows, finished, place, folder, job, dict(seen.get))
@@ -87,7 +88,7 @@ def _found(
     except HandoverLost:
         raise
     except Exception as error:
-        raise HandoverLost(folder, reason(error)) from error
+        raise HandoverLost(folder, innermost_cause(error)) from error
     by_marker = {None if name == "rows" else int(name): count for name, count in counts.items() if count}
     return Made(place, folder, written, names, job.by_marker(by_marker), replaced)
 

@@ -21,7 +21,7 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line, innermost_cause
 from mirrorfeed.files.job import StagingJob
 from mirrorfeed.session import is_on_databricks, is_on_this_machine
 from mirrorfeed.stores.anew import Sink
@@ -122,10 +122,10 @@ class Place:
             spark.range(1).write.parquet(probe)
         except Exception as again:
             if _FULL not in str(again):
-                return HandoverUnusable(self.root, reason(again))
+                return HandoverUnusable(self.root, innermost_cause(again))
         finally:
             self.remove(probe)
-        return HandoverLost(folder, reason(error))
+        return HandoverLost(folder, innermost_cause(error))
 
 
 def place_for(
@@ -151,12 +151,6 @@ def _temporary() -> str:
     if own is not None and (folder.is_symlink() or folder.stat().st_uid != own):
         raise HandoverUnusable(str(folder), "it is somebody else's")
     return str(folder)
-
-
-def reason(error: Exception) -> str:
-    """The innermost cause, for the outer ones tell of tasks and stages."""
-    causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
-    return first_line(causes[-1].removeprefix("Caused by: ") if causes else str(error))
 
 
 _SET_ONE = "Set `handover` to a volume of Unity Catalog, /Volumes/catalog/schema/volume"

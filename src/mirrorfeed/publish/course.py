@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from mirrorfeed.config import Table
-from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.errors import MirrorfeedError, SessionLost, Transient
 from mirrorfeed.feed.ranges import Gap, PartitionsChanged
 from mirrorfeed.feed.read import FeedUnreadable
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
@@ -61,6 +61,8 @@ def after(course: Course, error: MirrorfeedError | None, rules: Rules) -> Course
     history leads on, once; and a table may be started again, once."""
     tried = replace(course, tries=course.tries + 1, left=course.left - 1, pause=0.0, error=error)
     if error is None:
+        return replace(tried, left=0)
+    if isinstance(error, SessionLost):  # this process has no other session
         return replace(tried, left=0)
     if isinstance(error, Transient):
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**course.tries)
