@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -241,6 +243,27 @@ def test_an_added_column_is_null_in_changes_before_it(
     table.sql("INSERT INTO {} VALUES (2, 'v2', 2)")
     found = changes(spark, table.source, Range(0, 3)).collect()
     assert {(row["id"], row["w"]) for row in found} == {(1, None), (2, 2)}
+
+
+@pytest.mark.parametrize("text", ["java.io.{}: {}", "(java.io.{}) {}"], ids=["classic Spark", "over Connect"])
+@pytest.mark.parametrize(
+    ("failure", "words", "reason"),
+    [
+        ("UTFDataFormatException", "encoded string too long: 471530 bytes", "a deletion vector is too large"),
+        ("FileNotFoundException", f"File file:/t/deletion_vector_{UUID(int=7)}.bin does not exist", "a file is gone"),
+        ("FileNotFoundException", "/tmp/blockmgr-1/0c/shuffle_0_0_0.data (No such file or directory)", None),
+    ],
+)
+def test_failures_without_a_condition_are_known_by_their_text(
+    text: str, failure: str, words: str, reason: str | None
+) -> None:
+    error = RuntimeError(text.format(failure, words))
+    expected = f"cannot be read: in versions 1 to 2 {reason}" if reason else str(error)
+    with (
+        pytest.raises(Gap if reason else RuntimeError, match=re.escape(expected)),
+        read_faults("sales.orders", Range(0, 2)),
+    ):
+        raise error
 
 
 def test_other_failures_pass_as_they_are(table: DeltaTable) -> None:

@@ -57,7 +57,7 @@ _UNNAMED = re.compile(
 _BY_TEXT = (
     (_UNNAMED, NOT_THERE),
     (re.compile(r"java\.io\.UTFDataFormatException"), LARGE_VECTOR),
-    (re.compile(r"java\.io\.FileNotFoundException: .*deletion_vector_[0-9a-f-]+\.bin"), _VECTOR_GONE),
+    (re.compile(r"java\.io\.FileNotFoundException\W.*deletion_vector_[0-9a-f-]+\.bin"), _VECTOR_GONE),
 )
 """Failures without a condition of their own, by their text."""
 
