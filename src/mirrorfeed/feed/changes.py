@@ -114,12 +114,14 @@ def net(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> Data
     difference, and the order of events does not matter. A key that gained several rows has all of them at the end.
     """
     key = _key(keys)
-    counted = _counted(feed, columns, keys, by=[]).where("__count__ <> 0")
-    rows = counted.groupBy(*key).agg(
-        F.expr("sum(greatest(__count__, 0)) AS __gained__"),
-        F.expr("first(IF(__count__ > 0, __row__, NULL), true) AS __row__"),
+    of_key = f"PARTITION BY {', '.join(key)} ORDER BY __count__"
+    rows = _counted(feed, columns, keys, by=[]).selectExpr(
+        "*",
+        f"lead(__count__) OVER ({of_key}) IS NULL AS __last__",
+        f"sum(greatest(__count__, 0)) OVER ({of_key} ROWS UNBOUNDED PRECEDING) AS __gained__",
+        f"IF(__count__ > 0, {Marker.UPSERT.value}, {Marker.DELETE.value}) AS __marker__",
     )
-    rows = rows.withColumn("__marker__", F.expr(f"IF(__gained__ > 0, {Marker.UPSERT.value}, {Marker.DELETE.value})"))
+    rows = rows.where("__last__")
     # By key: similar rows are next to each other, and compress.
     return _landing_rows(rows.sortWithinPartitions(*key), columns, keys)
 
@@ -134,14 +136,13 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
     had two rows, the mirror may have both: a delete comes before the insert.
     """
     key = _key(keys)
-    of_key, of_row = f"PARTITION BY {', '.join(key)}", f"PARTITION BY {', '.join([*key, '__hash__'])}"
+    of_key, of_row = (f"PARTITION BY {', '.join(group)}" for group in (key, [*key, *_HASH]))
     in_order = f"{of_key} ORDER BY _commit_version, __count__"
     follows = (
         f"lag(__count__) OVER ({in_order}) = -__count__"
-        f" AND (__count__ = 1 OR lag(__hash__) OVER ({in_order}) = __hash__)"
+        f" AND (__count__ = 1 OR lag(struct({', '.join(_HASH)})) OVER ({in_order}) = struct({', '.join(_HASH)}))"
     )
-    rows = _counted(feed, columns, keys, by=["_commit_version"]).where("__count__ <> 0")
-    rows = rows.selectExpr(
+    rows = _counted(feed, columns, keys, by=["_commit_version"]).selectExpr(
         "*",
         f"sum(__count__) OVER ({of_row}) AS __total__",
         f"abs(__count__) = 1 AND coalesce({follows}, true) AND NOT {_null(key)} AS __follows__",
@@ -170,6 +171,8 @@ def full(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], *, exa
 
 
 _LIVE = "_change_type IN ('insert', 'update_postimage')"
+_HASH = ("__hash_1__", "__hash_2__")
+"""128 bits of a row's values."""
 
 
 # What follows is mostly SQL: a plan is made for every range, and to make it column by column takes longer than to read
@@ -193,44 +196,45 @@ def _value(at: int) -> str:
 
 
 def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by: Sequence[str]) -> DataFrame:
-    """Equal rows of a key and how many more of them there are after the range than before: `__hash__` stands for a
-    row's values, and `__row__` has them where the row was added."""
+    """One event for equal rows of a key, and how many more of them there are after the range than before; none if that
+    is 0. The values are there if it is more."""
     # Columns are named by their places, so that no name of the table can be one of those used from here on.
     payload, key = _payload(columns, keys), _key(keys)
     events = feed.select(
         *(_col(name).alias(part) for name, part in zip(keys, key, strict=True)),
         *(as_landed(column).alias(_value(at)) for at, column in payload),
-        "_commit_version",
+        *by,
         F.expr(f"{_LIVE} AS __live__"),
     )
-    values = ", ".join(f"{_value(at)} AS {_value(at)}" for at, _ in payload)
-    # Of a removed row nothing but its hash goes through the shuffle.
+    hashes = zip(payload_hashes(payload, _value), _HASH, strict=True)
     events = events.selectExpr(
         *key,
         *by,
-        f"{payload_hash(payload, _value)} AS __hash__",
-        "IF(__live__, 1, -1) AS __one__",
-        f"IF(__live__, struct({values or 'true AS __none__'}), NULL) AS __row__",
+        *(f"{hash_} AS {name}" for hash_, name in hashes),
+        "__live__",
+        # Of a removed row nothing but its hash goes through the shuffle.
+        *(f"IF(__live__, {_value(at)}, NULL) AS {_value(at)}" for at, _ in payload),
     )
-    # One exchange, by key alone, is enough for all that follows.
-    return (
-        events.repartition(*map(F.col, key))
-        .groupBy(*key, *by, "__hash__")
-        .agg(F.expr("sum(__one__) AS __count__"), F.expr("first(__row__, true) AS __row__"))
+    # One exchange, by key alone, is enough for all that follows. Windows with an end at the current row hold no rows.
+    same = f"PARTITION BY {', '.join([*key, *by, *_HASH])} ORDER BY __live__"
+    counted = events.repartition(*map(F.col, key)).selectExpr(
+        "*",
+        f"sum(IF(__live__, 1, -1)) OVER ({same} ROWS UNBOUNDED PRECEDING) AS __count__",
+        f"lead(__live__) OVER ({same}) IS NULL AS __last_of_same__",
     )
+    return counted.where("__last_of_same__ AND __count__ <> 0")
 
 
-def payload_hash(payload: Sequence[tuple[int, Column]], name: Callable[[int], str]) -> str:
-    """128 bits of the landed values, under the names of their places: two chains of 64 that begin differently. To
-    Spark's hash a NULL is nothing, and 0.0 is -0.0: so each value goes in with its place, a NULL without, and floating
-    ones as text. A column that is added, with nothing but NULL, changes no hash."""
+def payload_hashes(payload: Sequence[tuple[int, Column]], name: Callable[[int], str]) -> tuple[str, str]:
+    """Twice 64 bits of the landed values, under the names of their places: two chains that begin differently. To Spark's
+    hash a NULL is nothing, and 0.0 is -0.0: so each value goes in with its place, a NULL without, and floating ones as
+    text. A column that is added, with nothing but NULL, changes no hash."""
 
     def text(at: int, column: Column) -> str:
         return f"CAST({name(at)} AS string)" if column.type in ("float", "double") else name(at)
 
-    parts = ", ".join(f"IF({name(at)} IS NULL, NULL, {at}), {text(at, column)}" for at, column in payload)
-    chains = (f"lpad(hex(xxhash64({seed}{f', {parts}' if parts else ''})), 16, '0')" for seed in (1, 2))
-    return f"unhex(concat({', '.join(chains)}))"
+    parts = "".join(f", IF({name(at)} IS NULL, NULL, {at}), {text(at, column)}" for at, column in payload)
+    return f"xxhash64(1{parts})", f"xxhash64(2{parts})"
 
 
 def _landing_rows(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
@@ -244,7 +248,7 @@ def _landing_rows(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str
     def value(at: int, column: Column) -> SparkColumn:
         if column.dropped or column.name in key_of:
             return _form(column, lambda name: F.expr(key_of[name]))
-        return F.expr(f"IF({live}, __row__.{_value(at)}, NULL)").alias(column.name)
+        return F.expr(f"IF({live}, {_value(at)}, NULL)").alias(column.name)
 
     return rows.select(
         *(value(at, column) for at, column in enumerate(columns)),

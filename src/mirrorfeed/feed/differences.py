@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mirrorfeed.feed.changes import PROBLEM as AS_READ
-from mirrorfeed.feed.changes import as_landed, payload_hash
+from mirrorfeed.feed.changes import as_landed, payload_hashes
 from mirrorfeed.landing.rows import Marker, Problem
 from mirrorfeed.landing.schema import MARKER, Column
 
@@ -38,7 +38,8 @@ def hashed(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> D
     landed = rows.select(*(as_landed(column).alias(place(at)) for at, column in enumerate(columns)))
     own = places(columns, keys)
     payload = [(at, column) for at, column in enumerate(columns) if place(at) not in own and not column.dropped]
-    return landed.selectExpr("*", f"{payload_hash(payload, place)} AS {HASH}")
+    chains = ", ".join(f"lpad(hex({chain}), 16, '0')" for chain in payload_hashes(payload, place))
+    return landed.selectExpr("*", f"unhex(concat({chains})) AS {HASH}")
 
 
 def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
