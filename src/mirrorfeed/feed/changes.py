@@ -226,9 +226,9 @@ def _counted(feed: DataFrame, columns: Sequence[Column], keys: Sequence[str], by
 
 
 def payload_hashes(payload: Sequence[tuple[int, Column]], name: Callable[[int], str]) -> tuple[str, str]:
-    """Twice 64 bits of the landed values, under the names of their places: two chains that begin differently. To Spark's
-    hash a NULL is nothing, and 0.0 is -0.0: so each value goes in with its place, a NULL without, and floating ones as
-    text. A column that is added, with nothing but NULL, changes no hash."""
+    """Twice 64 bits of the landed values, under the names of their places: two chains that begin differently. To
+    Spark's hash a NULL is nothing, and 0.0 is -0.0: so each value goes in with its place, a NULL without, and floating
+    ones as text. A column that is added, with nothing but NULL, changes no hash."""
 
     def text(at: int, column: Column) -> str:
         return f"CAST({name(at)} AS string)" if column.type in ("float", "double") else name(at)
