@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,13 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.feed.ranges import Range
+from mirrorfeed.files.job import BadRow, Receipt, StagingJob
 from mirrorfeed.inspect import lint
 from mirrorfeed.landing import output
 from mirrorfeed.landing.output import Delimited, Output, UpsertsWithoutKeys
 from mirrorfeed.publish.commit import TimesTie
+from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table import publish
 from mirrorfeed.replica import Replica
 from mirrorfeed.stores import Entry
@@ -117,6 +122,34 @@ def test_files_of_the_same_time_as_those_before_are_not_published() -> None:
     )
     store.clock = lambda: datetime(2027, 1, 1, tzinfo=UTC)
     assert publish(TableFeed(table), store, chosen).publications == 1
+
+
+class Correcting(TableFeed):
+    """Whose last file corrects those before it."""
+
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        receipts, bad = super().stage(what, plan, job)
+        return [*receipts[:-1], replace(receipts[-1], corrects=isinstance(what, Range))], bad
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_corrections_need_a_later_time_than_the_files_before_them(later: int) -> None:
+    store, table = MemoryStore(), two_orders()
+    chosen = plan(output=Output(by_time=True))
+    publish(TableFeed(table), store, chosen)
+    table.delete(1, 2)
+    staged = itertools.count()
+
+    def clock() -> datetime:
+        return datetime(2027, 1, 1, tzinfo=UTC) + timedelta(seconds=later * next(staged))
+
+    store.clock = clock
+    feed = Correcting(table, partitions=2, rows_per_batch=1)
+    if later:
+        assert publish(feed, store, chosen).files == 2
+    else:
+        with pytest.raises(TimesTie):
+            publish(feed, store, chosen)
 
 
 def test_a_column_with_nearly_the_name_of_the_marker_is_published_and_judged_as_a_column() -> None:
