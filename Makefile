@@ -1,7 +1,6 @@
 # Each verb sets up what it needs. PYTHON names the Python to use; without it the first that is new enough is taken.
-# uv is taken from PATH, or else put into .uv; it installs what uv.lock says and downloads no Python.
+# uv is taken from PATH, or else installed into .uv as .ci/uv.txt says; it installs what uv.lock says and downloads no Python.
 
-UV_VERSION := 0.13.8
 DUCKDB_VERSION := 2.0.0
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := .venv/bin/python
@@ -70,8 +69,10 @@ docs: $(UV) ## build the site into docs/.site; a link that leads nowhere stops i
 		zensical build --config-file docs/zensical.toml --strict --clean
 
 dist: $(UV) ## build the wheel of a release into dist, and the bill of its materials
-	@"$(UV)" build --quiet --wheel --clear --no-create-gitignore --out-dir dist --python "$$(.ci/prerequisites)"
+	@"$(UV)" build --quiet --wheel --clear --no-create-gitignore --out-dir dist --python "$$(.ci/prerequisites)" \
+		--build-constraints .ci/build.txt --require-hashes
 	@"$(UV)" export --quiet --frozen --no-default-groups --all-extras --format cyclonedx1.5 --output-file dist/sbom.cdx.json
+	@"$$(.ci/prerequisites)" fixtures/sbom.py dist
 
 bench: setup $(UV) ## measure publication against Spark alone, and planning against another reader of the log
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench
@@ -85,6 +86,8 @@ soak: setup ## the long form of the tests
 
 lock: $(UV) ## resolve the dependencies again, as far as uv.lock is out of date
 	@"$(UV)" lock --python "$$(.ci/prerequisites)"
+	@echo 'hatchling>=1.27' | "$(UV)" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-annotate --custom-compile-command 'make lock' --output-file .ci/build.txt -
 
 clean: ## remove environments, caches and builds
 	@rm -rf .venv .venv-floor .venv-lowest .venv-connect .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
@@ -118,7 +121,8 @@ prerequisites: # $(error) says it in one line, where a recipe that fails would t
 	@UV_PROJECT_ENVIRONMENT=.venv-connect PYTHON=python3.12 $(SYNC) --group connect
 	@touch $@
 
-.uv/bin/uv: | prerequisites
+.uv/bin/uv: .ci/uv.txt | prerequisites
 	@echo 'Installing uv into .uv'
 	@"$$(.ci/prerequisites)" -m venv .uv
-	@.uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@.uv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement .ci/uv.txt
+	@touch $@

@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Path:
     """A copy of what a deployment sends: the CLI writes its state beside it."""
     for name in ("databricks.yml", "pyproject.toml", "uv.lock", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path / name)
-    for name in ("resources", "notebooks", "src", "tests", "fixtures"):
+    for name in (".ci", "resources", "notebooks", "src", "tests", "fixtures"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./landing\ntables: [{source: a, target: b}]\n")
     return tmp_path

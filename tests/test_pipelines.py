@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.test_wheel import uv
 
 ROOT = Path(__file__).parent.parent
 GITHUB = (ROOT / ".github/workflows/bundle.yml").read_text(encoding="utf-8")
@@ -180,10 +188,96 @@ def test_workflows_pin_the_same_releases() -> None:
 
 
 @BOTH
-def test_the_tools_are_those_that_the_project_is_tried_with(text: str) -> None:
-    (version,) = re.findall(r"UV_VERSION := (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
-    assert version in text
-    assert set(re.findall(r"version: (0\.\d+\.\d+)", "\n".join(WORKFLOWS.values()))) == {version}
+def test_the_databricks_cli_is_new_enough_for_the_bundle_and_verified(text: str) -> None:
     floor = tuple(map(int, re.findall(r"\d+", bundle["bundle"]["databricks_cli_version"])))
-    (cli,) = set(re.findall(r"(?:setup-cli@\w+ # v|cli: )([\d.]+)", text))
-    assert tuple(map(int, cli.split("."))) >= floor
+    (version,) = re.findall(r"^version=(.*)$", CLI.read_text(encoding="utf-8"), re.MULTILINE)
+    assert tuple(map(int, version.split("."))) >= floor
+    assert text.count(".ci/databricks ") == 2
+    assert not re.search("curl|setup-cli", text)
+
+
+def test_pip_installs_only_files_whose_hashes_are_pinned() -> None:
+    texts = [*WORKFLOWS.values(), AZURE, (ROOT / "Makefile").read_text(encoding="utf-8")]
+    installs = re.findall(r"pip\S* install [^\n]*", "\n".join(each for each in texts).replace('"$(UV)" pip', ""))
+    wanted = [each for each in installs if "--constraint" not in each]
+    assert len(wanted) == 5
+    assert all("--require-hashes --requirement .ci/uv.txt" in each for each in wanted)
+
+
+@pytest.mark.parametrize("path", ["databricks.yml", "Makefile"])
+def test_a_wheel_is_built_with_tools_whose_hashes_are_pinned(path: str) -> None:
+    builds = re.findall(r"build --quiet --wheel[^&@]*", (ROOT / path).read_text(encoding="utf-8"))
+    assert len(builds) == 1
+    assert "--build-constraints .ci/build.txt --require-hashes" in builds[0]
+
+
+def test_tools_of_another_hash_are_not_built_with(tmp_path: Path) -> None:
+    tools = (ROOT / ".ci/build.txt").read_text(encoding="utf-8")
+    (tmp_path / "other.txt").write_text(re.sub(r"sha256:\w+", f"sha256:{'0' * 64}", tools), encoding="utf-8")
+    built = subprocess.run(
+        [uv(), "build", "--wheel", "--out-dir", tmp_path, "--python", sys.executable, ROOT]
+        + ["--build-constraints", tmp_path / "other.txt", "--require-hashes"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (built.returncode, "Hash mismatch for `" in built.stderr) == (2, True), built.stderr
+    assert not list(tmp_path.glob("*.whl"))
+
+
+CLI = ROOT / ".ci/databricks"
+
+
+class Release:
+    """What a release of the Databricks CLI has, where `curl` finds it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.target = folder / "release", folder / "bin"
+        (folder / "path").mkdir()
+        self.folder.mkdir()
+        (version,) = re.findall(r"^version=(.*)$", CLI.read_text(encoding="utf-8"), re.MULTILINE)
+        self.archive = self.folder / f"databricks_cli_{version}_linux_amd64.zip"
+        self.sums = self.folder / f"databricks_cli_{version}_SHA256SUMS"
+        with zipfile.ZipFile(self.archive, "w") as archive:
+            archive.writestr("databricks", "#!/bin/sh\n")
+            archive.writestr("../README.md", "")
+        digest = hashlib.sha256(self.archive.read_bytes()).hexdigest()
+        self.sums.write_text(f"{'0' * 64}  other.zip\n{digest}  {self.archive.name}\n", encoding="utf-8")
+        curl = folder / "path/curl"
+        curl.write_text(f"""#!/bin/sh
+while [ "$1" != --output ]; do shift; done
+case "$3" in https://github.com/databricks/cli/releases/download/v{version}/*) ;; *) exit 3 ;; esac
+cp "{self.folder}/${{3##*/}}" "$2"
+""")
+        curl.chmod(0o755)
+
+    def install(self) -> int:
+        path = os.pathsep.join([str(self.target.parent / "path"), os.environ["PATH"]])
+        return subprocess.run([CLI, self.target], env={"PATH": path}, capture_output=True, check=False).returncode
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Release:
+    if not shutil.which("unzip"):
+        pytest.skip("there is no unzip on PATH")
+    return Release(tmp_path)
+
+
+def test_the_databricks_cli_is_installed_if_its_checksum_is_that_of_its_release(release: Release) -> None:
+    assert release.install() == 0
+    assert [path.name for path in release.target.iterdir()] == ["databricks"]
+
+
+@pytest.mark.parametrize("harm", ["other archive", "no checksum", "no checksums", "no archive"])
+def test_another_databricks_cli_is_not_installed(harm: str, release: Release) -> None:
+    match harm:
+        case "other archive":
+            release.archive.write_bytes(release.archive.read_bytes() + b"\0")
+        case "no checksum":
+            release.sums.write_text(f"{'0' * 64}  other.zip\n", encoding="utf-8")
+        case "no checksums":
+            release.sums.unlink()
+        case _:
+            release.archive.unlink()
+    assert release.install() != 0
+    assert not list(release.target.iterdir())
