@@ -1,5 +1,5 @@
 # Each verb sets up what it needs. PYTHON names the Python to use; without it the first that is new enough is taken.
-# uv is taken from PATH, or else installed into .uv as .ci/uv.txt says; it installs what uv.lock says and downloads no Python.
+# uv is taken from PATH, or installed into .uv from .ci/uv.txt. It installs uv.lock and downloads no Python.
 
 DUCKDB_VERSION := 2.0.0
 UV := $(shell command -v uv || echo .uv/bin/uv)

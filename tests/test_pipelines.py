@@ -215,8 +215,10 @@ def test_tools_of_another_hash_are_not_built_with(tmp_path: Path) -> None:
     tools = (ROOT / ".ci/build.txt").read_text(encoding="utf-8")
     (tmp_path / "other.txt").write_text(re.sub(r"sha256:\w+", f"sha256:{'0' * 64}", tools), encoding="utf-8")
     built = subprocess.run(
-        [uv(), "build", "--wheel", "--out-dir", tmp_path, "--python", sys.executable, ROOT]
-        + ["--build-constraints", tmp_path / "other.txt", "--require-hashes"],
+        [
+            *[uv(), "build", "--wheel", "--out-dir", tmp_path, "--python", sys.executable, ROOT],
+            *["--build-constraints", tmp_path / "other.txt", "--require-hashes"],
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -229,7 +231,7 @@ CLI = ROOT / ".ci/databricks"
 
 
 class Release:
-    """What a release of the Databricks CLI has, where `curl` finds it."""
+    """A release of the Databricks CLI, and a `curl` that downloads from it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.target = folder / "release", folder / "bin"
