@@ -19,6 +19,7 @@ from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.faults import Crash
+from mirrorfeed.errors import Transient
 from mirrorfeed.feed import changes
 from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.files import few, place, stage, unique
@@ -73,6 +74,24 @@ def three_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture
 def orders(three_files: DeltaTable, tmp_path: Path) -> Zone:
     return Zone(tmp_path / "zone", DeltaTable.copied(three_files, tmp_path / "orders"))
+
+
+class CleanedByAnother(FolderStore):
+    """The publisher that wins removes the files of the other one."""
+
+    def rename(self, path: str, new_path: str) -> None:
+        if path.startswith(place.IN_ZONE):
+            shutil.rmtree(f"{self.root}/{place.IN_ZONE}")
+        super().rename(path, new_path)
+
+
+def test_a_publisher_whose_files_another_one_removes_may_try_again(orders: Zone) -> None:
+    feed = DeltaFeed(orders.table.spark, orders.table.source)
+    with pytest.raises(HandoverLost, match="it was removed, perhaps by another publisher of the table") as lost:
+        publish(feed, CleanedByAnother(str(orders.root)), orders.plan)
+    assert isinstance(lost.value, Transient)
+    published(orders)
+    assert orders.mirrors_the_table()
 
 
 def left_in(folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from mirrorfeed.files.look import Look, look
 from mirrorfeed.files.make import Made
 from mirrorfeed.files.place import IN_ZONE, HandoverLost, Place
 from mirrorfeed.files.rolling import Counting, write_files
-from mirrorfeed.stores import Store, StoreUnavailable
+from mirrorfeed.stores import NotThere, Store, StoreUnavailable
 from mirrorfeed.stores.process import keep, retries
 
 _AT_ONCE = 4
@@ -96,7 +96,10 @@ def _renamed(job: StagingJob, path: str, found: Look, file: BinaryIO) -> Receipt
     os.fsync(file.fileno())  # Spark does not
     staged = job.new_path()
     below = f"{IN_ZONE}/{path.rsplit(f'/{IN_ZONE}/', 1)[1]}"
-    cast(Store, job.store).rename(below, staged)
+    try:
+        cast(Store, job.store).rename(below, staged)
+    except NotThere as error:
+        raise HandoverLost(path, "it was removed, perhaps by another publisher of the table") from error
     return Receipt(staged.rpartition("/")[2], job.by_marker(found.rows), file.tell(), digest)
 
 
