@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -883,6 +884,36 @@ def test_what_another_publisher_recorded_is_not_told_as_ours() -> None:
     progress = publish(TableFeed(table), FaultyStore(store, before=others), PLAN)
 
     assert (progress.rows, progress.published) == ({}, 1)
+
+
+class Overtaken(MemoryStore):
+    """Before record 2 of the first publisher is created, others publish it and more."""
+
+    overtake: Callable[[], None] | None = None
+
+    def create(self, path: str, data: bytes) -> str | None:
+        if path.endswith(f"{name(2)}.json") and (overtake := self.overtake):
+            self.overtake = None
+            overtake()
+        return super().create(path, data)
+
+
+@pytest.mark.parametrize("keep_records", [1, 2, 3])
+def test_a_record_whose_number_others_used_and_pruned_is_not_told_as_published(keep_records: int) -> None:
+    store, table, kept = Overtaken(), orders(), replace(PLAN, keep_records=keep_records)
+    publish(TableFeed(table), store, kept)
+    table.insert({"id": 2})
+
+    def others() -> None:
+        for id_ in range(3, 8):
+            publish(TableFeed(table), store, kept)
+            table.insert({"id": id_})
+
+    store.overtake = others
+    progress = publish(TableFeed(table), store, kept)
+
+    assert (progress.made, progress.rows) == ([], {})
+    assert [each.record.number for each in publish(TableFeed(table), store, kept).made] == [7]
 
 
 # leftovers

@@ -243,7 +243,10 @@ class TableLog:
             return False
         if newest.number == sent.number:
             return newest.batch == sent.batch
-        return any(each.batch == sent.batch for each in self.records(view) if each.number == sent.number)
+        for each in self.records(view):
+            if each.number == sent.number + 1:
+                return each.follows is not None and each.follows.batch == sent.batch
+        return False  # what follows it was pruned, so a record of that number was created too late
 
     def records(self, view: View) -> Iterator[Record]:
         """The records that are kept, the newest first."""
