@@ -14,10 +14,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.errors import Unexpected
 from mirrorfeed.feed.preview import changes_between
 from mirrorfeed.feed.ranges import Gap
-from mirrorfeed.feed.read import SnapshotGone
+from mirrorfeed.feed.read import FileDamaged, SnapshotGone
 from mirrorfeed.feed.settings import ALL_DAYS, SettingFixed, all_days_are_read, faithful
 from mirrorfeed.feed.source import Source
 from mirrorfeed.files import few
@@ -217,7 +216,7 @@ def test_files_that_cannot_be_read_are_not_passed_over_whatever_the_session_says
             file.unlink()
         else:
             file.write_bytes(b"PAR1" + bytes(file.stat().st_size))
-    with old_habits(spark), pytest.raises((Gap, SnapshotGone) if fault == "gone" else Unexpected):
+    with old_habits(spark), pytest.raises((Gap, SnapshotGone) if fault == "gone" else FileDamaged):
         zone.publish()
     assert len(zone.files) == published
 

@@ -85,8 +85,8 @@ class RowsRefused(Terminal):
                 " the table if it was published before; or correct the rows in the source."
             )
         return (
-            "Correct these rows in the source, or choose keys that are unique and never NULL. If a corrected key is"
-            " still refused, update its row once more, so that its changes end with the row that is right."
+            "Correct these rows in the source, or choose keys that are unique and never NULL. If they are right in"
+            " later versions, raise `versions_per_range`, so that a range ends with the correction."
         )
 
 
