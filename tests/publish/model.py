@@ -1,9 +1,12 @@
-"""The protocol as a small machine, written from its description and not from its code, so that all orders of steps can
-be tried: two publishers, each storage call a step of its own, calls that fail, lose their answer, take effect late or
-are sent again by the client, publishers that are killed, and a folder that is deleted at any moment.
+"""A model of the protocol, written from its description and not from its code, in which all orders of steps are tried.
 
-A landing zone is a set of things: `("log", id)`, `("meta",)`, `("staged", id, number, batch)`, `("record", id, number,
-batch, follows)` and `("final", number, batch)`. A record has one file, and there are as many records as versions.
+Two publishers make one storage call per step. Calls fail, lose their answer, take effect late or are repeated by the
+client. The network delivers a request a second time. Publishers are killed, the service takes files, and the folder is
+deleted, each at any moment. A listing takes two steps, or a step for each name.
+
+A landing zone is a set of things: `("log", id)`, `("begun", id, number, batch)`, `("staged", id, number, batch,
+whole)`, `("record", id, number, batch, follows)`, `("final", number, batch, whole)` and `("taken", number, batch)`. A
+record has one file, and there are as many records as versions.
 """
 
 from __future__ import annotations
@@ -24,17 +27,25 @@ class Loss(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the protocol does against each known way to lose something; and how much may happen."""
+    """The rules of the protocol, each of which prevents a known loss, and the number of events of each kind."""
 
     one_request_for_an_id: bool = True
     begins_anew_when_unfinished: bool = True
     second_listing: bool = True
     looks_after_the_record: bool = True
+    creates_files_empty: bool = True
+    begins_with_a_file: bool = True
     versions: int = 2
     faults: int = 1
     deletions: int = 1
     kills: int = 0
     publishers: int = 2
+    duplicates: int = 0
+    """Requests that the network delivers a second time, at any later moment."""
+    taken: int = 0
+    """Files that the service takes. It may take the last one as well, which the real service leaves."""
+    pages: bool = False
+    """Whether a listing shows each name as of a moment of its own, in any order."""
 
 
 class Publisher(NamedTuple):
@@ -42,17 +53,22 @@ class Publisher(NamedTuple):
     at: str = "read"
     tries: int = 0
     log: str | None = None
+    left: World = frozenset()
+    """Names that the listing has not come to."""
     staged: World = frozenset()
     records: World = frozenset()
-    linked: bool = True
-    """Of a first record: whether what it needs beside it was seen."""
+    begun: World = frozenset()
     batch: str = ""
     sent: int = 0
     """The number of the record that it sent last."""
-    confirming: tuple[World, bool] | None = None
-    """The records that the first listing showed, while the second is made, and whether their link was seen."""
+    confirming: World | None = None
+    """The records that the first listing showed, while the second is made."""
     stages: bool = False
     """Whether something is to be staged if the two agree."""
+    given: int = 0
+    """The highest number that the listing of the folder showed, while the second listing of the log is made."""
+    repeated: World = frozenset()
+    """Empty staged files that a repeated request created, after the file that the record names was renamed."""
 
     @property
     def newest(self) -> Thing | None:
@@ -61,16 +77,7 @@ class Publisher(NamedTuple):
     @property
     def unfinished(self) -> Thing | None:
         newest = self.newest
-        return next((each for each in self.staged if newest and each[1:] == newest[1:4]), None)
-
-    @property
-    def follows_on(self) -> bool:
-        newest = self.newest
-        if newest is None:
-            return True
-        if newest[4] is None:
-            return self.linked
-        return any(each[2:4] == (newest[2] - 1, newest[4]) for each in self.records)
+        return next((each for each in self.staged if newest and each[1:4] == newest[1:4]), None)
 
 
 class State(NamedTuple):
@@ -80,12 +87,15 @@ class State(NamedTuple):
     faults: int
     deletions: int
     kills: int
+    duplicates: int
+    taken: int
 
 
 def explore(rules: Rules, most: int | None = None) -> int:
     """How many states there are; raises the first loss, which is one of the shortest, with the steps to it."""
     names = "ABC"[: rules.publishers]
-    first = State(frozenset(), tuple(map(Publisher, names)), (), rules.faults, rules.deletions, rules.kills)
+    first = State(frozenset(), tuple(map(Publisher, names)), (), rules.faults, rules.deletions, rules.kills, 0, 0)
+    first = first._replace(duplicates=rules.duplicates, taken=rules.taken)
     came: dict[State, tuple[State, str] | None] = {first: None}
     left = deque([first])
     while left and (most is None or len(came) < most):
@@ -93,7 +103,7 @@ def explore(rules: Rules, most: int | None = None) -> int:
         for step, after in _steps(rules, state):
             if after not in came:
                 came[after] = state, step
-                if what := _lost(after.world):
+                if what := _lost(rules, after.world):
                     raise Loss("\n".join([*_way(came, after), what]))
                 left.append(after)
     return len(came)
@@ -107,20 +117,27 @@ def _way(came: dict[State, tuple[State, str] | None], state: State) -> list[str]
     return steps[::-1]
 
 
-def _lost(world: World) -> str | None:
-    """Of the log in force, whose records follow one another from the first: what is not there."""
+def _lost(rules: Rules, world: World) -> str | None:
+    """What is wrong with a file of the log in force, if its records follow one another from the first."""
     for _, log in (each for each in world if each[0] == "log"):
         records = sorted((each for each in world if each[0] == "record" and each[1] == log), key=lambda each: each[2])
         batches = [None, *(each[3] for each in records)]
-        if [each[2] for each in records] != list(range(1, len(records) + 1)) or ("meta",) not in world:
+        if [each[2] for each in records] != list(range(1, len(records) + 1)):
             return None
         if [each[4] for each in records] != batches[:-1]:
             return None
+        if rules.begins_with_a_file and len(records) == 1 and ("begun", *records[0][1:4]) not in world:
+            return None
         for number, batch in enumerate(batches[1:], 1):
-            finals = [each[2] for each in world if each[:2] == ("final", number)]
+            # An empty file has no rows. If it has the number of another, that one stays staged, and the table waits.
+            finals = [each[2] for each in world if each[:2] == ("final", number) and each[3]]
+            taken = ("taken", number, batch) in world
             if finals not in ([], [batch]):
                 return f"number {number} of log {log} holds another file than its record says"
-            if not finals and not (number == len(records) and ("staged", log, number, batch) in world):
+            if finals and taken:
+                return f"file {number} of log {log} was taken, and is published again"
+            staged = ("staged", log, number, batch, True) in world
+            if not finals and not taken and not (number == len(records) and staged):
                 return f"record {number} of log {log} counts, and its file is gone"
     return None
 
@@ -137,6 +154,14 @@ def _steps(rules: Rules, state: State) -> Iterator[tuple[str, State]]:
         if state.kills:
             again = Publisher(publisher.name, tries=publisher.tries + 1)
             yield f"{publisher.name} is killed", put(state.world, again, kills=state.kills - 1)
+        if publisher.at == "list" and publisher.left:
+            for name in publisher.left if rules.pages else [_first_half(publisher.left)]:
+                names = name if isinstance(name, frozenset) else frozenset({name})
+                new = _seen(state.world, publisher, names)
+                if not new.left:
+                    new = _think(rules, _next(rules, state.world, new)[2](None))
+                yield f"{publisher.name} lists {sorted(names)}", put(state.world, new)
+            continue
         call, once, then = _next(rules, state.world, publisher)
         if call is None:
             yield f"{publisher.name} {publisher.at}", put(state.world, _think(rules, then(None)))
@@ -152,12 +177,35 @@ def _steps(rules: Rules, state: State) -> Iterator[tuple[str, State]]:
             yield f"{said}: late", put(state.world, then(None), faults=less, late=_with(state.late, call))
             if not once:
                 yield f"{said}: sent twice", put(world, then(well), faults=less, late=_with(state.late, call))
+        if state.duplicates:
+            late = _with(state.late, call)
+            yield f"{said}: delivered twice", put(world, then(well), duplicates=state.duplicates - 1, late=late)
     for call in dict.fromkeys(state.late):
         left = list(state.late)
         left.remove(call)
         yield f"late: {call[0]} {call[1]}", state._replace(world=_effect(state.world, call)[0], late=tuple(left))
     if state.deletions and state.world:
         yield "the folder is deleted", state._replace(world=frozenset(), deletions=state.deletions - 1)
+    finals = sorted((each for each in state.world if each[0] == "final"), key=lambda each: each[1])
+    if state.taken and finals:
+        world = (state.world - {finals[0]}) | {("taken", *finals[0][1:3])}
+        yield f"the service takes {finals[0][1]}", state._replace(world=world, taken=state.taken - 1)
+
+
+def _first_half(left: World) -> World:
+    """Without pages, what is staged is listed at one moment, and the records at a later one."""
+    return frozenset(each for each in left if each[0] != "record") or left
+
+
+def _seen(world: World, me: Publisher, names: World) -> Publisher:
+    """A step of a listing."""
+    seen = frozenset(each for each in world if (each[0], each[2:3]) in {(name[0], name[1:2]) for name in names})
+    return me._replace(
+        left=me.left - names,
+        staged=me.staged | {each for each in seen if each[:2] == ("staged", me.log)},
+        records=me.records | {each for each in seen if each[:2] == ("record", me.log)},
+        begun=me.begun | {each for each in seen if each[:2] == ("begun", me.log)},
+    )
 
 
 _THOUGHT = ("listed", "tidy", "decide", "confirm", "list again")
@@ -177,6 +225,15 @@ def _thinking(rules: Rules, then):
     return lambda well: _think(rules, then(well))
 
 
+def _follows_on(rules: Rules, me: Publisher) -> bool:
+    newest = me.newest
+    if newest is None:
+        return True
+    if newest[2] == 1:
+        return not rules.begins_with_a_file or any(each[1:] == newest[1:4] for each in me.begun)
+    return any(each[2:4] == (newest[2] - 1, newest[4]) for each in me.records)
+
+
 def _with(late: tuple[Call, ...], call: Call) -> tuple[Call, ...]:
     return tuple(sorted((*late, call), key=repr))
 
@@ -184,13 +241,17 @@ def _with(late: tuple[Call, ...], call: Call) -> tuple[Call, ...]:
 def _effect(world: World, call: Call) -> tuple[World, bool]:
     verb, thing = call
     if verb == "remove":
-        return world - {thing}, True
+        return frozenset(each for each in world if each[:4] != thing[:4]), True
+    if verb == "fill":
+        empty = (*thing[:4], False)
+        return ((world - {empty}) | {thing}, True) if empty in world else (world, False)
     if verb == "rename":
-        _, _, number, batch = thing
-        if thing not in world or any(each[:2] == ("final", number) for each in world):
+        _, _, number, batch = thing[:4]
+        found = next((each for each in world if each[:4] == thing[:4]), None)
+        if found is None or any(each[:2] == ("final", number) for each in world):
             return world, False
-        return (world - {thing}) | {("final", number, batch)}, True
-    name = thing[:1] if thing[0] == "log" else thing[:3] if thing[0] == "record" else thing
+        return (world - {found}) | {("final", number, batch, found[4])}, True
+    name = thing[: {"log": 1, "record": 3, "staged": 4}.get(str(thing[0]), len(thing))]
     if any(each[: len(name)] == name for each in world):
         return world, False
     return world | {thing}, True
@@ -207,40 +268,40 @@ def _next(rules: Rules, world: World, me: Publisher):
     def change(call: Call, once: bool, then):
         return call, once, then
 
-    mine = [each for each in world if each[0] in ("staged", "record") and each[1] == me.log]
+    names = frozenset((kind, number) for kind in ("staged", "record") for number in range(1, rules.versions + 1))
+    names |= {("begun", 1)}
     match me.at:
         case "read":
             if me_log is None:
-                return read(Publisher(me.name, "begin", me.tries))
-            return read(Publisher(me.name, "list staged", me.tries, me_log))
+                return read(Publisher(me.name, "look for others", me.tries))
+            return read(Publisher(me.name, "list", me.tries, me_log, names))
+        case "look for others":
+            others = me_log is None and any(each[0] in ("final", "taken") for each in world)
+            return read(Publisher(me.name, "stuck" if others else "begin", me.tries))
         case "begin":
             new = f"{me.name}{me.tries}"
-            begun = me._replace(at="decide", log=new, tries=me.tries + 1, linked=True)
+            begun = me._replace(at="decide", log=new, tries=me.tries + 1)
             again = Publisher(me.name, tries=me.tries + 1)
             return change(("create", ("log", new)), rules.one_request_for_an_id, lambda well: begun if well else again)
-        case "list staged":
-            return read(me._replace(at="list records", staged=frozenset(each for each in mine if each[0] == "staged")))
-        case "list records":
-            seen = me._replace(records=frozenset(each for each in mine if each[0] == "record"))
-            newest = seen.newest
+        case "list":
             if me.confirming is not None:
-                return read(seen._replace(at="read id"))
-            return read(seen._replace(at="link" if newest and newest[4] is None else "listed"))
-        case "link":
-            return read(me._replace(at="link id", linked=("meta",) in world))
-        case "link id":
-            return read(me._replace(at="listed", linked=me.linked and me_log == me.log))
+                return read(me._replace(at="read id"))
+            return read(me._replace(at="listed"))
         case "listed":
-            if me.sent or not me.follows_on or me.unfinished:
+            if me.sent or not _follows_on(rules, me) or me.unfinished:
                 return read(me._replace(at="confirm"))
             return read(me._replace(at="tidy"))
         case "tidy":
             newest = me.newest
-            for each in sorted(me.staged, key=repr):
-                if newest and each[2] <= newest[2] and each[1:] != newest[1:4]:
-                    tidier = me._replace(staged=me.staged - {each})
+            for each in sorted(me.begun, key=repr):
+                if newest and (newest[2] > 1 or each[1:] != newest[1:4]):
+                    tidier = me._replace(begun=me.begun - {each})
                     return change(("remove", each), False, lambda _: tidier)  # noqa: B023 - the loop ends with it
-            return read(me._replace(at="decide", staged=frozenset()))
+            for each in sorted(me.staged | me.repeated, key=repr):
+                if each in me.repeated or (newest and each[2] <= newest[2] and each[1:4] != newest[1:4]):
+                    tidier = me._replace(staged=me.staged - {each}, repeated=me.repeated - {each})
+                    return change(("remove", each), False, lambda _: tidier)  # noqa: B023 - the loop ends with it
+            return read(me._replace(at="decide", staged=frozenset(), repeated=frozenset()))
         case "decide":
             newest = me.newest
             if newest and newest[2] == rules.versions:
@@ -248,17 +309,24 @@ def _next(rules: Rules, world: World, me: Publisher):
             return read(me._replace(at="confirm", stages=True))
         case "confirm":
             if not rules.second_listing and not me.unfinished and not me.sent:
-                return read(me._replace(at="stage"))
-            confirming = me.records, me.linked
-            return read(me._replace(at="list staged", staged=frozenset(), records=frozenset(), confirming=confirming))
+                begins = rules.begins_with_a_file and me.newest is None
+                return read(me._replace(at="mark" if begins else "stage", batch=f"{me.name}{me.tries}"))
+            empty: World = frozenset()
+            return read(me._replace(at="list data", staged=empty, records=empty, begun=empty, confirming=me.records))
+        case "list data":
+            given = max((each[1] for each in world if each[0] in ("final", "taken")), default=0)
+            return read(me._replace(at="list", left=names, given=given))
         case "read id":
             assert me.confirming is not None
-            before, linked = me.confirming
-            new = me._replace(confirming=None, linked=linked)
-            if before != me.records or me_log != me.log:
+            new = me._replace(confirming=None, given=0)
+            if me.confirming != me.records or me_log != me.log:
                 return read(Publisher(me.name, tries=me.tries))
-            if not new.follows_on:
+            if not _follows_on(rules, new):
                 return read(Publisher(me.name, "stuck"))
+            if new.unfinished and not new.unfinished[4]:
+                if new.unfinished[2] > me.given:
+                    return read(Publisher(me.name, "stuck"))
+                new = new._replace(repeated=new.repeated | {new.unfinished}, staged=new.staged - {new.unfinished})
             if me.sent:
                 number = new.newest[2] if new.newest else 0
                 if number < me.sent:
@@ -269,33 +337,40 @@ def _next(rules: Rules, world: World, me: Publisher):
                 return read(new._replace(at="rename", stages=False))
             if not me.stages:
                 return read(new._replace(at="tidy"))
-            new = new._replace(staged=frozenset(), stages=False)
-            return read(new._replace(at="stage"))
+            new = new._replace(staged=frozenset(), begun=frozenset(), stages=False)
+            begins = rules.begins_with_a_file and new.newest is None
+            return read(new._replace(at="mark" if begins else "stage", batch=f"{me.name}{me.tries}"))
+        case "mark":
+            marked = me._replace(at="stage")
+            again = me._replace(batch=f"{me.name}{me.tries + 1}", tries=me.tries + 1)
+            return change(("create", ("begun", me.log, 1, me.batch)), True, lambda well: marked if well else again)
         case "rename":
             assert me.unfinished is not None
             return change(("rename", me.unfinished), False, lambda _: me._replace(at="list again"))
         case "list again":
-            return read(Publisher(me.name, "list staged", me.tries, me.log))
+            return read(Publisher(me.name, "list", me.tries, me.log, names))
         case "stage":
             newest = me.newest
             number = (newest[2] if newest else 0) + 1
-            batch = f"{me.name}{me.tries}"
-            after = "record" if newest else "describe"
-            staged = me._replace(at=after, batch=batch, tries=me.tries + 1)
-            again = me._replace(tries=me.tries + 1)
-            call = "create", ("staged", me.log, number, batch)
+            staged = me._replace(at="fill" if rules.creates_files_empty else "record", tries=me.tries + 1)
+            again = Publisher(me.name, tries=me.tries + 1)
+            call = "create", ("staged", me.log, number, me.batch, not rules.creates_files_empty)
             return change(call, True, lambda well: staged if well else again)
-        case "describe":
-            there = me._replace(at="record")
-            return change(("create", ("meta",)), False, lambda well: me if well is None else there)
+        case "fill":
+            newest = me.newest
+            number = (newest[2] if newest else 0) + 1
+            filled = me._replace(at="record")
+            again = Publisher(me.name, tries=me.tries + 1)
+            call = "fill", ("staged", me.log, number, me.batch, True)
+            return change(call, True, lambda well: filled if well else again)
         case "record":
             newest = me.newest
             number = (newest[2] if newest else 0) + 1
             record = ("record", me.log, number, me.batch, newest[3] if newest else None)
             if rules.looks_after_the_record:
-                sent = Publisher(me.name, "list staged", me.tries, me.log, sent=number)
+                sent = Publisher(me.name, "list", me.tries, me.log, names, sent=number)
             else:
-                own = frozenset({("staged", me.log, number, me.batch)})
+                own = frozenset({("staged", me.log, number, me.batch, True)})
                 sent = me._replace(at="rename", records=me.records | {record}, staged=own)
             return change(("create", record), False, lambda _: sent)
     raise AssertionError(me.at)

@@ -62,7 +62,7 @@ class Stage:
     """A scenario in a simulated OneLake, to be played again and again."""
 
     def __init__(self, onelake: OneLake, scenario: Scenario, *, keeps_etags: bool) -> None:
-        # In parts, or whole by the call that creates the file: one here, the other there.
+        # In many parts, or in one.
         part_bytes = 100 if keeps_etags else 10_000
         self._onelake, self._scenario = onelake, scenario
         self._store = onelake.store(patience=BRIEF, part_bytes=part_bytes)
@@ -119,6 +119,21 @@ def test_the_run_after_a_call_that_failed_completes_the_mirror(
     onelake: OneLake, scenario: Scenario, keeps_etags: bool, counted: Counter[str]
 ) -> None:
     _play(Stage(onelake, scenario, keeps_etags=keeps_etags), counted, slice(26 * keeps_etags, None, 53))
+
+
+@pytest.mark.parametrize("late", [2, 9, None], ids=["soon", "later", "after the next run"])
+@pytest.mark.parametrize("scenario", _named("first snapshot", "several files"), ids=lambda each: each.name)
+def test_a_call_that_the_network_delivers_twice_changes_nothing(
+    onelake: OneLake, scenario: Scenario, late: int | None, counted: Counter[str]
+) -> None:
+    stage = Stage(onelake, scenario, keeps_etags=False)
+    for call in range(stage.play([])):
+        try:
+            stage.play([Fault("*", How.TWICE, after=call, late=late)])
+        except BaseException as error:
+            error.add_note(f"played with call {call} delivered twice")
+            raise
+        counted["calls over OneLake's protocol that were delivered twice"] += 1
 
 
 @pytest.mark.soak

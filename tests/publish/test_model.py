@@ -16,6 +16,10 @@ from tests.publish.model import Loss, Rules, explore
         (Rules(versions=1, faults=0), 15_000),
         (Rules(versions=1), 15_000),
         (Rules(versions=1, deletions=0, kills=1), 15_000),
+        (Rules(versions=1, faults=0, deletions=0, pages=True), None),
+        (Rules(faults=0, publishers=1, duplicates=1, taken=2), None),
+        (Rules(versions=1, faults=0, duplicates=1, taken=1), 15_000),
+        (Rules(versions=1, faults=0, deletions=0, duplicates=1, pages=True), 15_000),
     ],
     ids=str,
 )
@@ -26,7 +30,15 @@ def test_no_order_of_steps_loses_a_file(rules: Rules, most: int | None, counted:
 @pytest.mark.parametrize(
     ("rules", "what"),
     [
-        (Rules(versions=1, one_request_for_an_id=False), "record 1 of log A0 counts, and its file is gone"),
+        (
+            Rules(versions=1, one_request_for_an_id=False, begins_with_a_file=False),
+            "record 1 of log A0 counts, and its file is gone",
+        ),
+        (Rules(versions=1, faults=0, duplicates=1, begins_with_a_file=False), "record 1 of log A0 counts, and its"),
+        (
+            Rules(versions=1, faults=0, deletions=0, duplicates=1, taken=1, creates_files_empty=False),
+            "file 1 of log A0 was taken, and is published again",
+        ),
         (Rules(faults=0, deletions=0, begins_anew_when_unfinished=False), "record 1 of log A0 counts, and its"),
         (Rules(faults=0, deletions=0, second_listing=False), "record 1 of log A0 counts, and its file is gone"),
         (Rules(versions=1, deletions=0, looks_after_the_record=False), "number 1 of log A0 holds another file than"),
@@ -46,6 +58,8 @@ def test_without_any_one_rule_a_few_steps_lose_a_file(rules: Rules, what: str) -
         Rules(versions=1, deletions=0),
         Rules(deletions=0),
         Rules(versions=1, kills=1, faults=0),
+        Rules(versions=1, faults=0, deletions=0, duplicates=1, taken=1),
+        Rules(versions=1, publishers=1, duplicates=1, taken=1, kills=1),
     ],
     ids=str,
 )
@@ -56,3 +70,19 @@ def test_no_order_of_steps_at_all_loses_a_file(rules: Rules, counted: Counter[st
 @pytest.mark.soak
 def test_no_order_of_millions_of_steps_loses_a_file(counted: Counter[str]) -> None:
     counted["states of the model"] += explore(Rules(), 3_000_000)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "rules",
+    [
+        Rules(versions=1, faults=0, duplicates=1, taken=1),
+        Rules(faults=0, deletions=0, duplicates=1, taken=2),
+        Rules(versions=1, faults=0, deletions=0, duplicates=1, pages=True),
+    ],
+    ids=str,
+)
+def test_no_order_of_a_million_steps_with_a_request_that_arrives_twice_loses_a_file(
+    rules: Rules, counted: Counter[str]
+) -> None:
+    counted["states of the model"] += explore(rules, 1_000_000)

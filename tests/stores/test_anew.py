@@ -118,54 +118,12 @@ def test_a_store_without_patience_tells_at_once() -> None:
     assert calls == ["t/1"]
 
 
-class Whole(Refusing):
-    """Creates what fits into ten bytes in one call."""
-
-    whole_bytes = 10
-
-    def create_once(self, path: str, data: bytes) -> None:
-        self.asked.append(f"whole {path}")
-        if self.answers:
-            raise self.answers.pop(0)
-        self.create(path, data)
-
-
-@pytest.mark.parametrize(
-    ("written", "answers", "asked"),
-    [
-        ([b"12345", b"67890"], [], ["whole t/1"]),
-        ([], [], ["whole t/1"]),
-        ([b"12345", b"67890"], [LOST, TAKEN], ["whole t/1", "whole t/2", "whole t/3"]),
-        ([b"12345", b"67890", b"1"], [], ["t/1"]),
-        ([b"12345", b"67890", b"1"], [LOST], ["t/1", "t/2"]),
-    ],
-    ids=["it fits", "it is empty", "it fits, and two names are spoiled", "it does not fit", "nor at the first try"],
-)
-def test_a_file_is_created_whole_where_one_call_takes_it(
-    written: list[bytes], answers: list[Exception], asked: list[str]
-) -> None:
-    names, time, store = count(1), Time(), Whole(answers)
+def test_a_file_is_created_empty_and_filled_then() -> None:
+    names, time, store = count(1), Time(), Refusing([LOST, TAKEN])
     with NewFile(store, lambda: f"t/{next(names)}", time.clock, time.sleep) as file:
-        for part in written:
-            file.write(part)
+        file.write(b"12345")
+        file.write(b"67890")
 
-    assert store.asked == asked
-    assert file.path == asked[-1].removeprefix("whole ")
-    assert store.read(file.path) == b"".join(written)
+    assert (file.path, file.name) == ("t/3", "3")
+    assert store.read("t/3") == b"1234567890"
     assert len(store.list("t")) == 1
-
-
-@pytest.mark.parametrize(("part", "there"), [(b"12345", []), (b"12345678901", ["1"])])
-def test_a_file_that_is_given_up_is_not_made_if_it_was_not_begun(part: bytes, there: list[str]) -> None:
-    for give_up in ("by its writer", "by an error"):
-        store = Whole([])
-        file = NewFile(store, lambda: "t/1")
-        if give_up == "by its writer":
-            file.write(part)
-            file.abandon()
-        else:
-            with pytest.raises(KeyError), file:  # noqa: PT012
-                file.write(part)
-                raise KeyError
-        file.close()
-        assert [entry.name for entry in store.list("t")] == there

@@ -43,7 +43,7 @@ def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[Rece
             files.write(batch)
         files.close()
     except BaseException:
-        files.abandon()
+        files.close_early()
         raise
     return files.receipts
 
@@ -103,10 +103,10 @@ class _Files:
         self._write_group()
         self._close_file()
 
-    def abandon(self) -> None:
+    def close_early(self) -> None:
         """After a failure: what is open is closed without a receipt."""
         if self._file is not None:
-            self._file.abandon()
+            self._file.close()
 
     def _room(self) -> int:
         """How many bytes in memory the next group still takes, so that the file comes near its target size."""

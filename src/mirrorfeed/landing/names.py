@@ -24,6 +24,7 @@ _PLAIN = re.compile(r"[\w-]+")
 _ENDING = r"([0-9a-z]+)(?:\.(?:gz|zst|snappy))?"
 _NUMBERED = re.compile(rf"([0-9]{{20}})\.{_ENDING}")
 _STAGED = re.compile(rf"([0-9]{{20}})-[0-9a-f]+-[0-9a-z-]+\.{_ENDING}")
+_BEGUN = ".begun"
 _WORD = re.compile(r"[0-9a-z-]+")
 _HEX = re.compile(r"[0-9a-f]+")
 _SUFFIX = re.compile(_ENDING)
@@ -183,6 +184,16 @@ def staged_name(record: int, batch: str, part: str, suffix: str = "parquet") -> 
     """The name of a file that waits for a record to publish it, in the folder of its log."""
     name = f"{_digits(record)}-{_checked(_HEX, batch)}-{_checked(_WORD, part)}"
     return f"{name}.{_checked(_SUFFIX, suffix)}"
+
+
+def begun_name(batch: str) -> str:
+    """The name of the empty file that a publisher creates before it stages files for the first record of a log."""
+    return f"{_checked(_HEX, batch)}{_BEGUN}"
+
+
+def is_begun(name: str) -> bool:
+    """Whether this is the name of such a file."""
+    return name.endswith(_BEGUN) and _HEX.fullmatch(name.removesuffix(_BEGUN)) is not None
 
 
 def staged_record_number(name: str, extension: str | None = None) -> int | None:

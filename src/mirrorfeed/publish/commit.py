@@ -22,7 +22,9 @@ from mirrorfeed.landing.names import (
     LOG_ID,
     METADATA,
     PROCESSED,
+    begun_name,
     data_number,
+    is_begun,
     is_ignored,
     is_log_id,
     log_folder,
@@ -35,7 +37,7 @@ from mirrorfeed.landing.names import (
 from mirrorfeed.landing.output import BY_TIME
 from mirrorfeed.publish.view import FilesLost, LastFileGone, LogLost, View, check, data_in
 from mirrorfeed.stores import AlreadyThere, Entry, NotThere, Store, StoreUnavailable
-from mirrorfeed.stores.anew import patiently
+from mirrorfeed.stores.anew import open_anew, patiently
 
 Arguments = ParamSpec("Arguments")
 _LOOKS = 20
@@ -112,14 +114,16 @@ class TableLog:
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """The second half: the view with what is staged and, where asked for, what is published now. None if the log
-        changed since the first half, however long ago that was."""
+        changed since the first half, however long ago that was, or if a staged file is empty and the published files
+        that could explain it were not asked for."""
         entries = self.store.list(self.folder) if data else []
         seen = replace(view, data=data_in(entries), processed=() if view.newest else self._processed(entries))
         # Of what is staged the second listing counts: only it is known to be of a moment at which the log was in force.
         names = self._log_entries(view.log_id)
         if _etags(names) != view.records or self._log_id() != view.log_id:
             return None
-        return replace(seen if data else view, staged=_staged(names), confirmed=True)
+        seen = replace(seen if data else view, staged=_staged(names), confirmed=True)
+        return None if seen.empty and not data else seen
 
     def look(self) -> View | None:
         """Both halves; changes nothing. None where there is no log."""
@@ -231,6 +235,17 @@ class TableLog:
         self.check(after)
         return after
 
+    def mark_beginning(self, view: View) -> str:
+        """Create an empty file by one request, before anything is staged for a first record. Return its batch.
+
+        If the folder is deleted after that, the record does not count, even if a repeated request brings `log.json`
+        back.
+        """
+        folder = f"{self.folder}/{log_folder(view.log_id)}"
+        path, file = open_anew(self.store, lambda: f"{folder}/{begun_name(uuid.uuid4().hex)}")
+        file.close()
+        return path.rpartition("/")[2].partition(".")[0]
+
     def follows(self, view: View) -> Follows | None:
         """What the next record has to say of the newest."""
         newest = view.newest
@@ -272,7 +287,8 @@ class TableLog:
     def discard(self, view: View, batch: str) -> None:
         """Removes what was staged for a record that was never sent, as far as possible."""
         with suppress(MirrorfeedError):
-            names = [entry.name for entry in self._log_entries(view.log_id) if staged_batch(entry.name) == batch]
+            found = [entry.name for entry in self._log_entries(view.log_id)]
+            names = [name for name in found if staged_batch(name) == batch or name == begun_name(batch)]
             self._remove(f"{self.folder}/{log_folder(view.log_id)}", names)
 
     def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
@@ -293,25 +309,24 @@ class TableLog:
         entries = self._log_entries(log_id)
         etags = _etags(entries)
         if not etags:
-            return View(log_id, staged=_staged(entries))
+            return View(log_id, staged=_staged(entries), begun=_begun(entries))
         number, etag = max(etags.items())
         try:
             newest = self._record(log_id, number, etag)
-            follows_on = self._is_linked(log_id, newest, etags)
+            follows_on = self._is_linked(log_id, newest, etags, _begun(entries))
         except NotThere:
             return None
-        return View(log_id, newest, etags, follows_on, _staged(entries))
+        return View(log_id, newest, etags, follows_on, _staged(entries), _begun(entries))
 
     def _create_record(self, log_id: str, path: str, new: Record) -> None:
         """That it is there is for a listing to say. Where one shows it with this ETag, it need not be read."""
         if etag := self.store.create(path, new.to_json()):
             self._known[log_id, new.number, etag] = new
 
-    def _is_linked(self, log_id: str, newest: Record, etags: dict[int, str]) -> bool:
+    def _is_linked(self, log_id: str, newest: Record, etags: dict[int, str], begun: Collection[str]) -> bool:
         before = newest.follows
         if before is None:
-            # Both: another log may have begun in a folder that was deleted before this record took effect.
-            return METADATA in (entry.name for entry in self.store.list(self.folder)) and self._log_id() == log_id
+            return begun_name(newest.batch) in begun
         etag = etags.get(before.number)
         if etag is None:
             return False
@@ -407,6 +422,10 @@ def _etags(entries: list[Entry]) -> dict[int, str]:
 
 def _staged(entries: list[Entry]) -> dict[str, int]:
     return {entry.name: entry.size for entry in entries if staged_record_number(entry.name)}
+
+
+def _begun(entries: list[Entry]) -> tuple[str, ...]:
+    return tuple(entry.name for entry in entries if is_begun(entry.name))
 
 
 def unbelieved(

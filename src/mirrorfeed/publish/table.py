@@ -235,7 +235,7 @@ class Run:
             store=self.log.store,
             folder=f"{plan.folder}/{log_folder(view.log_id)}",
             record_number=view.number + 1,
-            batch=uuid.uuid4().hex,
+            batch=uuid.uuid4().hex if view.newest else self.log.mark_beginning(view),
             columns=columns,
             keys=plan.keys,
             with_marker=bool(plan.keys) and not isinstance(what, int),

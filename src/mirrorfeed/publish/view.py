@@ -10,7 +10,15 @@ from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.ranges import Finding
 from mirrorfeed.landing.consumed import last_renamed
 from mirrorfeed.landing.log import PublishedFile, Record
-from mirrorfeed.landing.names import LOG_ID, data_number, is_ignored, log_folder, published_name, staged_record_number
+from mirrorfeed.landing.names import (
+    LOG_ID,
+    begun_name,
+    data_number,
+    is_ignored,
+    log_folder,
+    published_name,
+    staged_record_number,
+)
 from mirrorfeed.stores import Entry
 
 _START_AGAIN = "start the table again with `mirrorfeed rebuild`"
@@ -27,10 +35,12 @@ class View:
     records: Mapping[int, str] = field(default_factory=dict)
     """The ETags of the records by their numbers, the oldest first."""
     follows_on: bool = True
-    """Whether the record before the newest is there, and is the one that the newest says it follows; of a first record,
-    whether `_metadata.json` is there, which is made before it, and the log is still the table's."""
+    """Whether the record before the newest is there, and is the one that the newest says it follows. For a first
+    record: whether the empty file is there that its publisher created before it staged anything."""
     staged: Mapping[str, int] = field(default_factory=dict)
     """The sizes of files in the log's folder that have no final name yet, of any record."""
+    begun: tuple[str, ...] = ()
+    """The empty files that publishers created before they staged files for a first record."""
     confirmed: bool = False
     data: tuple[str, ...] = ()
     """What stood under other than ignored names when the view was confirmed, seen before the log was."""
@@ -40,13 +50,29 @@ class View:
     @property
     def unfinished(self) -> tuple[PublishedFile, ...]:
         """Files of the newest record that are still to be renamed."""
+        repeated = self.repeated() if self.confirmed else ()
         files = self.newest.files if self.newest else ()
-        return tuple(file for file in files if file.staged in self.staged)
+        return tuple(file for file in files if file.staged in self.staged and file.staged not in repeated)
+
+    @property
+    def empty(self) -> tuple[PublishedFile, ...]:
+        """Files of the newest record whose staged names are there and empty, although the record says otherwise."""
+        files = self.newest.files if self.newest else ()
+        return tuple(file for file in files if file.bytes and self.staged.get(file.staged) == 0)
+
+    def repeated(self) -> tuple[str, ...]:
+        """Staged names that were created again, empty, by a repeated request after their files had been renamed.
+
+        Fabric leaves the last file that it took. So if a file was renamed, its number or a later one is in the folder.
+        Only a confirmed view shows this: its listing of the folder is older than its listing of the log.
+        """
+        given = max(self.numbers, default=0)
+        return tuple(file.staged for file in self.empty if file.number <= given)
 
     @property
     def last_renamed(self) -> int:
         """The highest number whose file has its final name; 0 if none."""
-        return last_renamed(self.newest, self.staged) if self.newest else 0
+        return last_renamed(self.newest, [file.staged for file in self.unfinished]) if self.newest else 0
 
     @property
     def number(self) -> int:
@@ -69,9 +95,12 @@ class View:
 
     def leftovers(self) -> list[str]:
         """Staged files that can never be published, for a record has their number and does not name them."""
-        named = {file.staged for file in self.newest.files} if self.newest else set()
+        named = {file.staged for file in self.unfinished}
         reached = (name for name in self.staged if (staged_record_number(name) or self.number + 1) <= self.number)
-        return [name for name in reached if name not in named]
+        begun = [
+            name for name in self.begun if self.newest and (self.number > 1 or name != begun_name(self.newest.batch))
+        ]
+        return [*(name for name in reached if name not in named), *begun]
 
     def old_records(self, keep: int) -> list[int]:
         return list(self.records)[: -max(_LEAST_KEPT, keep)]

@@ -103,11 +103,6 @@ class OneLakeStore:
             file.create_file(match_condition=MatchConditions.IfMissing, **_ONCE)
         return cast(BinaryIO, _Writer(self, path, file))
 
-    @property
-    def whole_bytes(self) -> int:
-        """Of files that `create_once` takes; larger ones are written in parts."""
-        return self.part_bytes
-
     def create_once(self, path: str, data: bytes) -> None:
         blob = self._clients.blobs.get_blob_client(self._change(path))
         self._expect_landing_zone()
