@@ -18,6 +18,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from fixtures.onelake import SECRET, OneLake
+from mirrorfeed.display import redact
 from mirrorfeed.inspect import look
 from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.session import ConnectNotConfigured, get_session
@@ -60,6 +61,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def counted(request: pytest.FixtureRequest) -> Counter[str]:
     """How many cases of each kind the proofs played, by its name; the last lines of a run tell."""
     return request.config.stash.setdefault(COUNTED, Counter())
+
+
+@pytest.fixture(autouse=True)
+def _forget_secrets() -> Iterator[None]:
+    """The process remembers the secrets of one test in the next one, and would remove them from its texts."""
+    yield
+    redact._remembered.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -298,6 +298,22 @@ def test_a_login_service_that_repeats_the_secret_is_told_without_its_words(
         assert hidden not in everything
 
 
+@pytest.mark.parametrize("repeated", [_as_sent, _in_a_form, _in_html, lambda token: token[::-1]])
+def test_a_storage_answer_that_repeats_the_token_is_shown_without_it(
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    repeated: Callable[[str], str],
+) -> None:  # fmt: skip
+    caplog.set_level(logging.DEBUG)
+    said = lambda header, _: f"You sent {repeated(header.removeprefix('Bearer '))}, which has expired"  # noqa: E731
+    monkeypatch.setattr(onelake.authority, "objection", said)
+    shown = _errors(onelake.store(patience=IMPATIENT))
+    assert "You sent " in shown[0]
+    assert "(not shown)" in shown[0]
+    everything = f"{shown} {caplog.text}"
+    for token in onelake.authority.tokens:
+        assert repeated(token) not in everything
+
+
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
 @pytest.mark.parametrize("verb", ["token", "discovery"])
 def test_a_login_that_fails_once_is_repeated(onelake: OneLake, verb: str, how: How) -> None:

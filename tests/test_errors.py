@@ -19,7 +19,7 @@ from mirrorfeed.feed.ranges import Gap, Range, SourceRecreated
 from mirrorfeed.feed.schemas import VersionExpired
 from mirrorfeed.keep.run import CannotGoOn
 from mirrorfeed.publish.fleet import MadeAnew, Untidy
-from mirrorfeed.stores import NotThere
+from mirrorfeed.stores import NotThere, StoreUnavailable
 from mirrorfeed.watch.book import PagesKeepGoing
 
 
@@ -84,6 +84,13 @@ def test_an_error_is_data_as_well() -> None:
 def test_an_error_about_an_error_tells_it_too() -> None:
     inner = SourceRecreated("a.b.orders", "x", "y", 3, 9)
     assert CannotGoOn("history", 3, inner).to_dict()["facts"]["finding"] == inner.to_dict()
+
+
+def test_a_token_in_a_fact_is_not_shown() -> None:
+    token = "eyJ0eXAiOiJKV1QifQ.eyJhIjoxfQ.c2ln"
+    error = StoreUnavailable("read", "zone/a", f"401 Bearer {token}")
+    assert "(not shown)" in str(error)
+    assert token not in f"{error} {error.to_dict()}"
 
 
 def test_facts_are_as_json_can_say_them() -> None:

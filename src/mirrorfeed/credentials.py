@@ -33,8 +33,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mirrorfeed.display.redact import redact_answer, remember
 from mirrorfeed.errors import Terminal, Transient, first_line
-from mirrorfeed.unsaid import unless_repeated
 from mirrorfeed.workspace import default_workspace
 
 if TYPE_CHECKING:
@@ -210,13 +210,17 @@ class _Named:
         from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError, ServiceResponseError
         from msal.exceptions import MsalServiceError  # type: ignore[import-untyped]
 
+        remember(*self._secrets)
         try:
-            return self._inner.get_token(*scopes, **options)
+            token = self._inner.get_token(*scopes, **options)
         except ClientAuthenticationError as error:
             # Not chained to what is raised: the original holds the request, and the request holds the secret.
             whole, cause = str(error.message), error.__cause__
+        else:
+            remember(*self._secrets, token.token)
+            return token
         code = _CODE.search(whole)
-        whole = unless_repeated(whole, *self._secrets)
+        whole = redact_answer(whole, *self._secrets)
         said = first_line(whole)
         # A login that nobody answers, or with 429 or 5xx, is no refusal: these kinds are repeated by whoever called.
         if isinstance(cause, ServiceRequestError):

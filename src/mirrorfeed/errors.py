@@ -20,7 +20,11 @@ from datetime import date
 from traceback import walk_tb
 from typing import Any, ClassVar
 
+from mirrorfeed.display.redact import redact
+
 _log = logging.getLogger(__name__)
+_LONGEST_LINE = 2000
+"""Characters of third-party text that are searched for secrets."""
 
 
 class MirrorfeedError(Exception):
@@ -36,10 +40,11 @@ class MirrorfeedError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         """For programs: the facts are what it was made of. What others said is in them as far as it is in the words."""
-        return {"code": self.code, "what": self.what(), "next": self.next(), "facts": plain(vars(self))}
+        what, next_ = redact(self.what()), redact(self.next())
+        return {"code": self.code, "what": what, "next": next_, "facts": plain(vars(self))}
 
     def __str__(self) -> str:
-        return visible(f"{self.what()} {self.next()}".strip())
+        return visible(redact(f"{self.what()} {self.next()}".strip()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.__dict__)
@@ -92,8 +97,10 @@ def plain(value: Any) -> Any:
     """As JSON can say it: errors, and values without words of their own, by their parts; times in ISO form; anything
     else in its words, which are made to be read by anybody."""
     match value:
-        case None | bool() | int() | float() | str():
+        case None | bool() | int() | float():
             return value
+        case str():
+            return redact(value)
         case date():
             return value.isoformat()
         case MirrorfeedError():
@@ -143,13 +150,14 @@ def innermost_cause(error: Exception) -> str:
 
 
 def first_line(text: str) -> str:
-    """Of what another library says; without its full stop, for a sentence of ours."""
-    return next((line.strip().rstrip(".;") for line in text.splitlines() if line.strip()), "no reason was given")[:300]
+    """The first line of third-party text, without secrets and without its full stop, as a part of a sentence."""
+    line = next((line.strip().rstrip(".;") for line in text.splitlines() if line.strip()), "no reason was given")
+    return redact(line[:_LONGEST_LINE])[:300]
 
 
 def _first_lines(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " ".join(lines[:3])[:500]
+    return redact(" ".join(line[:_LONGEST_LINE] for line in lines[:3]))[:500]
 
 
 def _restore(kind: type[MirrorfeedError], facts: dict[str, Any]) -> MirrorfeedError:

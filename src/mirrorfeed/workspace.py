@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrorfeed.display.redact import remember
+
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
@@ -12,4 +14,6 @@ def default_workspace() -> WorkspaceClient:
     """ValueError where none is configured."""
     from databricks.sdk import WorkspaceClient  # takes seconds to import, and few runs need it
 
-    return WorkspaceClient()
+    client = WorkspaceClient()
+    remember(client.config.token or "")
+    return client

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mirrorfeed.display.redact import remember
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.fabric.answers import Answer, Place, answer_in, meaning
+from mirrorfeed.fabric.answers import Answer, Place, answer_in, error_in, meaning
 
 SPACE, BASE = Place("w1"), Place("w1", "d1")
 
@@ -127,3 +128,13 @@ def test_what_may_pass_is_known_by_status_or_by_what_the_service_says(answer: An
 )
 def test_the_body_of_an_answer_may_be_anything(body: object, answer: Answer) -> None:
     assert answer_in(400, "7", body) == answer
+
+
+def test_the_words_of_an_answer_are_one_line_of_bounded_length_without_tokens() -> None:
+    remember("opaque-token-of-this-process")
+    said = answer_in(400, "", {"errorCode": "A", "message": f"opaque-token-of-this-process\nis {'x' * 999}"})
+    assert str(said).startswith("400 A: (not shown) is xxx")
+    assert len(str(said)) < 350
+    assert error_in({"error": {"errorCode": "B", "message": "opaque-token-of-this-process"}}) == "B: (not shown)"
+    assert error_in({"error": "opaque-token-of-this-process"}) == "(not shown)"
+    assert error_in({"error": None}) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import socketserver
 import ssl
 from collections.abc import Iterator
@@ -111,9 +112,14 @@ def refusal(url: str, kind: type[MirrorfeedError], patience: Patience = BRISK) -
 
 @pytest.mark.parametrize(("kind", "form"), [("slack", slack), ("teams", teams)])
 @pytest.mark.parametrize("status", [200, 202])
-def test_a_message_is_posted_once_in_the_form_of_its_kind(hook: Hook, kind: str, form: Any, status: int) -> None:
+def test_a_message_is_posted_once_in_the_form_of_its_kind(
+    hook: Hook, caplog: pytest.LogCaptureFixture, kind: str, form: Any, status: int
+) -> None:
+    caplog.set_level(logging.DEBUG)
     hook.answers = [(status, {}, b"ok")]
     assert sent(hook.url, kind) == []
+    assert "POST (not shown) HTTP" in caplog.text
+    assert HIDDEN not in caplog.text
     assert hook.asked == [(f"/services/{HIDDEN}?sig={HIDDEN}", form(NEW))]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.stores.answers import CapacityPaused, is_paused
 from mirrorfeed.stores.patience import WORTH_REPEATING
@@ -13,6 +14,8 @@ from mirrorfeed.stores.patience import WORTH_REPEATING
 _NO_WORKSPACE = {"WorkspaceNotFound"}
 _NO_ITEM = {"ItemNotFound", "EntityNotFound", "ArtifactNotFound"}
 _NAME_TAKEN = "ItemDisplayNameAlreadyInUse"
+_SHOWN, _LONGEST_TEXT = 300, 2000
+"""Characters of a text in a response that are shown, and that are searched for secrets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +48,23 @@ def answer_in(status: int, retry_after: str, body: Any) -> Answer:
     spelled = body if isinstance(body, dict) else {}
     return Answer(
         status,
-        str(spelled.get("errorCode") or ""),
-        str(spelled.get("message") or ""),
+        _one_line(spelled.get("errorCode")),
+        _one_line(spelled.get("message")),
         spelled.get("isRetriable") is True,
         retry_after,
     )
+
+
+def error_in(entry: Any) -> str | None:
+    """The error of an entry in a response, or None."""
+    error = entry.get("error")
+    if isinstance(error, dict):
+        error = ": ".join(str(error[name]) for name in ("errorCode", "message") if error.get(name))
+    return _one_line(error) or None
+
+
+def _one_line(text: Any) -> str:
+    return redact(" ".join(str(text or "")[:_LONGEST_TEXT].split()))[:_SHOWN]
 
 
 def moment(text: Any) -> datetime | None:

@@ -12,6 +12,7 @@ from typing import Any
 import requests
 
 from mirrorfeed.credentials import LoginUnavailable
+from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.fabric.answers import FabricUnavailable, Place, answer_in, meaning
 from mirrorfeed.stores.patience import Patience, Tries, retry_after
@@ -137,7 +138,7 @@ def _reason(error: requests.RequestException) -> str:
     """The first line of what the library says, and of that the part that names the cause."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     cause = re.sub(r"\(<[^>]*>, ", ": ", text.rpartition("(Caused by ")[2])  # the connection, as Python shows it
-    return f"{type(error).__name__}: {cause}".rstrip(":. )'")[:300].replace(": '", ": ")
+    return redact(f"{type(error).__name__}: {cause}"[:2000]).rstrip(":. )'").replace(": '", ": ")[:300]
 
 
 class OperationFailed(Terminal):

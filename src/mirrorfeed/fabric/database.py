@@ -12,7 +12,7 @@ from mirrorfeed.config import Config
 from mirrorfeed.config.mirroring import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.credentials import bearer
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.fabric.answers import NameTaken, Place, moment
+from mirrorfeed.fabric.answers import NameTaken, Place, error_in, moment
 from mirrorfeed.fabric.api import AUDIENCE, ENDPOINT, Api
 from mirrorfeed.fabric.definition import part, read, spelled
 from mirrorfeed.landing.names import Target, fold
@@ -135,14 +135,11 @@ def _find(api: Api, place: Place, name: str) -> str | None:
 
 
 def _table_state(entry: dict[str, Any]) -> TableState:
-    error = entry.get("error")
-    if isinstance(error, dict):
-        error = ": ".join(str(error[name]) for name in ("errorCode", "message") if error.get(name))
     metrics = entry.get("metrics") or {}
     schema = entry.get("sourceSchemaName") or DEFAULT_SCHEMA
     synced = moment(metrics.get("lastSyncDateTime"))
     name, status, rows = entry.get("sourceTableName", ""), entry.get("status", ""), metrics.get("processedRows")
-    return TableState(schema, name, status, rows, error or None, synced)
+    return TableState(schema, name, status, rows, error_in(entry), synced)
 
 
 def api_of(config: Config) -> Api:

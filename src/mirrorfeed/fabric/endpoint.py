@@ -12,7 +12,7 @@ from typing import Any
 
 from mirrorfeed.config.mirroring import DEFAULT_SCHEMA
 from mirrorfeed.errors import Transient
-from mirrorfeed.fabric.answers import moment
+from mirrorfeed.fabric.answers import error_in, moment
 from mirrorfeed.fabric.database import MirroredDatabase
 from mirrorfeed.landing.names import Target, fold
 
@@ -73,8 +73,5 @@ def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[
 
 
 def _sync(entry: dict[str, Any]) -> TableSync:
-    error = entry.get("error")
-    if isinstance(error, dict):
-        error = ": ".join(str(error[name]) for name in ("errorCode", "message") if error.get(name))
     synced = moment(entry.get("lastSuccessfulSyncDateTime"))
-    return TableSync(str(entry.get("tableName", "")), str(entry.get("status", "")), synced, error or None)
+    return TableSync(str(entry.get("tableName", "")), str(entry.get("status", "")), synced, error_in(entry))

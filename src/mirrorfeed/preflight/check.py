@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError
 
 
@@ -29,6 +30,6 @@ def missing(what: str, error: Exception) -> Check:
     """What an attempt failed with, in its words; of a failed task those that its Python process ended with."""
     if isinstance(error, MirrorfeedError):
         return Check(what, State.MISSING, str(error), error.code)
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in redact(str(error)).splitlines() if line.strip()]
     own = [line.partition(": ")[2] for line in lines if line.startswith("mirrorfeed.")]
     return Check(what, State.MISSING, (own or lines or [type(error).__name__])[0][:500])

@@ -10,6 +10,7 @@ from urllib.parse import quote as percent_encoded
 
 from mirrorfeed.config import Config
 from mirrorfeed.credentials import ServiceCredential
+from mirrorfeed.display.redact import redact
 from mirrorfeed.feed.keys import in_unity_catalog
 from mirrorfeed.landing.names import join_name
 from mirrorfeed.preflight.check import Check, State, missing
@@ -88,7 +89,7 @@ def _on_one(
         held = _held(_assignments(workspace, kind, full_name), names)
         owner = None if kind == "CREDENTIAL" else _owner(workspace, kind, full_name)
     except (DatabricksError, OSError) as error:  # without an answer the client raises what is below it
-        reason = f"cannot be asked: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        reason = f"cannot be asked: {redact(str(error).splitlines()[0]) if str(error) else type(error).__name__}"
         yield from (Check(f"{right.privilege} on {right.thing}", State.MISSING, reason) for right in wanted)
         return
     for right in wanted:

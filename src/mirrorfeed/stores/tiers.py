@@ -14,7 +14,7 @@ from azure.core.exceptions import AzureError, HttpResponseError
 from azure.storage.blob import BlobProperties, ContainerClient, RehydratePriority
 
 from mirrorfeed.credentials import Credential, Default, token_credential
-from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.errors import Terminal, Transient, first_line
 from mirrorfeed.stores.patience import Patience
 from mirrorfeed.stores.process import keep
 from mirrorfeed.stores.retries import API_VERSION, Retries, transport
@@ -166,7 +166,7 @@ class AzureTiers:
             code = getattr(error.error_code, "value", error.error_code) if hasattr(error, "error_code") else ""
             raise TiersUnavailable(action, self.root, f"{error.status_code} {code or ''}".strip()) from error
         except AzureError as error:
-            raise TiersUnavailable(action, self.root, str(error.message).splitlines()[0].rstrip(".")) from error
+            raise TiersUnavailable(action, self.root, first_line(str(error.message))) from error
 
 
 def tier_of(blob: BlobProperties | Any) -> Tier:

@@ -18,9 +18,9 @@ import requests
 from mirrorfeed.config import Config
 from mirrorfeed.config.alerts import MAIL, Mail, Webhook
 from mirrorfeed.credentials import Secret, SecretUnreachable, read_secret
+from mirrorfeed.display.redact import redact_answer, remember
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
 from mirrorfeed.stores.patience import WORTH_REPEATING, Patience, Tries, retry_after
-from mirrorfeed.unsaid import unless_repeated
 from mirrorfeed.watch.book import Send
 from mirrorfeed.watch.telling import Message
 from mirrorfeed.watch.words import FORMS, text, title
@@ -53,6 +53,7 @@ def post(
         address = read(webhook.url).strip()
     except SecretUnreachable as error:
         raise WebhookRefused(webhook.name, _unread("its address", error)) from None
+    remember(address)
     try:
         parts = urlsplit(address)
         fit = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _HERE)
@@ -77,7 +78,7 @@ def post(
         else:
             if answer.status_code < 300:
                 return
-            said = f"{answer.status_code} {first_line(unless_repeated(answer.text, address))[:_SHOWN]}"
+            said = f"{answer.status_code} {first_line(redact_answer(answer.text, address))[:_SHOWN]}"
             asked = retry_after(answer.headers, datetime.now(UTC))
             passing = answer.status_code in WORTH_REPEATING
             failure = (WebhookUnavailable if passing else WebhookRefused)(webhook.name, said)
@@ -106,6 +107,7 @@ def send_mail(
         password = read(mail.password) if mail.password else None
     except SecretUnreachable as error:
         raise MailRefused(place, _unread("its password", error)) from None
+    remember(*_as_sent(mail.user, password))
     try:
         with (
             smtplib.SMTP_SSL(mail.server, mail.port, timeout=seconds, context=context())
@@ -118,7 +120,7 @@ def send_mail(
                 server.login(mail.user, password)
             refused = server.send_message(letter)
     except smtplib.SMTPResponseException as error:  # not chained: a refused login may repeat what was sent
-        said = first_line(unless_repeated(_decoded(error.smtp_error), *_as_sent(mail.user, password)))
+        said = first_line(redact_answer(_decoded(error.smtp_error), *_as_sent(mail.user, password)))
         kind = MailRefused if error.smtp_code >= 500 else MailUnavailable
         raise kind(place, f"{error.smtp_code} {said}") from None
     except smtplib.SMTPRecipientsRefused as error:

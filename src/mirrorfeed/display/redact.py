@@ -1,0 +1,150 @@
+"""Removes secrets from third-party text before it is shown or stored.
+
+The process remembers the secrets and tokens that it sends. Answers, exceptions of libraries and lines of their logs may
+repeat them. Tokens of others are found by their form.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import logging
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import lru_cache
+from threading import Lock
+from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
+
+HIDDEN = "(not shown)"
+_MOST = 100
+"""Secrets that are remembered, the last used. Tokens change every hour."""
+_SHORTEST = 8
+"""Characters of a secret. Shorter ones are parts of ordinary words."""
+_BEGINNING = 16
+"""Characters by which a secret is found that the answer cuts."""
+_PART = 12
+"""Characters of a part of an address that is a secret by itself, if it has letters and digits."""
+_PEER_PART = 6
+"""The same for the answer of the service that was sent the secret."""
+_REST = r"""[^\s"'<>]*"""
+_KNOWN_FORMS = (
+    (re.compile(r"\beyJ[\w-]{8,}(?:\.[\w-]+){0,4}|\bZXlK[\w+/-]{16,}=*"), HIDDEN),
+    (re.compile(r"\b(bearer)(?:\s|%20|\+)+(?=[a-z._~+/%=-]*\d)[\w.~+/%=-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
+    (
+        re.compile(
+            r"\b(sig|client_secret|access_token|refresh_token|AccountKey)((?:=|%3d|\"\s*:\s*\"))[^\s\"'&;<>()]+",
+            re.IGNORECASE,
+        ),
+        rf"\1\2{HIDDEN}",
+    ),
+)
+_LOGGERS = frozenset({"mirrorfeed", "azure", "msal", "urllib3", "requests", "databricks"})
+_BETWEEN = re.compile(r"[/?&=]")
+_RUN = re.compile(rf"[0-9A-Za-z]{{{_PEER_PART},}}")
+
+_remembered: OrderedDict[str, None] = OrderedDict()
+_lock = Lock()
+_is_filtering_logs = False
+
+
+def remember(*secrets: str) -> None:
+    """Remove these from all text from now on, also from the logs of mirrorfeed and of its HTTP clients."""
+    global _is_filtering_logs
+    with _lock:
+        for secret in secrets:
+            if len(secret) >= _SHORTEST:
+                _remembered[secret] = None
+                _remembered.move_to_end(secret)
+        while len(_remembered) > _MOST:
+            _remembered.popitem(last=False)
+        if not _is_filtering_logs:
+            _filter_logs()
+            _is_filtering_logs = True
+
+
+def redact(text: str) -> str:
+    """Return the text without remembered secrets in any usual form, and without anything that looks like a token."""
+    with _lock:
+        secrets = tuple(_remembered)
+    for secret in secrets:
+        text = _pattern(secret).sub(HIDDEN, text)
+    for pattern, shown in _KNOWN_FORMS:
+        text = pattern.sub(shown, text)
+    return text
+
+
+def redact_answer(text: str, *secrets: str) -> str:
+    """Return the answer of the service that was sent these secrets, or HIDDEN if any part of one is in it."""
+    parts = {part for secret in secrets for part in _BETWEEN.split(secret) if len(part) >= _PEER_PART}
+    hidden = {form for part in parts.union(secrets) for form in _decoded(part)}
+    hidden |= {run for form in hidden for run in _RUN.findall(form)}
+    forms = {*_decoded(text), html.unescape(text)}
+    return HIDDEN if any(part and part in form for part in hidden for form in forms) else redact(text)
+
+
+def _decoded(text: str) -> set[str]:
+    return {text, unquote(text), unquote_plus(text)}
+
+
+@lru_cache(_MOST)
+def _pattern(secret: str) -> re.Pattern[str]:
+    forms = {form for text in _texts(secret) for form in _forms(text) if len(form) >= _SHORTEST}
+    longest_first = sorted(forms, key=lambda form: (-len(form), form))
+    whole = [re.escape(form) for form in longest_first]
+    cut = [re.escape(form[:_BEGINNING]) + _REST for form in longest_first if len(form) > _BEGINNING]
+    return re.compile("|".join([*whole, *dict.fromkeys(cut)]) or r"(?!)", re.IGNORECASE)
+
+
+def _texts(secret: str) -> Iterator[str]:
+    """The secret, or the secret parts of an address. Its host is none of them."""
+    if "://" not in secret:
+        yield secret
+        return
+    try:
+        address = urlsplit(secret)
+    except ValueError:
+        yield secret
+        return
+    target = f"{address.path}?{address.query}" if address.query else address.path
+    for text in {target, unquote(target)}:
+        yield text
+        for part in _BETWEEN.split(text):
+            if len(part) >= _PART and re.search(r"\d", part) and re.search(r"[A-Za-z]", part):
+                yield part
+
+
+def _forms(text: str) -> Iterator[str]:
+    encoded = text.encode("utf-8", "surrogatepass")
+    for plain in (text, quote(encoded, safe=""), quote_plus(encoded), html.escape(text), json.dumps(text)[1:-1]):
+        yield plain
+        yield plain[::-1]
+    yield encoded.hex()
+    for offset in range(3):  # its place among the bytes that are encoded together
+        letters = base64.b64encode(bytes(offset) + encoded).decode().rstrip("=")
+        first = (offset * 8 + 5) // 6
+        last = len(letters) if (offset + len(encoded)) % 3 == 0 else -1
+        yield letters[first:last]
+        yield letters[first:last].translate(str.maketrans("+/", "-_"))
+
+
+def _filter_logs() -> None:
+    make, formatter = logging.getLogRecordFactory(), logging.Formatter()
+
+    def record(*given: object, **more: object) -> logging.LogRecord:
+        made = make(*given, **more)
+        if made.name.partition(".")[0] not in _LOGGERS:
+            return made
+        try:
+            message = made.getMessage()
+        except (TypeError, ValueError):  # the handler reports it
+            return made
+        if (shown := redact(message)) != message:
+            made.msg, made.args = shown, None
+        if made.exc_info and made.exc_info[0]:
+            made.exc_text = redact(formatter.formatException(made.exc_info))
+        return made
+
+    # A filter of a logger does not see the records of the loggers below it, and handlers are the application's.
+    logging.setLogRecordFactory(record)
