@@ -67,7 +67,7 @@ def counted(request: pytest.FixtureRequest) -> Counter[str]:
 def _forget_secrets() -> Iterator[None]:
     """The process remembers the secrets of one test in the next one, and would remove them from its texts."""
     yield
-    redact._remembered.clear()
+    redact.forget_all()
 
 
 @pytest.fixture(scope="session", autouse=True)

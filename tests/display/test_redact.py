@@ -12,9 +12,10 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
-from mirrorfeed.display import redact as module
-from mirrorfeed.display.redact import redact, remember
+import mirrorfeed
+from mirrorfeed.display.redact import HIDDEN, forget_all, redact, remember
 from mirrorfeed.errors import first_line, named
 
 SECRET = "q8Q~a+b/c&d=é'\"0123456789"
@@ -53,7 +54,7 @@ def test_no_part_of_a_secret_is_left_in_any_form(secret: str, data: st.DataObjec
     remember(secret)
     repeated = data.draw(st.sampled_from(sorted(FORMS)).map(lambda name: FORMS[name](secret)))
     assert repeated not in redact(f"< {repeated} >")
-    module._remembered.clear()
+    forget_all()
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
@@ -135,3 +136,15 @@ def test_logs_of_clients_and_tracebacks_are_filtered(caplog: pytest.LogCaptureFi
     assert "ValueError: refused (not shown) and (not shown)" in caplog.text
     assert SECRET not in caplog.text
     assert JWT not in caplog.text
+
+
+def test_a_task_that_carries_the_package_carries_no_secret() -> None:
+    remember(SECRET)
+    cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
+    try:
+        carried = cloudpickle.dumps(redact)
+    finally:
+        cloudpickle.unregister_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
+    assert SECRET.encode() not in carried
+    assert SECRET[:16].encode() not in carried
+    assert cloudpickle.loads(carried)(SECRET) == HIDDEN

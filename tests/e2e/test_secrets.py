@@ -51,8 +51,8 @@ def test_the_secret_is_in_nothing_that_a_run_leaves(onelake: OneLake, tmp_path: 
     tables = "tables:\n  - {source: ./orders, target: orders, keys: [id]}\n"
     (tmp_path / "mirrorfeed.yml").write_text(onelake.configuration() + "send: executors\n" + tables, encoding="utf-8")
     (tmp_path / "events").mkdir()
-    # The second publication fails in executors. The first one makes a log, metadata, a file and a record.
-    onelake.server.faults.add(Fault("put blob", How.ANSWER, 1000, status=403, code="Forbidden", after=4))
+    # The second publication fails in executors. The first one creates the file that marks its beginning, and data.
+    onelake.server.faults.add(Fault("create", How.ANSWER, 1000, status=403, code="Forbidden", after=2))
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path), json.dumps(INTERPRETED)],
         env=os.environ | {SECRET: onelake.authority.secret, "MIRRORFEED_CACHE": str(own_cache(tmp_path))},

@@ -11,10 +11,12 @@ import html
 import json
 import logging
 import re
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator
-from functools import lru_cache
 from threading import Lock
+from types import ModuleType
+from typing import cast
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
 HIDDEN = "(not shown)"
@@ -44,32 +46,47 @@ _LOGGERS = frozenset({"mirrorfeed", "azure", "msal", "urllib3", "requests", "dat
 _BETWEEN = re.compile(r"[/?&=]")
 _RUN = re.compile(rf"[0-9A-Za-z]{{{_PEER_PART},}}")
 
-_remembered: OrderedDict[str, None] = OrderedDict()
-_lock = Lock()
-_is_filtering_logs = False
+
+class _Memory(ModuleType):
+    """The secrets of this process, each with the pattern that finds it, the last used at the end."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.lock = Lock()
+        self.patterns: OrderedDict[str, re.Pattern[str]] = OrderedDict()
+        self.filters_logs = False
 
 
 def remember(*secrets: str) -> None:
     """Remove these from all text from now on, also from the logs of mirrorfeed and of its HTTP clients."""
-    global _is_filtering_logs
-    with _lock:
+    memory = _memory()
+    with memory.lock:
         for secret in secrets:
             if len(secret) >= _SHORTEST:
-                _remembered[secret] = None
-                _remembered.move_to_end(secret)
-        while len(_remembered) > _MOST:
-            _remembered.popitem(last=False)
-        if not _is_filtering_logs:
+                if secret not in memory.patterns:
+                    memory.patterns[secret] = _pattern(secret)
+                memory.patterns.move_to_end(secret)
+        while len(memory.patterns) > _MOST:
+            memory.patterns.popitem(last=False)
+        if not memory.filters_logs:
             _filter_logs()
-            _is_filtering_logs = True
+            memory.filters_logs = True
+
+
+def forget_all() -> None:
+    """Forget all remembered secrets."""
+    memory = _memory()
+    with memory.lock:
+        memory.patterns.clear()
 
 
 def redact(text: str) -> str:
     """Return the text without remembered secrets in any usual form, and without anything that looks like a token."""
-    with _lock:
-        secrets = tuple(_remembered)
-    for secret in secrets:
-        text = _pattern(secret).sub(HIDDEN, text)
+    memory = _memory()
+    with memory.lock:
+        patterns = tuple(memory.patterns.values())
+    for pattern in patterns:
+        text = pattern.sub(HIDDEN, text)
     for pattern, shown in _KNOWN_FORMS:
         text = pattern.sub(shown, text)
     return text
@@ -88,7 +105,14 @@ def _decoded(text: str) -> set[str]:
     return {text, unquote(text), unquote_plus(text)}
 
 
-@lru_cache(_MOST)
+def _memory() -> _Memory:
+    # Not a global of this module: a task that carries the code of the package carries its globals, so secrets would be
+    # in the plan and in Spark's event log.
+    name = "_mirrorfeed_redact"
+    found = sys.modules.get(name) or sys.modules.setdefault(name, _Memory(name))
+    return cast(_Memory, found)
+
+
 def _pattern(secret: str) -> re.Pattern[str]:
     forms = {form for text in _texts(secret) for form in _forms(text) if len(form) >= _SHORTEST}
     longest_first = sorted(forms, key=lambda form: (-len(form), form))
