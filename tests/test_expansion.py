@@ -20,11 +20,11 @@ import mirrorfeed
 from fixtures.fakes import RecordingWorkspace
 from mirrorfeed import config as configuration
 from mirrorfeed import session
+from mirrorfeed.api.listing import listed
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, ConfigInvalid
 from mirrorfeed.config.expand import Expansion, HistoriesMeet, NothingMatches, TargetsMeet, expand
 from mirrorfeed.config.file import OptionInvalid, SeveralLandingZones
-from mirrorfeed.face.listing import listed
 from mirrorfeed.feed.pattern import Found
 from mirrorfeed.feed.source import Source
 from tests.delta import FEED

@@ -11,10 +11,10 @@ import pytest
 
 import mirrorfeed
 from fixtures.face import FUNCTIONS, members, signatures, values
-from mirrorfeed import results
-from mirrorfeed.face.archive import ArchiveAwareTable
+from mirrorfeed.api import results
+from mirrorfeed.api.archive_table import ArchiveAwareTable
+from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Publication, Result, Status
 from mirrorfeed.feed.ranges import FeedOff
-from mirrorfeed.results import Comparison, Difference, Failed, Finding, Publication, Result, Status
 
 ROOT = Path(__file__).parent.parent
 

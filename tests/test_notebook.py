@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import mirrorfeed
+from mirrorfeed.api.notebook import DEPLOYED, NoArchiveNamed, setting
 from mirrorfeed.build import this_build
-from mirrorfeed.notebook import DEPLOYED, NoArchiveNamed, setting
 from mirrorfeed.verify import MirrorNotNamed, folder_of
 
 SPARK: Any = object()

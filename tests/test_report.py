@@ -24,6 +24,7 @@ from rich.text import Text
 
 from mirrorfeed import report
 from mirrorfeed.cli import main
+from mirrorfeed.display.terminal import Listing
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.freshness import Step
@@ -46,7 +47,6 @@ from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_tick
 from mirrorfeed.report.in_time import in_time
 from mirrorfeed.report.page import MARKERS, by_day, days, failures, standings
 from mirrorfeed.report.pictures import change_chart, difference_chart
-from mirrorfeed.terminal import Listing
 from mirrorfeed.verify import Difference
 from tests.test_bundle import DASHBOARD
 

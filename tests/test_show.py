@@ -18,7 +18,9 @@ from rich.console import Console
 
 from fixtures.memory import MemoryStore
 from fixtures.tables import TableFeed
-from mirrorfeed import amounts, show, terminal
+from mirrorfeed.cli import output as show
+from mirrorfeed.display import humanize as amounts
+from mirrorfeed.display import terminal
 from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
@@ -355,7 +357,7 @@ def test_it_is_told_where_standard_error_was_when_it_began(tmp_path: Path) -> No
     """While Spark starts, standard error is led into a file."""
     script = """
 import os, sys, threading
-from mirrorfeed import terminal
+from mirrorfeed.display import terminal
 terminal._MOMENT = 0.0
 with terminal.waiting("Starting Spark"):
     os.dup2(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 2)

@@ -6,21 +6,20 @@
     feed.publish()
     feed.status()
 
-What `__all__` names here and in `mirrorfeed.results`, with what the reference lists of it, is public and stays: names,
-the order of parameters and the fields of results are kept, and what is added comes last and has a default. Before a
-public name goes, a release warns of it with `DeprecationWarning`, and the changelog says so. Everything else, each
-module below this one and what begins with an underscore, may change with any release. To import this starts no Spark
-and logs in nowhere.
+The names in `__all__` here and in `mirrorfeed.api.results`, as the reference lists them, are public and stable: the
+order of parameters and the fields of results do not change, and additions come last and have a default. Before a
+public name is removed, a release warns with `DeprecationWarning`, and the changelog lists the removal. Everything else
+can change with any release. Importing the package starts no Spark session and requests no token.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mirrorfeed.api.archive_table import ArchiveAwareTable
+    from mirrorfeed.api.feed import Feed, deployed, load
     from mirrorfeed.archive.guard.statement import guarded
     from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-    from mirrorfeed.face.archive import ArchiveAwareTable
-    from mirrorfeed.face.feed import Feed, deployed, load
 
 FILE = "mirrorfeed.yml"
 """The configuration, where no other is named."""
@@ -37,14 +36,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ArchiveAwareTable": "face.archive",
-    "Feed": "face.feed",
+    "ArchiveAwareTable": "api.archive_table",
+    "Feed": "api.feed",
     "MirrorfeedError": "errors",
     "Terminal": "errors",
     "Transient": "errors",
-    "deployed": "face.feed",
+    "deployed": "api.feed",
     "guarded": "archive.guard.statement",
-    "load": "face.feed",
+    "load": "api.feed",
 }
 
 

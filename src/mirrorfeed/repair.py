@@ -11,8 +11,8 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.config import Config, Table
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.feed.changes import TAKEN_OUT
 from mirrorfeed.feed.keys import Workspace

@@ -17,8 +17,9 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from mirrorfeed import config, show
+from mirrorfeed import config
 from mirrorfeed.cli import main
+from mirrorfeed.cli import output as show
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import idle, ledger, status
 from mirrorfeed.publish.outcome import Progress

@@ -8,11 +8,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mirrorfeed
+from mirrorfeed.api.notebook import NoArchiveNamed
+from mirrorfeed.api.results import Failed
 from mirrorfeed.config import UnknownTable
 from mirrorfeed.keep.fleet import NoHistory
-from mirrorfeed.notebook import NoArchiveNamed
 from mirrorfeed.replica import Replica
-from mirrorfeed.results import Failed
 from mirrorfeed.stores import FolderStore
 from mirrorfeed.verify import MirrorNotNamed
 from tests.delta import DeltaTable

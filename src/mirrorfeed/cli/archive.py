@@ -40,9 +40,9 @@ def archive() -> None:
 @click.option("--tiers", "with_tiers", is_flag=True, help="Ask the storage for the tier of each file.")
 def files(table: str, where: str | None, with_tiers: bool) -> None:
     """List the archived files of TABLE that must be read to know which rows match. Reads no data file."""
-    from mirrorfeed.amounts import counted, size
     from mirrorfeed.archive.guard.described import described
     from mirrorfeed.archive.guard.table import ArchiveAwareTable
+    from mirrorfeed.display.humanize import counted, size
     from mirrorfeed.stores import tiered
 
     source, spark = source_of(table), spark_session()
@@ -99,9 +99,9 @@ def plan(
     target: str,
 ) -> None:
     """Write a plan of what to bring back so that a query on TABLE, its change feed, or any query can be read."""
-    from mirrorfeed.amounts import counted, size
     from mirrorfeed.archive.bring_back import make
     from mirrorfeed.archive.bring_back.plan import check_place
+    from mirrorfeed.display.humanize import counted, size
     from mirrorfeed.stores.tiers import Priority
 
     if where is not None and feed_from is not None:

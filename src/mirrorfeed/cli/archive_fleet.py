@@ -74,7 +74,7 @@ def simulate(
 
 
 def _say_outcomes(found: Simulation) -> None:
-    from mirrorfeed.amounts import counted, size
+    from mirrorfeed.display.humanize import counted, size
 
     for outcome in found.outcomes:
         text = " ".join(outcome.question.text.split())
@@ -90,7 +90,7 @@ def _say_outcomes(found: Simulation) -> None:
 
 
 def _say_interval(found: Simulation, days: int, rates: Rates | None) -> None:
-    from mirrorfeed.amounts import counted
+    from mirrorfeed.display.humanize import counted
 
     share = found.shares[days]
     month = rates.of_a_month(share.hot_bytes or 0, share.cold_bytes or 0) if rates else None

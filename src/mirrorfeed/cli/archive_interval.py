@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.cli.archive import archive, given_rates, now, source_of
 from mirrorfeed.cli.root import config_option, given_ledger, say, say_result, spark_session
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.cli.archive import archive
 from mirrorfeed.cli.root import for_programs, say, say_json, say_result, spark_session
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
 
 _exported = click.Path(exists=True, dir_okay=False)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.cli.root import (
     config_option,
     for_programs,
@@ -28,8 +27,9 @@ from mirrorfeed.cli.root import (
     say_result,
     spark_session,
 )
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.terminal import console, text, waiting
 from mirrorfeed.errors import Terminal, coded
-from mirrorfeed.terminal import console, text, waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.preflight import Check
@@ -84,7 +84,7 @@ def tables(task_value: str | None, path: str) -> None:
         say_result(names)
         say("\n".join(names))
         return
-    from mirrorfeed.face.listing import listed
+    from mirrorfeed.api.listing import listed
 
     with waiting("Asking for keys"):
         found = listed(expansion)
@@ -92,7 +92,7 @@ def tables(task_value: str | None, path: str) -> None:
     for note in found.notes:
         click.echo(note, err=True)
     if not for_programs():
-        from mirrorfeed import show
+        from mirrorfeed.cli import output as show
 
         out = console()
         out.print(show.tables(found))

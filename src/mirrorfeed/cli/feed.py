@@ -20,8 +20,8 @@ from mirrorfeed.cli.root import (
     say_result,
     spark_session,
 )
+from mirrorfeed.display.terminal import console, waiting
 from mirrorfeed.errors import named
-from mirrorfeed.terminal import console, waiting
 
 _KINDS = {"inserts": "insert", "updates": "update_postimage", "deletes": "delete"}
 """What the feed calls that which the ledger counts."""
@@ -86,7 +86,7 @@ def changes(table: str, start: str, end: str | None, past_end: Any, preview: int
     for kind, count in counts.items():
         click.echo(f"  {kind:<17}{count:>12,}")
     if rows:
-        from mirrorfeed.show import listed
+        from mirrorfeed.cli.output import listed
 
         console().print(listed(rows))
 

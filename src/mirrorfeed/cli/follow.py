@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_result, spark_session
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import MirrorfeedError, coded
 
 if TYPE_CHECKING:

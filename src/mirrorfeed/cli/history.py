@@ -18,8 +18,8 @@ from mirrorfeed.cli.root import (
     say_result,
     spark_session,
 )
+from mirrorfeed.display.terminal import Listing, console, text, waiting
 from mirrorfeed.errors import coded
-from mirrorfeed.terminal import Listing, console, text, waiting
 
 
 @main.group()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.cli.root import config_option, for_programs, load_as_written, main, say_json
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.terminal import waiting
 from mirrorfeed.errors import coded
 from mirrorfeed.landing.names import Target
-from mirrorfeed.terminal import waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.landing.log import Record
@@ -52,7 +52,7 @@ def _say_for_programs(target: Target, found: Examined | None) -> None:
 
 def _told(target: Target, record: Record) -> dict[str, Any]:
     """Under the names of the ledger's columns."""
-    from mirrorfeed.show import MARKERS
+    from mirrorfeed.cli.output import MARKERS
 
     rows = {f"{marker}s": sum(file.rows.get(marker, 0) for file in record.files) for marker in MARKERS}
     return {

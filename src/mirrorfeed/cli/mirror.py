@@ -24,8 +24,8 @@ from mirrorfeed.cli.root import (
     say_result,
     spark_session,
 )
+from mirrorfeed.display.terminal import waiting
 from mirrorfeed.errors import Terminal, coded, named
-from mirrorfeed.terminal import waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.publish.standing import Standing
@@ -94,8 +94,8 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str
 
 
 def _say_reports(reports: Sequence[TableReport]) -> None:
-    from mirrorfeed.amounts import counted
-    from mirrorfeed.show import by_marker
+    from mirrorfeed.cli.output import by_marker
+    from mirrorfeed.display.humanize import counted
 
     names = {0: "insert", 1: "update", 2: "delete", 4: "upsert"}
     for report in reports:

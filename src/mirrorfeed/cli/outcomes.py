@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
 from mirrorfeed.cli.root import for_programs, say_json
+from mirrorfeed.display.terminal import text
 from mirrorfeed.errors import MirrorfeedError, coded
-from mirrorfeed.terminal import text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,7 +28,7 @@ def say_outcomes(
     paused: Sequence[tuple[str, Pause]] = (),
     rebuilt: bool = False,
 ) -> NoReturn:
-    from mirrorfeed import show
+    from mirrorfeed.cli import output as show
     from mirrorfeed.publish import ledger
 
     if for_programs():

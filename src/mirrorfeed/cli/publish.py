@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.cli.follow import Stop, follow_tables
 from mirrorfeed.cli.idle import told
 from mirrorfeed.cli.outcomes import say_outcomes
@@ -25,8 +24,9 @@ from mirrorfeed.cli.root import (
     say_result,
     spark_session,
 )
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.terminal import console, error_console, text, waiting
 from mirrorfeed.errors import MirrorfeedError, coded
-from mirrorfeed.terminal import console, error_console, text, waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table
@@ -68,7 +68,7 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
         say_outcomes(out, at_rest, [left_alone] if left_alone else [], 0, paused=paused)
     # A ledger is told of tables that are missing, as of any other failure.
     spark = spark_session(*([] if config.ledger or for_programs() else at_their_paths(chosen)))
-    from mirrorfeed import show
+    from mirrorfeed.cli import output as show
     from mirrorfeed.stores.process import retries
 
     repeated = retries().value

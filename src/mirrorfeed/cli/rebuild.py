@@ -18,8 +18,8 @@ from mirrorfeed.cli.root import (
     spark_session,
     wait_option,
 )
+from mirrorfeed.display.terminal import console, error_console
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.terminal import console, error_console
 
 
 @main.command()
@@ -34,7 +34,7 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
     """
     config = load(path)
     chosen = config.select([table])
-    from mirrorfeed import show
+    from mirrorfeed.cli import output as show
     from mirrorfeed.publish.fleet import Fleet, rebuild_table
     from mirrorfeed.publish.rebuild import dropping_by
     from mirrorfeed.publish.zone import zone_of

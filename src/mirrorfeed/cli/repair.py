@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.cli.root import config_option, load, main, say, say_error, say_result, spark_session
+from mirrorfeed.display.terminal import waiting
 from mirrorfeed.errors import MirrorfeedError, Terminal, coded, named
-from mirrorfeed.terminal import waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table

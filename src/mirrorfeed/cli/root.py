@@ -203,7 +203,7 @@ def load_if_there(path: str) -> Config | None:
 def spark_session(*needed: Source) -> Any:
     """Started only once the configuration is known to be good, and not where none of the tables that are needed is
     there: it takes long, and says so. What Spark refuses, the command tells."""
-    from mirrorfeed.terminal import waiting
+    from mirrorfeed.display.terminal import waiting
 
     if needed and all(map(_is_missing, needed)):
         from mirrorfeed.feed.detail import NoTableAtPath

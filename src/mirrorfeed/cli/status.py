@@ -12,8 +12,8 @@ import click
 
 from mirrorfeed.cli.idle import told
 from mirrorfeed.cli.root import config_option, for_programs, load, main, say_json, spark_session
+from mirrorfeed.display.terminal import console, text, waiting
 from mirrorfeed.errors import coded
-from mirrorfeed.terminal import console, text, waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table
@@ -53,7 +53,7 @@ def status(tables: tuple[str, ...], behind: bool, with_fabric: bool, mirror: str
             return statuses(spark, config, names, beyond=beyond)
 
     rows = told(config, chosen, ask_log, ask_spark)
-    from mirrorfeed import show
+    from mirrorfeed.cli import output as show
     from mirrorfeed.publish.status import CURRENT, by_need
     from mirrorfeed.publish.strays import strays
     from mirrorfeed.publish.zone import zone_of

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.cli.root import config_option, for_programs, load, main, say_error, say_json, spark_session
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.terminal import console, text, waiting
 from mirrorfeed.errors import coded
-from mirrorfeed.terminal import console, text, waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.watch.telling import Message
@@ -29,7 +29,7 @@ def watch(mirror: str | None, path: str) -> None:
     own. Exits with 1 if it printed a trouble that is new, or somebody could not be told.
     """
     config = load(path)
-    from mirrorfeed import show
+    from mirrorfeed.cli import output as show
     from mirrorfeed.config.alerts import OUTPUT
     from mirrorfeed.publish import ledger
     from mirrorfeed.session import get_session

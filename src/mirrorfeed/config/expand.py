@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from mirrorfeed.amounts import a_few
 from mirrorfeed.config import fields, keeping
 from mirrorfeed.config.fields import ONELAKE
 from mirrorfeed.config.hashes import may_be_hashes
 from mirrorfeed.config.keeping import KeptIn
 from mirrorfeed.config.model import Config, Sources, Table
+from mirrorfeed.display.humanize import a_few
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.pattern import Found, is_left_out, named_parts
 from mirrorfeed.feed.source import Source

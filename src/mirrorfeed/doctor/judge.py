@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mirrorfeed import credentials
-from mirrorfeed.amounts import a_few, counted, duration
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
+from mirrorfeed.display.humanize import a_few, counted, duration
 from mirrorfeed.doctor.findings import REMEDIES, Code, Finding, Weight
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.fabric import answers as fabric

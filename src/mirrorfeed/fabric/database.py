@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.config import Config
 from mirrorfeed.config.mirroring import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.credentials import bearer
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.fabric.answers import NameTaken, Place, error_in, moment
 from mirrorfeed.fabric.api import AUDIENCE, ENDPOINT, Api

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
-from mirrorfeed.amounts import a_few
+from mirrorfeed.display.humanize import a_few
 from mirrorfeed.errors import MirrorfeedError, Terminal, innermost_cause
 from mirrorfeed.feed import ranges
 from mirrorfeed.feed.faults import (

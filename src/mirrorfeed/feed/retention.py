@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from mirrorfeed.amounts import duration
+from mirrorfeed.display.humanize import duration
 from mirrorfeed.errors import Transient
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"

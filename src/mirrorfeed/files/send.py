@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from mirrorfeed.amounts import counted
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import first_line
 from mirrorfeed.files.job import Receipt, StagingJob
 from mirrorfeed.files.look import Look, look

@@ -9,7 +9,7 @@ from datetime import date, datetime, time
 from itertools import chain
 from typing import BinaryIO
 
-from mirrorfeed.amounts import counted
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.inspect.rows import Unsplittable, Value, split
 from mirrorfeed.inspect.unpack import CutShort, RefusedCodec, pieces
 from mirrorfeed.landing.lint.facts import Broken, Column, Contents, Fault, TextFault, Unreadable

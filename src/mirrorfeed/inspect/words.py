@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from mirrorfeed.amounts import counted
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import visible
 from mirrorfeed.inspect.look import Report
 from mirrorfeed.landing.lint import Severity

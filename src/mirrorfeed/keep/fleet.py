@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, named
 from mirrorfeed.feed import history as log
 from mirrorfeed.keep.record import chapters, first_and_last

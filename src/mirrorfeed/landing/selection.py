@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirrorfeed.amounts import a_few
+from mirrorfeed.display.humanize import a_few
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.condition import Condition
 from mirrorfeed.landing.names import fold

@@ -13,8 +13,8 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 import mirrorfeed
-from mirrorfeed.amounts import size
 from mirrorfeed.config import ONELAKE, Config
+from mirrorfeed.display.humanize import size
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.keys import check_policies, in_unity_catalog, table_of

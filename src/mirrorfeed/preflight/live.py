@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.config import Config
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
 from mirrorfeed.preflight.check import Check, State, missing
 from mirrorfeed.preflight.checks import FOLDER, check_credential, check_place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
-from mirrorfeed.amounts import counted
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.landing.log import PublishedFile, Record

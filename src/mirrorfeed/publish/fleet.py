@@ -14,9 +14,9 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.amounts import a_few
 from mirrorfeed.at_once import bearable, each_of
 from mirrorfeed.config import Config, Table
+from mirrorfeed.display.humanize import a_few
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.publish import ledger

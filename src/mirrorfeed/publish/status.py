@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.amounts import counted, duration
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
+from mirrorfeed.display.humanize import counted, duration
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed import history
 from mirrorfeed.feed.detail import detail_of

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from mirrorfeed.amounts import a_few, counted
 from mirrorfeed.config import Config
 from mirrorfeed.config.hashes import hashes_of
+from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import Record, RecordTooNew, RecordUnreadable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mirrorfeed.amounts import a_few, counted
+from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.ranges import Finding
 from mirrorfeed.landing.consumed import last_renamed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from mirrorfeed.amounts import duration
+from mirrorfeed.display.humanize import duration
 from mirrorfeed.publish.freshness import AHEAD, Step
 from mirrorfeed.publish.ledger import WATCHED, Row
 

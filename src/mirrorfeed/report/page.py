@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from html import escape
 from typing import Any
 
-from mirrorfeed.amounts import counted
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.publish.ledger import COMPARED, DIFFERENT, PUBLISHED, STANDS, STOPPED, WRONG, Row
 from mirrorfeed.report import archive, freshness, in_time
 from mirrorfeed.report.chart import Point, bars, lines, number, what

@@ -8,13 +8,13 @@ from typing import Any
 
 from rich.text import Text
 
-from mirrorfeed.amounts import counted, duration, size
+from mirrorfeed.cli.output import by_marker
+from mirrorfeed.display.humanize import counted, duration, size
+from mirrorfeed.display.terminal import Listing
 from mirrorfeed.publish.ledger import Row, named
 from mirrorfeed.report import archive, freshness, in_time
 from mirrorfeed.report.chart import number, what
 from mirrorfeed.report.page import MARKERS, PHASES, STANDING, days, failures, figures, moment, standings
-from mirrorfeed.show import by_marker
-from mirrorfeed.terminal import Listing
 
 _FAILURES = 10
 _DAY = ("Day (UTC)", "Rows", "Bytes", *(phase.capitalize() for phase in PHASES), "Longest lag")

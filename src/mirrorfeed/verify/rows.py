@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType
 
-from mirrorfeed.amounts import counted
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import quote
 from mirrorfeed.verify.forms import NESTED, both, fault_of, values_of

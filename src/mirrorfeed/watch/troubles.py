@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from mirrorfeed.amounts import duration
+from mirrorfeed.display.humanize import duration
 from mirrorfeed.doctor.findings import Code, Finding, Weight
 from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from mirrorfeed.amounts import duration
+from mirrorfeed.display.humanize import duration
 from mirrorfeed.watch.telling import Message
 
 _LONGEST = 2_000

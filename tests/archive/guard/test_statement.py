@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.amounts import size
 from mirrorfeed.archive.bring_back import make, restore
 from mirrorfeed.archive.bring_back.moment import in_zone
 from mirrorfeed.archive.bring_back.tiers import TiersOfTables
@@ -26,6 +25,7 @@ from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.statement import Guarded, guarded
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.write import GuardedWriter
+from mirrorfeed.display.humanize import size
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days
 from tests.delta import SPARK_4_0

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from mirrorfeed.amounts import a_few, counted
 from mirrorfeed.archive.bring_back.costs import of_restore, spelled
 from mirrorfeed.archive.bring_back.plan import Plan
 from mirrorfeed.config.prices import Rates
+from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.stores.tiers import COPY_DAYS, MOST_IN_A_BATCH, Facts, Priority, Tier, TierStore
 

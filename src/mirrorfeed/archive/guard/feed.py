@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.amounts import a_few
 from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded, blocked_among
 from mirrorfeed.archive.interval.policy import understood
 from mirrorfeed.archive.log.archived import archived_of
 from mirrorfeed.archive.log.delta import log_of
 from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.display.humanize import a_few
 from mirrorfeed.feed.detail import Detail, detail_of
 from mirrorfeed.feed.ranges import Gap, Range
 from mirrorfeed.feed.read import SnapshotGone

@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mirrorfeed.amounts import a_few
 from mirrorfeed.archive.bring_back import plan as planning
 from mirrorfeed.archive.bring_back.plan import Plan, PlannedTable
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded, amount
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.config.prices import Rates
+from mirrorfeed.display.humanize import a_few
 from mirrorfeed.stores.tiers import Priority
 
 

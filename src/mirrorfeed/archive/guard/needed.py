@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mirrorfeed.amounts import a_few, counted, size
 from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.display.humanize import a_few, counted, size
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:

@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.archive.guard import ask
 from mirrorfeed.archive.guard.columns import check_columns
 from mirrorfeed.archive.guard.described import DESCRIBED, described
@@ -32,6 +31,7 @@ from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.interval.policy import Policy, understood
 from mirrorfeed.archive.log.archived import archived_of
 from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source, quote

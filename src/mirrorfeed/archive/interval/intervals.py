@@ -8,7 +8,6 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.amounts import counted
 from mirrorfeed.archive.engine import is_databricks, setting
 from mirrorfeed.archive.interval.policy import (
     ALL,
@@ -20,6 +19,7 @@ from mirrorfeed.archive.interval.policy import (
     to_properties,
     understood,
 )
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source

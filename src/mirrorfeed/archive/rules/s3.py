@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mirrorfeed.amounts import a_few, counted
 from mirrorfeed.archive.rules.finding import Finding, Wanted, meet
+from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.errors import Terminal
 
 MOST_RULES = 1000

@@ -10,7 +10,6 @@ from itertools import pairwise
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.amounts import counted, size
 from mirrorfeed.archive.engine import is_databricks
 from mirrorfeed.archive.guard.databricks import NativeIndex
 from mirrorfeed.archive.guard.here import LocalIndex
@@ -18,6 +17,7 @@ from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.interval.policy import Policy
 from mirrorfeed.archive.log.archived import archived_among, archived_of
 from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.feed import history
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source

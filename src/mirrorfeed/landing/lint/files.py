@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from mirrorfeed.amounts import counted
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.consumed import last_renamed, missing_files
 from mirrorfeed.landing.lint.facts import Broken, Contents, DataFile, Table, Unreadable
 from mirrorfeed.landing.lint.finding import Finding, advice, error, warning

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mirrorfeed.amounts import counted
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.lint.facts import Contents, Table
 from mirrorfeed.landing.lint.files import number_of
 from mirrorfeed.landing.lint.finding import REBUILD, Finding, error, listed, warning

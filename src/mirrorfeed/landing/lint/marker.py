@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mirrorfeed.amounts import counted
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.lint.facts import TYPELESS, Contents, DataFile, Table
 from mirrorfeed.landing.lint.files import number_of
 from mirrorfeed.landing.lint.finding import Finding, advice, error, listed, warning

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirrorfeed.amounts import a_few
 from mirrorfeed.archive.rules.finding import Finding, meet
+from mirrorfeed.display.humanize import a_few
 from mirrorfeed.errors import Terminal
 
 BY_CREATION = "daysAfterCreationGreaterThan"

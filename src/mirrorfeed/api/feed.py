@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorfeed import FILE
-from mirrorfeed.errors import MirrorfeedError, named
-from mirrorfeed.results import (
+from mirrorfeed.api.results import (
     Changes,
     Chart,
     Comparison,
@@ -27,12 +26,13 @@ from mirrorfeed.results import (
     Setting,
     Status,
 )
+from mirrorfeed.errors import MirrorfeedError, named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from mirrorfeed.api.archive_table import ArchiveAwareTable
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.face.archive import ArchiveAwareTable
 
 
 def load(
@@ -62,7 +62,7 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
 
     Raises `MirrorfeedError` with every mistake in the configuration, each with its line.
     """
-    from mirrorfeed.notebook import setting
+    from mirrorfeed.api.notebook import setting
 
     found = setting(dbutils)
     return Feed(found.config, spark, found.mirror, found.archived)
@@ -98,8 +98,8 @@ class Feed:
 
         Raises `MirrorfeedError` where a pattern matches nothing, or two tables meet in one target.
         """
+        from mirrorfeed.api.listing import listed
         from mirrorfeed.expansion import expanded
-        from mirrorfeed.face.listing import listed
 
         return listed(expanded(self._written, lambda: self._spark))
 
@@ -111,7 +111,7 @@ class Feed:
 
         Raises `MirrorfeedError` where the landing zone cannot be asked at all.
         """
-        from mirrorfeed.face.came import publications
+        from mirrorfeed.api.came import publications
         from mirrorfeed.publish.fleet import Fleet, publish_tables
 
         notes: list[MirrorfeedError] = []
@@ -145,7 +145,7 @@ class Feed:
 
         Raises `MirrorfeedError` where the landing zone cannot be asked at all.
         """
-        from mirrorfeed.face.came import status
+        from mirrorfeed.api.came import status
         from mirrorfeed.publish.status import statuses
 
         return Result(tuple(map(status, statuses(self._spark, self._config, tables))))
@@ -159,7 +159,7 @@ class Feed:
 
         Raises `MirrorfeedError` where nobody says where the mirror is.
         """
-        from mirrorfeed.face.verifying import comparisons
+        from mirrorfeed.api.verifying import comparisons
         from mirrorfeed.verify.place import folder_of
 
         config = self._config
@@ -173,7 +173,7 @@ class Feed:
 
         Raises `MirrorfeedError` where nothing of the table is published, or only `rebuild` helps.
         """
-        from mirrorfeed.face.came import repair
+        from mirrorfeed.api.came import repair
         from mirrorfeed.repair import repair_table
         from mirrorfeed.verify.place import folder_of
 
@@ -193,7 +193,7 @@ class Feed:
         Raises `MirrorfeedError` for what is in the way of it before anything is deleted, and where Fabric does not drop
         the table in time.
         """
-        from mirrorfeed.face.came import publications
+        from mirrorfeed.api.came import publications
         from mirrorfeed.publish.fleet import Fleet, rebuild_table
 
         notes: list[MirrorfeedError] = []
@@ -206,7 +206,7 @@ class Feed:
 
         Raises `MirrorfeedError` where the log cannot be read.
         """
-        from mirrorfeed.face.came import records
+        from mirrorfeed.api.came import records
         from mirrorfeed.landing.names import Target
         from mirrorfeed.publish.examine import examine
         from mirrorfeed.publish.zone import zone_of
@@ -231,9 +231,9 @@ class Feed:
         """What is wrong with the tables, or soon will be, from their sources to Fabric, each with what helps. Changes
         nothing.
         """
+        from mirrorfeed.api.came import finding
         from mirrorfeed.doctor.findings import NOTHING
         from mirrorfeed.doctor.fleet import findings_of
-        from mirrorfeed.face.came import finding
 
         return Result(tuple(map(finding, findings_of(self._spark, self._config, tables))), _nothing=NOTHING)
 
@@ -254,7 +254,7 @@ class Feed:
 
         Raises `MirrorfeedError` where the history does not go so far, or its changes cannot be read.
         """
-        from mirrorfeed.face.changes import changes
+        from mirrorfeed.api.changes import changes
 
         return changes(self._spark, self._config.select([table])[0].source, start, end, past_end)
 
@@ -263,7 +263,7 @@ class Feed:
 
         Raises `MirrorfeedError` where none of them has one, or one that is named has none.
         """
-        from mirrorfeed.face.came import kept
+        from mirrorfeed.api.came import kept
         from mirrorfeed.keep.fleet import keep_tables
 
         return Result(tuple(map(kept, keep_tables(self._spark, self._config, tables))))
@@ -273,7 +273,7 @@ class Feed:
 
         Raises `MirrorfeedError` where none of them has one, or one that is named has none.
         """
-        from mirrorfeed.face.came import history
+        from mirrorfeed.api.came import history
         from mirrorfeed.keep.fleet import statuses
 
         return Result(tuple(map(history, statuses(self._spark, self._config, tables))))
@@ -295,8 +295,8 @@ class Feed:
 
         Raises `MirrorfeedError` where the landing zone is no mirrored database, or Fabric cannot be asked.
         """
+        from mirrorfeed.api.came import mirrored
         from mirrorfeed.fabric import database_of
-        from mirrorfeed.face.came import mirrored
 
         return mirrored(database_of(self._written))
 
@@ -306,9 +306,9 @@ class Feed:
 
         Raises `MirrorfeedError` as `fabric_status` does.
         """
+        from mirrorfeed.api.came import settings
         from mirrorfeed.fabric import database_of
         from mirrorfeed.fabric.definition import differences, read
-        from mirrorfeed.face.came import settings
 
         database = database_of(self._written)
         found = differences(read(database.api, database.place).content, self._written.fabric)
@@ -320,9 +320,9 @@ class Feed:
 
         Raises `MirrorfeedError` as `fabric_status` does, and where Fabric does not show the change.
         """
+        from mirrorfeed.api.came import settings
         from mirrorfeed.fabric import database_of
         from mirrorfeed.fabric.definition import apply
-        from mirrorfeed.face.came import settings
 
         database = database_of(self._written)
         found = apply(database.api, database.place, self._written.fabric)
@@ -334,8 +334,8 @@ class Feed:
 
         Raises `MirrorfeedError` as `fabric_status` does, and where the database has no SQL endpoint yet.
         """
+        from mirrorfeed.api.came import synced
         from mirrorfeed.fabric import database_of, refresh
-        from mirrorfeed.face.came import synced
 
         return synced(refresh(database_of(self._written)))
 
@@ -345,8 +345,8 @@ class Feed:
 
         Raises `MirrorfeedError` as that does, where mirroring is stopped, and where it does not run in time.
         """
+        from mirrorfeed.api.came import mirrored
         from mirrorfeed.fabric import database_of
-        from mirrorfeed.face.came import mirrored
 
         database = database_of(self._written)
         database.resume(lambda _: None, minutes * 60)
@@ -358,9 +358,9 @@ class Feed:
 
         Raises `MirrorfeedError` where none is named.
         """
+        from mirrorfeed.api.archive_table import ArchiveAwareTable
+        from mirrorfeed.api.notebook import NoArchiveNamed
         from mirrorfeed.config import UnknownTable
-        from mirrorfeed.face.archive import ArchiveAwareTable
-        from mirrorfeed.notebook import NoArchiveNamed
 
         name = table or self._archived
         if name is None:
@@ -402,7 +402,7 @@ class Feed:
         return f"<the feed of {self._written.path}: {', '.join(names)}, into {self.landing_zone}>"
 
     def _repr_html_(self) -> str:
-        from mirrorfeed.face.drawn import as_html
+        from mirrorfeed.display.html import as_html
 
         return as_html([*self._cells()], [], [f"{self._written.path}, into {self.landing_zone}"], "")
 

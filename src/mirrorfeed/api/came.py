@@ -1,13 +1,24 @@
-"""What came of it, in the values of `mirrorfeed.results`."""
+"""What came of it, in the values of `mirrorfeed.api.results`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mirrorfeed import results
+from mirrorfeed.api import results
+from mirrorfeed.api.results import (
+    Finding,
+    History,
+    Kept,
+    Mirrored,
+    Publication,
+    Record,
+    Repair,
+    Result,
+    Setting,
+    Status,
+)
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.results import Finding, History, Kept, Mirrored, Publication, Record, Repair, Result, Setting, Status
 
 if TYPE_CHECKING:
     from mirrorfeed import doctor
@@ -30,7 +41,7 @@ def publications(outcomes: Sequence[Outcome], notes: Sequence[MirrorfeedError]) 
 
 
 def _publication(outcome: Outcome) -> Publication:
-    from mirrorfeed.show import versions
+    from mirrorfeed.cli.output import versions
 
     progress = outcome.progress
     inserts, updates, upserts, deletes = (progress.rows.get(marker, 0) for marker in _MARKERS)

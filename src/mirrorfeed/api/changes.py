@@ -6,10 +6,10 @@ from typing import Literal
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.api.results import Changes
 from mirrorfeed.feed.preview import changes_between
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.switch import first_with_feed
-from mirrorfeed.results import Changes
 
 
 def changes(

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mirrorfeed.api.results import Chart, Recent, RestorePlan, Restoring, Share
 from mirrorfeed.feed.source import Source
-from mirrorfeed.results import Chart, Recent, RestorePlan, Restoring, Share
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

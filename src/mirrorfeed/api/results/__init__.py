@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mirrorfeed.amounts import duration, size
+from mirrorfeed.display.html import Cells, as_html, as_text
+from mirrorfeed.display.humanize import duration, size
 from mirrorfeed.errors import MirrorfeedError, Terminal
-from mirrorfeed.face.drawn import Cells, as_html, as_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

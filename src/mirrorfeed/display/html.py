@@ -38,7 +38,7 @@ def as_text(rows: Sequence[Cells], remarks: Sequence[str], notes: Sequence[str],
     """As the commands print it."""
     from rich.console import Console
 
-    from mirrorfeed.terminal import Listing
+    from mirrorfeed.display.terminal import Listing
 
     header, lines = _known(rows)
     if not lines:

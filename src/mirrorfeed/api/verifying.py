@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.api.came import comparison, not_compared
+from mirrorfeed.api.results import Comparison, Result
 from mirrorfeed.config import Config
 from mirrorfeed.errors import named
-from mirrorfeed.face.came import comparison, not_compared
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.repair import NothingPublished
 from mirrorfeed.publish.standing import standings
-from mirrorfeed.results import Comparison, Result
 from mirrorfeed.verify import mirror_of, verify_at
 
 

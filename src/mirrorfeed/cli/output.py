@@ -16,16 +16,16 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.text import Text
 
-from mirrorfeed.amounts import counted, duration, size
+from mirrorfeed.display.humanize import counted, duration, size
+from mirrorfeed.display.terminal import Listing, folded
 from mirrorfeed.errors import coded, visible
 from mirrorfeed.publish.freshness import Step
-from mirrorfeed.terminal import Listing, folded
 
 if TYPE_CHECKING:
+    from mirrorfeed.api.results import Listed
     from mirrorfeed.publish.freshness import Freshness
     from mirrorfeed.publish.outcome import Outcome, Progress
     from mirrorfeed.publish.status import Status
-    from mirrorfeed.results import Listed
 
 MARKERS = ("insert", "update", "upsert", "delete")
 _LONGEST = 60

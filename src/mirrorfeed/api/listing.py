@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from mirrorfeed.api.results import Listed, Result
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config.expand import Expansion
 from mirrorfeed.config.expand import Listed as Decided
@@ -13,7 +14,6 @@ from mirrorfeed.errors import named
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog
 from mirrorfeed.landing.limits import about_tables
 from mirrorfeed.publish.plan import plan_of
-from mirrorfeed.results import Listed, Result
 from mirrorfeed.workspace import default_workspace
 
 _NOT_ASKED = "its keys are those of Unity Catalog, and no workspace is configured here"

@@ -1,0 +1,1 @@
+"""The Python API: `Feed`, `ArchiveAwareTable` and the results that they return."""

@@ -1,1 +1,0 @@
-"""Behind the names of `mirrorfeed`: each calls the rooms and gives back values that stay."""
