@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.display import redact
-from mirrorfeed.inspect import look
+from mirrorfeed.lint import linter
 from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.session import ConnectNotConfigured, get_session
 
@@ -74,7 +74,7 @@ def _forget_secrets() -> Iterator[None]:
 def _one_parquet_process() -> Iterator[None]:
     """One child reads the Parquet files of all calls of `lint`: starting one takes a third of a second."""
     with pytest.MonkeyPatch.context() as patch, ParquetProcess() as process:
-        patch.setattr(look, "ParquetProcess", lambda: nullcontext(process))
+        patch.setattr(linter, "ParquetProcess", lambda: nullcontext(process))
         yield
 
 

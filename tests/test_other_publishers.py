@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from mirrorfeed.inspect import lint
-from mirrorfeed.inspect.words import lines
-from mirrorfeed.replica import Replica, State, TableReport
+from mirrorfeed.lint.linter import lint
+from mirrorfeed.lint.words import lines
+from mirrorfeed.mirror.replica import Replica, State, TableReport
 from mirrorfeed.stores import FolderStore
 
 MARKER = "__rowMarker__"

@@ -21,7 +21,7 @@ from tests.delta import DeltaTable
 ROOT = Path(__file__).parent.parent
 RUNTIME = ("pyspark", "py4j", "pandas", "numpy", "pytz", "dateutil", "six.py", "tzdata")
 """What pyspark is and needs; a runtime has it."""
-BY_EXTRA = ("mirrorfeed.replica",)
+BY_EXTRA = ("mirrorfeed.mirror.replica",)
 """Rooms that need the extra [replica]."""
 
 

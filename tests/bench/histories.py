@@ -27,9 +27,9 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.landing.arrow import arrow_schema
 from mirrorfeed.landing.names import data_name, record_number
 from mirrorfeed.landing.schema import MARKER
+from mirrorfeed.mirror.replica import Replica, State
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table import publish
-from mirrorfeed.replica import Replica, State
 from mirrorfeed.stores import FolderStore
 
 FOLDER, KEYS, PUBLICATIONS = "s.schema/t", ("id",), 4

@@ -409,10 +409,10 @@ def test_verify_needs_a_publication_and_replicate_a_landing_zone(project: Projec
 def test_what_the_replica_lacks_is_told_with_the_ways_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("deltalake", "mirrorfeed.replica"))]:
+    for name in [name for name in sys.modules if name.startswith(("deltalake", "mirrorfeed.mirror.replica"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    monkeypatch.delattr("mirrorfeed.replica", raising=False)
+    monkeypatch.delattr("mirrorfeed.mirror.replica", raising=False)
     lacking = said(["replicate", str(tmp_path), str(tmp_path)], 1)
     assert "The replica needs the package deltalake, which is not installed." in lacking
     assert "in the project `uv tool install '.[replica]'` or `make setup`." in lacking

@@ -12,7 +12,7 @@ from mirrorfeed.api.notebook import NoArchiveNamed
 from mirrorfeed.api.results import Failed
 from mirrorfeed.config import UnknownTable
 from mirrorfeed.keep.fleet import NoHistory
-from mirrorfeed.replica import Replica
+from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.stores import FolderStore
 from mirrorfeed.verify import MirrorNotNamed
 from tests.delta import DeltaTable

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.files.snappy import SnappyFrames, checksum
-from mirrorfeed.replica.compression import decompressed
+from mirrorfeed.mirror.replica.compression import decompressed
 
 
 def test_the_checksum_is_a_masked_crc_32c() -> None:

@@ -15,9 +15,10 @@ import pytest
 from fixtures.damage import damaged, whole_files
 from fixtures.memory import MemoryStore
 from fixtures.zones import customers, parquet, write_clean_zone
-from mirrorfeed.inspect import lint, look
-from mirrorfeed.landing.lint.facts import Broken, Contents, Unreadable
 from mirrorfeed.landing.names import data_name
+from mirrorfeed.lint import linter
+from mirrorfeed.lint.facts import Broken, Contents, Unreadable
+from mirrorfeed.lint.linter import lint
 from mirrorfeed.lint.parquet_process import ParquetProcess, ReaderNotStarted
 from mirrorfeed.stores import StoreUnavailable
 
@@ -67,7 +68,7 @@ def process() -> Iterator[ParquetProcess]:
 def test_a_file_on_which_the_reader_crashes_is_a_finding_and_the_rest_is_checked(
     harm: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(look, "ParquetProcess", partial(ParquetProcess, 1.5, _program(harm)))
+    monkeypatch.setattr(linter, "ParquetProcess", partial(ParquetProcess, 1.5, _program(harm)))
     store = MemoryStore()
     write_clean_zone(store)
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
@@ -108,7 +109,7 @@ def test_an_error_of_the_store_is_raised_and_the_next_file_is_read(process: Parq
 
 
 def test_without_parquet_files_no_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look, "ParquetProcess", partial(ParquetProcess, program="raise SystemExit"))
+    monkeypatch.setattr(linter, "ParquetProcess", partial(ParquetProcess, program="raise SystemExit"))
     store = MemoryStore()
     store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
     store.create(f"t/{data_name(1, 'csv')}", b"id\r\n1\r\n")

@@ -20,18 +20,18 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.files.job import BadRow, StagingJob
 from mirrorfeed.files.rolling import UnwritableRow, write_files
-from mirrorfeed.inspect import lint
-from mirrorfeed.inspect.text import text_contents
 from mirrorfeed.landing.arrow import arrow_schema
-from mirrorfeed.landing.lint.facts import Contents
-from mirrorfeed.landing.lint.metadata import read_metadata
 from mirrorfeed.landing.metadata import SettingChanged, spell, to_json
 from mirrorfeed.landing.output import Delimited, EmptyLines, NameNotEncodable, NameNotEscapable, NotDeclarable, Output
 from mirrorfeed.landing.schema import Column, IncompatibleSchema
+from mirrorfeed.lint.facts import Contents
+from mirrorfeed.lint.linter import lint
+from mirrorfeed.lint.metadata_file import read_metadata
+from mirrorfeed.lint.text_reader import text_contents
+from mirrorfeed.mirror.replica import Replica
+from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
+from mirrorfeed.mirror.replica.metadata_file import parse_metadata
 from mirrorfeed.publish.table import RowsRefused, publish
-from mirrorfeed.replica import Replica
-from mirrorfeed.replica.metadata import parse_metadata
-from mirrorfeed.replica.reader import FileRows, read_rows
 from mirrorfeed.stores import FolderStore
 from tests.publish.scenes import FOLDER, orders, plan, three_commits, two_orders
 

@@ -17,9 +17,9 @@ from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
 from mirrorfeed import config
 from mirrorfeed.cli import main
-from mirrorfeed.inspect import lint
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.output import BY_TIME, Output
+from mirrorfeed.lint.linter import lint
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.examine import examine
 from mirrorfeed.publish.idle import Idle

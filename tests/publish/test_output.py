@@ -22,13 +22,13 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.files.job import BadRow, Receipt, StagingJob
-from mirrorfeed.inspect import lint
 from mirrorfeed.landing import output
 from mirrorfeed.landing.output import Delimited, Output, UpsertsWithoutKeys
+from mirrorfeed.lint.linter import lint
+from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.publish.commit import TimesTie
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table import publish
-from mirrorfeed.replica import Replica
 from mirrorfeed.stores import Entry
 from tests.publish.scenes import FOLDER, one_commit, orders, plan, three_commits, two_orders
 

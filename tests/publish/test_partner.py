@@ -10,8 +10,8 @@ from fixtures.memory import MemoryStore
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, load
 from mirrorfeed.errors import Terminal
-from mirrorfeed.inspect import lint
 from mirrorfeed.landing.partner import ForeignPartnerEvents
+from mirrorfeed.lint.linter import lint
 from mirrorfeed.publish.partner import introduce, trouble_in_introducing
 from mirrorfeed.stores import StoreUnavailable
 

@@ -220,7 +220,7 @@ class Feed:
 
         Raises `MirrorfeedError` where the landing zone cannot be read.
         """
-        from mirrorfeed.inspect import lint
+        from mirrorfeed.lint.linter import lint
         from mirrorfeed.publish.zone import zone_of
 
         found = lint(zone_of(self._written)).findings

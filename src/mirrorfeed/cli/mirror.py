@@ -28,8 +28,8 @@ from mirrorfeed.display.terminal import waiting
 from mirrorfeed.errors import Terminal, coded, named
 
 if TYPE_CHECKING:
+    from mirrorfeed.mirror.replica import TableReport
     from mirrorfeed.publish.standing import Standing
-    from mirrorfeed.replica import TableReport
     from mirrorfeed.stores import Store
 
 
@@ -78,7 +78,7 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str
         raise click.UsageError("--follow tells of each pass as it is made, and takes no --json.")
     zone = _zone(landing_zone, path)
     try:
-        from mirrorfeed import replica
+        from mirrorfeed.mirror import replica
     except ModuleNotFoundError as error:
         raise ReplicaMissing(error.name or "") from error
     service = replica.Replica(zone, str(Path(target).resolve()))
@@ -181,10 +181,9 @@ def lint(landing_zone: str, path: str) -> None:
     if there is one.
     """
     zone = _zone(landing_zone, path)
-    from mirrorfeed import inspect
-    from mirrorfeed.inspect import words
+    from mirrorfeed.lint import linter, words
 
-    report = inspect.lint(zone)
+    report = linter.lint(zone)
     say_result(words.as_dict(report))
     for line in words.lines(report) if not for_programs() else ():
         click.echo(line)

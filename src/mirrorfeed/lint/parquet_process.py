@@ -20,7 +20,7 @@ from typing import BinaryIO
 from pydantic import TypeAdapter
 
 from mirrorfeed.errors import Transient
-from mirrorfeed.landing.lint.facts import Broken, Contents, Unreadable
+from mirrorfeed.lint.facts import Broken, Contents, Unreadable
 
 _SECONDS = 60.0
 """For one file, without the time in which the child waits for bytes. Large files get more."""

@@ -1,0 +1,195 @@
+"""The columns of a table's files: their types and names, one file after another, and its keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from mirrorfeed.landing.names import fold
+from mirrorfeed.landing.schema import MARKER
+from mirrorfeed.lint.facts import TYPELESS, Column, Contents, DataFile
+from mirrorfeed.lint.findings import REBUILD, Finding, advice, error, listed, warning
+from mirrorfeed.lint.metadata_file import DATA_TYPES, Settings
+
+WIDE = 128
+_PLAIN = "boolean int8 int16 int32 int64 float double string binary date timestamp timestamp_ntz uuid"
+_TYPES = frozenset([*_PLAIN.split(), *DATA_TYPES])
+_DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
+_INEXACT = frozenset({"float", "double", "Single", "Double"})
+
+NAME_TWICE = error(
+    "MF401",
+    "A data file has two columns that are one to the mirror.",
+    "Give each column a name of its own; the mirror does not tell names apart by case.",
+)
+OTHER_CASE = error(
+    "MF402",
+    "A column is spelled otherwise than in earlier files, in upper and lower case only.",
+    "Spell the column as the files before do.",
+)
+UNSUPPORTED = error(
+    "MF403",
+    "A column has a type that a mirrored table cannot hold.",
+    "Write nested values as JSON text, decimals with at most 38 digits, and unsigned or odd types as plain ones.",
+)
+DRIFT = error(
+    "MF404",
+    "A column has another type than in earlier files, which stops the table.",
+    f"Write the old type. To change it, {REBUILD}.",
+)
+GONE = warning(
+    "MF405",
+    "A column of earlier files is missing: the mirror has NULL there from now on.",
+    f"Keep the column, with NULL where there is no value. If it was renamed, {REBUILD}.",
+)
+REQUIRED_GONE = error(
+    "MF406",
+    "A column is missing that cannot be NULL in the mirror.",
+    "Keep publishing the column, or rebuild the table: the merge fails without it.",
+)
+NO_KEY = error(
+    "MF407", "A data file lacks a key column.", "Write the key columns in every file, spelled as in _metadata.json."
+)
+NULL_KEY = error(
+    "MF408",
+    "Rows have NULL in a key column.",
+    "Give every row its key: rows without one are duplicated where they should be updated.",
+)
+NO_COLUMNS = error(
+    "MF409", "A data file has no columns, or one without a name.", "Write the table's columns, each under a name."
+)
+UNDECLARED = error(
+    "MF410",
+    "A data file has columns that `SchemaDefinition` does not declare.",
+    f"SchemaDefinition takes no new columns. Leave it out, or {REBUILD}.",
+)
+NO_TYPE = warning(
+    "MF411",
+    "A column has no type in a file, for all its values are NULL.",
+    "Give the writer a schema: where it finds the types in the values, a column that holds only NULL gets none.",
+)
+WIDE_KEY = advice(
+    "MF451",
+    "Values of a key column are wide.",
+    "Choose narrow key columns where the source has them: each merge compares them.",
+)
+INEXACT_KEY = advice(
+    "MF452",
+    "A key column has a type whose values are not exactly equal or different, such as a float.",
+    "Choose a key of a type with exact equality, such as an integer or text.",
+)
+
+
+def judge_columns(folder: str, files: list[DataFile], settings: Settings) -> list[Finding]:
+    """`files` in the order in which the service applies them."""
+    listed = (one for one in settings.declared or () if one.name != MARKER)  # some list it; it is no column of a table
+    declared = {fold(one.name): Column(one.name, one.type, one.nullable) for one in listed}
+    found: list[Finding] = []
+    known: dict[str, Column] = dict(declared)
+    typeless: set[str] = set()
+    advised = False
+    for file in files:
+        if not isinstance(file.inside, Contents):
+            continue
+        path, contents = f"{folder}/{file.name}", file.inside
+        if contents.faults and not contents.columns:  # text that is at fault before the end of its header
+            continue
+        columns = [column for column in contents.columns if fold(column.name) != fold(MARKER)]
+        found += _names(path, columns)
+        found += _types(path, columns)
+        found += _typeless(path, contents.columns, typeless)
+        found += _keys(path, columns, contents, settings)
+        if not advised:
+            advice_here = list(_key_advice(path, columns, contents, settings))
+            found, advised = found + advice_here, bool(advice_here)
+        if settings.declared is not None:
+            found += _undeclared(path, columns, declared)
+        found += _evolution(path, columns, contents, known, settings)
+    return found
+
+
+def _names(path: str, columns: list[Column]) -> Iterator[Finding]:
+    if not columns:
+        yield NO_COLUMNS.broken(path, "The file has no columns besides the row marker.")
+    if any(not column.name.strip() for column in columns):
+        yield NO_COLUMNS.broken(path, "The file has a column without a name.")
+    seen: dict[str, str] = {}
+    for column in columns:
+        other = seen.setdefault(fold(column.name), column.name)
+        if other is not column.name and column.name.strip():
+            how = "twice" if other == column.name else f"also as {other!r}"
+            yield NAME_TWICE.broken(path, f"The file has the column {column.name!r} {how}.")
+
+
+def _types(path: str, columns: list[Column]) -> Iterator[Finding]:
+    for column in columns:
+        if column.type is None or column.type == TYPELESS or column.type in _TYPES:
+            continue
+        decimal = _DECIMAL.fullmatch(column.type)
+        if not decimal or int(decimal[1]) > 38:
+            what = f"The column {column.name!r} has the type {column.type}, which has no form in a mirrored table."
+            yield UNSUPPORTED.broken(path, what)
+
+
+def _typeless(path: str, columns: tuple[Column, ...], told: set[str]) -> Iterator[Finding]:
+    """Once for each column, the marker among them."""
+    for column in columns:
+        if column.type == TYPELESS and fold(column.name) not in told:
+            told.add(fold(column.name))
+            yield NO_TYPE.broken(path, f"The column {column.name!r} has no type in this file.")
+
+
+def _keys(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
+    names = {column.name for column in columns}
+    declared = None if settings.declared is None else {column.name for column in settings.declared}
+    for key in settings.keys:
+        if key in names or (declared is not None and key not in declared):  # the latter is said of the metadata
+            continue
+        near = [name for name in names if fold(name) == fold(key)]
+        hint = f"it spells it {near[0]!r}" if near else f"it has {listed([column.name for column in columns])}"
+        yield NO_KEY.broken(path, f"The file does not have the key column {key!r}; {hint}.")
+    for key, rows in contents.null_keys.items():
+        yield NULL_KEY.broken(path, f"The key column {key!r} is NULL in {rows:,} of {contents.rows:,} rows.")
+
+
+def _key_advice(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
+    for key, width in contents.widest_keys.items():
+        if width > WIDE:
+            yield WIDE_KEY.broken(path, f"The key column {key!r} has values of up to {width:,} bytes.")
+    for column in columns:
+        if column.name in settings.keys and column.type in _INEXACT:
+            yield INEXACT_KEY.broken(path, f"The key column {column.name!r} has the type {column.type}.")
+
+
+def _undeclared(path: str, columns: list[Column], declared: dict[str, Column]) -> Iterator[Finding]:
+    if more := [column.name for column in columns if column.name.strip() and fold(column.name) not in declared]:
+        yield UNDECLARED.broken(path, f"SchemaDefinition does not declare {listed(more)}.")
+
+
+def _evolution(
+    path: str, columns: list[Column], contents: Contents, known: dict[str, Column], settings: Settings
+) -> Iterator[Finding]:
+    """Compares with what came before, and takes this file into it. Each change is said once, where it happens."""
+    here: dict[str, Column] = {}
+    for column in columns:
+        if column.name.strip():
+            here.setdefault(fold(column.name), column)
+    for name, column in here.items():
+        before = known.get(name)
+        if before is None:
+            continue
+        if before.name != column.name and column.name.lower() not in (key.lower() for key in settings.keys):
+            yield OTHER_CASE.broken(path, f"The column {column.name!r} was {before.name!r} before.")
+        typed = all(one.type and one.type != TYPELESS for one in (before, column))
+        if typed and before.type != column.type:
+            what = f"The column {column.name!r} was {before.type} and is {column.type} from this file on."
+            yield DRIFT.broken(path, what)
+    only_deletes = bool(contents.markers) and set(contents.markers) == {"2"}
+    absent = [] if only_deletes else [column for name, column in known.items() if name not in here]
+    for column in absent:
+        if fold(column.name) in map(fold, settings.keys):
+            continue  # said as a key that is missing
+        rule, how = (GONE, "") if column.nullable else (REQUIRED_GONE, ", which is not nullable,")
+        yield rule.broken(path, f"The column {column.name!r}{how} is not in this file; it was before.")
+        del known[fold(column.name)]
+    known.update({name: column for name, column in here.items() if column.type != TYPELESS or name not in known})

@@ -1,0 +1,135 @@
+"""The folders of a landing zone: which are tables, and whether their names can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mirrorfeed.landing.limits import MANY_TABLES, MOST_TABLES
+from mirrorfeed.landing.names import METADATA, BadTarget, Target, fold, is_ignored
+from mirrorfeed.landing.partner import PARTNER_EVENTS
+from mirrorfeed.lint.facts import Folder, Zone
+from mirrorfeed.lint.findings import Finding, advice, error, warning
+
+_SCHEMA = ".schema"
+
+LOOSE = warning(
+    "MF101",
+    "A file lies outside any table's folder, where the service does not look.",
+    "Move it into the folder of its table, or remove it: the service reads tables' folders.",
+)
+SCHEMA_NAME = error(
+    "MF102",
+    "A folder that holds tables is not named as the folder of a schema, so the service would take it for a table.",
+    "Rename the schema's folder to <schema>.schema, before mirroring is started.",
+)
+NO_TABLES = warning("MF103", "The folder of a schema holds no table.", "Remove the folder, or create its tables.")
+BAD_NAME = warning(
+    "MF104",
+    "The folder of a table has a name that Fabric may not take for a table.",
+    "Name the table otherwise; a renamed folder is a new table and needs all data again.",
+)
+SAME_NAME = error(
+    "MF105",
+    "Two folders differ in upper and lower case only.",
+    "Rename one of the two: Fabric may take them for one table.",
+)
+MISPLACED = warning(
+    "MF106",
+    "The file that says who publishes lies in the wrong place, or under another name.",
+    f"Name it {PARTNER_EVENTS} and put it at the top of the landing zone.",
+)
+_SPREAD = "Publish some of them into another database, before mirroring of this one stops."
+NEARLY_FULL = advice("MF151", f"There are nearly as many tables as one database takes: {MOST_TABLES}.", _SPREAD)
+TOO_MANY = error("MF109", f"There are more tables than one database takes: {MOST_TABLES}.", _SPREAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table's folder, as its path says."""
+
+    schema: str | None
+    table: str
+    path: str
+
+
+def places(zone: Zone) -> list[Place]:
+    """Where the tables are; also those in a schema's folder whose name is wrong."""
+    found = []
+    for folder in zone.folders:
+        if _is_schema(folder):
+            schema = folder.path[: -len(_SCHEMA)] if _has_suffix(folder.path) else folder.path
+            found += [Place(schema, inner.path.rpartition("/")[2], inner.path) for inner in folder.folders]
+        else:
+            found.append(Place(None, folder.path, folder.path))
+    return found
+
+
+def judge_folders(zone: Zone) -> list[Finding]:
+    found = [*_loose("", zone.files)]
+    for folder in zone.folders:
+        if _is_schema(folder):
+            found += _schema(folder)
+        else:
+            found += _stray_partner_events(folder)
+    seen: dict[tuple[str, str], str] = {}
+    for place in places(zone):
+        found += _name(place)
+        key = fold(place.schema or ""), fold(place.table)
+        if key in seen:
+            found.append(SAME_NAME.broken(place.path, f"The folder differs from {seen[key]!r} only in case."))
+        seen.setdefault(key, place.path)
+    if len(seen) >= MANY_TABLES:
+        rule = TOO_MANY if len(seen) > MOST_TABLES else NEARLY_FULL
+        found.append(rule.broken("", f"The landing zone holds {len(seen)} tables, and a database takes {MOST_TABLES}."))
+    return found
+
+
+def _has_suffix(name: str) -> bool:
+    return name.lower().endswith(_SCHEMA)
+
+
+def _is_schema(folder: Folder) -> bool:
+    return _has_suffix(folder.path) or _lacks_suffix(folder)
+
+
+def _lacks_suffix(folder: Folder) -> bool:
+    """Nothing of a table is in it, but tables are."""
+    return not folder.files and any(METADATA in inner.files for inner in folder.folders)
+
+
+def _schema(folder: Folder) -> Iterator[Finding]:
+    if not folder.path.endswith(_SCHEMA):
+        what = "ends in another case than '.schema'" if _has_suffix(folder.path) else "does not end in '.schema'"
+        yield SCHEMA_NAME.broken(folder.path, f"The folder holds tables, and its name {what}.")
+    yield from _loose(folder.path, folder.files)
+    if not folder.folders:
+        yield NO_TABLES.broken(folder.path, "The schema's folder holds no table.")
+    for inner in folder.folders:
+        yield from _stray_partner_events(inner)
+
+
+def _loose(path: str, files: tuple[str, ...]) -> Iterator[Finding]:
+    for name in files:
+        where = f"{path}/{name}" if path else name
+        if _is_partner_events(name):
+            if path or name != PARTNER_EVENTS:
+                yield MISPLACED.broken(where, "The partner events would not be found here under this name.")
+        elif name == METADATA or not is_ignored(name):
+            yield LOOSE.broken(where, "The file is in no table's folder.")
+
+
+def _stray_partner_events(folder: Folder) -> Iterator[Finding]:
+    for name in filter(_is_partner_events, folder.files):
+        yield MISPLACED.broken(f"{folder.path}/{name}", "The partner events would not be found here under this name.")
+
+
+def _is_partner_events(name: str) -> bool:
+    return name.lower().removeprefix("_") == PARTNER_EVENTS.lower().removeprefix("_")
+
+
+def _name(place: Place) -> Iterator[Finding]:
+    try:
+        Target(place.schema, place.table)
+    except BadTarget as fault:
+        yield BAD_NAME.broken(place.path, f"The table's name {fault.reason}.")

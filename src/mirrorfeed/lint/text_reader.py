@@ -1,0 +1,167 @@
+"""What is in a delimited file, read once from front to back under the options that its table declares."""
+
+from __future__ import annotations
+
+import codecs
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime, time
+from itertools import chain
+from typing import BinaryIO
+
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.landing.names import fold
+from mirrorfeed.landing.schema import MARKER
+from mirrorfeed.lint.decompression import CutShort, RefusedCodec, pieces
+from mirrorfeed.lint.delimited_text import Unsplittable, Value, split
+from mirrorfeed.lint.facts import Broken, Column, Contents, Fault, TextFault, Unreadable
+from mirrorfeed.lint.metadata_file import DATA_TYPES, Declared, Settings
+
+_MOST_VALUES = 1000
+
+
+def text_contents(file: BinaryIO, name: str, settings: Settings) -> Contents | Unreadable:
+    counting = _Counting(settings)
+    try:
+        text = _decoded(pieces(file, name), settings.dialect.encoding)
+        for row in split(text, settings.dialect):
+            counting.take(row)
+    except RefusedCodec as refused:
+        return Unreadable(Broken.CODEC, str(refused))
+    except CutShort as cut:
+        return Unreadable(Broken.TRUNCATED, str(cut))
+    except Unsplittable as stopped:
+        counting.faults.setdefault(stopped.fault.fault, stopped.fault)
+    except UnicodeError as odd:
+        detail = f"it is not {settings.dialect.encoding} ({odd})"
+        counting.faults.setdefault(Fault.ENCODING, TextFault(Fault.ENCODING, counting.seen + 1, detail))
+    except OSError as error:
+        return Unreadable(Broken.FOREIGN, str(error).rstrip("."))
+    return counting.contents()
+
+
+def _decoded(data: Iterable[bytes], encoding: str) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    begun = False
+    for piece in chain(data, [b""]):
+        try:
+            text = decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError as odd:  # what comes before it is split first, so that the row can be named
+            yield odd.object[: odd.start].decode(encoding, "ignore")
+            raise
+        plain = text if begun else text.removeprefix("\ufeff")
+        begun = begun or bool(text)
+        if plain:
+            yield plain
+
+
+class _Counting:
+    """Takes one row after another and keeps what the rules ask for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._declared = {fold(column.name): column for column in settings.declared or ()}
+        self._header: list[str] = []
+        self._checks: list[tuple[int, str, Declared]] = []
+        self._marker: int | None = None
+        self._keys: dict[int, str] = {}
+        self._markers, self._nulls, self._widest = Counter[str](), Counter[str](), dict[str, int]()
+        self.seen = 0
+        """Rows, the header among them."""
+        self.faults: dict[Fault, TextFault] = {}
+
+    def take(self, row: list[Value]) -> None:
+        self.seen += 1
+        if self.seen == 1:
+            self._take_header([value.text for value in row])
+        elif len(row) != len(self._header):
+            self._fault(Fault.WIDTH, f"it has {counted(len(row), 'value')}, and the header has {len(self._header)}")
+        else:
+            self._take_values(row)
+
+    def contents(self) -> Contents:
+        columns = tuple(self._column(name) for name in self._header)
+        rows, nulls = max(0, self.seen - 1), {key: rows for key, rows in self._nulls.items() if rows}
+        return Contents(columns, rows, frozenset(), self._markers, nulls, self._widest, tuple(self.faults.values()))
+
+    def _column(self, name: str) -> Column:
+        declared = self._declared.get(fold(name))
+        if declared is None or declared.type not in DATA_TYPES:
+            return Column(name, None)
+        return Column(name, declared.type, declared.nullable)
+
+    def _take_header(self, names: list[str]) -> None:
+        self._header = names
+        self._marker = names.index(MARKER) if MARKER in names else None
+        self._keys = {at: name for at, name in enumerate(names) if name in self._settings.keys}
+        declared = ((at, name, self._declared.get(fold(name))) for at, name in enumerate(names))
+        self._checks = [(at, name, column) for at, name, column in declared if column and name != MARKER]
+
+    def _take_values(self, row: list[Value]) -> None:
+        null = self._settings.dialect.null
+        empty = [not value.quoted and value.text == null for value in row]
+        marker = None
+        if self._marker is not None:
+            marker = "NULL" if empty[self._marker] else row[self._marker].text
+            known = marker in self._markers or len(self._markers) < _MOST_VALUES
+            self._markers[marker if known else "other values"] += 1
+        for at, name in self._keys.items():
+            if empty[at]:
+                self._nulls[name] += 1
+            else:
+                self._widest[name] = max(self._widest.get(name, 0), len(row[at].text.encode("utf-8", "replace")))
+        for at, name, column in self._checks:
+            if not empty[at]:
+                if not _fits(row[at].text, column.type):
+                    self._fault(Fault.VALUE, f"{name!r} is {row[at].text[:40]!r}, which is not of type {column.type}")
+            elif not column.nullable and marker != "2" and at not in self._keys:
+                self._fault(Fault.NULL, f"{name!r} is NULL, and is declared as not nullable")
+
+    def _fault(self, fault: Fault, detail: str) -> None:
+        self.faults.setdefault(fault, TextFault(fault, self.seen, detail))
+
+
+def _whole(bits: int) -> Callable[[str], object]:
+    def parse(text: str) -> None:
+        if not -(1 << bits - 1) <= int(text) < 1 << bits - 1:
+            raise ValueError(text)
+
+    return parse
+
+
+def _boolean(text: str) -> None:
+    if text.lower() not in ("true", "false", "0", "1"):
+        raise ValueError(text)
+
+
+def _moment(text: str) -> object:
+    return datetime.fromisoformat(text)
+
+
+def _time(text: str) -> object:
+    """The specification describes ITime as a full date and time; a time alone is taken as well."""
+    return time.fromisoformat(text) if len(text) < len("2000-01-01") or text[2:3] == ":" else _moment(text)
+
+
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "Double": float,
+    "Single": float,
+    "Int16": _whole(16),
+    "Int32": _whole(32),
+    "Int64": _whole(64),
+    "Boolean": _boolean,
+    "DateTime": _moment,
+    "IDate": date.fromisoformat,
+    "ITime": _time,
+}
+
+
+def _fits(text: str, data_type: str) -> bool:
+    parse = _PARSERS.get(data_type)
+    if parse is None:
+        return True
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True

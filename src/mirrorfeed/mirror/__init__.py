@@ -1,0 +1,1 @@
+"""The mirrored database: a stand-in for the service that fills it."""

@@ -1,0 +1,274 @@
+"""One mirrored Delta table with the replica's state inside it: one file is one commit, applied and remembered at once.
+
+The table's properties name the landing-zone folder that it mirrors, and each commit carries an application
+transaction for the file that it applies. A crash at any moment therefore leaves a file either applied and remembered,
+or neither.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.mirror.replica.landing_zone import DataFile, TableFolder
+
+_PREFIX = "mirrorfeed.replica"
+_FOLDER, _ETAG, _KEYS, _STOPPED = (f"{_PREFIX}.{name}" for name in ("folder", "etag", "keys", "stopped"))
+_DEFAULT_SCHEMA = "dbo"
+_DROPPED = "_dropped"
+_FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
+
+
+def place_of(target: str, folder: TableFolder) -> Path:
+    """Where the mirror of a table folder is: `<target>/<schema>/<table>`."""
+    return Path(target, folder.schema or _DEFAULT_SCHEMA, folder.name)
+
+
+def places_in(target: str) -> list[Path]:
+    """Where Delta tables are below the target, whoever made them."""
+    return sorted(place for place in Path(target).glob("[!_]*/[!_]*") if Path(place, "_delta_log").is_dir())
+
+
+def open_mirror(place: Path) -> Mirror | None:
+    """The mirror that is there, None if nothing is, `NotOurs` if a table is there that no replica made."""
+    with _engine(place):
+        delta = DeltaTable(_address(place)) if _is_table(place) else None
+    if delta is None:
+        return None
+    if _FOLDER not in delta.metadata().configuration:
+        raise NotOurs(str(place))
+    return Mirror(place, delta)
+
+
+def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Sequence[str]) -> Mirror:
+    """A table without rows, in one commit together with what it mirrors."""
+    state = {_FOLDER: folder.path, _ETAG: folder.etag, **({_KEYS: json.dumps(keys)} if keys else {})}
+    with _engine(place):
+        delta = DeltaTable.create(
+            _address(place),
+            schema=Schema.from_arrow(schema),
+            configuration=state,
+            raise_if_key_not_exists=False,
+        )
+    return Mirror(place, delta)
+
+
+def drop(place: Path, target: str) -> None:
+    """The table is gone with one rename; its files follow, and `sweep` finishes that after a crash."""
+    with _engine(place):
+        grave = Path(target, _DROPPED)
+        grave.mkdir(parents=True, exist_ok=True)
+        place.rename(grave / uuid.uuid4().hex)
+        sweep(target)
+
+
+def sweep(target: str) -> None:
+    shutil.rmtree(Path(target, _DROPPED), ignore_errors=True)
+
+
+class Mirror:
+    def __init__(self, place: Path, delta: DeltaTable) -> None:
+        self.place, self._delta = place, delta
+
+    @property
+    def folder(self) -> str:
+        """The path of the table folder that it mirrors."""
+        return self._property(_FOLDER) or ""
+
+    @property
+    def etag(self) -> str:
+        return self._property(_ETAG) or ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns that were set, for good; none so far if empty."""
+        return tuple(json.loads(self._property(_KEYS) or "[]"))
+
+    @property
+    def stopped(self) -> str | None:
+        """Why no file is applied any more until the folder is recreated."""
+        return self._property(_STOPPED)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema(self._delta.schema().to_arrow())
+
+    def set_keys(self, keys: Sequence[str]) -> None:
+        self._set(_KEYS, json.dumps(list(keys)))
+
+    def stop(self, reason: str) -> None:
+        self._set(_STOPPED, reason)
+
+    def applied(self) -> int:
+        """The last file number that was applied, 0 if there is none."""
+        with _engine(self.place):
+            return self._delta.transaction_version(self._app()) or 0
+
+    def processed(self, files: Iterable[DataFile]) -> frozenset[str]:
+        """The names among these that were applied, by their own name or by a number that was reached."""
+        applied = self.applied()
+        with _engine(self.place):
+            return frozenset(
+                file.name
+                for file in files
+                if (file.number is not None and file.number <= applied)
+                or self._delta.transaction_version(self._app(file.name)) is not None
+            )
+
+    def add_columns(self, fields: Sequence[pa.Field]) -> None:
+        """A commit of its own: after a crash the columns are there, and the file comes again."""
+        with _engine(self.place):
+            self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
+
+    def present(self, columns: Sequence[str]) -> pa.Table:
+        """Some columns of all rows, in the order that `replace` relies on."""
+        with _engine(self.place):
+            dataset = self._delta.to_pyarrow_dataset()
+            schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
+            parts = [part.to_table(schema=dataset.schema, columns=list(columns)) for part in dataset.get_fragments()]
+            return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
+
+    def append(self, rows: pa.Table, file: DataFile, by_time: bool) -> None:
+        with _engine(self.place):
+            write_deltalake(self._delta, rows, mode="append", commit_properties=self._remembering(file, by_time))
+
+    def replace(self, kept: pa.ChunkedArray, rows: pa.Table, file: DataFile, by_time: bool) -> None:
+        """Writes the table anew: of its rows those that are `kept`, in the order of `present`, and these rows."""
+        with _engine(self.place):
+            dataset = self._delta.to_pyarrow_dataset()
+            schema = pa.schema([field.with_nullable(True) for field in dataset.schema])
+
+            def batches() -> Iterator[pa.RecordBatch]:
+                start = 0
+                for part in dataset.get_fragments():
+                    table = part.to_table(schema=dataset.schema)
+                    stays = kept.slice(start, table.num_rows)
+                    start += table.num_rows
+                    yield from table.filter(stays).cast(schema).to_batches()
+                yield from rows.cast(schema).to_batches()
+
+            write_deltalake(
+                self._delta,
+                pa.RecordBatchReader.from_batches(schema, batches()),
+                mode="overwrite",
+                commit_properties=self._remembering(file, by_time),
+            )
+
+    def _remembering(self, file: DataFile, by_time: bool) -> CommitProperties:
+        mark = Transaction(self._app(file.name), 1) if by_time else Transaction(self._app(), file.number or 0)
+        return CommitProperties(app_transactions=[mark], custom_metadata={f"{_PREFIX}.file": file.name})
+
+    def _app(self, name: str | None = None) -> str:
+        return "/".join([_PREFIX, self.etag, *([name] if name else [])])
+
+    def _property(self, name: str) -> str | None:
+        return self._delta.metadata().configuration.get(name)
+
+    def _set(self, name: str, value: str) -> None:
+        with _engine(self.place):
+            self._delta.alter.set_table_properties({name: value}, raise_if_not_exists=False)
+
+
+def refuse_nulls(schema: pa.Schema, rows: pa.Table, address: str) -> None:
+    """Rows that are written hold a value in every column that is not nullable; deletes need only their key."""
+    for field in schema:
+        if not field.nullable and rows[field.name].null_count:
+            raise NullNotAllowed(address, field.name)
+
+
+def refuse_years(rows: pa.Table, address: str) -> None:
+    """The engine describes each file by its least and greatest dates, and reads back those of four digits alone."""
+    for field in rows.schema:
+        if pa.types.is_date32(field.type):
+            found = pc.min_max(rows[field.name].cast(pa.int32())).as_py()
+            if found["min"] is not None and not _FIRST_DAY <= found["min"] <= found["max"] <= _LAST_DAY:
+                raise YearNotHeld(address, field.name)
+
+
+def _is_table(place: Path) -> bool:
+    return place.is_dir() and DeltaTable.is_deltatable(_address(place))
+
+
+def _address(place: Path) -> str:
+    return str(place.absolute())
+
+
+@contextmanager
+def _engine(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except (DeltaError, pa.ArrowException, OSError) as error:
+        # Below the first line there may be a stack of the engine's own calls.
+        raise MirrorUnavailable(str(place), next(iter(str(error).splitlines()), type(error).__name__)) from error
+
+
+class MirrorUnavailable(Transient):
+    """The replica cannot read or write its Delta table for now. Nothing of the file was applied."""
+
+    code = "MF7013"
+
+    def __init__(self, place: str, reason: str) -> None:
+        self.place, self.reason = place, reason
+
+    def what(self) -> str:
+        return f"Cannot read or write the mirror {self.place}: {self.reason.rstrip('.')}."
+
+    def next(self) -> str:
+        return "Nothing of the file was applied; it is tried again with the next pass."
+
+
+class NotOurs(Terminal):
+    """Where the replica would write is a table that it did not make."""
+
+    code = "MF7014"
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def what(self) -> str:
+        return f"{self.place} is a Delta table that was not made by a replica, and is left alone."
+
+    def next(self) -> str:
+        return "Give the replica a target of its own."
+
+
+class NullNotAllowed(Terminal):
+    """A data file has no value where the table needs one."""
+
+    code = "MF7015"
+
+    def __init__(self, address: str, column: str) -> None:
+        self.address, self.column = address, column
+
+    def what(self) -> str:
+        return f"{self.address} has rows without a value in {self.column}, which cannot be NULL."
+
+    def next(self) -> str:
+        return "Publish the values, or delete the table's folder and create it again with all data."
+
+
+class YearNotHeld(Terminal):
+    """A data file has dates that are not of the years 1 to 9999. The replica could write them and not read them back;
+    whether Fabric can is not known."""
+
+    code = "MF7020"
+
+    def __init__(self, address: str, column: str) -> None:
+        self.address, self.column = address, column
+
+    def what(self) -> str:
+        return f"{self.address} has dates in {self.column} that are not of the years 1 to 9999."
+
+    def next(self) -> str:
+        return "The mirror's engine cannot read them back: publish such dates as text, or correct them in the source."

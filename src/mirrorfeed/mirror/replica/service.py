@@ -1,0 +1,111 @@
+"""Passes over a whole landing zone."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.mirror.replica.landing_zone import TableFolder, schemas_in, tables_in
+from mirrorfeed.mirror.replica.mirrored_table import NotOurs, drop, open_mirror, place_of, places_in, sweep
+from mirrorfeed.mirror.replica.table_cycle import State, TableCycle, TableReport
+from mirrorfeed.stores import Store
+
+__all__ = ["Replica", "State", "TableReport", "follow"]
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Replica:
+    """Keeps the Delta tables `<target>/<schema>/<table>` as the landing zone says; without a schema it is `dbo`.
+
+    All its state is in the target. One replica at a time may work on a target.
+    """
+
+    zone: Store
+    target: str
+    clock: Callable[[], datetime] = _utc_now
+
+    def step(self) -> list[TableReport]:
+        """One pass over all tables. A table that fails says so in its report and never stops the others."""
+        sweep(self.target)
+        folders = self._folders()
+        places = Counter(place_of(self.target, folder) for folder in folders)
+        reports = self._drop_gone(folders)
+        for folder in folders:
+            if places[place_of(self.target, folder)] > 1:
+                error = SamePlace(folder.table, str(place_of(self.target, folder)))
+                reports.append(TableReport(folder.table, State.FAILED, message=str(error), error=error))
+            else:
+                reports.append(TableCycle(self.zone, self.target, folder).run(self.clock()))
+        return sorted(reports, key=lambda report: report.table)
+
+    def _folders(self) -> list[TableFolder]:
+        root = self.zone.list("")
+        folders = tables_in(root, None)
+        for schema in schemas_in(root):
+            folders += tables_in(self.zone.list(f"{schema}.schema"), schema)
+        return folders
+
+    def _drop_gone(self, folders: list[TableFolder]) -> list[TableReport]:
+        there = {place_of(self.target, folder) for folder in folders}
+        gone = [place for place in places_in(self.target) if place not in there]
+        return [report for place in gone if (report := self._drop(place))]
+
+    def _drop(self, place: Path) -> TableReport | None:
+        table = f"{place.parent.name}.{place.name}"
+        try:
+            mirror = open_mirror(place)
+            if mirror is None:
+                return None
+            table = mirror.folder.replace(".schema/", ".")
+            drop(place, self.target)
+        except NotOurs:
+            return None
+        except MirrorfeedError as error:
+            return TableReport(table, State.FAILED, message=str(error), error=error)
+        return TableReport(table, State.DROPPED, message="Its folder was deleted.")
+
+
+def follow(
+    replica: Replica,
+    poll: float,
+    stop: Callable[[], bool],
+    *,
+    wait: Callable[[float], None] = time.sleep,
+    report: Callable[[list[TableReport]], None] = lambda _: None,
+    trouble: Callable[[Transient], None] = lambda _: None,
+) -> None:
+    """Makes passes, `poll` seconds apart, until `stop` says so.
+
+    Each pass is told to `report`. A landing zone that cannot be listed for now is told to `trouble`.
+    """
+    while not stop():
+        try:
+            report(replica.step())
+        except Transient as error:
+            trouble(error)
+        if not stop():
+            wait(poll)
+
+
+class SamePlace(Terminal):
+    """Two folders of the landing zone would become the same table."""
+
+    code = "MF7012"
+
+    def __init__(self, table: str, place: str) -> None:
+        self.table, self.place = table, place
+
+    def what(self) -> str:
+        return f"Table {self.table} shares its mirror {self.place} with another table folder of the same name."
+
+    def next(self) -> str:
+        return "Keep the table in one schema folder only."

@@ -1,0 +1,271 @@
+"""One pass over one table folder: apply what is there and in order, then tidy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, named
+from mirrorfeed.mirror.replica.column_types import TypeChanged, UnsupportedType, added_columns, in_shape_of, with_types
+from mirrorfeed.mirror.replica.file_reader import DELETE, FileRows, read_rows
+from mirrorfeed.mirror.replica.landing_zone import (
+    METADATA,
+    DataFile,
+    Queue,
+    TableFolder,
+    by_number,
+    by_time,
+    data_files,
+    tables_in,
+)
+from mirrorfeed.mirror.replica.metadata_file import Metadata, parse_metadata
+from mirrorfeed.mirror.replica.mirrored_table import (
+    Mirror,
+    create_mirror,
+    drop,
+    open_mirror,
+    place_of,
+    refuse_nulls,
+    refuse_years,
+)
+from mirrorfeed.mirror.replica.net_change import net_change
+from mirrorfeed.mirror.replica.retention import delete_old, set_aside
+from mirrorfeed.stores import NotThere, Store
+
+
+class State(StrEnum):
+    REPLICATING = "replicating"
+    WAITING = "waiting for a gap"
+    FAILED = "failed"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """What one pass did to one table."""
+
+    table: str
+    state: State
+    files: int = 0
+    rows: Mapping[int, int] = field(default_factory=dict)
+    """Rows applied, by marker."""
+    message: str = ""
+    error: MirrorfeedError | None = None
+    """What this pass failed with; a table that is stopped since before has a message alone."""
+
+
+class TableCycle:
+    """Not to be used twice: it gathers what one pass does."""
+
+    def __init__(self, zone: Store, target: str, folder: TableFolder) -> None:
+        self._zone, self._target, self._folder = zone, target, folder
+        self._files = 0
+        self._rows: Counter[int] = Counter()
+        self._notes: list[str] = []
+
+    def run(self, now: datetime) -> TableReport:
+        try:
+            return self._report(*self._run(now))
+        except Exception as caught:  # of an engine that fails in ways of its own: the other tables go on
+            error = named(f"Replicating {self._folder.table}", caught)
+            return self._report(State.FAILED, str(error), error)
+
+    def _run(self, now: datetime) -> tuple[State, str]:
+        place = place_of(self._target, self._folder)
+        mirror = open_mirror(place)
+        if mirror is not None and mirror.etag != self._folder.etag:
+            drop(place, self._target)
+            mirror = None
+            self._notes.append("The folder was recreated, so the table was dropped and begins anew.")
+        if mirror is not None and mirror.stopped:
+            return State.FAILED, mirror.stopped
+        metadata = self._metadata()
+        if mirror is not None:
+            self._settle_keys(mirror, metadata.keys)
+        files = data_files(self._zone.list(self._folder.path))
+        queue = self._queue(mirror, files, metadata)
+        done = list(queue.done)
+        failure: MirrorfeedError | None = None
+        for file in queue.ready:
+            try:
+                mirror = self._apply(mirror, place, file, metadata)
+            except MirrorfeedError as error:
+                failure = error
+                break
+            done.append(file)
+        # What was applied before a failure is set aside as ever; of two failures the first is told.
+        with suppress(*([MirrorfeedError] if failure else [])):
+            if mirror is not None:
+                self._tidy(mirror, done, now)
+        if failure is not None:
+            raise failure
+        if queue.missing is not None:
+            return State.WAITING, _waiting(queue)
+        return State.REPLICATING, "" if done else "No file was published yet."
+
+    def _metadata(self) -> Metadata:
+        path = f"{self._folder.path}/{METADATA}"
+        try:
+            content = self._zone.read(path)
+        except NotThere:
+            return Metadata()  # it may be added at any time
+        return parse_metadata(content, self._zone.address(path))
+
+    def _settle_keys(self, mirror: Mirror, keys: Sequence[str]) -> None:
+        if mirror.keys and mirror.keys != tuple(keys):
+            raise KeysChanged(self._folder.table, mirror.keys, keys)
+        if keys and not mirror.keys:
+            mirror.set_keys(keys)
+
+    def _queue(self, mirror: Mirror | None, files: Sequence[DataFile], metadata: Metadata) -> Queue:
+        if metadata.by_time:
+            return by_time(files, mirror.processed(files) if mirror else frozenset())
+        return by_number(files, mirror.applied() if mirror else 0, self._folder.table)
+
+    def _apply(self, mirror: Mirror | None, place: Path, file: DataFile, metadata: Metadata) -> Mirror | None:
+        """The mirror with the file's rows in it; None while there is no column of which a table could be made."""
+        path = f"{self._folder.path}/{file.name}"
+        address = self._zone.address(path)
+        content = read_rows(self._zone.read(path), file.name, address, metadata)
+        self._confirm_folder()
+        self._check_keys(content, metadata.keys, address)
+        self._check_types(mirror, content, metadata.keys, address)
+        schema = with_types(content.rows.schema)
+        if mirror is None and not schema.names and not content.rows.num_rows:
+            self._notes.append(f"No column of {file.name} has a type, so there is no table yet.")
+            return None
+        if mirror is None:
+            mirror = create_mirror(place, self._folder, schema, metadata.keys)
+        else:
+            self._fit(mirror, content, address)
+        rows = in_shape_of(mirror.schema, content.rows)
+        markers = content.markers
+        written = rows if markers is None else rows.filter(pc.not_equal(markers, DELETE))
+        refuse_nulls(mirror.schema, written, address)
+        refuse_years(written, address)
+        if markers is None:
+            mirror.append(rows, file, metadata.by_time)
+        else:
+            change = net_change(mirror.present(metadata.keys), rows, markers, metadata.keys)
+            if change.removes:
+                mirror.replace(change.kept, change.added, file, metadata.by_time)
+            else:
+                mirror.append(change.added, file, metadata.by_time)
+        self._files += 1
+        self._rows.update(content.counts())
+        return mirror
+
+    def _confirm_folder(self) -> None:
+        """What was read came from the folder of this pass if that one is still there."""
+        listed = tables_in(self._zone.list(self._folder.parent), self._folder.schema)
+        if self._folder not in listed:
+            raise FolderReplaced(self._folder.table, self._zone.address(self._folder.path))
+
+    def _check_keys(self, content: FileRows, keys: Sequence[str], address: str) -> None:
+        if not keys and content.markers is not None:
+            raise KeysNeeded(self._folder.table, address)
+        missing = [key for key in keys if key not in content.rows.column_names]
+        if missing:
+            raise KeyNotPublished(self._folder.table, address, missing)
+
+    def _check_types(self, mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
+        """Rows need a column with a type, and changes need keys with one, in this file or one before."""
+        known = {*with_types(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
+        needed = keys if content.markers is not None else content.rows.column_names[:1] if not known else ()
+        if content.rows.num_rows and (typeless := [name for name in needed if name not in known]):
+            raise UnsupportedType(address, typeless[0], str(content.rows.schema.field(typeless[0]).type))
+
+    def _fit(self, mirror: Mirror, rows: FileRows, address: str) -> None:
+        try:
+            new = added_columns(mirror.schema, rows.rows.schema, self._folder.table, address)
+        except TypeChanged as error:
+            mirror.stop(str(error))
+            raise
+        if new:
+            mirror.add_columns(new)
+
+    def _tidy(self, mirror: Mirror, done: Sequence[DataFile], now: datetime) -> None:
+        self._confirm_folder()
+        for name in set_aside(self._zone, self._folder.path, done):
+            self._notes.append(f"{name} was applied before and is not read again.")
+        delete_old(self._zone, self._folder.path, mirror.place, now)
+
+    def _report(self, state: State, message: str, error: MirrorfeedError | None = None) -> TableReport:
+        text = " ".join(filter(None, [*self._notes, message]))
+        return TableReport(self._folder.table, state, self._files, dict(sorted(self._rows.items())), text, error)
+
+
+def _waiting(queue: Queue) -> str:
+    count = len(queue.waiting)
+    later = f"{queue.waiting[0].name} waits" if count == 1 else f"{count} files from {queue.waiting[0].name} on wait"
+    return f"File {queue.missing:020} is missing; {later}."
+
+
+class KeysNeeded(Terminal):
+    """A file changes rows, and the table has no keys that say which."""
+
+    code = "MF7001"
+
+    def __init__(self, table: str, address: str) -> None:
+        self.table, self.address = table, address
+
+    def what(self) -> str:
+        return f"{self.address} carries updates, deletes or upserts, but table {self.table} has no key columns."
+
+    def next(self) -> str:
+        return "Add keyColumns to the table's _metadata.json."
+
+
+class KeyNotPublished(Terminal):
+    """A file lacks a key column, so nothing says which rows it means."""
+
+    code = "MF7002"
+
+    def __init__(self, table: str, address: str, keys: Sequence[str]) -> None:
+        self.table, self.address, self.keys = table, address, list(keys)
+
+    def what(self) -> str:
+        return f"{self.address} has no column {', '.join(self.keys)}, which is a key of table {self.table}."
+
+    def next(self) -> str:
+        return "Delete the file and put one with all key columns under the same name."
+
+
+class KeysChanged(Terminal):
+    """The keys in the table's `_metadata.json` changed after they were set, which Fabric does not follow."""
+
+    code = "MF7003"
+
+    def __init__(self, table: str, before: Sequence[str], now: Sequence[str]) -> None:
+        self.table, self.before, self.now = table, list(before), list(now)
+
+    def what(self) -> str:
+        return (
+            f"The keyColumns of table {self.table} were set to {', '.join(self.before)} "
+            f"and are now {', '.join(self.now) or 'none'}; once set they never change."
+        )
+
+    def next(self) -> str:
+        return "Restore them, or delete the table's folder and create it again with all data."
+
+
+class FolderReplaced(Transient):
+    """The table's folder was deleted or made anew during a pass of the replica."""
+
+    code = "MF7004"
+
+    def __init__(self, table: str, address: str) -> None:
+        self.table, self.address = table, address
+
+    def what(self) -> str:
+        return f"{self.address} was deleted or recreated while table {self.table} was being read."
+
+    def next(self) -> str:
+        return "The next pass sees what is there now."

@@ -1,0 +1,209 @@
+"""What `lint` finds in whole landing zones: nothing in a clean one, and each seeded defect alone."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures.defects import DEFECTS, Defect
+from fixtures.memory import MemoryStore
+from fixtures.zones import write_clean_zone
+from mirrorfeed.landing.names import data_name
+from mirrorfeed.landing.schema import MARKER
+from mirrorfeed.lint.delimited_text import split
+from mirrorfeed.lint.linter import lint
+from mirrorfeed.lint.metadata_file import Dialect
+from mirrorfeed.stores import NotThere
+
+
+@pytest.fixture(scope="module")
+def _clean() -> MemoryStore:
+    store = MemoryStore()
+    write_clean_zone(store)
+    return store
+
+
+@pytest.fixture
+def zone(_clean: MemoryStore) -> MemoryStore:
+    return _clean.copy()
+
+
+def test_nothing_is_found_in_a_clean_zone(zone: MemoryStore) -> None:
+    assert lint(zone).findings == ()
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=str)
+def test_a_defect_is_found_and_nothing_else(defect: Defect, zone: MemoryStore) -> None:
+    defect.seed(zone)
+    assert [(found.code, found.file) for found in lint(zone).findings] == [(defect.code, defect.file)]
+
+
+_ROWS = 'id,name\r\n1,"a\r\nb"\r\n,x\r\n'
+
+
+def _framed(data: bytes) -> bytes:
+    body = b"\0\0\0\0" + pa.compress(data, "snappy", asbytes=True)
+    return b"\xff\x06\x00\x00sNaPpY\x00" + len(body).to_bytes(3, "little") + body
+
+
+def _zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as out:
+        out.write(data)
+    return bytes(sink.getvalue())
+
+
+def _hadoop(data: bytes) -> bytes:
+    part = pa.compress(data, "snappy", asbytes=True)
+    return len(data).to_bytes(4, "big") + len(part).to_bytes(4, "big") + part
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [
+        ("", lambda data: data),
+        ("", lambda data: b"\xef\xbb\xbf" + data),
+        ("", gzip.compress),
+        (".gz", gzip.compress),
+        (".zst", _zstd),
+        ("", _framed),
+        (".snappy", _framed),
+        (".snappy", _hadoop),
+    ],
+)
+def test_text_is_read_through_every_compression(suffix: str, pack: Callable[[bytes], bytes]) -> None:
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    store.create(f"t/{data_name(1, 'csv')}{suffix}", pack(_ROWS.encode()))
+    said = [f"{found.code} {found.what}" for found in lint(store).findings]
+    assert said == ["MF408 The key column 'id' is NULL in 1 of 2 rows."]
+
+
+@pytest.mark.parametrize("size", [1 << 20, (1 << 35) - 1])
+def test_a_snappy_block_that_declares_more_than_it_can_hold_is_a_finding(size: int) -> None:
+    declared = bytes((size >> shift & 0x7F) | 0x80 for shift in range(0, 28, 7)) + bytes([size >> 28])
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    store.create(f"t/{data_name(1, 'csv')}", b"\xff\x06\x00\x00sNaPpY\x00\x09\x00\x00" + b"\0\0\0\0" + declared)
+    said = [f"{found.code} {found.what}" for found in lint(store).findings]
+    assert said == ["MF307 The file cannot be read: a Snappy block declares more bytes than it can hold."]
+
+
+def test_a_file_that_the_service_takes_meanwhile_is_passed_over() -> None:
+    class Taken(MemoryStore):
+        def open_read(self, path: str) -> BinaryIO:
+            raise NotThere(self.address(path))
+
+    store = Taken()
+    write_clean_zone(store)
+    assert lint(store).findings == ()
+
+
+def test_a_row_at_fault_is_named_by_its_number() -> None:
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    store.create(f"t/{data_name(1, 'csv')}", b"id,name\r\n" + b"1,a\r\n" * 70_000 + b"2,\xff\r\n")
+    assert [found.what.partition(" (")[0] for found in lint(store).findings] == ["Row 70,002: it is not utf-8"]
+
+
+def _strings(*values: bytes | None) -> pa.Array:
+    data = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(data), data.buffers())
+
+
+def _parquet_of(**columns: pa.Array) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink)
+    return bytes(sink.getvalue())
+
+
+_PLAIN_TEXT, _NOT_UTF_8 = _strings(b"a", b"b", None), _strings(b"a", b"a\xffb", None)
+_LATE = _strings(*[b"x"] * 70_000, b"\xff")
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"id": _PLAIN_TEXT, "v": _PLAIN_TEXT}, []),
+        ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8.cast(pa.binary())}, []),
+        ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8}, ["'v' has a text that is not valid UTF-8 in row 2"]),
+        ({"id": _PLAIN_TEXT, "v": _NOT_UTF_8.dictionary_encode()}, ["'v' has a text that is not valid UTF-8 in row 2"]),
+        (
+            {"id": _NOT_UTF_8, "v": _NOT_UTF_8},
+            ["'id' has a text that is not valid UTF-8 in row 2", "'v' has a text that is not valid UTF-8 in row 2"],
+        ),
+        (
+            {"id": pa.array(range(70_001)), "v": _LATE},
+            ["'v' has a text that is not valid UTF-8 in row 70,001"],
+        ),
+    ],
+)
+def test_a_text_that_is_not_valid_utf8_is_named_by_column_and_row(
+    columns: dict[str, pa.Array], said: list[str]
+) -> None:
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    store.create(f"t/{data_name(1)}", _parquet_of(**columns))
+    found = [f"{finding.code} {finding.what}" for finding in lint(store).findings if finding.code != "MF408"]
+    assert found == [f"MF315 The column {each}." for each in said]
+
+
+def test_a_row_marker_that_is_not_valid_utf8_is_a_finding() -> None:
+    store = MemoryStore()
+    store.create("t/_metadata.json", b'{"keyColumns": ["id"]}')
+    marker = _strings(b"\xff")
+    store.create(f"t/{data_name(1)}", _parquet_of(id=pa.array([1]), **{MARKER: marker}))
+    assert "MF315" in [finding.code for finding in lint(store).findings]
+
+
+_DIALECTS = st.builds(
+    Dialect,
+    row=st.sampled_from(["\r\n", "\n", "\r"]),
+    column=st.sampled_from([",", ";", "|", "\t"]),
+    quote=st.sampled_from(['"', "'"]),
+    escape=st.sampled_from(["\\", "/", '"', "'"]),
+)
+_VALUES = st.text(st.sampled_from("ab,;|\t\r\n\"'\\/ "), max_size=6)
+
+
+@given(_DIALECTS, st.lists(st.lists(_VALUES, min_size=1, max_size=4), min_size=1, max_size=4), st.integers(1, 5))
+def test_quoted_rows_come_back_as_they_were_written_however_they_are_cut(
+    dialect: Dialect, rows: list[list[str]], size: int
+) -> None:
+    text = "".join(dialect.column.join(_quoted(value, dialect) for value in row) + dialect.row for row in rows)
+    cut = [text[at : at + size] for at in range(0, len(text), size)]
+    assert [[value.text for value in row] for row in split(cut, dialect)] == rows
+
+
+def _quoted(value: str, dialect: Dialect) -> str:
+    for special in dict.fromkeys((dialect.escape, dialect.quote)):
+        value = value.replace(special, dialect.escape + special)
+    return dialect.quote + value + dialect.quote
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("a|b\nc|d", [["a", "b"], ["c", "d"]]),
+        ("a\\|b|c\n", [["a|b", "c"]]),
+        ("\\\\|a\\\nb|\\N\n", [["\\", "a\nb", "\\N"]]),
+        ('"a"|b"c"\n', [['"a"', 'b"c"']]),
+        ("||\n", [["", "", ""]]),
+        ("", []),
+    ],
+)
+def test_without_quotes_an_escape_protects_the_separator(text: str, rows: list[list[str]]) -> None:
+    assert [[value.text for value in row] for row in split([text], Dialect("\n", "|", "", "\\", "\\N"))] == rows
+
+
+def test_without_quotes_and_escapes_every_value_is_what_stands_there() -> None:
+    dialect = Dialect(quote="", escape="")
+    rows = split(['a,b\r\n"x",\\y\r\n'], dialect)
+    assert [[value.text for value in row] for row in rows] == [["a", "b"], ['"x"', "\\y"]]

@@ -1,0 +1,258 @@
+"""The rules, on facts alone. `test_linter.py` shows that each finds its defect in real files, and no other."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from mirrorfeed import lint
+from mirrorfeed.landing.names import data_name
+from mirrorfeed.landing.schema import MARKER
+from mirrorfeed.lint.facts import Column, Contents, DataFile, Folder, Log, Table, Zone
+from mirrorfeed.lint.findings import Finding, Rule, Severity
+from mirrorfeed.lint.metadata_file import Dialect, Settings, read_metadata
+from mirrorfeed.lint.rules import judge_table, judge_zone
+
+_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+_ID, _NAME, _MARKER = Column("id", "int64"), Column("name", "string"), Column(MARKER, "int32")
+_PLAIN = Contents((_ID, _NAME), 1)
+_UPSERT = Contents((_ID, _NAME, _MARKER), 1, markers={"4": 1})
+
+
+def _file(number: int, inside: Contents | None = _PLAIN, **facts: Any) -> DataFile:
+    return DataFile(facts.pop("name", data_name(number)), 100, facts.pop("modified", _NOON), inside)
+
+
+def _table(*files: DataFile, metadata: dict[str, Any] | bytes | None = None, **facts: Any) -> Table:
+    spelled = {"keyColumns": ["id"]} if metadata is None else metadata
+    data = spelled if isinstance(spelled, bytes) else json.dumps(spelled).encode()
+    return Table("orders", data, files=files, **facts)
+
+
+def _said(table: Table) -> list[str]:
+    return [f"{found.code} {found.file.removeprefix('orders/')}: {found.what}" for found in judge_table(table)]
+
+
+def _rules() -> list[Rule]:
+    found: dict[int, Rule] = {}
+    for module in pkgutil.walk_packages(lint.__path__, f"{lint.__name__}."):
+        for value in vars(importlib.import_module(module.name)).values():
+            for rule in value.values() if isinstance(value, dict) else [value]:
+                if isinstance(rule, Rule):
+                    found[id(rule)] = rule
+    return list(found.values())
+
+
+def test_a_code_belongs_to_one_rule_and_every_rule_says_what_to_do() -> None:
+    rules = _rules()
+    assert len({rule.code for rule in rules}) == len(rules)
+    assert all(rule.next.endswith(".") for rule in rules)
+
+
+def test_advice_has_codes_of_its_own_and_does_not_count() -> None:
+    assert all((rule.severity is Severity.ADVICE) == (rule.code[3] == "5") for rule in _rules())
+    assert not Finding("MF251", Severity.ADVICE, "orders", "", "").counts
+    assert Finding("MF205", Severity.WARNING, "orders", "", "").counts
+
+
+@pytest.mark.parametrize(
+    ("numbers", "processed", "said"),
+    [
+        ((1, 2, 3), (), []),
+        ((), (), ["MF310 orders: The table's folder holds no data file."]),
+        ((7,), (), []),
+        ((3, 4), (1, 2), []),
+        ((3,), (1, 2, 3), []),
+        ((3, 4), (3,), []),
+        ((10**19 + 1,), (10**19,), []),
+        ((1, 3), (), [f"MF302 {data_name(3)}: Before it, number 2 is missing; the last before is 1."]),
+        ((1, 5, 6), (), [f"MF302 {data_name(5)}: Before it, the numbers 2 to 4 are missing; the last before is 1."]),
+        ((5,), (1, 2), [f"MF302 {data_name(5)}: Before it, the numbers 3 to 4 are missing; the last before is 2."]),
+        (
+            (3, 4),
+            (),
+            [f"MF351 {data_name(3)}: The first number is 3, and nothing shows that those before it were processed."],
+        ),
+        ((), (1, 2), ["MF311 orders: Number 2 was processed, and no data file is left in the folder."]),
+        (
+            (1, 3),
+            (1, 2),
+            [f"MF304 {data_name(1)}: The number 1 was processed before, as _ProcessedFiles/{data_name(1)}."],
+        ),
+    ],
+)
+def test_numbers_rise_by_one_after_those_that_were_processed(
+    numbers: tuple[int, ...], processed: tuple[int, ...], said: list[str]
+) -> None:
+    done = {data_name(number): "_ProcessedFiles" for number in processed}
+    assert _said(_table(*map(_file, numbers), processed=done)) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("00000000000000000001.parquet", None),
+        ("00000000000000000001.csv", None),
+        ("00000000000000000001.csv.gz", None),
+        ("1.parquet", "MF301 1.parquet: The name has 1 digit."),
+        ("00000000000000000000.parquet", "MF301 00000000000000000000.parquet: The number is 0; the first is 1."),
+        ("orders.parquet", "MF301 orders.parquet: The name is not a number of 20 digits and an extension."),
+        (
+            "00000000000000000001.PARQUET",
+            "MF308 00000000000000000001.PARQUET: The extension is 'PARQUET', and files are Parquet or CSV where"
+            " _metadata.json does not say otherwise.",
+        ),
+        (
+            "00000000000000000001.parquet.tmp",
+            "MF703 00000000000000000001.parquet.tmp: The name is that of an unfinished or temporary file.",
+        ),
+    ],
+)
+def test_a_data_file_is_named_by_20_digits_and_its_extension(name: str, said: str | None) -> None:
+    assert _said(_table(_file(1, name=name, inside=None))) == ([said] if said else [])
+
+
+def test_by_timestamp_files_have_any_name_and_are_compared_in_the_order_of_their_times() -> None:
+    later = Contents((_ID, Column("name", "int64")), 1)
+    files = (_file(1, later, name="a.parquet", modified=_NOON + timedelta(seconds=1)), _file(1, name="b.parquet"))
+    metadata = {"keyColumns": ["id"], "fileDetectionStrategy": "LastUpdateTimeFileDetection"}
+    expected = "MF404 a.parquet: The column 'name' was string and is int64 from this file on."
+    assert _said(_table(*files, metadata=metadata)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (_UPSERT, []),
+        (Contents((_ID, _MARKER), 1, markers={"2": 1}), []),
+        (Contents((_ID, _MARKER), 2, markers={"2": 1, "4": 1}), ["MF405: The column 'name' is not in this file"]),
+        (Contents((_ID,), 1), ["MF405: The column 'name' is not in this file; it was before."]),
+        (Contents((_NAME, _ID), 1), []),
+        (Contents((_ID, _NAME, Column("more", "date")), 1), []),
+        (Contents((_ID, Column("Name", "string")), 1), ["MF402: The column 'Name' was 'name' before."]),
+        (Contents((Column("id", "int32"), _NAME), 1), ["MF404: The column 'id' was int64 and is int32"]),
+        (Contents((_NAME,), 1), ["MF407: The file does not have the key column 'id'; it has 'name'."]),
+        (Contents((Column("ID", "int64"), _NAME), 1), ["MF407: The file does not have the key column 'id'; it spells"]),
+        (Contents((_ID, _NAME), 9, null_keys={"id": 3}), ["MF408: The key column 'id' is NULL in 3 of 9 rows."]),
+        (Contents((_ID, _NAME, Column("x", "list"))), ["MF403: The column 'x' has the type list, which has no form"]),
+        (Contents((_ID, _NAME, Column("x", "decimal(38, 9)"))), []),
+        (Contents((_ID, _NAME, Column("x", "decimal(39, 9)"))), ["MF403: The column 'x' has the type decimal(39, 9)"]),
+        (Contents((_MARKER, _ID, _NAME)), [f"MF502: {MARKER} is the first of 3 columns."]),
+        (Contents((_ID, _MARKER, _NAME)), [f"MF501: {MARKER} is column 2 of 3."]),
+        (Contents((_ID, _NAME, Column(MARKER, "string"))), [f"MF508: {MARKER} has the type string."]),
+        (
+            Contents((_ID, _NAME, _MARKER), 5, markers={"3": 2, "4": 1, "NULL": 2}),
+            [f"MF505: {MARKER} is '3' in 2 rows.", f"MF506: {MARKER} is NULL in 2 of 5 rows."],
+        ),
+    ],
+)
+def test_a_file_goes_on_from_the_files_before(second: Contents, said: list[str]) -> None:
+    found = _said(_table(_file(1), _file(2, second)))
+    assert len(found) == len(said)
+    for one, expected in zip(found, said, strict=True):
+        assert one.replace(f" {data_name(2)}", "").startswith(expected)
+
+
+def test_a_change_is_said_once_where_it_happens() -> None:
+    changed = Contents((Column("id", "string"),), 1)
+    found = judge_table(_table(_file(1), _file(2, changed), _file(3, changed)))
+    assert [(one.code, one.file[-9:]) for one in found] == [("MF404", "2.parquet"), ("MF405", "2.parquet")]
+
+
+def test_updates_need_keys() -> None:
+    expected = [f"MF507 {data_name(1)}: The table has no key columns, and the file has 1 row marked 4."]
+    assert _said(_table(_file(1, _UPSERT), metadata={})) == expected
+
+
+@pytest.mark.parametrize(
+    ("metadata", "settings"),
+    [
+        ({}, Settings()),
+        ({"KeyColumns": ["a", "b"]}, Settings(("a", "b"))),
+        ({"keyColumns": ["a"], "isUpsertDefaultRowMarker": True}, Settings(("a",), upserts=True)),
+        ({"fileDetectionStrategy": "LastUpdateTimeFileDetection"}, Settings(by_time=True)),
+        (
+            {
+                "FileFormat": "DelimitedText",
+                "FileExtension": "psv",
+                "FileFormatTypeProperties": {
+                    "FirstRowAsHeader": True,
+                    "RowSeparator": "\r",
+                    "ColumnSeparator": "|",
+                    "QuoteCharacter": "",
+                    "EscapeCharacter": "",
+                    "NullValue": "null",
+                    "Encoding": "windows-1252",
+                },
+            },
+            Settings(text=True, extension="psv", dialect=Dialect("\r", "|", "", "", "null", "windows-1252")),
+        ),
+    ],
+)
+def test_metadata_sets_what_it_says(metadata: dict[str, Any], settings: Settings) -> None:
+    assert read_metadata(json.dumps(metadata).encode(), "orders") == (settings, [])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({"keycolumns": ["id"]}, "MF204 _metadata.json: It spells 'keyColumns' as 'keycolumns'."),
+        ({"keyColumns": "id"}, 'MF206 _metadata.json: keyColumns is the text "id", not a list.'),
+        (
+            {"keyColumns": ["id", 1]},
+            "MF206 _metadata.json: keyColumns lists the value 1, which is not",
+        ),
+        ({"keyColumns": ["id", "ID"]}, "MF207 _metadata.json: keyColumns lists 'ID' twice."),
+        (
+            {"keyColumns": ["id"], "isUpsertDefaultRowMarker": 1},
+            "MF209 _metadata.json: isUpsertDefaultRowMarker is the value 1.",
+        ),
+        (b"[1]", "MF203 _metadata.json: It cannot be read: it holds a list, not an object."),
+        (b"", "MF203 _metadata.json: It cannot be read: it is empty."),
+        (b"\xff\xfe", "MF203 _metadata.json: It cannot be read: it is not JSON"),
+        (b"[" * 200_000, "MF203 _metadata.json: It cannot be read: it is not JSON (values are nested"),
+    ],
+)
+def test_metadata_that_is_wrong_is_described_by_its_value(metadata: dict[str, Any] | bytes, said: str) -> None:
+    found = _said(_table(_file(1), metadata=metadata))
+    assert len(found) == 1
+    assert found[0].startswith(said)
+
+
+def test_a_producer_may_keep_files_of_its_own_under_ignored_names() -> None:
+    assert _said(_table(_file(1), ignored=("_progress.json", "_SUCCESS", "_delta_log", "_mirrorfeed"))) == []
+
+
+def test_a_log_without_records_has_published_nothing() -> None:
+    assert _said(_table(_file(1), log=Log("ab"))) == []
+
+
+def test_a_schemas_folder_is_told_by_the_tables_in_it() -> None:
+    table = Folder("sales/orders", ("_metadata.json",))
+    found = judge_zone(Zone(folders=(Folder("sales", (), (table,)), Folder("events", ("_metadata.json",)))))
+    assert [(one.code, one.file) for one in found] == [("MF102", "sales")]
+
+
+@pytest.mark.parametrize(
+    ("count", "told"),
+    [
+        (449, []),
+        (450, [("MF151", Severity.ADVICE)]),
+        (500, [("MF151", Severity.ADVICE)]),
+        (501, [("MF109", Severity.ERROR)]),
+    ],
+)
+def test_as_many_tables_as_a_database_takes_are_told_before_they_are_met(
+    count: int, told: list[tuple[str, Severity]]
+) -> None:
+    tables = tuple(Folder(f"sales.schema/t{n}", ("_metadata.json",)) for n in range(count))
+    found = judge_zone(Zone(folders=(Folder("sales.schema", (), tables),)))
+    assert [(each.code, each.severity) for each in found] == told
+    assert [each.what for each in found] == [f"The landing zone holds {count} tables, and a database takes 500."] * len(
+        told
+    )

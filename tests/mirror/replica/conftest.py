@@ -1,0 +1,100 @@
+"""A landing zone in a folder with a replica behind it."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from mirrorfeed.mirror.replica import Replica, TableReport
+from mirrorfeed.stores import FolderStore
+
+MARKER = "__rowMarker__"
+
+
+def parquet(rows: pa.Table) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(rows, buffer)
+    return buffer.getvalue()
+
+
+def marked(*rows: tuple[int | None, str | None, int]) -> pa.Table:
+    """Rows of (id, name) with their marker last."""
+    ids, names, markers = zip(*rows, strict=True) if rows else ((), (), ())
+    types = (pa.int64(), pa.string(), pa.int32())
+    columns = [pa.array(values, kind) for values, kind in zip((ids, names, markers), types, strict=True)]
+    return pa.table(columns, names=["id", "name", MARKER])
+
+
+def plain(*rows: tuple[int | None, str | None]) -> pa.Table:
+    """Rows of (id, name) without markers."""
+    return marked(*((id, name, 0) for id, name in rows)).drop_columns([MARKER])
+
+
+@dataclass
+class World:
+    root: Path
+    now: datetime = datetime(2026, 9, 1, tzinfo=UTC)
+    replica: Replica = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.replica = Replica(FolderStore(str(self.zone)), str(self.target), lambda: self.now)
+
+    @property
+    def zone(self) -> Path:
+        return self.root / "zone"
+
+    @property
+    def target(self) -> Path:
+        return self.root / "target"
+
+    def metadata(self, table: str = "orders", **fields: Any) -> None:
+        self.put(table, "_metadata.json", json.dumps(fields).encode())
+
+    def put(self, table: str, name: int | str, content: pa.Table | bytes) -> Path:
+        """A whole file at once; a number stands for the name of a Parquet file."""
+        path = self.zone / table / (f"{name:020}.parquet" if isinstance(name, int) else name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else parquet(content))
+        return path
+
+    def recreate(self, table: str = "orders", **fields: Any) -> None:
+        shutil.rmtree(self.zone / table)
+        self.metadata(table, **fields)
+
+    def step(self) -> TableReport:
+        """A pass over a landing zone with one table."""
+        (report,) = self.replica.step()
+        return report
+
+    def delta(self, table: str = "dbo/orders") -> DeltaTable:
+        return DeltaTable(self.target / table)
+
+    def rows(self, table: str = "dbo/orders") -> list[tuple[Any, ...]]:
+        """The mirror's rows in a fixed order."""
+        columns = self.delta(table).to_pyarrow_table().columns
+        return sorted(zip(*(column.to_pylist() for column in columns), strict=True), key=repr)
+
+    def names(self, folder: str = "orders") -> list[str]:
+        path = self.zone / folder
+        return sorted(item.name for item in path.iterdir() if item.is_file()) if path.is_dir() else []
+
+    def later(self, **time: float) -> None:
+        self.now += timedelta(**time)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """One table folder `orders` with the key `id`."""
+    world = World(tmp_path)
+    world.metadata(keyColumns=["id"])
+    return world

@@ -1,0 +1,298 @@
+"""Files of rows: what they do to the mirror of a table, from end to end."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from mirrorfeed.mirror.replica import State
+from tests.mirror.replica.conftest import MARKER, World, marked, plain
+
+
+@pytest.mark.parametrize(
+    ("marker", "absent", "there"),
+    [
+        (0, [(1, "new")], [(1, "new"), (1, "old")]),
+        (1, [(1, "new")], [(1, "new")]),
+        (2, [], []),
+        (4, [(1, "new")], [(1, "new")]),
+    ],
+)
+def test_each_marker_has_its_documented_effect(
+    world: World, marker: int, absent: list[tuple[int, str]], there: list[tuple[int, str]]
+) -> None:
+    world.put("orders", 1, marked((1, "new", marker)))
+    assert world.step().rows == {marker: 1}
+    assert world.rows() == absent
+
+    world.recreate(keyColumns=["id"])
+    world.put("orders", 1, plain((1, "old")))
+    world.put("orders", 2, marked((1, "new", marker)))
+    assert world.step().rows == ({0: 2} if marker == 0 else {0: 1, marker: 1})
+    assert world.rows() == there
+
+
+def test_rows_apply_in_their_order_and_files_in_theirs(world: World) -> None:
+    world.put("orders", 1, marked((1, "a", 0), (1, None, 2), (1, "b", 0), (2, "x", 0)))
+    world.put("orders", 2, marked((2, None, 2), (1, "c", 1)))
+    world.put("orders", 3, marked((2, "y", 4)))
+    report = world.step()
+    assert (report.state, report.files, report.rows) == (State.REPLICATING, 3, {0: 3, 1: 1, 2: 2, 4: 1})
+    assert world.rows() == [(1, "c"), (2, "y")]
+
+
+@pytest.mark.parametrize(("days", "kept"), [(-719_163, False), (-719_162, True), (2_932_896, True), (2_932_897, False)])
+def test_a_date_of_a_year_that_the_mirror_cannot_hold_stops_its_table_alone(
+    world: World, days: int, kept: bool
+) -> None:
+    """The engine writes one outside the years 1 to 9999 and cannot read its table any more."""
+    due = pa.array([0, days], pa.int32()).cast(pa.date32())
+    file = world.put("orders", 1, plain((1, "a"), (2, "b")).append_column("due", due))
+    world.put("others", 1, plain((1, "a")))
+    orders, others = world.replica.step()
+    assert (orders.state, others.state) == (State.REPLICATING if kept else State.FAILED, State.REPLICATING)
+    if not kept:
+        assert orders.message == (
+            f"{file} has dates in due that are not of the years 1 to 9999."
+            " The mirror's engine cannot read them back: publish such dates as text, or correct them in the source."
+        )
+    world.put("orders", 1 if not kept else 2, marked((1, "c", 4)))
+    assert world.replica.step()[0].state is State.REPLICATING
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_the_marker_may_be_the_first_or_the_last_column(world: World, place: str) -> None:
+    rows = marked((1, "a", 4), (1, "b", 4))
+    world.put("orders", 1, rows.select([MARKER, "id", "name"]) if place == "first" else rows)
+    world.step()
+    assert world.rows() == [(1, "b")]
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64(), pa.uint8()])
+def test_the_marker_may_be_any_kind_of_whole_number(world: World, kind: pa.DataType) -> None:
+    world.put("orders", 1, plain((1, "a"), (1, "b")).append_column(MARKER, pa.array([4, 4], kind)))
+    world.step()
+    assert world.rows() == [(1, "b")]
+
+
+def test_a_file_without_markers_inserts_even_after_files_with_them(world: World) -> None:
+    world.put("orders", 1, marked((1, "a", 4)))
+    world.put("orders", 2, plain((1, "b")))
+    world.step()
+    assert world.rows() == [(1, "a"), (1, "b")]
+
+
+def test_a_file_without_markers_upserts_if_the_table_says_so(world: World) -> None:
+    world.metadata(keyColumns=["id"], isUpsertDefaultRowMarker=True)
+    world.put("orders", 1, plain((1, "a"), (2, "x")))
+    world.put("orders", 2, plain((1, "b")))
+    world.put("orders", 3, marked((2, "y", 0)))
+    assert world.step().rows == {0: 1, 4: 3}
+    assert world.rows() == [(1, "b"), (2, "x"), (2, "y")]
+
+
+def test_rows_whose_key_is_null_duplicate_instead_of_updating(world: World) -> None:
+    world.put("orders", 1, marked((None, "a", 4)))
+    world.put("orders", 2, marked((None, "b", 1), (None, None, 2)))
+    world.step()
+    assert world.rows() == [(None, "a"), (None, "b")]
+
+
+def test_all_columns_of_a_composite_key_must_match(world: World) -> None:
+    world.metadata(keyColumns=["day", "id"])
+
+    def file(marker: int, *rows: tuple[int, date, str | None]) -> pa.Table:
+        ids, days, names = zip(*rows, strict=True)
+        markers = pa.array([marker] * len(ids), pa.int32())
+        return pa.table({"id": ids, "day": days, "name": pa.array(names, pa.string()), MARKER: markers})
+
+    one, two = date(2026, 1, 1), date(2026, 1, 2)
+    world.put("orders", 1, file(4, (1, one, "a"), (1, two, "b"), (2, one, "c")))
+    world.put("orders", 2, file(4, (1, two, "B")))
+    world.put("orders", 3, file(2, (2, one, None), (2, two, None)))
+    world.step()
+    assert world.rows() == [(1, one, "a"), (1, two, "B")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        (pa.string(), "a", "A"),
+        (pa.binary(), b"\x00", b""),
+        (pa.decimal128(20, 4), Decimal("1.0000"), Decimal("1.0001")),
+        (pa.date32(), date(2026, 1, 1), date(2026, 1, 2)),
+        (pa.timestamp("us"), datetime(2026, 1, 1), datetime(2026, 1, 1, 0, 0, 0, 1)),
+        (pa.timestamp("us", "UTC"), datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)),
+        (pa.float64(), 0.1, 0.2),
+        (pa.bool_(), True, False),
+    ],
+)
+def test_keys_of_every_type_are_compared_by_value(world: World, kind: pa.DataType, one: Any, other: Any) -> None:
+    def file(*rows: tuple[Any, str, int]) -> pa.Table:
+        keys, names, markers = zip(*rows, strict=True)
+        return pa.table({"id": pa.array(keys, kind), "name": names, MARKER: pa.array(markers, pa.int32())})
+
+    world.put("orders", 1, file((one, "a", 0), (other, "b", 0)))
+    world.put("orders", 2, file((one, "c", 4), (other, "", 2)))
+    world.step()
+    assert [name for _, name in world.rows()] == ["c"]
+    assert world.delta().schema().to_arrow().field("id").type == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "becomes", "shows"),
+    [
+        (pa.uint8(), 255, pa.int16(), 255),
+        (pa.uint64(), 2**64 - 1, pa.decimal128(20), Decimal(2**64 - 1)),
+        (pa.large_string(), "a", pa.string(), "a"),
+        (pa.large_binary(), b"a", pa.binary(), b"a"),
+        (pa.dictionary(pa.int32(), pa.string()), "a", pa.string(), "a"),
+        (pa.timestamp("ns"), datetime(2026, 1, 1, 1), pa.timestamp("us"), datetime(2026, 1, 1, 1)),
+        (pa.timestamp("ms", "Europe/Berlin"), datetime(2026, 1, 1, tzinfo=UTC), pa.timestamp("us", "UTC"), None),
+        (pa.binary(2), b"ab", pa.binary(), b"ab"),
+    ],
+)
+def test_types_that_delta_lacks_become_the_next_that_holds_their_values(
+    world: World, kind: pa.DataType, value: Any, becomes: pa.DataType, shows: Any
+) -> None:
+    world.metadata()
+    world.put("orders", 1, pa.table({"v": pa.array([value], kind)}))
+    assert world.step().message == ""
+    assert pa.schema(world.delta().schema().to_arrow()).field("v").type == becomes
+    assert world.rows() == [(value if shows is None else shows,)]
+
+
+def test_a_file_with_a_schema_and_no_rows_creates_the_table_and_counts(world: World) -> None:
+    world.put("orders", 1, plain())
+    report = world.step()
+    assert (report.state, report.files, report.rows) == (State.REPLICATING, 1, {})
+    assert world.delta().schema().to_arrow().names == ["id", "name"]
+    world.put("orders", 2, plain((1, "a")))
+    assert world.step().files == 1
+    assert world.rows() == [(1, "a")]
+
+
+def test_a_table_without_keys_takes_inserts(world: World) -> None:
+    world.metadata()
+    world.put("orders", 1, marked((1, "a", 0)))
+    world.put("orders", 2, plain((1, "a")))
+    world.step()
+    assert world.rows() == [(1, "a"), (1, "a")]
+
+
+@pytest.mark.parametrize("marker", [1, 2, 4])
+def test_changes_of_a_table_without_keys_wait_until_keys_are_given(world: World, marker: int) -> None:
+    world.metadata()
+    world.put("orders", 1, plain((1, "a")))
+    path = world.put("orders", 2, marked((1, "b", marker)))
+    report = world.step()
+    assert (report.state, report.files) == (State.FAILED, 1)
+    assert report.message == (
+        f"{path} carries updates, deletes or upserts, but table orders has no key columns. "
+        "Add keyColumns to the table's _metadata.json."
+    )
+    world.metadata(keyColumns=["id"])
+    assert world.step().state is State.REPLICATING
+    assert world.rows() == ([] if marker == 2 else [(1, "b")])
+
+
+def test_the_metadata_may_come_after_the_first_files(world: World) -> None:
+    (world.zone / "orders/_metadata.json").unlink()
+    world.put("orders", 1, plain((1, "a")))
+    assert world.step().state is State.REPLICATING
+    world.metadata(KeyColumns=["id"])
+    world.put("orders", 2, marked((1, "b", 1)))
+    world.step()
+    assert world.rows() == [(1, "b")]
+
+
+@pytest.mark.parametrize(("keys", "now"), [(["name"], "name"), (["id", "name"], "id, name"), ([], "none")])
+def test_keys_never_change_once_they_are_set(world: World, keys: list[str], now: str) -> None:
+    world.put("orders", 1, plain((1, "a")))
+    world.step()
+    world.metadata(keyColumns=keys)
+    world.put("orders", 2, plain((2, "b")))
+    report = world.step()
+    assert (report.state, report.files) == (State.FAILED, 0)
+    assert report.message == (
+        f"The keyColumns of table orders were set to id and are now {now}; once set they never change. "
+        "Restore them, or delete the table's folder and create it again with all data."
+    )
+    world.metadata(keyColumns=["id"])
+    assert world.step().files == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (
+            marked((1, "a", 4), (2, "b", 3)),
+            "Row 2 of {path} has the __rowMarker__ 3. Delete the file and put one under the same name with int32 "
+            "markers 0, 1, 2 or 4.",
+        ),
+        (
+            plain((1, "a")).append_column(MARKER, pa.array([None], pa.int32())),
+            "Row 1 of {path} has the __rowMarker__ None. Delete the file and put one under the same name with int32 "
+            "markers 0, 1, 2 or 4.",
+        ),
+        (
+            plain((1, "a")).append_column(MARKER, pa.array(["4"])),
+            "__rowMarker__ of {path} has the type string, not a whole number. Delete the file and put one under the "
+            "same name with int32 markers 0, 1, 2 or 4.",
+        ),
+        (
+            marked((1, "a", 4)).select(["id", MARKER, "name"]),
+            "__rowMarker__ is column 2 of 3 in {path}. Delete the file and put one under the same name where it is "
+            "the last column.",
+        ),
+        (
+            plain((1, "a")).drop_columns(["id"]),
+            "{path} has no column id, which is a key of table orders. Delete the file and put one with all key "
+            "columns under the same name.",
+        ),
+        (
+            pa.table([[1], [2]], names=["id", "id"]),
+            "{path} has the columns id more than once. Delete it and put a file with distinct columns under the same "
+            "name.",
+        ),
+        (
+            pa.table({"id": [1], "tags": [["a"]]}),
+            "Column tags of {path} has the type list<element: string>, which a mirrored table cannot hold. Publish "
+            "complex values as JSON strings and others as a simple type.",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_applied_stops_the_table_until_it_is_replaced(
+    world: World, rows: pa.Table, message: str
+) -> None:
+    path = world.put("orders", 1, rows)
+    world.put("orders", 2, plain((2, "b")))
+    report = world.step()
+    assert (report.state, report.files, report.message) == (State.FAILED, 0, message.format(path=path))
+    world.put("orders", 1, plain((1, "a")))
+    assert world.step().files == 2
+    assert world.rows() == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it is not JSON (Expecting value: line 1 column 1 (char 0))"),
+        (json.dumps({"keyColumns": "id"}).encode(), "keyColumns is 'id', not a list of column names"),
+    ],
+)
+def test_metadata_that_cannot_be_used_stops_the_table_until_it_is_corrected(
+    world: World, content: bytes, reason: str
+) -> None:
+    path = world.put("orders", "_metadata.json", content)
+    world.put("orders", 1, plain((1, "a")))
+    report = world.step()
+    assert report.state is State.FAILED
+    assert report.message == f"Cannot use {path}: {reason}. Correct the file; the table goes on with the next pass."
+    world.metadata(keyColumns=["id"])
+    assert world.step().files == 1

@@ -1,0 +1,112 @@
+"""Columns that come, go and change."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pyarrow as pa
+import pytest
+
+from mirrorfeed.mirror.replica import State
+from tests.mirror.replica.conftest import MARKER, World, marked, plain
+
+
+def test_a_new_column_is_added_and_old_rows_have_null_in_it(world: World) -> None:
+    world.put("orders", 1, plain((1, "a"), (2, "b")))
+    new = pa.array([datetime(2026, 1, 1), None], pa.timestamp("us"))
+    rows = marked((2, "c", 4), (3, "d", 4)).add_column(2, "at", new)
+    world.put("orders", 2, rows)
+    assert world.step().state is State.REPLICATING
+    assert world.rows() == [(1, "a", None), (2, "c", datetime(2026, 1, 1)), (3, "d", None)]
+
+
+def test_a_column_that_files_no_longer_carry_stays_and_is_null_in_new_and_updated_rows(world: World) -> None:
+    world.put("orders", 1, plain((1, "a"), (2, "b")))
+    world.put("orders", 2, marked((2, "", 4), (3, "", 4)).drop_columns(["name"]))
+    world.put("orders", 3, plain((4, "d")))
+    assert world.step().state is State.REPLICATING
+    assert world.rows() == [(1, "a"), (2, None), (3, None), (4, "d")]
+
+
+REQUIRED = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string(), nullable=False)])
+
+
+def test_leaving_out_a_column_that_is_not_nullable_fails_the_table(world: World) -> None:
+    world.put("orders", 1, plain((1, "a")).cast(REQUIRED))
+    path = world.put("orders", 2, plain((2, "b")).drop_columns(["name"]))
+    report = world.step()
+    assert (report.state, report.files) == (State.FAILED, 1)
+    assert report.message == (
+        f"{path} leaves out name, which cannot be NULL in table orders. "
+        "Keep publishing the column, or delete the table's folder and create it again with all data."
+    )
+
+
+def test_a_null_in_a_column_that_is_not_nullable_fails_the_table(world: World) -> None:
+    world.put("orders", 1, plain((1, "a")).cast(REQUIRED))
+    path = world.put("orders", 2, marked((2, None, 4)))
+    report = world.step()
+    assert (report.state, report.files) == (State.FAILED, 1)
+    assert report.message == (
+        f"{path} has rows without a value in name, which cannot be NULL. "
+        "Publish the values, or delete the table's folder and create it again with all data."
+    )
+
+
+def test_a_delete_needs_its_key_alone(world: World) -> None:
+    world.put("orders", 1, plain((1, "a"), (2, "b")).cast(REQUIRED))
+    world.put("orders", 2, marked((1, None, 2)))
+    assert world.step().state is State.REPLICATING
+    assert world.rows() == [(2, "b")]
+    assert not pa.schema(world.delta().schema().to_arrow()).field("name").nullable
+
+
+def test_a_changed_type_stops_that_table_alone_until_its_folder_is_recreated(world: World) -> None:
+    world.put("orders", 1, plain((1, "a")))
+    path = world.put("orders", 2, plain((2, "b")).set_column(1, "name", pa.array([2], pa.int32())))
+    world.put("items", 1, plain((1, "a")))
+    items, orders = world.replica.step()
+    message = (
+        f"Table orders is stopped: {path} changes the type of name from string to int32. "
+        "Delete the table's folder and create it again with all data."
+    )
+    assert (items.table, items.state) == ("items", State.REPLICATING)
+    assert (orders.table, orders.state, orders.files, orders.message) == ("orders", State.FAILED, 1, message)
+
+    world.put("orders", 2, plain((2, "b")))  # a file that would fit comes too late
+    world.put("items", 2, plain((2, "b")))
+    items, orders = world.replica.step()
+    assert (items.files, orders.files, orders.message) == (1, 0, message)
+    assert world.rows() == [(1, "a")]
+
+    world.recreate(keyColumns=["id"])
+    world.put("orders", 1, pa.table({"id": [1], "name": pa.array([2], pa.int32())}))
+    _, orders = world.replica.step()
+    assert orders.state is State.REPLICATING
+    assert world.rows() == [(1, 2)]
+
+
+@pytest.mark.parametrize(("old", "new"), [("int32", "int64"), ("float", "double"), ("timestamp[us]", "date32[day]")])
+def test_a_wider_type_is_a_changed_type(world: World, old: str, new: str) -> None:
+    kinds = {str(kind): kind for kind in (pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.date32())}
+    kinds["timestamp[us]"] = pa.timestamp("us")
+    world.put("orders", 1, pa.table({"id": pa.nulls(1, kinds[old])}))
+    world.put("orders", 2, pa.table({"id": pa.nulls(1, kinds[new])}))
+    assert f"changes the type of id from {old} to {new}." in world.step().message
+
+
+def test_names_that_differ_in_case_only_are_refused(world: World) -> None:
+    world.put("orders", 1, plain((1, "a")))
+    path = world.put("orders", 2, plain((2, "b")).rename_columns(["id", "Name"]))
+    assert world.step().message == (
+        f"{path} brings the column Name, but table orders has name, which differs in upper and lower case only. "
+        "Publish the column under one name; a renamed column needs the folder recreated with all data."
+    )
+
+
+def test_names_with_odd_characters_are_columns_and_keys_like_others(world: World) -> None:
+    world.metadata(keyColumns=["the id; `quoted`"])
+    file = pa.table({"the id; `quoted`": [1, 1], "a.b": ["x", "y"], MARKER: pa.array([4, 4], pa.int32())})
+    world.put("orders", 1, file)
+    world.step()
+    assert world.rows() == [(1, "y")]

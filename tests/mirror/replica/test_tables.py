@@ -1,0 +1,214 @@
+"""Table folders that come, go and come again, and passes over many of them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from mirrorfeed.mirror.replica import Replica, State, TableReport, follow
+from mirrorfeed.mirror.replica.mirrored_table import Mirror
+from mirrorfeed.stores import Entry, FolderStore, StoreUnavailable
+from tests.mirror.replica.conftest import World, marked, plain
+
+
+def test_tables_in_schema_folders_and_at_the_top_are_mirrored(world: World) -> None:
+    world.put("orders", 1, plain((1, "top")))
+    world.put("sales.schema/orders", 1, plain((1, "sales")))
+    world.put("hr.schema/people", 1, plain((1, "hr")))
+    reports = world.replica.step()
+    assert [report.table for report in reports] == ["hr.people", "orders", "sales.orders"]
+    assert world.rows("dbo/orders") == [(1, "top")]
+    assert world.rows("sales/orders") == [(1, "sales")]
+    assert world.rows("hr/people") == [(1, "hr")]
+
+
+def test_a_deleted_folder_drops_the_table(world: World) -> None:
+    world.put("sales.schema/orders", 1, plain((1, "a")))
+    world.put("orders", 1, plain((1, "a")))
+    world.replica.step()
+    shutil.rmtree(world.zone / "sales.schema")
+    kept, dropped = world.replica.step()
+    assert (kept.table, kept.state) == ("orders", State.REPLICATING)
+    assert dropped == TableReport("sales.orders", State.DROPPED, message="Its folder was deleted.")
+    assert not (world.target / "sales/orders").exists()
+    assert not (world.target / "_dropped").exists()
+    assert [report.table for report in world.replica.step()] == ["orders"]
+
+
+def test_a_recreated_folder_drops_the_table_and_begins_anew(world: World) -> None:
+    for number in (1, 2):
+        world.put("orders", number, plain((number, "old")))
+    world.step()
+    world.recreate(keyColumns=["key"])
+    world.put("orders", 1, pa.table({"key": ["new"]}))
+    report = world.step()
+    assert (report.state, report.files) == (State.REPLICATING, 1)
+    assert report.message == "The folder was recreated, so the table was dropped and begins anew."
+    assert world.rows() == [("new",)]
+
+
+def test_a_recreated_folder_without_files_drops_the_table_at_once(world: World) -> None:
+    world.put("orders", 1, plain((1, "old")))
+    world.step()
+    world.recreate(keyColumns=["id"])
+    assert world.step().message.endswith("No file was published yet.")
+    assert not (world.target / "dbo/orders").exists()
+
+
+def test_the_failure_of_one_table_never_stops_the_others(world: World) -> None:
+    world.put("a", 1, b"broken")
+    world.put("b", 1, plain((1, "b")))
+    world.put("c", "_metadata.json", b"broken")
+    world.put("d", 1, plain((1, "d")))
+    states = {report.table: report.state for report in world.replica.step()}
+    assert states == {
+        "a": State.FAILED,
+        "b": State.REPLICATING,
+        "c": State.FAILED,
+        "d": State.REPLICATING,
+        "orders": State.REPLICATING,
+    }
+
+
+def test_two_folders_for_one_mirror_are_refused(world: World) -> None:
+    world.put("orders", 1, plain((1, "a")))
+    world.put("dbo.schema/orders", 1, plain((1, "b")))
+    one, two = world.replica.step()
+    assert (one.table, one.state, two.table, two.state) == ("dbo.orders", State.FAILED, "orders", State.FAILED)
+    assert two.message == (
+        f"Table orders shares its mirror {world.target / 'dbo/orders'} with another table folder of the same name. "
+        "Keep the table in one schema folder only."
+    )
+
+
+def test_a_delta_table_that_no_replica_made_is_left_alone(world: World) -> None:
+    place = world.target / "dbo/orders"
+    write_deltalake(place, plain((7, "theirs")))
+    world.put("orders", 1, plain((1, "a")))
+    assert world.step().message == (
+        f"{place} is a Delta table that was not made by a replica, and is left alone. "
+        "Give the replica a target of its own."
+    )
+    shutil.rmtree(world.zone / "orders")
+    assert world.replica.step() == []
+    assert world.rows() == [(7, "theirs")]
+
+
+def test_a_mirror_that_cannot_be_read_is_reported_and_tried_again(world: World) -> None:
+    world.put("orders", 1, plain((1, "a")))
+    world.step()
+    world.put("orders", 2, marked((1, "b", 4)))
+    log = world.target / "dbo/orders/_delta_log"
+    commit = log / f"{0:020}.json"
+    content = commit.read_bytes()
+    commit.write_bytes(b"{")
+    report = world.step()
+    assert report.state is State.FAILED
+    assert report.message.startswith(f"Cannot read or write the mirror {world.target / 'dbo/orders'}: ")
+    assert report.message.endswith("Nothing of the file was applied; it is tried again with the next pass.")
+    commit.write_bytes(content)
+    assert world.step().files == 1
+
+
+def test_a_failure_without_a_name_stops_its_table_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Mirror, *_: object) -> None:
+        raise RuntimeError("of the engine")
+
+    for table in ("others", "orders"):
+        world.put(table, 1, plain((1, "a")))
+    world.replica.step()
+    world.put("orders", 2, plain((2, "b")))
+    monkeypatch.setattr(Mirror, "append", fails)
+    orders, others = world.replica.step()
+    assert (orders.state, others.state) == (State.FAILED, State.REPLICATING)
+    assert orders.message.startswith("Replicating orders failed with RuntimeError: of the engine Nothing is lost")
+    assert orders.error is not None
+    assert orders.error.code == "MF1000"
+
+
+@dataclass(frozen=True)
+class RecreatedWhileRead(FolderStore):
+    """The folder is deleted and made again right after a file of it was read."""
+
+    table: str = "orders"
+
+    def read(self, path: str) -> bytes:
+        content = super().read(path)
+        if path.endswith(".parquet"):
+            shutil.rmtree(Path(self.root, self.table))
+            Path(self.root, self.table).mkdir()
+        return content
+
+
+def test_a_file_of_a_folder_that_is_gone_is_not_applied(world: World) -> None:
+    path = world.put("orders", 1, plain((1, "old")))
+    replica = Replica(RecreatedWhileRead(str(world.zone)), str(world.target))
+    (report,) = replica.step()
+    assert (report.state, report.files) == (State.FAILED, 0)
+    assert report.message == (
+        f"{path.parent} was deleted or recreated while table orders was being read. "
+        "The next pass sees what is there now."
+    )
+    assert not (world.target / "dbo/orders").exists()
+
+
+def test_following_makes_passes_until_it_is_stopped(world: World) -> None:
+    waits: list[float] = []
+    told: list[int] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        world.put("orders", len(waits), plain((len(waits), "a")))
+
+    follow(
+        world.replica,
+        2.5,
+        lambda: len(told) == 4,
+        wait=wait,
+        report=lambda reports: told.append(reports[0].files),
+    )
+    assert told == [0, 1, 1, 1]
+    assert waits == [2.5, 2.5, 2.5]
+
+
+@dataclass(frozen=True)
+class AwayAtFirst(FolderStore):
+    calls: tuple[str, ...] = ()
+
+    def list(self, folder: str) -> list[Entry]:
+        if not Path(self.root, "here").exists():
+            Path(self.root, "here").touch()
+            raise StoreUnavailable("list", self.address(folder), "it sleeps")
+        return super().list(folder)
+
+
+def test_following_goes_on_when_the_landing_zone_was_away_for_a_while(world: World) -> None:
+    told: list[str] = []
+    follow(
+        Replica(AwayAtFirst(str(world.zone)), str(world.target)),
+        1,
+        lambda: len(told) == 2,
+        wait=lambda _: None,
+        report=lambda reports: told.append(reports[0].state),
+        trouble=lambda error: told.append(str(error)),
+    )
+    assert told == [
+        f"Cannot list {world.zone}: it sleeps. "
+        "Check that the place exists, is reachable and writable, then run the same command again.",
+        "replicating",
+    ]
+
+
+@pytest.mark.parametrize("name", ["two words", "größe", "a#b", "a+b", "a=b"])
+def test_names_of_tables_may_hold_other_letters_and_signs(tmp_path: Path, name: str) -> None:
+    world = World(tmp_path)
+    world.metadata(name, keyColumns=["id"])
+    world.put(name, 1, marked((1, "a", 4)))
+    world.put(name, 2, marked((1, "b", 4)))
+    assert world.step().message == ""
+    assert world.rows(f"dbo/{name}") == [(1, "b")]
