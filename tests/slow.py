@@ -29,7 +29,7 @@ CAUSES = {
     "publishing": ("mirrorfeed/publish/",),
     "reading the feed": ("mirrorfeed/feed/",),
     "archive": ("mirrorfeed/archive/",),
-    "the mirror, replica and verify": ("mirrorfeed/replica/", "mirrorfeed/verify/", "fixtures/mirror.py"),
+    "the mirror, replica and verify": ("mirrorfeed/mirror/", "mirrorfeed/verify/", "fixtures/mirror.py"),
     "stores": ("mirrorfeed/stores/", "fixtures/onelake/"),
     "Spark, asked by a test": ("/pyspark/sql/",),
 }

@@ -91,7 +91,7 @@ class ParquetProcess:
             )
         except OSError as error:
             raise ReaderNotStarted(error.strerror or str(error)) from error
-        self._left = self._seconds
+        self._left = _SECONDS
         if self._exchange(self._child, b"") != b"ready\n":
             raise ReaderNotStarted(self._stop())
         return self._child
