@@ -11,9 +11,6 @@ from mirrorfeed import session
 from mirrorfeed.cli import main
 from mirrorfeed.config.model import share_of
 from mirrorfeed.landing.names import Target
-from mirrorfeed.publish import stream
-from mirrorfeed.publish.outcome import Outcome, Progress
-from tests.told import told
 
 
 @pytest.fixture
@@ -38,7 +35,6 @@ def said(config: Path, *arguments: str, code: int = 0) -> str:
         ["publish", "--dry-run"],
         ["enable"],
         ["changes", "sales.orders", "--from", "0"],
-        ["stream", "sales.orders", "--checkpoint", "checkpoint"],
     ],
     ids=" ".join,
 )
@@ -70,14 +66,3 @@ def test_a_share_without_a_table_is_no_failure_and_starts_no_spark(
     found = [said(config, "publish", f"share:{n}/2", code=int(n == of_orders)) for n in (1, 2)]
     assert f"No table is in share:{3 - of_orders}/2." in found
     assert any("There is no Delta table at" in each for each in found)
-
-
-def test_a_stream_that_finds_nothing_new_says_so(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (config.parent / "orders/_delta_log").mkdir(parents=True)
-    idle = Outcome("sales.orders", Progress("nothing new, version 3 is published", published=3, latest=3), 0.0)
-    monkeypatch.setattr(session, "get_session", lambda: None)
-    monkeypatch.setattr(stream, "drain", lambda *_: [idle])
-    found = said(config, "stream", "sales.orders", "--checkpoint", "checkpoint")
-    assert found.endswith("sales.orders: nothing new, version 3 is published")
-    (row,) = told("stream", "sales.orders", "--checkpoint", "checkpoint", "--config", str(config)).value
-    assert (row["table"], row["outcome"], row["error"]) == ("sales.orders", "well", None)

@@ -49,7 +49,7 @@ def inline(*first: str) -> list[Snippet]:
 
 def test_every_snippet_is_of_a_kind_that_is_checked() -> None:
     kinds = Counter(each.kind for each in snippets())
-    assert set(kinds) <= {"sh", "yaml", "json", "python", "properties", "text"}
+    assert set(kinds) <= {"sh", "yaml", "json", "python", "properties", "text", "bicep", "hcl"}
     assert min(kinds[kind] for kind in ("sh", "yaml", "json", "python")) > 0
 
 

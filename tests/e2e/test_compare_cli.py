@@ -19,7 +19,6 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import load
 from mirrorfeed.publish.compared import NeedsFeed
 from mirrorfeed.publish.follow import SparkRuns, follow
-from mirrorfeed.publish.stream import drain
 
 CONFIG = """
 landing_zone: ./landing
@@ -118,5 +117,3 @@ def test_what_needs_a_feed_is_refused_by_name(project: Project) -> None:
         f"{project.root / 'files'} is published by comparison (`changes: compare`), and to follow it takes a feed of"
         " changes. `mirrorfeed publish` compares it as often as it runs; `mirrorfeed rebuild` starts it again."
     )
-    with pytest.raises(NeedsFeed, match="and a stream over it takes a feed of changes"):
-        drain(project.spark, config, "sales.orders", str(project.root / "checkpoint"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -125,7 +126,7 @@ def _say_rule(spark: Any, source: Source, found: Policy) -> None:
         say(f"{error.what()[:-1]}, and none to show.")
         return
     made = rules.policy(found.rule)
-    say(rules.written(made, rules.forms[0]))
+    say(json.dumps(made, indent=2, ensure_ascii=False))
     say(rules.apply(made))
 
 

@@ -24,7 +24,6 @@ _exported = click.Path(exists=True, dir_okay=False)
 @click.option("--remove", is_flag=True, help="Take the table's rules out.")
 @click.option("--take-over", is_flag=True, help="Put the table's rules in place of those that others wrote for it.")
 @click.option("--interval", metavar="INTERVAL", help="Such as '90 days', where the rule changes before the property.")
-@click.option("--form", type=click.Choice(["az", "bicep", "terraform", "aws"]), help="For the tool that applies it.")
 def rule(
     table: str,
     exported: str | None,
@@ -32,7 +31,6 @@ def rule(
     remove: bool,
     take_over: bool,
     interval: str | None,
-    form: str | None,
 ) -> None:
     """Write the lifecycle policy that TABLE needs, with all that others have in it, to standard output.
 
@@ -51,17 +49,14 @@ def rule(
     spark = spark_session()
     days = asked or intervals.required(spark, source).rule
     rules = rules_of(spark, source)
-    if (chosen := form or rules.forms[0]) not in rules.forms:
-        raise click.UsageError(f"--form {chosen} is for another cloud; for {source} there is {', '.join(rules.forms)}.")
     made = rules.policy(days, Wanted.PAUSED if paused else Wanted.GONE if remove else Wanted.ON, there, take_over)
     problems = [each for each in rules.check(made, days) if each.rule or not (paused or remove)]
     theirs = rules.of_others(there)
-    written = rules.written(made, chosen, there)
     if for_programs():
-        facts = {"policy": written, "form": chosen, "apply": rules.apply(made, there), "of_others": list(theirs)}
+        facts = {"policy": made, "apply": rules.apply(made, there), "of_others": list(theirs)}
         say_json({"table": str(source), **facts, "problems": list(map(str, problems))})
         sys.exit(bool(problems))
-    click.echo(written)
+    click.echo(json.dumps(made, indent=2, ensure_ascii=False))
     click.echo(rules.apply(made, there), err=True)
     if theirs:
         done = "Taken over" if take_over else "Kept, and taken over with --take-over"

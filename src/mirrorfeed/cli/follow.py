@@ -1,4 +1,4 @@
-"""Publication that follows its tables: by itself, which ends between two files when asked to, or driven by a stream."""
+"""Continuous publishing: keeps running until a signal or a deadline, and stops between two files."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_result, spark_session
+from mirrorfeed.cli.root import spark_session
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import MirrorfeedError, coded
 
@@ -101,35 +100,6 @@ def follow_tables(config: Config, written: Config, tables: tuple[str, ...], minu
     failed = [name for name, state in states.items() if state.failures]
     click.echo(f"Ended, with nothing half done{'; failed: ' if failed else ''}{', '.join(failed)}.")
     sys.exit(bool(failed))
-
-
-@main.command()
-@click.argument("table")
-@click.option("--checkpoint", required=True, metavar="FOLDER", help="Where Spark keeps how far the stream is.")
-@click.option(
-    "--option", "pairs", multiple=True, metavar="NAME=VALUE", help="Of the stream, as maxFilesPerTrigger=100."
-)
-@config_option
-def stream(table: str, checkpoint: str, pairs: tuple[str, ...], path: str) -> None:
-    """Publish TABLE when a stream over its change feed has told what there is (availableNow).
-
-    What was published is known from the landing zone alone: a checkpoint that is lost or damaged changes nothing.
-    """
-    config = load(path)
-    (chosen,) = config.select([table])
-    options = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
-    spark = spark_session(chosen.source)
-    from mirrorfeed.publish import ledger
-    from mirrorfeed.publish.stream import drain
-
-    said = Said(partial(click.echo, err=True) if for_programs() else click.echo)
-    outcomes = drain(spark, config, table, checkpoint, options, said.trouble)
-    for outcome in outcomes:
-        said.outcome(outcome)
-        if outcome.is_idle:
-            say(f"{outcome.table}: {outcome.progress.decision}")
-    say_result(ledger.for_programs(outcomes, datetime.now(UTC)))
-    sys.exit(any(outcome.error for outcome in outcomes))
 
 
 class Said:

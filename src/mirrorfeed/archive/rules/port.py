@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,7 +12,6 @@ from mirrorfeed.archive.rules import s3 as glacier
 from mirrorfeed.archive.rules.azure import check as lifecycle
 from mirrorfeed.archive.rules.azure import policy as account
 from mirrorfeed.archive.rules.azure.check import Place
-from mirrorfeed.archive.rules.azure.forms import FORMS
 from mirrorfeed.archive.rules.finding import Finding, Wanted, starts
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import detail_of
@@ -25,11 +23,6 @@ class Rules(Protocol):
 
     def apply(self, policy: Any, exported: Any = None) -> str:
         """How a policy is applied, for people; one without rules is taken by no cloud."""
-        ...
-
-    @property
-    def forms(self) -> Sequence[str]:
-        """In which a policy can be written, the usual one first."""
         ...
 
     def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
@@ -45,21 +38,18 @@ class Rules(Protocol):
         """What in it does not fit this table; empty if it fits."""
         ...
 
-    def written(self, policy: Any, form: str, exported: Any = None) -> str: ...
-
 
 @dataclass(frozen=True, slots=True)
 class AzureRules:
     place: Place
     listed: Sequence[str]
     """What the names of the table's files begin with, from the container on."""
-    forms = tuple(FORMS)
 
     def apply(self, policy: Any, exported: Any = None) -> str:
         if not policy["rules"]:
             return (
-                "Azure takes no policy without rules, so delete the one that is there: `az storage account"
-                " management-policy delete`, or its resource in Bicep or Terraform."
+                "Azure does not accept a policy without rules. Delete the existing policy with `az storage account"
+                " management-policy delete`."
             )
         return (
             "An account has one policy, and applying this replaces it: `--merge` puts it into the exported one. Apply"
@@ -75,16 +65,12 @@ class AzureRules:
     def check(self, policy: Any, days: int) -> list[Finding]:
         return lifecycle.check(policy, self.place, self.listed, days)
 
-    def written(self, policy: Any, form: str, exported: Any = None) -> str:
-        return FORMS[form](policy, exported)
-
 
 @dataclass(frozen=True, slots=True)
 class S3Rules:
     folder: str
     listed: Sequence[str]
     """What the keys of the table's files begin with."""
-    forms = ("aws",)
 
     def apply(self, policy: Any, exported: Any = None) -> str:
         if not policy["Rules"]:
@@ -106,9 +92,6 @@ class S3Rules:
 
     def check(self, policy: Any, days: int) -> list[Finding]:
         return glacier.check(policy, self.folder, self.listed, days)
-
-    def written(self, policy: Any, form: str, exported: Any = None) -> str:
-        return json.dumps(policy, indent=2, ensure_ascii=False)
 
 
 def rules_at(location: str, partition_columns: Sequence[str], random_names: bool) -> Rules | None:
