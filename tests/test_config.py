@@ -528,7 +528,20 @@ def test_a_missing_file_points_to_init(tmp_path: Path) -> None:
         (CHAIN, f"mirrorfeed.yml:21: {TOO_MUCH}"),
         (b"a: 1\nb: gr\xf6\xdfe\n", "mirrorfeed.yml:2: it is not UTF-8 text."),
         (b"a: 1\nb: \x07\n", "mirrorfeed.yml:2: the character '\\x07' cannot stand in YAML."),
-        (b"[" * 5000, "mirrorfeed.yml: it is nested too deeply."),
+        (b"[" * 5000, "mirrorfeed.yml:1: it is nested more than 50 levels deep."),
+        (b"a: 1\nb: " + b"[" * 400 + b"]" * 400, "mirrorfeed.yml:2: it is nested more than 50 levels deep."),
+        (b"a: 1\nb: " + b"{a: " * 330 + b"}" * 330, "mirrorfeed.yml:2: it is nested more than 50 levels deep."),
+        (
+            b"".join(b" " * level + b"-\n" for level in range(400)),
+            "mirrorfeed.yml:51: it is nested more than 50 levels deep.",
+        ),
+        (b'a: 1\nb: "\\UFFFFFFFF"\n', "mirrorfeed.yml:2: it has an escape that is not a character."),
+        (b'a: 1\nb: "\\U00110000"\n', "mirrorfeed.yml:2: it has an escape that is not a character."),
+        (
+            b"!x {a: 1}",
+            "mirrorfeed.yml: its top level is not a list of fields and their values: landing_zone and tables are "
+            "expected.",
+        ),
     ],
 )
 def test_a_file_that_is_not_yaml_is_refused_with_its_line(
@@ -542,6 +555,32 @@ def test_a_file_that_is_not_yaml_is_refused_with_its_line(
         f"Cannot read the configuration {what} Correct the file, or run `mirrorfeed init` in another folder for an "
         "example to compare it with."
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "mistake"),
+    [
+        ("at_once: !!int ''", "must be a whole number, not ''"),
+        ("at_once: !!float ''", "must be a whole number, not ''"),
+        ("at_once: !!bool maybe", "must be a whole number, not 'maybe'"),
+        ("at_once: !!timestamp today", "must be a whole number, not 'today'"),
+        (f"at_once: {'9' * 5000}", "must be a whole number, not '999999999999...9999999999999'"),
+        (f"at_once: 0x{'f' * 5000}", "is a whole number of more than 64 bits"),
+        (f"fresh_within: 0b{'1' * 20_000}", "is a whole number of more than 64 bits"),
+        (f"file_size: 1{':59' * 5000}", "is a whole number of more than 64 bits"),
+        (f"fresh_within: 1{':59' * 5000}.5", "must be a number of minutes from 1 to 525600, or never, not '1:59:59"),
+        ('handover: "\\ud800"', "has a character that cannot be written as UTF-8"),
+        ("at_most: !!set {seconds}", "has the tag tag:yaml.org,2002:set, which is not known here"),
+        ("at_most: !x {seconds: 1}", "has the tag !x, which is not known here"),
+        ("tables: !x []", "has the tag !x, which is not known here"),
+        ("tables: !!omap [a: 1]", "has the tag tag:yaml.org,2002:omap, which is not known here"),
+    ],
+    ids=lambda value: value[:30],
+)
+def test_a_value_that_yaml_cannot_make_is_refused_with_its_line(load: Load, line: str, mistake: str) -> None:
+    tables = "" if line.startswith("tables") else "tables: [{source: a, target: a}]\n"
+    (told,) = mistakes(load, f"landing_zone: /lz\n{line}\n{tables}")
+    assert told.startswith(f"2: {line.partition(':')[0]}: {mistake}")
 
 
 def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:

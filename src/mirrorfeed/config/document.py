@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.composer import ComposerError
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
@@ -17,8 +19,19 @@ Place = tuple[str | int, ...]
 """Where something stands in the file: names of fields and positions in lists."""
 
 
+_MAX_LEVELS = 50
+"""Of lists and fields in each other. A configuration has less than ten."""
 _MOST_REPEATED, _DEEPEST_REPEATED = 10_000, 20
 """Values that aliases may stand for, and how deep in each other: more than any configuration has."""
+
+
+_TAG = "tag:yaml.org,2002:"
+_TAGS: dict[type[Node], set[str]] = {
+    MappingNode: {f"{_TAG}map"},
+    SequenceNode: {f"{_TAG}seq"},
+    ScalarNode: {f"{_TAG}{kind}" for kind in ("null", "bool", "int", "float", "timestamp", "str")},
+}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, order=True)
@@ -26,6 +39,22 @@ class Mistake:
     line: int
     field: str
     reason: str
+
+
+class _Loader(yaml.SafeLoader):
+    """Raises an error with a line where the library would exceed Python's limit on recursion."""
+
+    _levels = 0
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        self._levels += 1
+        if self._levels > _MAX_LEVELS:
+            reason = f"it is nested more than {_MAX_LEVELS} levels deep"
+            raise ComposerError(None, None, reason, self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self._levels -= 1
 
 
 class _TooMuch(Exception):
@@ -83,18 +112,23 @@ class Document:
             self._open.pop()
 
     def _plain(self, node: Node, place: Place) -> Any:
+        if node.tag not in _TAGS[type(node)]:
+            tag = "a tag that" if may_be_secret(place) else f"the tag {node.tag}, which"
+            self.refuse(place, f"has {tag} is not known here")
+            return None
         if isinstance(node, MappingNode):
             return self._mapping(node, place)
         if isinstance(node, SequenceNode):
             return [self.take(item, (*place, i)) for i, item in enumerate(node.value)]
         try:
-            return SafeConstructor().construct_object(node)
-        except yaml.YAMLError:
-            tag = "a tag that" if may_be_secret(place) else f"the tag {node.tag}, which"
-            self.refuse(place, f"has {tag} is not known here")
-            return None
-        except ValueError:  # looks like a date or a number, and is none
+            value = SafeConstructor().construct_object(node)
+        except (ValueError, LookupError, AttributeError, OverflowError):  # looks like a date or a number, and is none
             return node.value
+        if isinstance(value, int) and value.bit_length() > 64:
+            self.refuse(place, "is a whole number of more than 64 bits")
+        elif isinstance(value, str) and _SURROGATE.search(value):
+            self.refuse(place, "has a character that cannot be written as UTF-8")
+        return None if place in self.unusable else value
 
     def _mapping(self, node: MappingNode, place: Place) -> dict[str, Any]:
         data: dict[str, Any] = {}
@@ -117,7 +151,8 @@ class Document:
 def read(path: str) -> Document:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        loader = _Loader(text)
+        root = loader.get_single_node()
     except FileNotFoundError as error:
         raise ConfigMissing(path) from error
     except OSError as error:
@@ -133,9 +168,9 @@ def read(path: str) -> Document:
     except yaml.reader.ReaderError as error:
         reason = f"the character {chr(error.character)!r} cannot stand in YAML"
         raise ConfigUnreadable(path, text[: error.position].count("\n") + 1, reason) from error
-    except RecursionError as error:
-        raise ConfigUnreadable(path, None, "it is nested too deeply") from error
-    if not isinstance(root, MappingNode):
+    except (ValueError, OverflowError) as error:  # of `chr`
+        raise ConfigUnreadable(path, loader.line + 1, "it has an escape that is not a character") from error
+    if not isinstance(root, MappingNode) or root.tag not in _TAGS[MappingNode]:
         reason = "it is empty" if root is None else "its top level is not a list of fields and their values"
         raise ConfigUnreadable(path, None, f"{reason}: landing_zone and tables are expected")
     document = Document()
