@@ -322,6 +322,7 @@ TEXT = (
         ("null: 0", "null: must be text, not 0: put it in quotes"),
         ("null: 'a,b'", "null: 'a,b' holds a separator, a quote, an escape character or a line break"),
         ("encoding: utf-99", "encoding: 'utf-99' is not an encoding that is known here, as UTF-8, utf-16 or windows-1"),
+        ("encoding: idna", "encoding: 'idna' is not an encoding that is known here, as UTF-8, utf-16 or windows-1"),
         ("encoding: base64", "encoding: 'base64' is not an encoding that is known here, as UTF-8, utf-16 or windows-1"),
         ("schema_definition: 'no'", "schema_definition: must be true or false, not 'no'"),
         ("undeclared_types: drop", "undeclared_types: must be refuse or string, not 'drop'"),

@@ -29,6 +29,8 @@ def test_names_that_the_doctor_showed_before_are_understood() -> None:
             "ConfigInvalidd",
             "There is no code 'ConfigInvalidd'. Nearest are MF1102 (ConfigUnreadable), MF1103 (ConfigInvalid), MF1104",
         ),
+        ("9" * 5000, "There is no code '999999999999...9999999999999'. Write it as errors show it, such as MF2102."),
+        ("MF" + "9" * 5000, "There is no code 'MF9999999999...9999999999999'. Write it as errors show it, such as"),
         ("?", "There is no code '?'. Write it as errors show it, such as MF2102."),
     ],
 )

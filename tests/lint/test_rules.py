@@ -224,6 +224,13 @@ def test_metadata_that_is_wrong_is_described_by_its_value(metadata: dict[str, An
     assert found[0].startswith(said)
 
 
+@pytest.mark.parametrize("name", ["hex", "rot13", "base64", "idna", "punycode", "unicode_escape", "utf-99", "a\0b"])
+def test_an_encoding_that_is_none_is_a_finding_and_text_is_read_as_utf_8(name: str) -> None:
+    settings, found = read_metadata(json.dumps({"FileFormatTypeProperties": {"Encoding": name}}).encode(), "orders")
+    assert settings.dialect.encoding == "utf-8"
+    assert "MF214" in [one.code for one in found]
+
+
 def test_a_producer_may_keep_files_of_its_own_under_ignored_names() -> None:
     assert _said(_table(_file(1), ignored=("_progress.json", "_SUCCESS", "_delta_log", "_mirrorfeed"))) == []
 

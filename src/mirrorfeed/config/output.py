@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
+from mirrorfeed.config.fields import short
+from mirrorfeed.landing.encodings import is_text_encoding
 from mirrorfeed.landing.output import PARQUET, Delimited, Output
 
 
@@ -30,13 +31,8 @@ def _extension(value: object) -> str:
 
 
 def _encoding(value: object) -> str:
-    try:
-        if not isinstance(value, str):
-            raise LookupError
-        "".encode(value)  # refuses what encodes something else than text
-        codecs.getincrementalencoder(value)
-    except (LookupError, ValueError):
-        raise ValueError(f"{value!r} is not an encoding that is known here, as UTF-8, utf-16 or windows-1252") from None
+    if not isinstance(value, str) or not is_text_encoding(value):
+        raise ValueError(f"{short(value)} is not an encoding that is known here, as UTF-8, utf-16 or windows-1252")
     return value
 
 

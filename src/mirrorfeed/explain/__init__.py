@@ -6,6 +6,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import reprlib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -40,7 +41,7 @@ class UnknownCode(Terminal):
         self.asked, self.nearest = asked, nearest
 
     def what(self) -> str:
-        return f"There is no code {self.asked!r}."
+        return f"There is no code {reprlib.repr(self.asked)}."
 
     def next(self) -> str:
         near = f"Nearest are {', '.join(self.nearest)}. " if self.nearest else ""
@@ -56,7 +57,7 @@ def explain(asked: str) -> Entry:
     named = [entry for entry in known.values() if entry.name == spelled]
     if len(named) == 1:
         return named[0]
-    if number := re.fullmatch(r"(?:MF)?(\d+)", spelled, re.IGNORECASE):
+    if number := re.fullmatch(r"(?:MF)?(\d{1,9})", spelled, re.IGNORECASE):
         nearest = sorted(known, key=lambda code: abs(int(code[2:]) - int(number[1])))[:3]
     else:
         near = {each.name for each in named} or difflib.get_close_matches(spelled, _names(), 3)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mirrorfeed.landing.encodings import is_text_encoding
 from mirrorfeed.landing.names import METADATA
 from mirrorfeed.landing.spelled import load as spelled_in
 from mirrorfeed.lint.findings import REBUILD, Finding, advice, error, listed, warning
@@ -393,8 +394,4 @@ def python_encoding(name: object) -> str | None:
     if not isinstance(name, str):
         return None
     plain = name.lower().removesuffix(" without bom")
-    try:
-        "".encode(plain)
-    except (LookupError, ValueError):
-        return None
-    return plain
+    return plain if is_text_encoding(plain) else None

@@ -100,6 +100,9 @@ def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Metada
         ({"FileFormatTypeProperties": {"EscapeCharacter": "^"}}, "EscapeCharacter is '^', not one of"),
         ({"FileFormatTypeProperties": {"NullValue": 0}}, "NullValue is 0, not a text"),
         ({"FileFormatTypeProperties": {"Encoding": "utf-99"}}, "Encoding is 'utf-99', which is not known"),
+        ({"FileFormatTypeProperties": {"Encoding": "hex"}}, "Encoding is 'hex', which is not known"),
+        ({"FileFormatTypeProperties": {"Encoding": "idna"}}, "Encoding is 'idna', which is not known"),
+        ({"FileFormatTypeProperties": {"Encoding": "a\0b"}}, "Encoding is 'a\\x00b', which is not known"),
         ({"SchemaDefinition": {"Columns": []}}, "SchemaDefinition has no list of Columns"),
         ({"SchemaDefinition": {"Columns": [{"DataType": "Int32"}]}}, "which has no Name"),
         (

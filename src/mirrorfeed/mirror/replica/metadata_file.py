@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.encodings import is_text_encoding
 
 MARKER = "__rowMarker__"
 DATA_TYPES = frozenset(
@@ -101,10 +101,8 @@ class _Reader:
         if not self._flag(properties, "FirstRowAsHeader", True):
             raise self._bad("FirstRowAsHeader must be true")
         encoding = self._text(properties, "Encoding", "UTF-8")
-        try:
-            codecs.lookup(encoding)
-        except LookupError as error:
-            raise self._bad(f"Encoding is {encoding!r}, which is not known") from error
+        if not is_text_encoding(encoding):
+            raise self._bad(f"Encoding is {encoding!r}, which is not known")
         return Delimited(
             extension,
             self._choice(properties, "RowSeparator", "\r\n", ("\r\n", "\n", "\r")),
