@@ -93,16 +93,17 @@ VALUES = {
     "Kept": "table what rows kept_version error",
     "Listed": "table source included why keys takes error part",
     "Mirrored": "table status rows synced error",
-    "Publication": "table what from_version_exclusive to_version_inclusive published_version lag_versions"
-    f" {_ROWS} files bytes seconds tries reseeded error",
+    "Publication": "table what from_version_exclusive to_version_inclusive published_version"
+    f" {_ROWS} files bytes seconds lag_versions tries reseeded error",
     "Recent": "rows version left_out_files what",
     "Record": f"table record time what from_version_exclusive to_version_inclusive {_ROWS} files bytes build error",
     "Repair": "table what upserts deletes published_version error",
     "RestorePlan": "table version where files bytes hours",
     "Restoring": "table ready pending archived",
-    "Result": "rows notes",
+    "Result": "rows notes summary",
     "Setting": "field there wanted changes note",
     "Share": "table what files bytes archived_files archived_bytes restored_files",
+    "VersionChanges": "version inserts updates deletes",
     "Status": "table source feed published_version newest_version lag_versions lag_seconds not_renamed not_consumed"
     " error paused",
 }
@@ -178,7 +179,7 @@ def test_a_result_is_a_table_in_a_notebook_and_in_a_terminal(monkeypatch: pytest
     assert lines[1].split()[1:3] == ["table", "┃"]
     assert lines[-1] == "A note."
     assert lines[-2].startswith("b<: ")
-    assert repr(Result[Status]((), _nothing="Nothing is wrong.")) == "Nothing is wrong."
+    assert repr(Result[Status]((), summary="Nothing is wrong.")) == "Nothing is wrong."
 
 
 def test_a_mirror_that_is_different_is_not_well_and_shows_its_first_differences() -> None:

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mirrorfeed import report
+from mirrorfeed.api.results import VersionChanges
 from mirrorfeed.cli import main
 from mirrorfeed.display.terminal import Listing
 from mirrorfeed.feed.source import Source
@@ -279,8 +280,8 @@ def titles(drawn: str) -> list[str]:
     return re.findall(r"<title>(.*?)</title>", drawn)
 
 
-def done(version: int, inserts: int = 0, updates: int = 0, deletes: int = 0) -> dict[str, int]:
-    return {"version": version, "inserts": inserts, "updates": updates, "deletes": deletes}
+def done(version: int, inserts: int = 0, updates: int = 0, deletes: int = 0) -> VersionChanges:
+    return VersionChanges(version, inserts, updates, deletes)
 
 
 def test_changes_are_drawn_by_version_and_kind() -> None:

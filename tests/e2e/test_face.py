@@ -73,7 +73,7 @@ def test_a_notebook_goes_the_whole_way_by_the_public_names(
     assert (mended.ok, mended.upserts, mended.deletes) == (True, 1, 0)
 
     changes = feed.changes("sales.orders")
-    assert changes.counts() == [
+    assert [row.to_dict() for row in changes.counts()] == [
         {"version": 1, "inserts": 2, "updates": 0, "deletes": 0},
         {"version": 2, "inserts": 0, "updates": 0, "deletes": 1},
     ]

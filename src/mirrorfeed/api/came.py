@@ -103,7 +103,7 @@ def not_compared(table: str, published: int | None, error: MirrorfeedError) -> r
 
 def records(table: str, found: Examined | None) -> Result[Record]:
     if found is None:
-        return Result((), _nothing=f"{table} has no log: nothing of it is published.")
+        return Result((), summary=f"{table} has no log: nothing of it is published.")
     newest, *older = found.records or (None,)
     wrong = [] if found.follows_on else ["The record that the newest one follows is not there."]
     wrong += [f"{place.address}: {place.found}" for place in found.places if place.found and not place.is_the_file]
@@ -171,11 +171,11 @@ def history(found: keeping.Status) -> History:
 
 def mirrored(database: MirroredDatabase) -> Result[Mirrored]:
     """The tables of a mirrored database, and its own status."""
-    rows = (
+    rows = tuple(
         Mirrored(f"{each.schema}.{each.table}", each.status, each.rows, each.synced, each.error or _failed(each.status))
         for each in database.tables()
     )
-    return Result(tuple(rows), (f"The mirrored database is {database.status()}.",), _nothing="No table is there.")
+    return Result(rows, (f"The mirrored database is {database.status()}.",), "" if rows else "No table is there.")
 
 
 def _failed(status: str) -> str | None:
@@ -183,13 +183,13 @@ def _failed(status: str) -> str | None:
 
 
 def synced(found: Sequence[TableSync]) -> Result[Mirrored]:
-    rows = (
+    rows = tuple(
         Mirrored(each.name, each.status, None, each.synced, each.error or (each.status if each.failed else None))
         for each in found
     )
-    return Result(tuple(rows), _nothing="No table is there.")
+    return Result(rows, summary="" if rows else "No table is there.")
 
 
 def settings(found: Sequence[Difference], nothing: str) -> Result[Setting]:
-    rows = (Setting(each.field, each.there, each.wanted, each.changes, each.note) for each in found)
-    return Result(tuple(rows), _nothing=nothing)
+    rows = tuple(Setting(each.field, each.there, each.wanted, each.changes, each.note) for each in found)
+    return Result(rows, summary="" if rows else nothing)

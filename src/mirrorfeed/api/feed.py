@@ -26,6 +26,7 @@ from mirrorfeed.api.results import (
     Setting,
     Status,
 )
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, named
 
 if TYPE_CHECKING:
@@ -66,6 +67,15 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
 
     found = setting(dbutils)
     return Feed(found.config, spark, found.mirror, found.archived)
+
+
+@row
+class Configured(Row):
+    """An entry of the configuration."""
+
+    table: str = shown("table")
+    source: str = shown("source")
+    keys: tuple[str, ...] = shown("keys")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -225,7 +235,7 @@ class Feed:
 
         found = lint(zone_of(self._written)).findings
         rows = tuple(Finding(each.code, each.severity.value, each.file, each.what, each.next) for each in found)
-        return Result(rows, _nothing="Nothing is found.")
+        return Result(rows, summary="" if rows else "Nothing is found.")
 
     def doctor(self, *tables: str) -> Result[Finding]:
         """What is wrong with the tables, or soon will be, from their sources to Fabric, each with what helps. Changes
@@ -235,7 +245,8 @@ class Feed:
         from mirrorfeed.doctor.findings import NOTHING
         from mirrorfeed.doctor.fleet import findings_of
 
-        return Result(tuple(map(finding, findings_of(self._spark, self._config, tables))), _nothing=NOTHING)
+        rows = tuple(map(finding, findings_of(self._spark, self._config, tables)))
+        return Result(rows, summary="" if rows else NOTHING)
 
     def enable(self, *tables: str) -> Result[Enabled]:
         """Switches the change data feed on for the sources, where it is not on. Changes made before are not in it."""
@@ -402,17 +413,16 @@ class Feed:
         return f"<the feed of {self._written.path}: {', '.join(names)}, into {self.landing_zone}>"
 
     def _repr_html_(self) -> str:
-        from mirrorfeed.display.html import as_html
+        from mirrorfeed.display.render import html_of
 
-        return as_html([*self._cells()], [], [f"{self._written.path}, into {self.landing_zone}"], "")
+        return html_of([*self._entries()], (f"{self._written.path}, into {self.landing_zone}",))
 
-    def _cells(self) -> Iterator[dict[str, object]]:
-        """As it is written: nothing is asked to show it."""
+    def _entries(self) -> Iterator[Configured]:
+        """The entries of the file; patterns are not expanded."""
         entries = [(str(table.target), str(table.source), table.keys) for table in self._written.tables]
         entries += [(each.target, str(each.sources), each.keys) for each in self._written.patterns]
         for target, source, keys in entries:
-            told = "those of Unity Catalog" if keys is None else ", ".join(keys)
-            yield {"table": target, "source": source, "keys": told}
+            yield Configured(target, source, ("those of Unity Catalog",) if keys is None else keys)
 
     def _patterns(self) -> Iterator[str]:
         return (str(each.sources) for each in self._written.patterns)

@@ -71,7 +71,7 @@ def status(tables: tuple[str, ...], path: str) -> None:
         header = ("table", "history", "kept since", "versions", "newest", "lag", "rows")
         rows = [tuple("-" if cell is None else str(cell) for cell in fleet.cells(row)) for row in found]
         out = console()
-        out.print(Listing(header, rows, right=4))
+        out.print(Listing(header, rows, right=(4, 5, 6)))
         for row in found:
             if row.error:
                 out.print(text(f"{row.table}: {coded(row.error)}", style="red"))

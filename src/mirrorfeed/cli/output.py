@@ -137,7 +137,7 @@ def summary(outcomes: Sequence[Outcome]) -> Listing:
         )
         for outcome in outcomes
     ]
-    return Listing(header, rows, right=3)
+    return Listing(header, rows, right=range(3, 7))
 
 
 def notes(outcomes: Sequence[Outcome], repeated: int = 0, *, rebuilt: bool = False) -> list[Text]:
@@ -219,7 +219,7 @@ def status(rows: Sequence[Status]) -> Listing:
         )
         for row in rows
     ]
-    return Listing(header, cells, right=3 if in_fabric else 2)
+    return Listing(header, cells, right=range(3 if in_fabric else 2, len(header)))
 
 
 STEPS = {
@@ -237,7 +237,7 @@ def freshness(rows: Sequence[Status], now: datetime) -> Listing:
     fresh = [(row.table, row.fresh) for row in rows if row.fresh]
     steps = [step for step in Step if step is Step.COMMITTED or any(step not in found.unknown for _, found in fresh)]
     cells = [(table, *(_came(found, step, now) for step in steps)) for table, found in fresh]
-    return Listing(["table", *(STEPS[step] for step in steps)], cells, right=1 + len(steps))
+    return Listing(["table", *(STEPS[step] for step in steps)], cells, right=())
 
 
 def _came(fresh: Freshness, step: Step, now: datetime) -> str:
@@ -264,12 +264,12 @@ def tables(rows: Sequence[Listed]) -> Listing:
         for row in rows
     ]
     header = ["table", "source", "keys", "takes", *(["part"] if some else []), "why"]
-    return Listing(header, cells, right=len(header))
+    return Listing(header, cells, right=())
 
 
 def listed(rows: Sequence[Mapping[str, Any]]) -> Listing:
     """Rows of a table, as JSON has them: a line each, long values cut."""
-    return Listing(tuple(rows[0]), [tuple(map(_value, row.values())) for row in rows], right=len(rows[0]))
+    return Listing(tuple(rows[0]), [tuple(map(_value, row.values())) for row in rows], right=())
 
 
 def _value(value: object) -> str:

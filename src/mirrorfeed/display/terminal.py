@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Timer
@@ -28,14 +29,21 @@ def console() -> Console:
     """For standard output. What is not a terminal is a log or a file, in which nothing is folded."""
     from rich.console import Console
 
-    return _unfolded(Console(highlight=False))
+    return _unfolded(Console(highlight=False, force_jupyter=False))
 
 
 def error_console() -> Console:
     """The same for standard error, beside output for programs."""
     from rich.console import Console
 
-    return _unfolded(Console(highlight=False, stderr=True))
+    return _unfolded(Console(highlight=False, force_jupyter=False, stderr=True))
+
+
+def buffer(width: int) -> Console:
+    """A console whose output is in its `file`. In a notebook it displays nothing."""
+    from rich.console import Console
+
+    return Console(file=io.StringIO(), width=width, highlight=False, force_jupyter=False, force_terminal=False)
 
 
 def text(words: str, style: str = "") -> Text:
@@ -91,8 +99,8 @@ class Listing:
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    right: int
-    """The first of the columns on the right, which hold numbers."""
+    right: Collection[int]
+    """The columns to align right, which hold numbers."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = list(zip(self.header, *self.rows, strict=True))
@@ -104,7 +112,7 @@ class Listing:
 
         table = Table(header_style="bold")
         for at, (name, width) in enumerate(zip(self.header, widths, strict=True)):
-            table.add_column(name, width=width, justify="right" if at >= self.right else "left")
+            table.add_column(name, width=width, justify="right" if at in self.right else "left")
         for row in self.rows:
             table.add_row(*map(text, row))
         return table

@@ -14,6 +14,13 @@ _DONE = ("inserts", "updates", "deletes")
 WHOLE_ROW = "(whole row)"
 
 
+class ByVersion(Protocol):
+    """The rows that a version changed: `inserts`, `updates`, `deletes`."""
+
+    @property
+    def version(self) -> int: ...
+
+
 class InColumn(Protocol):
     """A difference, by its column; empty for a whole row."""
 
@@ -21,10 +28,11 @@ class InColumn(Protocol):
     def column(self) -> str: ...
 
 
-def change_chart(counts: Sequence[Mapping[str, int]]) -> str:
-    """A bar a version, its rows by what was done; from a dictionary for each, ascending."""
+def change_chart(counts: Sequence[ByVersion]) -> str:
+    """A bar a version, its rows by what was done; versions are ascending."""
     newest = [
-        (str(each["version"]), {name: each[name] for name in _DONE if each[name]}) for each in counts[-_VERSIONS:]
+        (str(each.version), {name: getattr(each, name) for name in _DONE if getattr(each, name)})
+        for each in counts[-_VERSIONS:]
     ]
     return bars(newest, _DONE, "rows", "version of the source")
 

@@ -26,15 +26,15 @@ def text(rows: Sequence[Row], now: datetime) -> Iterator[Text | Listing]:
     yield Text(f"As of {moment(now)} UTC, from {counted(len(rows), 'row')} of the ledger")
     yield Text(", ".join(f"{number(value)} {what(name, value)}" for name, value in figures(rows, now).items()))
     if stand := standings(rows):
-        yield Listing(STANDING, [standing.cells(now) for standing in stand], right=len(STANDING))
+        yield Listing(STANDING, [standing.cells(now) for standing in stand], right=())
     if fresh := freshness.newest(rows):
-        yield Listing(freshness.FRESH, [freshness.cells(row, now) for row in fresh], right=len(freshness.FRESH))
+        yield Listing(freshness.FRESH, [freshness.cells(row, now) for row in fresh], right=())
     if met := in_time.in_time(rows, now):
-        yield Listing(in_time.head(now), [in_time.cells(*each) for each in met.items()], right=1)
+        yield Listing(in_time.head(now), [in_time.cells(*each) for each in met.items()], right=range(1, 9))
     if published := days(rows, now):
-        yield Listing(_DAY, [_day(day) for day in published], right=2)
+        yield Listing(_DAY, [_day(day) for day in published], right=range(2, 9))
     if held := archive.held(rows):
-        yield Listing(archive.HELD, held, right=1)
+        yield Listing(archive.HELD, held, right=range(1, 9))
     found = failures(rows)
     for row in found[:_FAILURES]:
         yield Text(f"{moment(row.time)} {row.table}: {row.error or row.outcome}: {row.message or ''}", style="red")

@@ -1,0 +1,93 @@
+"""The sequence of rows that the methods of `Feed` return, and the drawings beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, overload
+
+from mirrorfeed.display.render import render
+from mirrorfeed.display.rows import Row
+from mirrorfeed.errors import Terminal
+
+R = TypeVar("R", bound=Row, covariant=True)
+
+
+@dataclass(frozen=True, repr=False)
+class Result(Sequence[R], Generic[R]):
+    """A sequence of rows, in the order of the configuration, and of notes: problems beside them that stopped
+    nothing."""
+
+    rows: tuple[R, ...]
+    notes: tuple[str, ...] = ()
+    summary: str = ""
+    """A sentence about all rows; for an empty result the reason."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every row is."""
+        return all(row.ok for row in self.rows)
+
+    def check(self) -> None:
+        """Raises `Failed`, which names each row that is not `ok`: so that a job that runs this fails, too."""
+        if bad := tuple(row for row in self.rows if not row.ok):
+            raise Failed([line for row in bad for line in row.remarks() or [_in_a_line(row)]])
+
+    def to_dict(self) -> dict[str, Any]:
+        """`ok`, `rows` and `notes`, as JSON values."""
+        return {"ok": self.ok, "rows": [row.to_dict() for row in self.rows], "notes": list(self.notes)}
+
+    @overload
+    def __getitem__(self, at: int) -> R: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[R, ...]: ...
+    def __getitem__(self, at: int | slice) -> R | tuple[R, ...]:
+        return self.rows[at]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return render(self, "terminal")
+
+    def _repr_html_(self) -> str:
+        return render(self, "html")
+
+
+class Failed(Terminal):
+    """A result was checked of which not all is well: each row that is not says why.
+
+    To do: What each of them says.
+    """
+
+    code = "MF1008"
+
+    def __init__(self, failed: Sequence[str]) -> None:
+        self.failed = tuple(failed)
+
+    def what(self) -> str:
+        return "\n".join(self.failed)
+
+    def next(self) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawing, which a notebook shows."""
+
+    title: str
+    html: str
+
+    def __repr__(self) -> str:
+        return f"<a chart, which a notebook shows: {self.title}>"
+
+    def _repr_html_(self) -> str:
+        from mirrorfeed.report.page import framed, titled
+
+        return framed(titled(self.title, self.html))
+
+
+def _in_a_line(row: Row) -> str:
+    values = [cell.value for cell in row.cells().values()]
+    return ", ".join(str(value) for value in values if value not in (None, ""))

@@ -1,0 +1,120 @@
+"""Rows of results: frozen dataclasses whose fields are JSON, and columns of a table where they say so.
+
+@row
+class Enabled(Row):
+    table: str = shown("table")
+    seconds: float = shown("took", duration, right=True, default=0.0)
+    source: str = ""  # JSON only
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import date
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
+
+_COLUMN = "column"
+Kind = TypeVar("Kind", bound=type[Any])
+
+
+class Column(NamedTuple):
+    heading: str
+    form: Callable[[Any], object] | None
+    """Returns the value to show. None is shown as it is: as unknown."""
+    right: bool
+
+
+class Cell(NamedTuple):
+    value: object
+    right: bool
+
+
+def shown(
+    heading: str, form: Callable[[Any], object] | None = None, *, right: bool = False, default: Any = MISSING
+) -> Any:
+    """A field that is a column, aligned right where it holds numbers or says so."""
+    return field(default=default, metadata={_COLUMN: Column(heading, form, right)})
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(shown, field))
+def row(kind: Kind) -> Kind:
+    return dataclass(frozen=True, slots=True)(kind)  # type: ignore[return-value]
+
+
+class Row:
+    """One row of a `Result`."""
+
+    __slots__ = ()
+
+    QUIET = ""
+    """How many quiet rows are described together, as "{tables}: nothing new."; empty: all rows are listed."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong: there is no `error`."""
+        return getattr(self, "error", None) is None
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nobody needs to see the row among many."""
+        return False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields by name, as JSON values; an error has `code`, `what`, `next` and `facts`."""
+        return {each.name: as_json(getattr(self, each.name)) for each in fields(self) if each.repr}  # type: ignore[arg-type]
+
+    def cells(self) -> Mapping[str, Cell]:
+        """The columns by heading; empty if the remarks describe the row without a table."""
+        found = {}
+        for each in fields(self):  # type: ignore[arg-type]
+            if column := each.metadata.get(_COLUMN):
+                value = getattr(self, each.name)
+                form = column.form if value is not None else None
+                found[column.heading] = Cell(form(value) if form else value, column.right)
+        return found
+
+    def remarks(self) -> Sequence[str]:
+        """Lines below the table."""
+        error = getattr(self, "error", None)
+        if error is None:
+            return ()
+        table = getattr(self, "table", None)
+        return (f"{f'{table}: ' if table else ''}{described(error)}",)
+
+    def __str__(self) -> str:
+        from mirrorfeed.display.render import text_of
+
+        return text_of((self,))
+
+    def _repr_html_(self) -> str:
+        from mirrorfeed.display.render import html_of
+
+        return html_of((self,))
+
+
+def described(error: object) -> str:
+    """An error after its code, where it has one."""
+    code = getattr(error, "code", None)
+    return f"{code}: {error}" if code else str(error)
+
+
+def nonzero(count: int) -> int | None:
+    """A count that is not shown where there is nothing."""
+    return count or None
+
+
+def as_json(value: Any) -> Any:
+    match value:
+        case None | bool() | int() | float() | str() if not isinstance(value, Enum):
+            return value
+        case Enum():
+            return value.value
+        case date():
+            return value.isoformat()
+        case Mapping():
+            return {str(name): as_json(each) for name, each in value.items()}
+        case Collection() if not isinstance(value, bytes):
+            return [as_json(each) for each in value]
+    return value.to_dict() if hasattr(value, "to_dict") else str(value)
