@@ -16,10 +16,8 @@ from mirrorfeed.session import (
     Kind,
     SparkDidNotStart,
     SparkMissing,
-    WindowsUnfit,
     cache_folder,
     check_java,
-    check_system,
     choose,
     get_session,
     java_command,
@@ -117,25 +115,6 @@ def test_java_17_and_21_are_taken(tmp_path: Path, version: str) -> None:
 def test_another_java_is_refused_with_its_release(tmp_path: Path, says: str, words: str) -> None:
     with pytest.raises(JavaUnfit, match=words):
         check_java(str(executable(tmp_path / "java", f"echo '{says}' >&2")))
-
-
-@pytest.mark.parametrize(
-    ("environment", "words"),
-    [
-        ({}, r"needs winutils\.exe of Hadoop, and HADOOP_HOME is not set\. Run this command in WSL, on a cluster, or"),
-        ({"HADOOP_HOME": "/nowhere"}, r"and HADOOP_HOME is /nowhere, which has no bin/winutils\.exe\."),
-    ],
-)
-def test_on_windows_it_is_said_what_spark_needs_there(environment: dict[str, str], words: str) -> None:
-    with pytest.raises(WindowsUnfit, match=words):
-        check_system("win32", environment)
-    check_system("linux", environment)
-
-
-def test_on_windows_with_its_part_of_hadoop_spark_may_start(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/winutils.exe").touch()
-    check_system("win32", {"HADOOP_HOME": str(tmp_path)})
 
 
 def test_jars_are_kept_after_a_start_and_not_before(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import importlib.util
 import os
@@ -168,12 +169,6 @@ def java_command(environment: Mapping[str, str]) -> str:
     return found
 
 
-def check_system(platform: str, environment: Mapping[str, str]) -> None:
-    """Raises `WindowsUnfit` where Hadoop's part for Windows is missing, without which Spark writes no file there."""
-    if platform == "win32" and not Path(environment.get("HADOOP_HOME") or "nowhere", "bin/winutils.exe").is_file():
-        raise WindowsUnfit(environment.get("HADOOP_HOME"))
-
-
 def check_java(command: str) -> None:
     """Raises `JavaUnfit` for a release that Spark does not run on."""
     answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=False)
@@ -215,7 +210,6 @@ def cache_folder(environment: Mapping[str, str], versions: Sequence[str]) -> Pat
 def _start_here(memory: str | None, options: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    check_system(sys.platform, os.environ)
     check_java(java_command(os.environ))
     try:
         versions = [importlib.metadata.version(name) for name in ("delta-spark", "pyspark")]
@@ -255,16 +249,7 @@ def _start(builder: Any, log: Path, resolving: bool) -> SparkSession:
 def _one_at_a_time(lock: Path) -> Iterator[None]:
     """Two processes must not resolve into one folder at once."""
     with lock.open("w") as file:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(
-                file.fileno(), msvcrt.LK_LOCK, 1
-            )  # tries for ten seconds; what fails is said, and tried again
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -375,25 +360,6 @@ class JavaUnfit(Terminal):
 
     def next(self) -> str:
         return _INSTALL_JAVA
-
-
-class WindowsUnfit(Terminal):
-    """Spark on Windows needs a program of Hadoop that is not part of Windows."""
-
-    code = "MF1206"
-
-    def __init__(self, home: str | None) -> None:
-        self.home = home
-
-    def what(self) -> str:
-        where = f"HADOOP_HOME is {self.home}, which has no bin/winutils.exe" if self.home else "HADOOP_HOME is not set"
-        return f"Spark on Windows needs winutils.exe of Hadoop, and {where}."
-
-    def next(self) -> str:
-        return (
-            "Run this command in WSL, on a cluster, or over Databricks Connect; those that need no Spark (init, tables,"
-            " lint, drop, fabric) run on Windows."
-        )
 
 
 class SparkDidNotStart(Terminal):
