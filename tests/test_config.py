@@ -491,7 +491,7 @@ def test_a_mistake_in_an_option_for_all_tables_is_told_where_it_stands(load: Loa
 def test_a_single_mistake_is_not_counted(load: Load) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         load(with_table("kees: []"))
-    assert caught.value.what() == (
+    assert caught.value.problem == (
         "The configuration has a mistake:\nmirrorfeed.yml:5: kees: is not a known field; did you mean keys?"
     )
 

@@ -224,12 +224,12 @@ To mitigate this issue, please refer to the troubleshooting guidelines here at h
 
 def test_the_default_chain_is_told_with_what_each_link_said() -> None:
     refused = CredentialRefused(Default(), ATTEMPTED, "AADSTS7000215")
-    assert refused.what() == (
+    assert refused.problem == (
         "There is no token for the default Azure credential chain: EnvironmentCredential: Environment variables are not"
         " configured; ManagedIdentityCredential: authentication unavailable; AzureCliCredential: Azure CLI not found on"
         " path; OtherCredential: Authentication failed: AADSTS7000215: Invalid client secret provided."
     )
-    assert refused.next().startswith("Check `credential` in the configuration.")
+    assert refused.solution.startswith("Check `credential` in the configuration.")
 
 
 def test_the_chain_that_is_installed_tells_so_and_repeats_no_secret(
@@ -246,7 +246,7 @@ def test_the_chain_that_is_installed_tells_so_and_repeats_no_secret(
     def refusal() -> str:
         with pytest.raises(CredentialRefused) as refused:
             token_credential(Default()).get_token("https://storage.azure.com/.default")
-        return refused.value.what()
+        return refused.value.problem
 
     said = "No such account"
     chain = ChainedTokenCredential(FirstCredential(), NextCredential())

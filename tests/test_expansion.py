@@ -178,7 +178,7 @@ def test_a_pattern_that_stands_for_nothing_is_refused(written: Written) -> None:
     )
     with pytest.raises(NothingMatches) as refused:
         expand(loaded, [there("main.sales.ledger", TMP)])
-    assert refused.value.what() == (
+    assert refused.value.problem == (
         f"main.sales.* in {loaded.path} stands for no table: main.sales.ledger is the ledger, main.sales.tmp_x is left"
         " out by `except`."
     )
@@ -279,7 +279,7 @@ def test_a_landing_zone_that_is_none_of_those_of_the_file_is_refused(written: Wr
         written(*entries)
     with pytest.raises(OptionInvalid) as refused:
         configuration.load(tmp_path / "mirrorfeed.yml", landing_zone="/other")
-    assert refused.value.what() == (
+    assert refused.value.problem == (
         f"The option --landing-zone '/other' is none of those over which {tmp_path}/mirrorfeed.yml spreads:"
         f" {tmp_path}/crm, {tmp_path}/zone."
     )

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from mirrorfeed.cli import main
-from mirrorfeed.explain import UnknownCode, explain
+from mirrorfeed.errors.explain import UnknownCode, explain
 
 
 @pytest.mark.parametrize("asked", ["MF2102", "mf2102", "2102", "Gap", " MF2102 "])
@@ -21,23 +21,21 @@ def test_names_that_the_doctor_showed_before_are_understood() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("asked", "nearest"),
     [
-        ("MF2199", "There is no code 'MF2199'. Nearest are MF2201 (RowsProtected), MF2202 (KeysNotReadable), MF2203 ("),
-        ("NoHistory", "There is no code 'NoHistory'. Nearest are MF5504 (NoHistory), MF6001 (NoHistory). Write it as"),
-        (
-            "ConfigInvalidd",
-            "There is no code 'ConfigInvalidd'. Nearest are MF1102 (ConfigUnreadable), MF1103 (ConfigInvalid), MF1104",
-        ),
-        ("9" * 5000, "There is no code '999999999999...9999999999999'. Write it as errors show it, such as MF2102."),
-        ("MF" + "9" * 5000, "There is no code 'MF9999999999...9999999999999'. Write it as errors show it, such as"),
-        ("?", "There is no code '?'. Write it as errors show it, such as MF2102."),
+        ("MF2199", ["MF2201 (RowsProtected)", "MF2202 (KeysNotReadable)", "MF2203 (KeysUnavailable)"]),
+        ("NoHistory", ["MF5504 (NoHistory)", "MF6001 (NoHistory)"]),
+        ("ConfigInvalidd", ["MF1102 (ConfigUnreadable)", "MF1103 (ConfigInvalid)", "MF1104 (OptionInvalid)"]),
+        ("9" * 5000, []),
+        ("MF" + "9" * 5000, []),
+        ("?", []),
     ],
 )
-def test_a_code_that_there_is_not_is_refused_with_the_nearest(asked: str, words: str) -> None:
+def test_a_code_that_there_is_not_is_refused_with_the_nearest(asked: str, nearest: list[str]) -> None:
     with pytest.raises(UnknownCode) as caught:
         explain(asked)
-    assert str(caught.value).startswith(words)
+    assert list(caught.value.nearest) == nearest
+    assert len(str(caught.value)) < 300
 
 
 def test_the_command_prints_the_entry_of_the_catalogue() -> None:

@@ -130,7 +130,7 @@ def test_changes_that_delta_looks_back_to_no_more_are_a_gap_that_a_longer_durati
 def test_a_gap_somewhere_in_a_range_names_the_range() -> None:
     gap = Gap("sales.orders", 4, Range(4, 7), "a file is gone")
     assert gap.version == 5
-    assert gap.what() == (
+    assert gap.problem == (
         "The changes of sales.orders after version 4 cannot be read: in versions 5 to 7 a file is gone."
     )
 
@@ -140,17 +140,17 @@ def test_a_table_with_another_id_is_never_continued(latest: int) -> None:
     versions = tuple(range(5, latest + 1))
     finding = decided(Published("id-1", 4), facts(*versions, latest=latest, table_id="id-2"))
     assert isinstance(finding, SourceRecreated)
-    assert finding.what() == (
+    assert finding.problem == (
         "sales.orders is another table than the one that was published up to version 4: it was replaced, or dropped"
         " and created again. Its id was id-1 and is id-2."
     )
-    assert "a new snapshot helps" in finding.next()
+    assert "a new snapshot helps" in finding.solution
 
 
 def test_a_table_that_went_back_is_never_continued() -> None:
     finding = decided(Published("id-1", 4), facts(latest=3))
     assert isinstance(finding, SourceRecreated)
-    assert finding.what() == "sales.orders went back: version 4 was published and the newest is 3."
+    assert finding.problem == "sales.orders went back: version 4 was published and the newest is 3."
 
 
 @pytest.mark.parametrize(

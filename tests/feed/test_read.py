@@ -101,11 +101,11 @@ def test_files_of_a_range_that_are_gone_are_a_gap(
 ) -> None:
     with pytest.raises(Gap) as caught, read_faults("sales.orders", range_):
         way(changes(bare.spark, bare.source, range_))
-    assert caught.value.what() == (
+    assert caught.value.problem == (
         f"The changes of sales.orders after version {range_.from_version_exclusive} cannot be read: in {range_} a file"
         " is gone."
     )
-    assert "Only a new snapshot helps" in caught.value.next()
+    assert "Only a new snapshot helps" in caught.value.solution
 
 
 @every_way
@@ -137,10 +137,10 @@ def test_a_damaged_file_is_named(truncated: DeltaTable, way: Callable[[DataFrame
     }.items():
         with pytest.raises(FileDamaged) as caught, read_faults("sales.orders", what):
             way(rows)
-        assert caught.value.what().startswith(
+        assert caught.value.problem.startswith(
             f"A file of sales.orders cannot be read: file:{file} (java.lang.RuntimeException: is not a Parquet file."
         )
-        assert caught.value.next().startswith("Publish again. If the error repeats, replace the file")
+        assert caught.value.solution.startswith("Publish again. If the error repeats, replace the file")
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +177,7 @@ def test_a_feed_that_is_off_is_a_gap_at_its_version(
 ) -> None:
     with pytest.raises(Gap) as caught, read_faults("sales.orders", Range(0, 2)):
         way(changes(switched_off.spark, switched_off.source, Range(0, 2)))
-    assert caught.value.what() == (
+    assert caught.value.problem == (
         "The changes of sales.orders after version 0 cannot be read: at version 2 the change data feed is off."
     )
 
@@ -202,11 +202,11 @@ def changed(mapped: DeltaTable, tmp_path_factory: pytest.TempPathFactory, reques
 def test_a_range_across_a_changed_column_is_refused(changed: DeltaTable, way: Callable[[DataFrame], object]) -> None:
     with pytest.raises(FeedUnreadable) as caught, read_faults("sales.orders", Range(0, 2)):
         way(changes(changed.spark, changed.source, Range(0, 2)))
-    assert caught.value.what() == (
+    assert caught.value.problem == (
         "Delta cannot read the changes of sales.orders in versions 1 to 2: the columns of version 1 do not fit those of"
         " version 2, with which it reads them."
     )
-    assert "Start the table again with `mirrorfeed rebuild`" in caught.value.next()
+    assert "Start the table again with `mirrorfeed rebuild`" in caught.value.solution
 
 
 def test_the_parts_of_a_range_across_a_changed_column_are_read(changed: DeltaTable) -> None:

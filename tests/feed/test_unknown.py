@@ -37,7 +37,7 @@ def test_a_failure_without_a_name_says_of_which_versions_and_operations_it_is_an
 def test_of_a_snapshot_it_says_the_version() -> None:
     with pytest.raises(Unexpected) as caught, unknown_faults("main.sales.orders", 7, COMMITS):
         raise ZeroDivisionError("odd")
-    assert caught.value.what() == "Publishing version 7 of main.sales.orders failed with ZeroDivisionError: odd"
+    assert caught.value.problem == "Publishing version 7 of main.sales.orders failed with ZeroDivisionError: odd"
     assert "rebuild" not in str(caught.value)
 
 

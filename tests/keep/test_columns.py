@@ -89,7 +89,7 @@ def test_a_name_that_the_history_has_with_another_type_gets_a_column_of_its_own(
 def test_columns_that_do_not_go_on_are_named(now: dict[str, Any], words: str) -> None:
     with pytest.raises(ColumnsBroken) as caught:
         follow("main.sales.orders", 7, FIRST, now, {})
-    assert caught.value.what() == (
+    assert caught.value.problem == (
         f"The columns of main.sales.orders changed at version 7 by more than being added, renamed or dropped: {words}"
     )
 

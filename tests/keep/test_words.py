@@ -77,12 +77,12 @@ def test_a_version_or_a_time_that_is_kept_is_found(asked: int | datetime, versio
 def test_one_that_is_not_kept_is_told_with_what_is(asked: int | datetime) -> None:
     with pytest.raises(NotKept) as caught:
         resolve("h", BOTH, asked)
-    assert caught.value.next() == (
+    assert caught.value.solution == (
         "It holds versions 3 to 6 (2026-03-01 12:03:00 UTC to 2026-03-01 12:06:00 UTC); versions 9 to 11 (2026-03-01"
         " 12:09:00 UTC to 2026-03-01 12:11:00 UTC). Ask for one of these."
     )
     named = f"Version {asked}" if isinstance(asked, int) else f"The time {asked.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-    assert caught.value.what() == f"{named} is not kept in h."
+    assert caught.value.problem == f"{named} is not kept in h."
 
 
 def test_a_run_tells_what_it_kept_and_a_snapshot_that_took_the_place_of_versions() -> None:
@@ -90,7 +90,7 @@ def test_a_run_tells_what_it_kept_and_a_snapshot_that_took_the_place_of_versions
     assert words(Outcome("orders", Kept(version=11), OtherRun("h"))) == []
     assert words(Outcome("orders", Kept(list(BOTH[:2])))) == ["orders: kept versions 3 to 5, 4 rows"]
     assert words(Outcome("orders", Kept([BOTH[4]], 9, [GAP]))) == [
-        f"orders: went on with a snapshot, for the versions before it cannot be kept. {GAP.what()}",
+        f"orders: went on with a snapshot, for the versions before it cannot be kept. {GAP.problem}",
         "orders: kept version 9, 2 rows",
     ]
     assert cells(Status("orders", "h", ((3, 6), (9, 11)), "2026-03-01T12:03:00+00:00", 12, 1, 10)) == (

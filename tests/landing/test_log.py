@@ -107,9 +107,9 @@ def test_what_is_no_record_is_refused_with_its_reason(content: bytes | dict[str,
     with pytest.raises(RecordUnreadable) as refused:
         parse(data, ADDRESS)
 
-    assert refused.value.what().startswith(f"The publication record {ADDRESS} cannot be read: ")
-    assert reason in refused.value.what()
-    assert refused.value.next() == (
+    assert refused.value.problem.startswith(f"The publication record {ADDRESS} cannot be read: ")
+    assert reason in refused.value.problem
+    assert refused.value.solution == (
         "Nothing is published on a guess. Restore the file if someone changed it; otherwise start the table again"
         " with `mirrorfeed rebuild`."
     )

@@ -54,13 +54,13 @@ def test_what_cannot_be_read_is_refused_with_its_reason(content: bytes, reason: 
     with pytest.raises(MetadataUnreadable) as refused:
         parse(content, "orders/_metadata.json")
 
-    assert refused.value.what().startswith("orders/_metadata.json cannot be read: ")
-    assert reason in refused.value.what()
-    assert refused.value.next() == ("Restore the file, or start the table again with `mirrorfeed rebuild`.")
+    assert refused.value.problem.startswith("orders/_metadata.json cannot be read: ")
+    assert reason in refused.value.problem
+    assert refused.value.solution == ("Restore the file, or start the table again with `mirrorfeed rebuild`.")
 
 
 def test_changed_keys_say_which_they_were_and_are() -> None:
-    assert KeysChanged("orders/_metadata.json", ["a"], ["a", "b"]).what() == (
+    assert KeysChanged("orders/_metadata.json", ["a"], ["a", "b"]).problem == (
         "orders/_metadata.json sets the keys ['a'], and the table now has the keys ['a', 'b']."
     )
 

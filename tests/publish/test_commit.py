@@ -352,7 +352,7 @@ def test_a_lost_log_is_also_known_by_the_files_that_the_service_took(place: str)
     with pytest.raises(NumbersDisagree) as disagree:
         TableLog(store, T).begin()
 
-    assert disagree.value.what() == (
+    assert disagree.value.problem == (
         f"memory:/{T}/{place}/{name(7)}.parquet is there, and the table has no log that says what it holds."
     )
 
@@ -627,7 +627,7 @@ def test_rows_without_a_right_place_are_refused_and_nothing_of_their_range_is_pu
     with pytest.raises(RowsRefused) as refused:
         publish(TableFeed(table), store, plan)
 
-    assert refused.value.what() == says
+    assert refused.value.problem == says
     assert (look(store, T).newest, look(store, T).data) == (before.newest, before.data)
 
 
@@ -971,7 +971,7 @@ def test_leftovers_that_cannot_be_removed_stand_in_nobodys_way_and_are_told() ->
 
     assert publish(TableFeed(table), store, replace(PLAN, keep_records=2), progress).published == 4
     assert progress.untidy is not None
-    assert progress.untidy.what().endswith(".begun: 409 LeaseIdPresent.")
+    assert progress.untidy.problem.endswith(".begun: 409 LeaseIdPresent.")
 
 
 def test_keys_that_changed_are_refused_also_while_nothing_is_new() -> None:

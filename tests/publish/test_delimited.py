@@ -323,7 +323,7 @@ def test_the_column_added_to_a_declared_schema_is_refused_in_words_and_flows_wit
             continue
         with pytest.raises(IncompatibleSchema) as refused:
             publish(TableFeed(table), store, chosen)
-        assert refused.value.what() == (
+        assert refused.value.problem == (
             "The columns of main.sales.orders at version 3 do not go on from what is published: 'city' was added, and"
             " SchemaDefinition takes no new columns."
         )

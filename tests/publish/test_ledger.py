@@ -82,7 +82,7 @@ def test_every_publication_of_a_run_is_a_row_with_its_range_its_rows_and_its_lag
     ("error", "outcome", "kind"),
     [
         (FeedOff("main.sales.orders", 4), FINDING, "FeedOff"),
-        (Unexpected("Publishing sales.orders", ValueError("odd")), FAILED, "Unexpected"),
+        (Unexpected(doing="Publishing", kind="ValueError", reason="odd"), FAILED, "Unexpected"),
     ],
 )
 def test_what_stopped_a_table_is_a_row_of_its_own(error: MirrorfeedError, outcome: str, kind: str) -> None:

@@ -251,7 +251,7 @@ class TestLint:
 
 
 def test_many_lost_files_are_named_in_few_words() -> None:
-    assert "files 1, 2, 3 and 97 more of" in FilesLost("zone", range(1, 101)).what()
+    assert "files 1, 2, 3 and 97 more of" in FilesLost("zone", range(1, 101)).problem
 
 
 class TestCommands:

@@ -132,7 +132,7 @@ def test_columns_that_cannot_be_keys_are_refused_by_name(spark: SparkSession, tm
     for keys, words in NO_KEYS.items():
         with pytest.raises(BadKey) as caught:
             Zone(tmp_path / "zone", table, keys=keys).publish()
-        assert caught.value.what() == words.format(table.source)
+        assert caught.value.problem == words.format(table.source)
 
 
 def test_a_reserved_column_is_refused_whatever_its_case(spark: SparkSession, tmp_path: Path) -> None:

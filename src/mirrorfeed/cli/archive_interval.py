@@ -123,7 +123,7 @@ def _say_rule(spark: Any, source: Source, found: Policy) -> None:
     try:
         rules = rules_of(spark, source)
     except NoLifecycle as error:
-        say(f"{error.what()[:-1]}, and none to show.")
+        say(f"{error.problem[:-1]}, and none to show.")
         return
     made = rules.policy(found.rule)
     say(json.dumps(made, indent=2, ensure_ascii=False))

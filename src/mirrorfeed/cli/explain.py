@@ -13,7 +13,7 @@ from mirrorfeed.cli.root import for_programs, main, say_json
 @click.argument("code")
 def explain(code: str) -> None:
     """Say what CODE means, of an error or a finding such as MF2102, and what to do about it. Needs no Spark."""
-    from mirrorfeed import explain as room
+    from mirrorfeed.errors import explain as room
 
     entry = room.explain(code)
     if for_programs():

@@ -152,7 +152,7 @@ def notes(outcomes: Sequence[Outcome], repeated: int = 0, *, rebuilt: bool = Fal
         found.append(Text(f"{names} {deleted}", style="yellow"))
     for outcome in outcomes:
         if outcome.reseeded:
-            found.append(Text(f"{outcome.table}: reseeded from a snapshot. {outcome.reseeded.what()}", style="yellow"))
+            found.append(Text(f"{outcome.table}: reseeded from a snapshot. {outcome.reseeded.problem}", style="yellow"))
         if outcome.error:
             found.append(Text(f"{outcome.table}: {coded(outcome.error)}", style="red"))
         if outcome.tries > 1:

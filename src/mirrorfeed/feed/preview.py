@@ -107,7 +107,7 @@ class SchemasDiffer(Terminal):
     def what(self) -> str:
         fault = self.fault
         if fault.lost:
-            return fault.what()
+            return fault.problem
         return (
             f"The changes of {fault.table} in {fault.range} cannot be read at once: the columns of version"
             f" {fault.version or '?'} do not fit those of version {fault.read_version or '?'}."

@@ -140,7 +140,7 @@ def words(outcome: Outcome) -> list[str]:
     """What a run did for a table; what stopped it is said elsewhere."""
     kept = outcome.kept
     lines = [
-        f"{outcome.table}: went on with a snapshot, for the versions before it cannot be kept. {reason.what()}"
+        f"{outcome.table}: went on with a snapshot, for the versions before it cannot be kept. {reason.problem}"
         for reason in kept.began_again
     ]
     made = [record for record in kept.made if record.commits]

@@ -331,7 +331,7 @@ class CannotGoOn(Finding):
         self.history, self.version, self.finding = history, version, finding
 
     def what(self) -> str:
-        return f"The history {self.history} ends at version {self.version}. {self.finding.what()}"
+        return f"The history {self.history} ends at version {self.version}. {self.finding.problem}"
 
     def next(self) -> str:
         return (

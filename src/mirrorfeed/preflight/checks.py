@@ -99,7 +99,7 @@ def _ledger(spark: SparkSession, source: Source) -> Check:
     try:
         ledger.prepare(spark, source)
     except MirrorfeedError as error:
-        return Check(what, State.MISSING, error.what(), error.code)
+        return Check(what, State.MISSING, error.problem, error.code)
     return Check(what, State.OK)
 
 

@@ -90,7 +90,7 @@ class ByComparison(Transient):
         self.gap = gap
 
     def what(self) -> str:
-        return f"{self.gap.what()} What differs was found by a comparison with version {self.gap.published}."
+        return f"{self.gap.problem} What differs was found by a comparison with version {self.gap.published}."
 
     def next(self) -> str:
         return "Nothing is lost. Publish oftener, or let the source keep its changes for longer."

@@ -109,7 +109,7 @@ class Untidy(Transient):
         self.table, self.cause = table, cause
 
     def what(self) -> str:
-        return f"Leftovers beside {self.table} stay where they are: {self.cause.what()}"
+        return f"Leftovers beside {self.table} stay where they are: {self.cause.problem}"
 
     def next(self) -> str:
         return "They do no harm; each run tries again to remove them."
@@ -128,7 +128,7 @@ class OutOfTime(Transient):
         done = "nothing of it is published" if self.published is None else f"version {self.published} is published"
         rest = "" if self.latest is None else f", of {self.latest}"
         minutes = "minute" if self.minutes == 1 else f"{self.minutes:g} minutes"
-        why = f" The last try failed: {self.cause.what()}" if self.cause else ""
+        why = f" The last try failed: {self.cause.problem}" if self.cause else ""
         return f"{self.table} was not done within its {minutes}: {done}{rest}.{why}"
 
     def next(self) -> str:

@@ -149,7 +149,7 @@ class FromHistory(Transient):
         self.gap, self.history = gap, history
 
     def what(self) -> str:
-        return f"{self.gap.what()} They were read from its history {self.history}."
+        return f"{self.gap.problem} They were read from its history {self.history}."
 
     def next(self) -> str:
         return "Nothing is lost. Publish oftener, or let the source keep its changes for longer."

@@ -311,7 +311,7 @@ class ByDifference(Transient):
 
     def what(self) -> str:
         ends = f"{self.range.from_version_exclusive} and {self.range.to_version_inclusive}"
-        return f"{self.cause.what()} The rows that differ between versions {ends} were published instead."
+        return f"{self.cause.problem} The rows that differ between versions {ends} were published instead."
 
     def next(self) -> str:
         if isinstance(self.cause, Gap):

@@ -83,4 +83,4 @@ def _latest(*moments: datetime | None) -> datetime | None:
 
 
 def _first(error: MirrorfeedError) -> str:
-    return error.what().rstrip(".")
+    return error.problem.rstrip(".")

@@ -183,7 +183,7 @@ def test_files_that_vacuum_took_are_named(spark: SparkSession, tmp_path: Path) -
     )
     with pytest.raises(SnapshotGone) as lost:
         check(table, 2, now=EARLIER)
-    assert lost.value.what() == f"Files of {table.path} at version 2 are gone: {gone.uri}."
+    assert lost.value.problem == f"Files of {table.path} at version 2 are gone: {gone.uri}."
 
 
 def test_databricks_is_said_to_have_no_plan_for_the_feed() -> None:

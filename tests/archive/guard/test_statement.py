@@ -213,17 +213,17 @@ def test_the_error_names_what_is_missing_table_by_table_and_the_way_out(
         asking.sql("SELECT o.id FROM orders o JOIN returns r ON o.id = r.id AND o.day = 1 AND r.day = 1")
     assert isinstance(caught.value, ArchivedFilesNeeded)
     ours, theirs = (each.files[0] for each in caught.value.tables)
-    assert caught.value.what() == (
+    assert caught.value.problem == (
         f"The query needs 2 files ({size((ours.size or 0) + (theirs.size or 0))}) that are in the archive: 1 file"
         f" ({ours.size} B) of {tables['orders'].path} at version 2, {ours.uri}; 1 file ({theirs.size} B) of"
         f" {tables['returns'].path} at version 2, {theirs.uri}. Nothing was read."
     )
-    assert StatementNeedsArchivedFiles("SELECT 'a'", caught.value.tables).next() == (
+    assert StatementNeedsArchivedFiles("SELECT 'a'", caught.value.tables).solution == (
         "Make the one plan that brings all of it back with `mirrorfeed archive plan --sql 'SELECT '\"'\"'a'\"'\"'' --to"
         " PLAN`, and carry it out with `mirrorfeed archive restore PLAN`; or ask for what needs no archived file."
     )
     of_frames = StatementNeedsArchivedFiles(None, caught.value.tables)
-    assert "with `error.plan().save('PLAN')`, and carry it out" in of_frames.next()
+    assert "with `error.plan().save('PLAN')`, and carry it out" in of_frames.solution
     assert [file.uri for file in of_frames.plan().files] == sorted([ours.uri, theirs.uri])
 
 

@@ -99,7 +99,7 @@ def test_the_error_names_count_bytes_files_and_the_way_out(guarded: ArchiveAware
 
 @pytest.mark.parametrize("where", ["day = '2026-01-05'", "`a b` = 1", 'v = "$HOME"', r"v LIKE '\_%'", "v = '`id`'"])
 def test_the_way_out_is_a_command_that_a_shell_takes_as_it_stands(where: str) -> None:
-    said = ArchivedFilesNeeded("A query", "t", 3, where, []).next()
+    said = ArchivedFilesNeeded("A query", "t", 3, where, []).solution
     command = said.removeprefix("Bring them back with `").partition("` and `mirrorfeed archive restore")[0]
     asked = subprocess.run(["sh", "-c", f'set -- {command}; printf %s "$6"'], capture_output=True, text=True)
     assert asked.stdout == where

@@ -78,7 +78,7 @@ class Publication(Row):
     error: MirrorfeedError | None = None
 
     def remarks(self) -> Sequence[str]:
-        again = [f"{self.table}: started again from a snapshot. {self.reseeded.what()}"] if self.reseeded else []
+        again = [f"{self.table}: started again from a snapshot. {self.reseeded.problem}"] if self.reseeded else []
         return [*again, *Row.remarks(self)]
 
 

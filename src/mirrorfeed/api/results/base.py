@@ -31,7 +31,7 @@ class Result(Sequence[R], Generic[R]):
     def check(self) -> None:
         """Raises `Failed`, which names each row that is not `ok`: so that a job that runs this fails, too."""
         if bad := tuple(row for row in self.rows if not row.ok):
-            raise Failed([line for row in bad for line in row.remarks() or [_in_a_line(row)]])
+            raise Failed(failed=[line for row in bad for line in row.remarks() or [_in_a_line(row)]])
 
     def to_dict(self) -> dict[str, Any]:
         """`ok`, `rows` and `notes`, as JSON values."""
@@ -55,21 +55,16 @@ class Result(Sequence[R], Generic[R]):
 
 
 class Failed(Terminal):
-    """A result was checked of which not all is well: each row that is not says why.
-
-    To do: What each of them says.
-    """
+    """`Result.check` found rows that failed."""
 
     code = "MF1008"
+    what = "{lines}"
+    failed: Sequence[str]
+    meaning = "A result contains failed rows. The message has one line for each of them."
 
-    def __init__(self, failed: Sequence[str]) -> None:
-        self.failed = tuple(failed)
-
-    def what(self) -> str:
+    @property
+    def lines(self) -> str:
         return "\n".join(self.failed)
-
-    def next(self) -> str:
-        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,231 @@
+"""Base classes of all errors, and helpers to show them.
+
+An error is data: its class sets `code`, `what` and `fix`, and `raise` passes the values that these name, as keywords.
+`what` and `fix` are templates in the syntax of `str.format`. A mapping holds alternative templates, of which the
+property `case` selects one. The constructor takes every field of the templates, except those that the class computes as
+a property. An annotation in the class declares one more keyword, which is optional if it has a value.
+
+Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `reasons` joins parts of a
+sentence, `phrase` drops the final period, `short` quotes
+a shortened text, `more` appends an optional sentence, `duration` formats seconds, and
+`count file` writes "1 file" or "2 files".
+
+A code never changes and is never reused. Its first digit is the topic: 1 command and environment, 2 source and change
+feed, 3 publication, 4 storage, Fabric and credentials, 5 archive, 6 permanent history, 7 mirror, 8 ledger and alerts.
+Codes with three digits are findings: 8 of the doctor, the others of `mirrorfeed lint`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import reprlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date
+from string import Formatter
+from traceback import walk_tb
+from typing import Any, ClassVar
+
+from mirrorfeed.display.humanize import a_few, counted, duration
+from mirrorfeed.display.redact import redact
+
+_log = logging.getLogger(__name__)
+_LONGEST_LINE = 2000
+"""Characters of third-party text that are searched for secrets."""
+
+
+_FORMS: dict[str, Callable[[Any], str]] = {
+    "few": lambda names: a_few([str(name) for name in names]),
+    "list": lambda names: ", ".join(map(str, names)),
+    "quoted": lambda names: ", ".join(map(repr, names)),
+    "reasons": "; ".join,
+    "phrase": lambda text: text.rstrip("."),
+    "short": reprlib.repr,
+    "more": lambda text: f" {text}" if text else "",
+    "duration": duration,
+}
+
+
+class _Formatter(Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if form := _FORMS.get(format_spec):
+            return form(value)
+        if format_spec.startswith("count "):
+            return counted(value, format_spec.removeprefix("count "))
+        return str(super().format_field(value, format_spec))
+
+
+_FORMATTER = _Formatter()
+
+
+def choices(template: str | Mapping[Any, str]) -> list[str]:
+    return [template] if isinstance(template, str) else list(template.values())
+
+
+def field_names(template: str) -> Iterator[str]:
+    """The attributes that a template reads."""
+    for _, field, _, _ in _FORMATTER.parse(template):
+        if field:
+            yield re.split(r"[.[]", field)[0]
+
+
+class MirrorfeedError(Exception):
+    """Base class of all errors. Each has a `code`, a `problem`, a `solution` and its facts as attributes."""
+
+    code: ClassVar[str]
+    what: ClassVar[Any]
+    fix: ClassVar[Any] = ""
+    meaning: ClassVar[str] = ""
+    """Text for the reference, if `what` alone does not explain the error."""
+
+    required: ClassVar[frozenset[str]]
+    optional: ClassVar[dict[str, Any]]
+    """Keywords of the constructor with their defaults."""
+
+    def __init_subclass__(cls) -> None:
+        classes = [each for each in cls.__mro__ if each is not MirrorfeedError and issubclass(each, MirrorfeedError)]
+        declared = {name for each in classes for name in vars(each).get("__annotations__", ())}
+        templates = [
+            text for part in (getattr(cls, "what", ""), cls.fix) if not callable(part) for text in choices(part)
+        ]
+        used = {name for text in templates for name in field_names(text) if not hasattr(cls, name)}
+        cls.optional = {name: getattr(cls, name) for name in declared if hasattr(cls, name)}
+        cls.required = frozenset(used | declared) - cls.optional.keys()
+
+    def __init__(self, **facts: Any) -> None:
+        if wrong := (self.required ^ facts.keys()) - self.optional.keys():
+            raise TypeError(f"{type(self).__name__} has missing or unknown keywords: {', '.join(sorted(wrong))}")
+        self.__dict__.update(self.optional | facts)
+
+    @property
+    def problem(self) -> str:
+        """The sentence about what failed."""
+        return self.what() if callable(self.what) else self._format(self.what)
+
+    @property
+    def solution(self) -> str:
+        """The sentence about what to do, or an empty string."""
+        old = getattr(self, "next", None)
+        return str(old()) if callable(old) else self._format(self.fix)
+
+    @property
+    def case(self) -> Any:
+        """Key of the template to use, where `what` or `fix` is a mapping."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON values, without secrets."""
+        what, next_ = redact(self.problem), redact(self.solution)
+        return {"code": self.code, "what": what, "next": next_, "facts": plain(vars(self))}
+
+    def __str__(self) -> str:
+        return visible(redact(f"{self.problem} {self.solution}".strip()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.__dict__)
+
+    def _format(self, template: str | Mapping[Any, str]) -> str:
+        chosen = template if isinstance(template, str) else template[self.case]
+        return _FORMATTER.vformat(chosen, (), {name: getattr(self, name) for name in field_names(chosen)})
+
+
+class Terminal(MirrorfeedError):
+    """Repeating the call cannot help: a person must act."""
+
+
+class Transient(MirrorfeedError):
+    """The same call may succeed later."""
+
+
+class Unexpected(MirrorfeedError):
+    code = "MF1000"
+    what = "{doing} failed with {kind}: {reason}"
+    fix = "No data is lost or duplicated. Try again. If it fails again, see the log for the full message.{helps:more}"
+    helps: str = ""
+    meaning = (
+        "An error without a code of its own occurred in Spark, the network, a library or mirrorfeed. No data is lost or"
+        " duplicated."
+    )
+
+
+class SessionLost(Transient):
+    code = "MF1202"
+    what = "The Spark session ended: the Spark process died or the cluster was stopped."
+    fix = (
+        "Run the same command again. It continues where this run stopped, and no data is lost or duplicated. If a local"
+        " Spark ran out of memory, set MIRRORFEED_DRIVER_MEMORY to a larger size."
+    )
+
+
+def plain(value: Any) -> Any:
+    """As JSON can say it: errors, and values without words of their own, by their parts; times in ISO form; anything
+    else in its words, which are made to be read by anybody."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return redact(value)
+        case date():
+            return value.isoformat()
+        case MirrorfeedError():
+            return value.to_dict()
+        case Mapping():
+            return {str(name): plain(each) for name, each in value.items()}
+        case Collection() if not isinstance(value, bytes):
+            return [plain(each) for each in value]
+    if is_dataclass(value) and type(value).__str__ is object.__str__:
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value) if each.repr}
+    return str(value)
+
+
+def coded(error: MirrorfeedError) -> str:
+    """As it is shown where it stands among other words."""
+    return f"{error.code}: {error}"
+
+
+def visible(text: str) -> str:
+    """With carriage returns as `\\r`: a terminal would write the rest of the line over its beginning."""
+    return text.replace("\r", "\\r")
+
+
+def named(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:
+    """The error, if it is one of ours; `SessionLost` if Spark ended; else `Unexpected`, with what `helps` if trying
+    again does not; all that there is to know of it goes to the log."""
+    if isinstance(error, MirrorfeedError):
+        return error
+    if is_spark_gone(error):
+        return SessionLost()
+    _log.error("%s failed", doing, exc_info=error)
+    return Unexpected(doing=doing, kind=type(error).__name__, reason=_first_lines(str(error)), helps=helps)
+
+
+def is_spark_gone(error: Exception) -> bool:
+    """Whether a call of Spark on this machine failed because its process ended."""
+    if not isinstance(error, ConnectionError) and type(error).__name__ != "Py4JNetworkError":
+        return False
+    callers = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(error.__traceback__)]
+    return any(name.startswith(("py4j.", "pyspark.")) for name in callers)
+
+
+def innermost_cause(error: Exception) -> str:
+    """The last cause in a Java stack trace. The outer ones report tasks and stages."""
+    causes = [line for line in str(error).splitlines() if line.startswith("Caused by: ")]
+    return first_line(causes[-1].removeprefix("Caused by: ") if causes else str(error))
+
+
+def first_line(text: str) -> str:
+    """The first line of third-party text, without secrets and without its full stop, as a part of a sentence."""
+    line = next((line.strip().rstrip(".;") for line in text.splitlines() if line.strip()), "no reason was given")
+    return redact(line[:_LONGEST_LINE])[:300]
+
+
+def _first_lines(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return redact(" ".join(line[:_LONGEST_LINE] for line in lines[:3]))[:500]
+
+
+def _restore(kind: type[MirrorfeedError], facts: dict[str, Any]) -> MirrorfeedError:
+    error = kind.__new__(kind)
+    error.__dict__.update(facts)
+    return error
