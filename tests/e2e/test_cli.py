@@ -268,7 +268,7 @@ def test_a_failure_without_a_name_leaves_the_other_tables_alone(
     ended = project.run(*command, code=1)
     assert words in ended
     assert 'No FileSystem for scheme "foo"' in ended
-    assert "Nothing is lost or doubled by it. Try again" in ended
+    assert "No data is lost or duplicated. Try again" in ended
     assert other in ended
 
 

@@ -29,7 +29,7 @@ def test_a_failure_without_a_name_says_of_which_versions_and_operations_it_is_an
         raise ZeroDivisionError("[ODD] no one knows it")
     assert str(caught.value) == (
         "Publishing versions 1 to 4 of main.sales.orders (2 WRITE, MERGE, RESTORE) failed with ZeroDivisionError:"
-        " [ODD] no one knows it Nothing is lost or doubled by it. Try again; if it repeats, look at the whole message"
+        " [ODD] no one knows it No data is lost or duplicated. Try again. If it fails again, see the log for the full message"
         " in the log. `mirrorfeed rebuild` starts the table again from a snapshot, which reads none of these changes."
     )
 
