@@ -6,9 +6,8 @@ property `case` selects one. The constructor takes every field of the templates,
 a property. An annotation in the class declares one more keyword, which is optional if it has a value.
 
 Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `reasons` joins parts of a
-sentence, `phrase` drops the final period, `short` quotes
-a shortened text, `more` appends an optional sentence, `duration` formats seconds, and
-`count file` writes "1 file" or "2 files".
+sentence, `phrase` drops the final period, `short` quotes a shortened text, `more` appends an optional sentence,
+`duration` formats seconds, and `count file` writes "1 file" or "2 files".
 
 A code never changes and is never reused. Its first digit is the topic: 1 command and environment, 2 source and change
 feed, 3 publication, 4 storage, Fabric and credentials, 5 archive, 6 permanent history, 7 mirror, 8 ledger and alerts.
