@@ -851,19 +851,57 @@ def test_nor_is_it_where_yaml_ends_over_it(load: Load, line: str, what: str) -> 
 
 
 def test_an_endpoint_and_its_certificates_may_be_others(load: Load, tmp_path: Path) -> None:
-    read = load(in_onelake("endpoint: https://localhost:8443/", "fabric_endpoint: https://api", "ca_file: ca.pem"))
+    lines = "endpoint: https://localhost:8443/", "fabric_endpoint: https://api", "trusted_hosts: [localhost, API]"
+    read = load(in_onelake(*lines, "ca_file: ca.pem"))
     assert (read.endpoint, read.ca_file) == ("https://localhost:8443", f"{tmp_path}/ca.pem")
     assert read.fabric_endpoint == "https://api"
 
 
-@pytest.mark.parametrize("endpoint", ["localhost", "http://localhost", "https://localhost/path", "https://"])
+@pytest.mark.parametrize("trusted", ["", "trusted_hosts: [other]", "trusted_hosts: ['*.host.example']"])
+@pytest.mark.parametrize(
+    ("line", "mistake"),
+    [
+        ("endpoint: https://host.example", "endpoint: "),
+        ("fabric_endpoint: https://host.example:8443", "fabric_endpoint: "),
+        (
+            "credential: {service_principal: {tenant_id: t, client_id: c, secret: {env: X},"
+            " authority: 'https://host.example'}}",
+            "credential: service_principal: authority ",
+        ),
+    ],
+)
+def test_only_hosts_that_are_trusted_get_tokens(load: Load, line: str, mistake: str, trusted: str) -> None:
+    words = "gets tokens, and is not a host of Microsoft: if you trust it, list it in trusted_hosts"
+    assert mistakes(load, in_onelake(line, *filter(None, [trusted]))) == [f"2: {mistake}{words}"]
+    assert load(in_onelake(line, "trusted_hosts: ['*.example.com', host.example]")).onelake
+
+
+@pytest.mark.parametrize("hosts", ["host", "[5]", "['*']", "['*.com']", "['https://host.example']", "['a..b']"])
+def test_a_list_of_trusted_hosts_holds_hosts(load: Load, hosts: str) -> None:
+    (told,) = mistakes(load, in_onelake(f"trusted_hosts: {hosts}"))
+    assert told.startswith("2: trusted_hosts: ")
+    assert ", as in " in told
+
+
+@pytest.mark.parametrize("name", ["endpoint", "fabric_endpoint"])
+def test_user_info_is_refused_and_not_repeated(load: Load, name: str) -> None:
+    lines = f"{name}: https://user:hush@host.example", "trusted_hosts: [host.example]"
+    told = mistakes(load, in_onelake(*lines))
+    assert told == [f"2: {name}: has user info before @, which is never sent: leave it out"]
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["localhost", "https://[::1", "https://a..b", "http://localhost", "https://localhost/path", "https://"]
+)
 def test_an_endpoint_is_an_https_address(load: Load, endpoint: str) -> None:
     (told,) = mistakes(load, in_onelake(f"endpoint: {endpoint}"))
     assert told == (f"2: endpoint: '{endpoint}' is not an https address without a path, as in https://host:port")
 
 
 def test_what_is_for_onelake_is_refused_for_a_folder(load: Load) -> None:
-    assert mistakes(load, in_onelake("credential: default", "endpoint: https://localhost", zone="lz")) == [
+    assert mistakes(
+        load, in_onelake("credential: default", "endpoint: https://onelake.dfs.fabric.microsoft.com", zone="lz")
+    ) == [
         "2: credential: is for a landing zone in OneLake alone (onelake://…)",
         "3: endpoint: is for a landing zone in OneLake alone (onelake://…)",
     ]
@@ -979,6 +1017,7 @@ def test_alerts_have_limits_of_their_own_and_tell_nobody_unless_the_file_says_so
         ),
         ("mail: {server: s, sender: me, to: [d@e.f]}", "1: sender: 'me' is not an address, as in someone@example.com"),
         ("mail: {server: s, sender: a@b.c, to: []}", "1: to: is empty"),
+        ("mail: {server: a..b, sender: a@b.c, to: [d@e.f]}", "1: server: 'a..b' is not a host, as in smtp.example.com"),
         (
             "mail: {server: s, sender: a@b.c, to: [d@e.f], user: u}",
             "1: mail: user and password belong together: give both, or neither",

@@ -40,6 +40,7 @@ from mirrorfeed.files.executors import sending
 from mirrorfeed.files.job import StagingJob
 from mirrorfeed.files.place import Place
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.stores import StoreUnavailable
 from mirrorfeed.stores.patience import Patience
 
@@ -325,6 +326,28 @@ def test_a_login_service_that_is_not_well_is_not_a_refusal(onelake: OneLake) -> 
     onelake.server.faults.add(Fault("token", How.ANSWER, 1000))
     with pytest.raises(StoreUnavailable, match=r"cannot log in: Authentication failed: HTTP Error: 503"):
         onelake.store(patience=IMPATIENT).list("")
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("status", [204, 302, 307, 308])
+@pytest.mark.parametrize("verb", ["token", "discovery"])
+def test_a_login_service_that_answers_without_a_token_is_named_with_its_status(
+    onelake: OneLake, caplog: pytest.LogCaptureFixture, verb: str, status: int, moved: bool
+) -> None:
+    onelake.server.faults.add(Fault(verb, How.ANSWER, 1000, status=status, moved=moved))
+    with pytest.raises(CredentialRefused, match=f": the login service answers with status {status}, and no token\\. "):
+        onelake.store().list("")
+    assert caplog.records == []
+    assert [call.verb for call in onelake.calls].count("token") == (verb == "token")
+
+
+def test_a_proxy_that_is_no_address_is_refused_before_anybody_is_asked(
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "a..b")
+    with pytest.raises(BadProxy):
+        onelake.store().list("")
+    assert onelake.calls == []
 
 
 def test_a_login_that_nobody_answers_is_not_a_refusal(onelake: OneLake) -> None:

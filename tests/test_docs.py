@@ -142,7 +142,7 @@ def test_every_configuration_is_taken(snippet: Snippet, tmp_path: Path) -> None:
     given = yaml.safe_load(re.sub(r"<[^>\n]*>|…", "x1", text))
     zone = (
         f"onelake://{ID}/{ID}"
-        if {"credential", "endpoint", "fabric_endpoint", "ca_file", "fabric"} & given.keys()
+        if {"credential", "endpoint", "fabric_endpoint", "trusted_hosts", "ca_file", "fabric"} & given.keys()
         else "zone"
     )
     needs = {"markers": {"changes": "full"}, "delimited": {"format": "delimited"}}

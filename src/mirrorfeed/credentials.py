@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.redact import redact_answer, remember
 from mirrorfeed.errors import Terminal, Transient, first_line
+from mirrorfeed.runtime.addresses import check_proxy
 from mirrorfeed.workspace import default_workspace
 
 if TYPE_CHECKING:
@@ -96,9 +97,11 @@ Credential = Default | ServicePrincipal | ServiceCredential
 
 def token_credential(credential: Credential, ca_file: str | None = None) -> TokenCredential:
     """What makes tokens in this process. Refusals to make one come as errors of this module."""
-    log = logging.getLogger("azure.identity")
-    if log.level == logging.NOTSET:  # it tells each failure once more, in the words of whoever answered
-        log.setLevel(logging.CRITICAL)
+    for name in ("azure.identity", "msal"):
+        log = logging.getLogger(name)
+        if log.level == logging.NOTSET:  # it tells each failure once more, in the words of whoever answered
+            log.setLevel(logging.CRITICAL)
+    check_proxy()
     inner, *secrets = _made(credential, ca_file)
     _check_certificates(ca_file)
     return _Named(credential, inner, secrets)
@@ -158,9 +161,19 @@ def _logging_in(principal: ServicePrincipal, secret: str, ca_file: str | None) -
         # The library asks a public cloud whether a host logs in people; a private one it would not know.
         disable_instance_discovery=own is not None and own.rstrip("/") not in known,
         connection_verify=ca_file or True,
+        raw_response_hook=_refuse_odd_answer,
         retry_total=1,  # beyond one at once, who asks for a token repeats its call, and counts that
         **options,
     )
+
+
+def _refuse_odd_answer(response: Any) -> None:
+    """The library follows no redirection, and fails on the content of one with words that do not name it."""
+    from azure.core.exceptions import ClientAuthenticationError
+
+    status = response.http_response.status_code
+    if status != 200 and status < 400:
+        raise ClientAuthenticationError(f"the login service answers with status {status}, and no token")
 
 
 def read_secret(secret: Secret, workspace: Callable[[], Any] = default_workspace) -> str:

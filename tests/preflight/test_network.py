@@ -90,12 +90,20 @@ def test_a_host_that_lets_connections_wait_is_named(dropping: str) -> None:
     [
         ("https://nowhere.invalid", "its name is not found here"),
         ("https://127.0.0.1:1", "there is no connection (Connection refused)"),
+        ("https://a..b", "it breaks off (Failed to parse: 'a..b', label empty or too long)"),
     ],
 )
 def test_a_host_that_cannot_be_reached_is_named_with_the_reason(address: str, reason: str) -> None:
     check = check_host(Host(address, "files"), seconds=5)
     assert (check.what, check.state) == (f"{address} answers", State.MISSING)
     assert check.detail == f"{reason}: {HELP}"
+
+
+def test_a_proxy_that_is_no_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://:0")
+    check = check_host(Host("https://127.0.0.1:1", "files"), seconds=5)
+    assert check.state is State.MISSING
+    assert check.detail.startswith("The environment variable HTTPS_PROXY is not the address of a proxy.")
 
 
 def test_a_host_behind_something_that_reads_along_is_told_apart(onelake: OneLake, tmp_path: Path) -> None:

@@ -47,8 +47,17 @@ def test_the_address_of_a_table_tells_account_and_container(location: str, expec
     assert location.startswith(found.root)
 
 
-def test_a_table_elsewhere_has_no_tiers() -> None:
-    assert AzureTiers.at("file:/tmp/t") is None
+@pytest.mark.parametrize(
+    "location",
+    [
+        "file:/tmp/t",
+        "abfss://c@acct.dfs.example.com/t",
+        "abfss://c@acct.dfs.core.windows.net.example.com/t",
+        "abfss://c@example.com?x.dfs.core.windows.net/t",
+    ],
+)
+def test_a_table_elsewhere_has_no_tiers_and_no_host_there_gets_a_token(location: str) -> None:
+    assert AzureTiers.at(location) is None
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from mirrorfeed.config import load
 from mirrorfeed.config.alerts import Mail, Webhook
 from mirrorfeed.credentials import Secret, SecretUnreachable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.stores.patience import Patience
 from mirrorfeed.watch.channels import (
     MailRefused,
@@ -152,6 +153,19 @@ def test_a_webhook_that_stays_away_is_told_to_be_tried_by_the_next_run(hook: Hoo
 def test_an_address_is_also_found_with_its_percent_signs_decoded(hook: Hook, part: str, said: str) -> None:
     hook.answers = [(404, {}, said.encode())]
     assert "(404 (not shown))" in refusal(hook.url.replace("?sig=", f"?sig={part}&x="), WebhookRefused)
+
+
+@pytest.mark.parametrize(
+    "address", ["https://a..b", "https://[::1", "https://.", "https://a:b", "https://user:word@host", "http://host"]
+)
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    assert "(its address is no https address)" in refusal(address, WebhookRefused)
+
+
+def test_a_proxy_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "a..b")
+    with pytest.raises(BadProxy, match="HTTPS_PROXY is not the address of a proxy"):
+        sent("https://host.invalid")
 
 
 def test_an_address_where_nobody_answers_is_told_without_it() -> None:

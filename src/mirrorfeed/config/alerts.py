@@ -11,6 +11,7 @@ from mirrorfeed.config import fields
 from mirrorfeed.config.credential import secret_place
 from mirrorfeed.credentials import Secret
 from mirrorfeed.feed.source import without_query
+from mirrorfeed.runtime.addresses import is_host
 
 _FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
 _ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
@@ -33,6 +34,12 @@ def _secret(value: object) -> Secret:
 def _address(value: object) -> str:
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
         raise ValueError(f"{fields.short(value)} is not an address, as in someone@example.com")
+    return value
+
+
+def _server(value: str) -> str:
+    if not is_host(value):
+        raise ValueError(f"{fields.short(value)} is not a host, as in smtp.example.com")
     return value
 
 
@@ -83,7 +90,7 @@ class Mail(BaseModel):
 
     model_config = _FORM
 
-    server: Annotated[str, Field(min_length=1)]
+    server: Annotated[str, AfterValidator(_server)]
     port: Annotated[int, Field(ge=1, le=65_535)] = 587
     tls: Literal["starttls", "implicit"] = "starttls"
     sender: Address

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
+from mirrorfeed.runtime.addresses import HttpsAddress
 
 PRINCIPAL = ("tenant_id", "client_id", "secret", "authority")
 PLACES = {
@@ -41,8 +42,13 @@ def _service_principal(facts: dict[str, Any]) -> ServicePrincipal:
         if name in facts and not re.fullmatch(r"[0-9A-Za-z.-]+", str(facts[name])):
             faults.append(f"service_principal: {name} is not an id")
     authority = facts.get("authority")
-    if authority is not None and not str(authority).startswith("https://"):
-        faults.append("service_principal: authority is not an https address, as in https://login.microsoftonline.us")
+    if authority is not None:
+        try:
+            authority = str(HttpsAddress.parse(str(authority)))
+        except ValueError:
+            faults.append(
+                "service_principal: authority is not an https address, as in https://login.microsoftonline.us"
+            )
     secret = secret_place(facts["secret"]) if "secret" in facts else None
     if "secret" in facts and secret is None:
         faults.append(

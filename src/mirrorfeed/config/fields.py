@@ -16,6 +16,7 @@ from mirrorfeed.feed.pattern import Pattern
 from mirrorfeed.feed.source import BadSource, Source, without_query
 from mirrorfeed.landing.names import BadTarget, Target, fold, split_name
 from mirrorfeed.landing.schema import reserved_names
+from mirrorfeed.runtime.addresses import HttpsAddress, is_host_pattern
 
 _UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"([0-9]{1,12}) *(KiB|MiB|GiB)", re.IGNORECASE)
@@ -161,11 +162,20 @@ def onelake_address(text: str) -> str:
 
 
 def endpoint(value: object) -> str:
-    if not re.fullmatch(r"https://[^/?#\s]+/?", text(value)):
-        raise ValueError(
-            f"{short(without_query(text(value)))} is not an https address without a path, as in https://host:port"
-        )
-    return str(value).removesuffix("/")
+    if "@" in text(value):  # not repeated: a password can stand there
+        raise ValueError("has user info before @, which is never sent: leave it out")
+    try:
+        return str(HttpsAddress.parse(text(value)))
+    except ValueError as error:
+        raise ValueError(f"{short(without_query(text(value)))} {error}, as in https://host:port") from None
+
+
+def trusted_hosts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"must be a list of hosts, as in [fabric.example.com, '*.example.com'], not {short(value)}")
+    if wrong := [each for each in value if not isinstance(each, str) or not is_host_pattern(each)]:
+        raise ValueError(f"{short(wrong[0])} is not a host, as in fabric.example.com or *.example.com")
+    return tuple(value)
 
 
 def minutes(value: object) -> float | None:

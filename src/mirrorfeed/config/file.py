@@ -19,13 +19,15 @@ from mirrorfeed.config.model import Config, Options, Sources, Table, Top
 from mirrorfeed.config.output import contradictions
 from mirrorfeed.config.selecting import misfits
 from mirrorfeed.config.words import check
+from mirrorfeed.credentials import ServicePrincipal
 from mirrorfeed.errors import Terminal, visible
 from mirrorfeed.landing.names import BadTarget, Target, split_name
+from mirrorfeed.runtime.addresses import HttpsAddress
 
 EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding="utf-8")
 """A commented file to start from."""
 
-_ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "ca_file", "credential", "fabric")
+_ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "trusted_hosts", "ca_file", "credential", "fabric")
 
 
 def load(
@@ -66,6 +68,7 @@ def load(
     if top is not None and _in_landing_zone(top, shown):
         mistakes.append(document.mistake(("handover",), "is in the landing zone: name a folder elsewhere"))
     if top is not None:
+        mistakes += _untrusted_hosts(document, top)
         mistakes += _within_each_other(document, top, tables, shown)
         mistakes += _misplaced_histories(document, top, tables, shown)
         mistakes += dict.fromkeys(_misplaced_places(document, top, patterns, shown))
@@ -142,6 +145,20 @@ def _remembering(alerts: Alerts, file: str) -> Alerts:
 
 def _in_landing_zone(top: Top, file: str) -> bool:
     return top.handover is not None and _is_in_zone(absolute(top.handover, file), top, file)
+
+
+def _untrusted_hosts(document: Document, top: Top) -> Iterable[Mistake]:
+    """Addresses that would get tokens, although no host of Microsoft is there and none that the user lists."""
+    authority = top.credential.authority if isinstance(top.credential, ServicePrincipal) else None
+    addresses = {
+        "endpoint": ("", top.endpoint),
+        "fabric_endpoint": ("", top.fabric_endpoint),
+        "credential": ("service_principal: authority ", authority),
+    }
+    for name, (prefix, address) in addresses.items():
+        if address and not HttpsAddress.parse(address).is_trusted(top.trusted_hosts):
+            words = "gets tokens, and is not a host of Microsoft: if you trust it, list it in trusted_hosts"
+            yield document.mistake((name,), f"{prefix}{words}")
 
 
 def _within_each_other(document: Document, top: Top, tables: Sequence[Table | None], file: str) -> Iterable[Mistake]:

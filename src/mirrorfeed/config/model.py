@@ -104,6 +104,8 @@ class Top(Options):
     """Of OneLake; None: the public one."""
     fabric_endpoint: Annotated[str | None, PlainValidator(fields.endpoint)] = None
     """Of Fabric's REST API; None: the public one."""
+    trusted_hosts: Annotated[tuple[str, ...], PlainValidator(fields.trusted_hosts)] = ()
+    """Hosts that may get tokens beside those of Microsoft."""
     ca_file: str | None = None
     """Certificates to trust at the endpoint; None: those of the system."""
     credential: Annotated[Credential, PlainValidator(credential_in)] = Default()

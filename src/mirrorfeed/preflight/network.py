@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import requests
-from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError, ReadTimeoutError
 
 from mirrorfeed.config import Config
 from mirrorfeed.credentials import ServicePrincipal
 from mirrorfeed.errors import first_line
 from mirrorfeed.preflight.check import Check, State
+from mirrorfeed.runtime.addresses import BadProxy, check_proxy
 
 LOGIN = "https://login.microsoftonline.com"
 _SECONDS = 10.0
@@ -55,8 +56,11 @@ def check_host(host: Host, ca_file: str | None = None, seconds: float = _SECONDS
     """Any answer will do: who may do what is checked elsewhere."""
     what = f"{host.address} answers"
     try:
+        check_proxy()
         requests.head(host.address, timeout=seconds, verify=ca_file or True, allow_redirects=False)
-    except (requests.RequestException, OSError) as error:
+    except BadProxy as error:
+        return Check(what, State.MISSING, str(error))
+    except (requests.RequestException, HTTPError, OSError) as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             helps = "name the certificates of what stands between in `ca_file`, or let it through unread"
             return Check(what, State.MISSING, f"its certificate is not trusted here ({_said(error)}): {helps}")

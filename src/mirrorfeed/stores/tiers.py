@@ -81,6 +81,10 @@ class TierStore(Protocol):
         ...
 
 
+_CLOUDS = r"core\.windows\.net|core\.usgovcloudapi\.net|core\.chinacloudapi\.cn|storage\.azure\.net"
+"""Suffixes of storage accounts. Other hosts get no token: the address of a table comes from its catalog or its log."""
+
+
 @dataclass(frozen=True)
 class AzureTiers:
     """The files of one container. Holds no secret and no connection."""
@@ -97,7 +101,7 @@ class AzureTiers:
     @classmethod
     def at(cls, location: str, credential: Credential | None = None) -> AzureTiers | None:
         """For a table at this address; None where it is not in Azure storage."""
-        found = re.match(r"(?:abfss?|wasbs?)://([^@/]+)@([^/]+?)\.(?:dfs|blob)\.([^/]+)/", location)
+        found = re.match(rf"(?:abfss?|wasbs?)://([^@/]+)@([\w.-]+?)\.(?:dfs|blob)\.({_CLOUDS})/", location)
         if found is None:
             return None
         return cls(f"https://{found[2]}.blob.{found[3]}", found[1], found[0], credential or Default())

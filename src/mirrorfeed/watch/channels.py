@@ -20,6 +20,7 @@ from mirrorfeed.config.alerts import MAIL, Mail, Webhook
 from mirrorfeed.credentials import Secret, SecretUnreachable, read_secret
 from mirrorfeed.display.redact import redact_answer, remember
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
+from mirrorfeed.runtime.addresses import check_proxy, is_host
 from mirrorfeed.stores.patience import WORTH_REPEATING, Patience, Tries, retry_after
 from mirrorfeed.watch.book import Send
 from mirrorfeed.watch.telling import Message
@@ -57,10 +58,13 @@ def post(
     try:
         parts = urlsplit(address)
         fit = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _HERE)
+        # `port` raises ValueError if it is no number.
+        fit = fit and is_host(parts.hostname or "") and parts.port != 0 and "@" not in parts.netloc
     except ValueError:  # as for a bracket that is not closed
         fit = False
     if not fit:
         raise WebhookRefused(webhook.name, "its address is no https address")
+    check_proxy()
     body, tries = FORMS[webhook.kind](message), Tries(patience)
     while True:
         asked, reached = None, True

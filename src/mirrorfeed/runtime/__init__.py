@@ -1,0 +1,1 @@
+"""Where the process runs, and the servers that it calls."""

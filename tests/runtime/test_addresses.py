@@ -1,0 +1,106 @@
+"""Which addresses are one, which hosts get tokens, and which proxies are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorfeed.runtime.addresses import BadProxy, HttpsAddress, check_proxy, is_host_pattern
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("https://localhost:8443/", "localhost", 8443),
+        ("https://OneLake.dfs.fabric.microsoft.com", "onelake.dfs.fabric.microsoft.com", None),
+        ("https://127.0.0.1:1", "127.0.0.1", 1),
+        ("https://[::1]:443", "[::1]", 443),
+    ],
+)
+def test_an_address_is_read(text: str, host: str, port: int | None) -> None:
+    assert HttpsAddress.parse(text) == HttpsAddress(host, port)
+    assert str(HttpsAddress.parse(text)) == text.lower().rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "https://", "https:///x", "http://host", "https://host/path", "https://host?a", "https://host#a"),
+        *("https://a..b", "https://.", "https://-a", "https://a b", "https://a\n", "https://ä", "https://a\0b"),
+        *("https://[::1", "https://[a]", "https://[1.2]", "https://::1", "https://a:b", "https://a:0"),
+        *("https://a:65536", "https://user@host", "https://user:word@host", f"https://{'a' * 64}.com"),
+        *("https://host\\@other", "https://%61", "https://a:80:80"),
+    ],
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not an https address"):
+        HttpsAddress.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "listed", "trusted"),
+    [
+        ("onelake.dfs.fabric.microsoft.com", (), True),
+        ("westus-onelake.dfs.fabric.microsoft.com", (), True),
+        ("0f8f.z0f.dfs.fabric.microsoft.com", (), True),
+        ("0f8f.z0f.blob.fabric.microsoft.com", (), True),
+        ("0f8f.z0f.onelake.fabric.microsoft.com", (), True),
+        ("api.fabric.microsoft.com", (), True),
+        ("0f8f.z0f.w.api.fabric.microsoft.com", (), True),
+        ("api.fabric.microsoft.us", (), True),
+        ("api.fabric.microsoft.cn", (), True),
+        ("login.microsoftonline.us", (), True),
+        ("login.partner.microsoftonline.cn", (), True),
+        ("login.microsoftonline.com.", (), False),
+        ("x.login.microsoftonline.com", (), False),
+        ("login.microsoftonline.com.example.com", (), False),
+        ("dfs.fabric.microsoft.com.example.com", (), False),
+        ("evildfs.fabric.microsoft.com", (), False),
+        ("functions.fabric.microsoft.com", (), False),
+        ("localhost", (), False),
+        ("127.0.0.1", (), False),
+        ("localhost", ("LocalHost",), True),
+        ("a.example.com", ("*.example.com",), True),
+        ("example.com", ("*.example.com",), False),
+        ("aexample.com", ("*.example.com",), False),
+    ],
+)
+def test_only_hosts_of_microsoft_and_those_that_are_listed_are_trusted(
+    host: str, listed: tuple[str, ...], trusted: bool
+) -> None:
+    assert HttpsAddress(host).is_trusted(listed) is trusted
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [("a", True), ("*.example.com", True), ("*", False), ("*.com", False), ("*.com.", False), ("a.*.com", False)],
+)
+def test_a_pattern_is_a_host_or_a_suffix(text: str, fits: bool) -> None:
+    assert is_host_pattern(text) is fits
+
+
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        *("a..b", "[::1", "http://:0", "http://", "://", "http://a:b", "http://a:99999", "http://a:0", "ftp://a"),
+        *("http://user:hush@a..b", "ä", f"http://{'a' * 64}"),
+    ],
+)
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "ALL_PROXY"])
+def test_a_proxy_that_is_no_address_is_refused_and_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, variable: str, proxy: str
+) -> None:
+    monkeypatch.setenv(variable, proxy)
+    with pytest.raises(BadProxy) as refused:
+        check_proxy()
+    assert str(refused.value) == (
+        f"The environment variable {variable} is not the address of a proxy. Set it to an address such as"
+        " http://proxy.example.com:8080, or unset it."
+    )
+
+
+@pytest.mark.parametrize(
+    "proxy", ["", "host", "host:8080", "http://user:word@host:8080/", "https://[::1]:1", "socks5h://a"]
+)
+def test_a_proxy_is_taken(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    check_proxy()
