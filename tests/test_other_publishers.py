@@ -17,7 +17,6 @@ import pytest
 from deltalake import DeltaTable
 
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.lint.words import lines
 from mirrorfeed.mirror.replica import Replica, State, TableReport
 from mirrorfeed.stores import FolderStore
 
@@ -52,7 +51,7 @@ class Zone:
 
     @property
     def printed(self) -> str:
-        return "\n".join(lines(lint(self._store)))
+        return "\n".join(lint(self._store).lines())
 
     def replicate(self) -> TableReport:
         (report,) = Replica(self._store, str(self._target)).step()

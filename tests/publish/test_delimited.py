@@ -30,7 +30,7 @@ from mirrorfeed.lint.metadata_file import read_metadata
 from mirrorfeed.lint.text_reader import text_contents
 from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
-from mirrorfeed.mirror.replica.metadata_file import parse_metadata
+from mirrorfeed.mirror.replica.metadata_file import parse_settings
 from mirrorfeed.publish.table import RowsRefused, publish
 from mirrorfeed.stores import FolderStore
 from tests.publish.scenes import FOLDER, orders, plan, three_commits, two_orders
@@ -61,13 +61,13 @@ class Refused(Exception):
 
 
 def read_back(data: bytes, form: Delimited, columns: Sequence[Column]) -> FileRows:
-    metadata = parse_metadata(to_json(spell(["id"], Output(form).settings(columns))), "m")
+    metadata = parse_settings(to_json(spell(["id"], Output(form).settings(columns))), "m")
     return read_rows(data, f"{1:020}.{form.extension}", "the file", metadata)
 
 
 def faults(data: bytes, form: Delimited, columns: Sequence[Column]) -> Any:
     """What `mirrorfeed lint` finds in the file and its metadata."""
-    settings, found = read_metadata(to_json(spell(["id"], Output(form).settings(columns))), "orders")
+    settings, found = read_metadata(to_json(spell(["id"], Output(form).settings(columns))))
     contents = text_contents(io.BytesIO(data), f"{1:020}.{form.extension}", settings)
     assert isinstance(contents, Contents)
     assert contents.markers == {"4": contents.rows}

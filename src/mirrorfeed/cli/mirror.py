@@ -181,11 +181,11 @@ def lint(landing_zone: str, path: str) -> None:
     if there is one.
     """
     zone = _zone(landing_zone, path)
-    from mirrorfeed.lint import linter, words
+    from mirrorfeed.lint import linter
 
     report = linter.lint(zone)
-    say_result(words.as_dict(report))
-    for line in words.lines(report) if not for_programs() else ():
+    say_result(report.to_dict())
+    for line in report.lines() if not for_programs() else ():
         click.echo(line)
     sys.exit(not report.conforms)
 

@@ -1,28 +1,28 @@
-"""Compressed text as plain bytes, piece by piece. What it is, is seen from its first bytes."""
+"""Decompress text files piece by piece. The first bytes of a file show its compression."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import BinaryIO
 
-PIECE = 1 << 20
+_PIECE = 1 << 20
 _STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _MOST_SNAPPY = 64
-"""Plain bytes for one compressed byte: a copy takes at least two bytes and repeats at most 64."""
+"""Plain bytes for one compressed byte, at most: a copy takes at least two bytes and repeats at most 64."""
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
 
 
-class RefusedCodec(Exception):
-    """The file is compressed in a way that the service does not read."""
+class RefusedCodec(OSError):
+    """The file has a compression that Fabric does not read."""
 
 
-class CutShort(Exception):
-    """The file ends in the middle of what it began."""
+class CutShort(OSError):
+    """The file ends too early."""
 
 
-def pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
-    """The plain content; `RefusedCodec`, `CutShort`, or OSError where it is damaged."""
+def decompress(file: BinaryIO, name: str) -> Iterator[bytes]:
+    """The plain content; or `RefusedCodec`, `CutShort`, or another OSError if it is damaged."""
     head = file.read(len(_FRAMED))
     file.seek(0)
     for magic, codec in _REFUSED.items():
@@ -33,7 +33,7 @@ def pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
             return _stream(file, codec)
     if head == _FRAMED:
         return _framed(file)
-    return _blocks(file) if name.endswith(".snappy") else iter(lambda: file.read(PIECE), b"")
+    return _blocks(file) if name.endswith(".snappy") else iter(lambda: file.read(_PIECE), b"")
 
 
 def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
@@ -41,11 +41,11 @@ def _stream(file: BinaryIO, codec: str) -> Iterator[bytes]:
 
     stream = pa.CompressedInputStream(pa.PythonFile(file, mode="r"), codec)
     try:
-        while piece := stream.read(PIECE):
+        while piece := stream.read(_PIECE):
             yield piece
     except (pa.ArrowException, OSError) as error:
         if "runcated" in str(error):
-            raise CutShort(f"its {codec} stream does not end") from error
+            raise CutShort(f"its {codec} stream does not end ({error})") from error
         raise OSError(str(error)) from error
 
 

@@ -1,61 +1,95 @@
-"""Splits delimited text into rows, with any of the separators, quotes and escapes that the format allows.
+"""Split delimited text into rows of values, with any of the separators, quotes and escapes that the format allows.
 
-A quoted value begins with the quote; in it, the escape character protects itself and the quote (where the two are the
-same, a doubled quote is one). Outside of quotes the escape is a plain character, unless there are no quotes at all:
-then it protects whatever comes next.
+A quoted value begins with the quote; in it, the escape character protects itself and the quote (if the two are the
+same, a doubled quote is one). In a value without quotes it protects a separator, a line break, the quote and itself.
+Before any other character it is a plain character.
 """
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain
 
-from mirrorfeed.lint.facts import Fault, TextFault
 from mirrorfeed.lint.metadata_file import Dialect
 
 LONGEST_ROW = 64 << 20
-"""In characters. Text that is longer without the end of a row is not split correctly."""
+"""In characters. Longer text without the end of a row is not split correctly."""
 
 
-class Value(NamedTuple):
-    text: str
-    quoted: bool
+class Fault(StrEnum):
+    """How a delimited file can deviate from its own options."""
+
+    ENCODING = "encoding"
+    WIDTH = "width"
+    UNCLOSED = "unclosed"
+    AFTER_QUOTE = "after quote"
+    LINE_BREAK = "line break"
+    VALUE = "value"
+    NULL = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class TextFault:
+    fault: Fault
+    row: int
+    """Counted from 1, which is the header."""
+    detail: str
 
 
 class Unsplittable(Exception):
-    """From here on it cannot be told where values begin."""
+    """From here on it is unknown where values begin."""
 
     def __init__(self, fault: TextFault) -> None:
         super().__init__(fault.detail)
         self.fault = fault
 
 
-class _NeedsMore(Exception):
-    """The text ends before the row does."""
+def decode(data: Iterable[bytes], encoding: str) -> Iterator[str]:
+    """The text in `data`, without its byte order mark; or UnicodeError, after the text before it."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    begun = False
+    for piece in chain(data, [b""]):
+        try:
+            text = decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError as error:  # the text before it is split first, so that the row is known
+            yield error.object[: error.start].decode(encoding, "ignore")
+            raise
+        plain = text if begun else text.removeprefix("\ufeff")
+        begun = begun or bool(text)
+        if plain:
+            yield plain
 
 
-def split(pieces: Iterable[str], dialect: Dialect) -> Iterator[list[Value]]:
-    """Rows of values, or `Unsplittable`."""
-    splitter, text, at, number = _Splitter(dialect), "", 0, 1
+def split(pieces: Iterable[str], dialect: Dialect, *, takes_breaks: bool = False) -> Iterator[list[str | None]]:
+    """Rows of values, the header first; or `Unsplittable`. None is NULL, which is never in the header.
+
+    A line break that is neither the row separator nor in quotes is refused in the header, and also in rows unless
+    `takes_breaks` or there are no quotes.
+    """
+    splitter = _Splitter(dialect, None, takes_breaks=False)
+    text, at, number = "", 0, 1
     source = iter(pieces)
     ended = False
     while not ended or at < len(text):
-        try:
-            row, end = splitter.row(text, at, number, ended)
-        except _NeedsMore:
-            if len(text) - at > LONGEST_ROW:
-                detail = f"it goes on for more than {LONGEST_ROW:,} characters"
-                raise Unsplittable(TextFault(Fault.UNCLOSED, number, detail)) from None
+        row, end, is_complete = splitter.row(text, at, ended)
+        if is_complete:
+            yield row
+            if number == 1:
+                splitter = _Splitter(dialect, dialect.null, takes_breaks=takes_breaks or not dialect.quote)
+            at, number = end, number + 1
+        elif fault := splitter.fault(text, at, end, number, ended):
+            raise Unsplittable(fault)
+        else:
             more = _at_least(source, len(text) - at)
             ended, text, at = not more, text[at:] + more, 0
-            continue
-        yield row
-        at, number = end, number + 1
 
 
 def _at_least(source: Iterator[str], count: int) -> str:
-    """So much that going over a long row again costs no more than going over it once."""
+    """So much that reading a long row again costs no more than reading it once."""
     parts: list[str] = []
     length = 0
     while length <= count and (piece := next(source, "")):
@@ -65,70 +99,60 @@ def _at_least(source: Iterator[str], count: int) -> str:
 
 
 class _Splitter:
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
-        quote, escape, column = (re.escape(one) for one in (dialect.quote, dialect.escape, dialect.column))
-        if not dialect.quote:
-            plain = rf"(?!{re.escape(dialect.row)})"
-            body = rf"(?:{escape}[\s\S]|{plain}[^{column}{escape}])*+" if escape else rf"(?:{plain}[^{column}])*+"
-        else:
-            body = rf"[^{column}\r\n]*+"
-        self._plain = re.compile(body)
-        if not quote:
-            inside = ""
-        elif dialect.escape in ("", dialect.quote):
-            inside = rf"(?:[^{quote}]++|{quote}{quote})*+" if escape else rf"[^{quote}]*+"
-        else:
-            inside = rf"(?:[^{quote}{escape}]++|{escape}[\s\S])*+"
-        self._quoted = re.compile(inside)
-        protected = rf"[{quote}{escape}]" if quote else r"[\s\S]"
-        self._escaped = re.compile(rf"{escape}({protected})") if escape else None
+    def __init__(self, dialect: Dialect, null: str | None, *, takes_breaks: bool) -> None:
+        self._dialect, self._null = dialect, null
+        row, column, quote, escape = map(re.escape, (dialect.row, dialect.column, dialect.quote, dialect.escape))
+        inside = rf"[^{quote}{escape}]++|{escape}[\s\S]" if escape else rf"[^{quote}]++"
+        if escape == quote:  # it has no meaning outside of quotes
+            inside, escape = rf"[^{quote}]++|{quote}{quote}", ""
+        protected = rf"|{escape}(?:{row}|[\s\S])?+" if escape else ""
+        breaks = rf"|(?!{row})[\r\n]" if takes_breaks else ""
+        quoted = rf"{quote}((?:{inside})*+)" if quote else "(?!)()"
+        plain = rf"(?!{quote})" if quote else ""
+        plain += rf"((?:[^{column}{escape}\r\n]++{protected}{breaks})*+)"
+        self._begun_value = re.compile(rf"{quoted}({quote}|)|{plain}")
+        self._value, self._last_value = (
+            re.compile(rf"(?:{quoted}{quote}|{plain})(?:({column})|{row}{end})") for end in ("", r"|\Z")
+        )
+        self._unquote = re.compile(rf"{escape or quote}([{quote}{escape}])") if dialect.escape and quote else None
+        self._unescape = re.compile(rf"{escape}([{column}{quote}{escape}\r\n])") if escape else None
 
-    def row(self, text: str, at: int, number: int, ended: bool) -> tuple[list[Value], int]:
-        """The row that begins here, and where the next one does."""
-        if at == len(text):
-            raise _NeedsMore
-        values: list[Value] = []
-        while True:
-            value, at = self._value(text, at, number, ended)
-            values.append(value)
-            if not ended and at + len(self._dialect.row) > len(text):
-                raise _NeedsMore
-            if text.startswith(self._dialect.row, at):
-                return values, at + len(self._dialect.row)
-            if at == len(text):
-                return values, at
-            if not text.startswith(self._dialect.column, at):
-                raise Unsplittable(self._odd(text, at, number, value))
-            at += 1
+    def row(self, text: str, at: int, ended: bool) -> tuple[list[str | None], int, bool]:
+        """The values of a row, where the next row begins, and True; or where a value without an end does, and False."""
+        match_value, escape = (self._last_value if ended else self._value).match, self._dialect.escape
+        values: list[str | None] = []
+        while match := match_value(text, at):
+            quoted, plain, column = match.groups()
+            if quoted is not None:
+                values.append(self._unquote.sub(r"\1", quoted) if self._unquote and escape in quoted else quoted)
+            elif plain == self._null:  # before escapes are removed, because some write NULL as \N
+                values.append(None)
+            else:
+                values.append(self._unescape.sub(r"\1", plain) if self._unescape and escape in plain else plain)
+            at = match.end()
+            if column is None:
+                return values, at, True
+        return values, at, False
 
-    def _value(self, text: str, at: int, number: int, ended: bool) -> tuple[Value, int]:
-        quote = self._dialect.quote
-        if not quote or not text.startswith(quote, at):
-            match = self._plain.match(text, at)
-            assert match  # it also matches nothing
-            as_it_stands = quote or match[0] == self._dialect.null  # some write NULL as \N
-            return Value(match[0] if as_it_stands else self._unescaped(match[0]), False), match.end()
-        match = self._quoted.match(text, at + 1)
-        assert match
-        end = match.end()
-        if not ended and end + 2 >= len(text):  # a quote at the very end may be the first of two
-            raise _NeedsMore
-        if not text.startswith(quote, end):
-            detail = f"the value that begins with {_shown(text[at : at + 20])} has no closing quote"
-            raise Unsplittable(TextFault(Fault.UNCLOSED, number, detail))
-        return Value(self._unescaped(match[0]), True), end + 1
-
-    def _unescaped(self, text: str) -> str:
-        return self._escaped.sub(r"\1", text) if self._escaped else text
-
-    def _odd(self, text: str, at: int, number: int, value: Value) -> TextFault:
-        if value.quoted and text[at] not in "\r\n":
-            detail = f"after the value {_shown(value.text)} comes {_shown(text[at : at + 10])}, and no separator"
+    def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> TextFault | None:
+        """Why the value at `at` has no end; None if more text can show it."""
+        if len(text) - row > LONGEST_ROW:
+            return TextFault(Fault.UNCLOSED, number, f"it has more than {LONGEST_ROW:,} characters")
+        match = self._begun_value.match(text, at)
+        assert match  # it also matches nothing
+        quoted, closed = match[1], match[2]
+        if quoted is not None and not closed:
+            detail = f"it ends inside a quoted value, which begins with {_shown(text[at : at + 20])}"
+            return TextFault(Fault.UNCLOSED, number, detail) if ended else None
+        rest = text[match.end() : match.end() + 10]
+        if not ended and len(rest) < 2:
+            return None
+        if quoted is not None and rest[0] not in "\r\n":
+            detail = f"it has {_shown(rest)} after the value {_shown(quoted)}, and no separator"
             return TextFault(Fault.AFTER_QUOTE, number, detail)
-        line_break = "\r\n" if text.startswith("\r\n", at) else text[at]
-        how = f"ends in {line_break!r}" if number == 1 else f"has the line break {line_break!r} outside of quotes"
-        return TextFault(Fault.LINE_BREAK, number, f"it {how}, and RowSeparator is {self._dialect.row!r}")
+        line_break = "\r\n" if rest.startswith("\r\n") else rest[0]
+        where = f"ends in {line_break!r}" if number == 1 else f"has the line break {line_break!r} outside of quotes"
+        return TextFault(Fault.LINE_BREAK, number, f"it {where}, and RowSeparator is {self._dialect.row!r}")
 
 
 def _shown(text: str) -> str:

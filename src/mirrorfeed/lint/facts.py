@@ -8,7 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from mirrorfeed.landing.log import Record
-from mirrorfeed.landing.names import METADATA
+from mirrorfeed.lint.delimited_text import TextFault
+from mirrorfeed.lint.specification import METADATA
 
 TYPELESS = "null"
 """The type of a Parquet column whose writer found no value to tell one from."""
@@ -37,26 +38,6 @@ class Unreadable:
     why: Broken
     reason: str
     """In words; for `CODEC` the name of the compression."""
-
-
-class Fault(StrEnum):
-    """What a delimited file can do against its own options."""
-
-    ENCODING = "encoding"
-    WIDTH = "width"
-    UNCLOSED = "unclosed"
-    AFTER_QUOTE = "after quote"
-    LINE_BREAK = "line break"
-    VALUE = "value"
-    NULL = "null"
-
-
-@dataclass(frozen=True, slots=True)
-class TextFault:
-    fault: Fault
-    row: int
-    """Counted from 1, which is the header."""
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,34 +1,34 @@
-"""Gathers what the rules judge, one table after another, in bounded memory."""
+"""Check a landing zone: read the facts of one table after another, apply the rules and report the findings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
 
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.errors import visible
 from mirrorfeed.landing import log as records
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
-    METADATA,
-    PROCESSED,
-    is_ignored,
     is_log_id,
     log_folder,
     record_name,
     record_number,
     staged_record_number,
 )
-from mirrorfeed.landing.partner import PARTNER_EVENTS
-from mirrorfeed.landing.spelled import load
 from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Unreadable, Zone
-from mirrorfeed.lint.findings import Finding
-from mirrorfeed.lint.metadata_file import Settings, metadata_among, read_metadata
+from mirrorfeed.lint.findings import Finding, Severity
+from mirrorfeed.lint.metadata_file import Settings, find_metadata_name, load_object, read_metadata
 from mirrorfeed.lint.parquet_process import ParquetProcess
 from mirrorfeed.lint.rules import judge_table, judge_zone
 from mirrorfeed.lint.rules.files import PARQUET, form_of
-from mirrorfeed.lint.rules.leftovers import SCRATCH
-from mirrorfeed.lint.rules.zone import places
+from mirrorfeed.lint.rules.zone import find_tables
+from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, is_ignored
 from mirrorfeed.lint.text_reader import text_contents
 from mirrorfeed.stores import Entry, NotThere, Store
 
@@ -42,57 +42,78 @@ class Report:
 
     @property
     def conforms(self) -> bool:
-        """Advice alone does not speak against it."""
+        """Whether there is no finding except advice."""
         return not any(finding.counts for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """`{"findings": […]}`, each with code, severity, file, what and next."""
+        return {"findings": [asdict(finding) for finding in self.findings]}
+
+    def lines(self) -> Iterator[str]:
+        """The findings under their files, and a last line with their number."""
+        for file, found in groupby(self.findings, key=lambda finding: finding.file):
+            yield visible(file)
+            for finding in found:
+                yield f"  {finding.code} {finding.severity}: {visible(finding.what)}"
+                yield f"        {finding.next}"
+        counts = Counter(finding.severity for finding in self.findings)
+        numbers = [_in_words(counts[each], each) for each in Severity if counts[each]] or ["no findings"]
+        yield f"{counted(self.tables, 'table')}: {', '.join(numbers)}"
+
+
+def _in_words(number: int, severity: Severity) -> str:
+    return f"{number:,} advice" if severity is Severity.ADVICE else counted(number, severity)
 
 
 def lint(store: Store) -> Report:
-    """Judges the landing zone that is the store's root, one table after another."""
-    zone = look_at_zone(store)
-    found = judge_zone(zone)
-    where = places(zone)
+    """Check the landing zone at the root of the store. One table's facts are in memory at a time."""
+    zone = _read_zone(store)
+    findings = judge_zone(zone)
+    tables = find_tables(zone)
     with ParquetProcess() as parquet:
-        for place in where:
-            found += judge_table(look_at_table(store, place.path, parquet))
-    return Report(len(where), tuple(found))
+        for table in tables:
+            findings += judge_table(_read_table(store, table.path, parquet))
+    return Report(len(tables), tuple(findings))
 
 
-def look_at_zone(store: Store) -> Zone:
+def _read_zone(store: Store) -> Zone:
     entries = store.list("")
     names = [entry.name for entry in entries if not entry.is_folder]
     return Zone(
         tuple(names),
-        tuple(_folder(store, entry.name, 1) for entry in entries if entry.is_folder and not is_ignored(entry.name)),
+        tuple(
+            _read_folder(store, entry.name, 1) for entry in entries if entry.is_folder and not is_ignored(entry.name)
+        ),
         _read(store, PARTNER_EVENTS) if PARTNER_EVENTS in names else None,
         _names(store, SCRATCH),
     )
 
 
-def _folder(store: Store, path: str, depth: int) -> Folder:
+def _read_folder(store: Store, path: str, depth: int) -> Folder:
     entries = store.list(path)
     inner = [entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)]
     return Folder(
         path,
         tuple(entry.name for entry in entries if not entry.is_folder),
-        tuple(_folder(store, f"{path}/{name}", depth + 1) for name in inner) if depth < _TABLE_DEPTH else (),
+        tuple(_read_folder(store, f"{path}/{name}", depth + 1) for name in inner) if depth < _TABLE_DEPTH else (),
     )
 
 
-def look_at_table(store: Store, folder: str, parquet: ParquetProcess) -> Table:
+def _read_table(store: Store, folder: str, parquet: ParquetProcess) -> Table:
     entries = store.list(folder)
     plain = [entry for entry in entries if not entry.is_folder]
-    metadata_name = metadata_among(entry.name for entry in plain)
+    metadata_name = find_metadata_name(entry.name for entry in plain)
     metadata = _read(store, f"{folder}/{metadata_name}") if metadata_name else None
-    settings, _ = read_metadata(metadata, folder)
+    settings = Settings() if metadata is None else read_metadata(metadata)[0]
     data = [entry for entry in plain if not is_ignored(entry.name) and entry.name != metadata_name]
-    log = _log(store, folder) if any(entry.name == LOG for entry in entries) else None
+    log = _read_log(store, folder) if any(entry.name == LOG for entry in entries) else None
     # Listed after the log and before the processed files, so that a file renamed or consumed meanwhile is not missed.
     in_place = _names(store, folder) if log and log.newest else ()
     return Table(
         folder,
         metadata,
         metadata_name or METADATA,
-        files=tuple(_data_file(store, folder, entry, settings, parquet) for entry in data),
+        files=tuple(_read_file(store, folder, entry, settings, parquet) for entry in data),
         folders=tuple(entry.name for entry in entries if entry.is_folder and not is_ignored(entry.name)),
         ignored=tuple(entry.name for entry in entries if is_ignored(entry.name)),
         in_place=tuple(name for name in in_place if not is_ignored(name)),
@@ -102,7 +123,7 @@ def look_at_table(store: Store, folder: str, parquet: ParquetProcess) -> Table:
     )
 
 
-def _data_file(store: Store, folder: str, entry: Entry, settings: Settings, parquet: ParquetProcess) -> DataFile:
+def _read_file(store: Store, folder: str, entry: Entry, settings: Settings, parquet: ParquetProcess) -> DataFile:
     inside: Contents | Unreadable | None = None
     form = form_of(entry.name, settings)
     if entry.size and form:
@@ -113,40 +134,32 @@ def _data_file(store: Store, folder: str, entry: Entry, settings: Settings, parq
                     if form == PARQUET
                     else text_contents(file, entry.name, settings)
                 )
-        except NotThere:  # the service has taken it since it was listed
+        except NotThere:  # Fabric has consumed it since it was listed
             inside = None
     return DataFile(entry.name, entry.size, entry.modified, inside)
 
 
-def _log(store: Store, folder: str) -> Log:
+def _read_log(store: Store, folder: str) -> Log:
     entries = store.list(f"{folder}/{LOG}")
     folders = tuple(entry.name for entry in entries if entry.is_folder)
     data = _read(store, f"{folder}/{LOG_ID}")
     if data is None:
         return Log(None, f"{LOG_ID}: it is not there" if folders else None)
     try:
-        log_id = load(data)["log_id"]
+        log_id = load_object(data)["log_id"]
         if not is_log_id(log_id):
             raise ValueError(f"{log_id!r} is not an id")
     except (ValueError, TypeError, KeyError) as error:
         return Log(None, f"{LOG_ID}: it names no log ({error!r})")
-    names = _names(store, f"{folder}/{log_folder(log_id)}")
-    newest, fault, too_new = _newest(store, folder, log_id, names)
-    return Log(
-        log_id,
-        fault,
-        too_new,
-        newest,
-        tuple(name for name in _names(store, f"{folder}/{log_folder(log_id)}") if staged_record_number(name)),
-        tuple(name for name in folders if name != log_id),
-    )
+    path = f"{folder}/{log_folder(log_id)}"
+    newest, fault, too_new = _newest_record(store, folder, log_id)
+    staged = tuple(name for name in _names(store, path) if staged_record_number(name))
+    return Log(log_id, fault, too_new, newest, staged, tuple(name for name in folders if name != log_id))
 
 
-def _newest(
-    store: Store, folder: str, log_id: str, names: Sequence[str]
-) -> tuple[Record | None, str | None, str | None]:
-    """The newest record, or what is wrong with it, or that only a newer version can tell."""
-    numbers = [number for name in names if (number := record_number(name))]
+def _newest_record(store: Store, folder: str, log_id: str) -> tuple[Record | None, str | None, str | None]:
+    """The newest record, why it cannot be read, and its format if only a newer version can read it."""
+    numbers = [number for name in _names(store, f"{folder}/{log_folder(log_id)}") if (number := record_number(name))]
     path = f"{log_folder(log_id)}/{record_name(max(numbers))}" if numbers else None
     data = _read(store, f"{folder}/{path}") if path else None
     if data is None:

@@ -1,48 +1,43 @@
-"""`_metadata.json`: what it sets, and what is wrong with it."""
+"""Read `_metadata.json` of any publisher: its settings, and where it deviates from the specification.
+
+A deviation does not end the reading: the settings then hold what the file clearly means, or else the default, so that
+the data files can be checked all the same. `lint` reports all deviations; the replica refuses a file whose meaning is
+not clear.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from mirrorfeed.landing.encodings import is_text_encoding
-from mirrorfeed.landing.names import METADATA
-from mirrorfeed.landing.spelled import load as spelled_in
-from mirrorfeed.lint.findings import REBUILD, Finding, advice, error, listed, warning
+from mirrorfeed.lint.findings import REBUILD, Rule, advice, error, listed, warning
+from mirrorfeed.lint.specification import DATA_TYPES, METADATA
 
-MOST_KEYS = 4
+MAX_KEYS = 4
 TIMESTAMPS = "LastUpdateTimeFileDetection"
-DATA_TYPES = (
-    *("Double", "Single", "Int16", "Int32", "Int64", "DateTime"),
-    *("IDate", "ITime", "String", "Boolean", "ByteArray"),
-)
+_KEYS = ("keyColumns", "KeyColumns")
+"""The specification's own sample for delimited text has the second spelling."""
 _FORMATS = ("DelimitedText", "CSV", "Parquet")
-_KNOWN = (
-    *("keyColumns", "fileDetectionStrategy", "isUpsertDefaultRowMarker"),
+_PROPERTIES = (
+    *(*_KEYS, "fileDetectionStrategy", "isUpsertDefaultRowMarker"),
     *("FileFormat", "FileExtension", "FileFormatTypeProperties", "SchemaDefinition"),
 )
-_ALLOWED: Mapping[str, tuple[str, ...] | None] = {
-    "FirstRowAsHeader": None,
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "RowSeparator": ("\r\n", "\n", "\r"),
     "ColumnSeparator": (",", ";", "|", "\t"),
     "QuoteCharacter": ('"', "'", ""),
     "EscapeCharacter": ("\\", "/", '"', ""),
-    "NullValue": None,
-    "Encoding": None,
 }
+"""The allowed values of options, the default first."""
+_OPTION_NAMES = ("FirstRowAsHeader", *_OPTIONS, "NullValue", "Encoding")
+_ENCODING = "utf-8"
+_FLAGS = {"true": True, "false": False}
+_ESCAPES = {r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 
-MISSING = error(
-    "MF201",
-    "A table's folder has no `_metadata.json`, which says what the keys of the table are.",
-    'Add it: `{"keyColumns": ["…"]}`, or `{}` for a table without keys.',
-)
-MISNAMED = error(
-    "MF202",
-    "A table's folder has its `_metadata.json` under another spelling.",
-    f"Rename it to {METADATA}: the service looks for that name alone.",
-)
 UNREADABLE = error("MF203", "A table's `_metadata.json` is not one JSON object.", "Write it again as one JSON object.")
 MISSPELLED = error(
     "MF204",
@@ -86,7 +81,7 @@ EXTENSION = error(
 OPTIONS_TYPE = error(
     "MF213",
     "The options of delimited text are not given as the specification has them.",
-    f"Give an object with options among {', '.join(_ALLOWED)}.",
+    f"Give an object with options among {', '.join(_OPTION_NAMES)}.",
 )
 OPTION_VALUE = error(
     "MF214",
@@ -126,87 +121,91 @@ MANY_KEYS = advice(
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredColumn:
     name: str
     type: str
-    nullable: bool
+    nullable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the text of delimited files is to be read."""
+    """How delimited text is written. An empty `quote` or `escape` means that there is none."""
 
     row: str = "\r\n"
     column: str = ","
     quote: str = '"'
     escape: str = "\\"
     null: str = ""
-    encoding: str = "utf-8"
+    encoding: str = _ENCODING
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a table's metadata sets; where it is wrong, the default, so that the files can be judged all the same."""
-
     keys: tuple[str, ...] = ()
     by_time: bool = False
     upserts: bool = False
+    """Whether rows without a marker are upserts."""
     text: bool | None = None
-    """True: FileFormat says delimited text; False: it says Parquet; None: it does not say."""
+    """True: FileFormat says delimited text; False: it says Parquet; None: it is not set."""
     extension: str = "csv"
     dialect: Dialect = field(default_factory=Dialect)
-    declared: tuple[Declared, ...] | None = None
+    declared: tuple[DeclaredColumn, ...] | None = None
+    """Columns of SchemaDefinition. Some publishers list the row marker among them."""
 
 
-class _Twice(ValueError):
-    """A property that stands in an object twice."""
+class Deviation(NamedTuple):
+    rule: Rule
+    what: str
+    is_clear: bool
+    """Whether the file has one possible meaning all the same, which the settings then hold."""
 
 
-def metadata_among(names: Iterable[str]) -> str | None:
-    """The file that is a table's metadata, or was meant to be: its name differs in case, or lacks `_` or the suffix."""
+class _DuplicateProperty(ValueError):
+    """An object has a property twice."""
+
+
+def find_metadata_name(names: Iterable[str]) -> str | None:
+    """The file that is a table's metadata or was meant to be: its case differs, or it lacks `_` or the suffix."""
     near = [name for name in names if name.lower().removeprefix("_").removesuffix(".json") == "metadata"]
     return METADATA if METADATA in near else min(near, default=None)
 
 
-def read_metadata(data: bytes | None, folder: str, name: str = METADATA) -> tuple[Settings, list[Finding]]:
-    """The settings in a table's metadata, found under this name, and what is wrong with it."""
-    file = f"{folder}/{name}"
-    if data is None:
-        return Settings(), [MISSING.broken(file, "The table's folder has no _metadata.json.")]
-    found = [] if name == METADATA else [MISNAMED.broken(file, f"The file is named {name!r}.")]
+def read_metadata(data: bytes) -> tuple[Settings, list[Deviation]]:
+    """Return the settings of a table, and the deviations of its metadata from the specification."""
     try:
-        spelled = load(data)
+        found = load_object(data)
     except ValueError as fault:
-        return Settings(), [*found, UNREADABLE.broken(file, f"It cannot be read: {fault}.")]
-    reader = _Reader(file, spelled)
-    settings = reader.read()
-    return settings, found + reader.found
+        return Settings(), [Deviation(UNREADABLE, f"It cannot be read: {fault}.", False)]
+    reader = _Reader()
+    return reader.settings(found), reader.deviations
 
 
-def load(data: bytes) -> dict[str, Any]:
-    """The JSON object in these bytes, or ValueError with the reason."""
+def load_object(data: bytes) -> dict[str, Any]:
+    """Parse a JSON object. Raise ValueError with the reason if the bytes hold anything else."""
     if not data.strip():
         raise ValueError("it is empty")
     try:
-        spelled = spelled_in(data, _object)
-    except _Twice:
+        found = json.loads(data, object_pairs_hook=_without_duplicates)
+    except _DuplicateProperty:
         raise
+    except RecursionError as error:
+        raise ValueError("it is not JSON (values are nested too deep)") from error
     except ValueError as error:
         raise ValueError(f"it is not JSON ({error})") from error
-    if not isinstance(spelled, dict):
-        raise ValueError(f"it holds {kind(spelled)}, not an object")
-    return spelled
+    if not isinstance(found, dict):
+        raise ValueError(f"it holds {describe(found)}, not an object")
+    return found
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise _Twice(f"the property {twice[0]!r} stands in it twice")
+        raise _DuplicateProperty(f"the property {twice[0]!r} stands in it twice")
     return dict(pairs)
 
 
-def kind(value: object) -> str:
-    """A JSON value's type in words, with the value where it is short."""
+def describe(value: object) -> str:
+    """The type of a JSON value in words, with the value if it is short."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -216,181 +215,152 @@ def kind(value: object) -> str:
 
 
 class _Reader:
-    def __init__(self, file: str, spelled: dict[str, Any]) -> None:
-        self._file, self._spelled = file, spelled
-        self.found: list[Finding] = []
+    def __init__(self) -> None:
+        self.deviations: list[Deviation] = []
 
-    def read(self) -> Settings:
-        self._names()
-        keys, declared = self._keys(), self._declared()
-        self._keys_declared(keys, declared)
-        by_time, upserts = self._by_time(), self._upserts(keys)
-        text = self._format()
-        extension, dialect = self._extension(text), self._dialect()
-        said = self._spelled.get("FileFormat", "CSV")
-        if said == "CSV" and (extension != "csv" or dialect.column != ","):
-            how = f"the extension {extension!r}" if extension != "csv" else f"the separator {dialect.column!r}"
-            but = "its FileFormat is not DelimitedText" if "FileFormat" in self._spelled else "no FileFormat"
-            self._say(FORMAT_UNSAID, f"It sets {how}, but {but}.")
+    def settings(self, found: Mapping[str, Any]) -> Settings:
+        found = self._known(found, _PROPERTIES, UNKNOWN, "The property {!r} is not one that the specification names.")
+        keys, declared = self._keys(found), self._declared(found)
+        if declared is not None and (absent := [key for key in keys if key not in {each.name for each in declared}]):
+            self._report(KEY_UNDECLARED, f"SchemaDefinition does not declare the key {listed(absent)}.", True)
+        strategy = found.get("fileDetectionStrategy")
+        self._value(found, "fileDetectionStrategy", None, DETECTION, TIMESTAMPS.__eq__)
+        by_time = isinstance(strategy, str) and strategy.lower() == TIMESTAMPS.lower()
+        upserts = self._value(found, "isUpsertDefaultRowMarker", False, UPSERT_TYPE, _is_flag, meanings=_FLAGS)
+        if upserts and not any(found.get(name) for name in _KEYS):
+            self._report(UPSERT_KEYLESS, "isUpsertDefaultRowMarker is true, and there are no key columns.", True)
+        form = self._value(found, "FileFormat", None, FORMAT, _FORMATS.__contains__)
+        extension, dialect = self._extension(found, form), self._dialect(found)
+        if found.get("FileFormat", "CSV") == "CSV" and (extension, dialect.column) != ("csv", ","):
+            setting = f"the extension {extension!r}" if extension != "csv" else f"the separator {dialect.column!r}"
+            but = "its FileFormat is not DelimitedText" if form else "no FileFormat"
+            self._report(FORMAT_UNSAID, f"It sets {setting}, but {but}.", True)
+        text = None if form is None else form != "Parquet"
         return Settings(keys, by_time, upserts, text, extension, dialect, declared)
 
-    def _say(self, rule: Any, what: str) -> None:
-        self.found.append(rule.broken(self._file, what))
+    def _report(self, rule: Rule, what: str, is_clear: bool = False) -> None:
+        self.deviations.append(Deviation(rule, what, is_clear))
 
-    def _names(self) -> None:
-        """Says which are wrong, and goes on with what a wrong case stands for, lest one slip make many findings."""
-        for name in list(self._spelled):
-            if name in _KNOWN or name == "KeyColumns":
-                continue
-            if near := [known for known in _KNOWN if known.lower() == name.lower()]:
-                self._say(MISSPELLED, f"It spells {near[0]!r} as {name!r}.")
-                self._spelled.setdefault(near[0], self._spelled[name])
+    def _known(self, found: Mapping[str, Any], names: Sequence[str], unknown: Rule, what: str) -> Mapping[str, Any]:
+        """The properties by their right names. One in another case counts, or one slip would have many findings."""
+        known = {name: value for name, value in found.items() if name in names}
+        for name in [name for name in found if name not in names]:
+            if near := next((each for each in names if each.lower() == name.lower()), None):
+                self._report(MISSPELLED, f"It spells {near!r} as {name!r}.")
+                known.setdefault(near, found[name])
             else:
-                self._say(UNKNOWN, f"The property {name!r} is not one that the specification names.")
+                self._report(unknown, what.format(name), True)
+        return known
 
-    def _keys(self) -> tuple[str, ...]:
-        both = [name for name in ("keyColumns", "KeyColumns") if name in self._spelled]
-        if not both:
+    def _value(
+        self,
+        found: Mapping[str, Any],
+        name: str,
+        default: Any,
+        rule: Rule,
+        is_valid: Callable[[Any], object],
+        but: str = "",
+        meanings: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Any:
+        """The value of a property. `meanings` has other spellings of valid values, which are reported too."""
+        value = found.get(name, default)
+        if name not in found or is_valid(value):
+            return value
+        is_clear = value is None or (isinstance(value, str) and value.lower() in meanings)
+        self._report(rule, f"{name} is {describe(value)}{but}.", is_clear)
+        return meanings[value.lower()] if is_clear and value is not None else default
+
+    def _keys(self, found: Mapping[str, Any]) -> tuple[str, ...]:
+        names = [name for name in _KEYS if name in found]
+        if len(names) == 2:
+            self._report(KEYS_TWICE, "It has both 'keyColumns' and 'KeyColumns'.", found[names[0]] == found[names[1]])
+        if not names:
             return ()
-        if len(both) == 2:
-            self._say(KEYS_TWICE, "It has both 'keyColumns' and 'KeyColumns'.")
-        keys = self._spelled[both[0]]
-        if not isinstance(keys, list):
-            self._say(KEYS_TYPE, f"{both[0]} is {kind(keys)}, not a list.")
-            return ()
+        keys = self._value(found, names[0], [], KEYS_TYPE, lambda value: isinstance(value, list), ", not a list")
         if wrong := [key for key in keys if not isinstance(key, str) or not key]:
-            self._say(KEYS_TYPE, f"{both[0]} lists {kind(wrong[0])}, which is not a column's name.")
+            self._report(KEYS_TYPE, f"{names[0]} lists {describe(wrong[0])}, which is not a column's name.")
             return ()
-        seen = [key.casefold() for key in keys]
-        if twice := [key for at, key in enumerate(keys) if key.casefold() in seen[:at]]:
-            self._say(KEYS_TWICE, f"{both[0]} lists {twice[0]!r} twice.")
-        if len(keys) > MOST_KEYS:
-            self._say(MANY_KEYS, f"It sets {len(keys)} key columns.")
-        return tuple(key for at, key in enumerate(keys) if key.casefold() not in seen[:at])
+        by_name = {key.casefold(): key for key in reversed(keys)}
+        if twice := [key for at, key in enumerate(keys) if key.casefold() in map(str.casefold, keys[:at])]:
+            self._report(KEYS_TWICE, f"{names[0]} lists {twice[0]!r} twice.")
+        if len(keys) > MAX_KEYS:
+            self._report(MANY_KEYS, f"It sets {len(keys)} key columns.", True)
+        return tuple(reversed(by_name.values()))
 
-    def _by_time(self) -> bool:
-        value = self._spelled.get("fileDetectionStrategy")
-        if "fileDetectionStrategy" in self._spelled and value != TIMESTAMPS:
-            self._say(DETECTION, f"fileDetectionStrategy is {kind(value)}.")
-        return isinstance(value, str) and value.lower() == TIMESTAMPS.lower()
+    def _extension(self, found: Mapping[str, Any], form: str | None) -> str:
+        if "FileExtension" not in found and form == "DelimitedText":
+            self._report(EXTENSION, "FileFormat is DelimitedText, and FileExtension is not set.")
+        extension: str = self._value(found, "FileExtension", "csv", EXTENSION, _is_extension)
+        if extension.startswith("."):
+            self._report(EXTENSION, f"FileExtension is {describe(extension)}, with the dot.", True)
+        return extension.lstrip(".").lower()
 
-    def _upserts(self, keys: tuple[str, ...]) -> bool:
-        value = self._spelled.get("isUpsertDefaultRowMarker", False)
-        if not isinstance(value, bool):
-            self._say(UPSERT_TYPE, f"isUpsertDefaultRowMarker is {kind(value)}.")
-        elif value and not keys and not self._spelled.get("keyColumns", self._spelled.get("KeyColumns")):
-            self._say(UPSERT_KEYLESS, "isUpsertDefaultRowMarker is true, and there are no key columns.")
-        return value is True
-
-    def _format(self) -> bool | None:
-        value = self._spelled.get("FileFormat")
-        if "FileFormat" not in self._spelled:
-            return None
-        if value not in _FORMATS:
-            self._say(FORMAT, f"FileFormat is {kind(value)}.")
-        return value != "Parquet"
-
-    def _extension(self, text: bool | None) -> str:
-        value = self._spelled.get("FileExtension")
-        if "FileExtension" not in self._spelled:
-            if text and self._spelled["FileFormat"] == "DelimitedText":
-                self._say(EXTENSION, "FileFormat is DelimitedText, and FileExtension is not set.")
-            return "csv"
-        if not isinstance(value, str) or not value.strip(".") or value != value.strip():
-            self._say(EXTENSION, f"FileExtension is {kind(value)}.")
-            return "csv"
-        if value.startswith("."):
-            self._say(EXTENSION, f"FileExtension is {kind(value)}, with the dot.")
-        return value.lstrip(".").lower()
-
-    def _dialect(self) -> Dialect:
-        options = self._spelled.get("FileFormatTypeProperties")
-        if "FileFormatTypeProperties" not in self._spelled:
-            return Dialect()
-        if not isinstance(options, dict):
-            self._say(OPTIONS_TYPE, f"FileFormatTypeProperties is {kind(options)}.")
-            return Dialect()
-        good: dict[str, Any] = {}
-        for name, value in options.items():
-            known = self._option(name)
-            if known and self._option_good(known, value):
-                good.setdefault(known, value)
-        if "firstrowasheader" not in (name.lower() for name in options):
-            self._say(HEADER, "FileFormatTypeProperties does not set FirstRowAsHeader.")
-        default = Dialect()
-        return Dialect(
-            good.get("RowSeparator", default.row),
-            good.get("ColumnSeparator", default.column),
-            good.get("QuoteCharacter", default.quote),
-            good.get("EscapeCharacter", default.escape),
-            good.get("NullValue", default.null),
-            python_encoding(good.get("Encoding", default.encoding)) or default.encoding,
+    def _dialect(self, found: Mapping[str, Any]) -> Dialect:
+        options = self._value(
+            found, "FileFormatTypeProperties", None, OPTIONS_TYPE, lambda value: isinstance(value, dict)
         )
+        if options is None:
+            return Dialect()
+        unknown = "FileFormatTypeProperties has the option {!r}, which there is not."
+        options = self._known(options, _OPTION_NAMES, OPTIONS_TYPE, unknown)
+        if "FirstRowAsHeader" not in options:
+            self._report(HEADER, "FileFormatTypeProperties does not set FirstRowAsHeader.", True)
+        self._value(options, "FirstRowAsHeader", True, HEADER, lambda value: value is True, meanings={"true": True})
+        row, column, quote, escape = (self._option(options, name, allowed) for name, allowed in _OPTIONS.items())
+        null = self._value(options, "NullValue", "", OPTION_VALUE, lambda value: isinstance(value, str))
+        encoding = self._value(options, "Encoding", _ENCODING, OPTION_VALUE, python_encoding)
+        return Dialect(row, column, quote, escape, null, python_encoding(encoding) or _ENCODING)
 
-    def _option(self, name: str) -> str | None:
-        """The option that a name stands for."""
-        if name in _ALLOWED:
-            return name
-        if near := [known for known in _ALLOWED if known.lower() == name.lower()]:
-            self._say(MISSPELLED, f"It spells {near[0]!r} as {name!r}.")
-            return near[0]
-        self._say(OPTIONS_TYPE, f"FileFormatTypeProperties has the option {name!r}, which there is not.")
-        return None
+    def _option(self, options: Mapping[str, Any], name: str, allowed: Sequence[str]) -> str:
+        """Some publishers spell a line break or a tab as a backslash and a letter."""
+        choice = f". Allowed are {', '.join(map(json.dumps, allowed))}"
+        meanings = {spelled: value for spelled, value in _ESCAPES.items() if value in allowed}
+        return str(self._value(options, name, allowed[0], OPTION_VALUE, allowed.__contains__, choice, meanings))
 
-    def _option_good(self, name: str, value: Any) -> bool:
-        if name == "FirstRowAsHeader":
-            if value is not True:
-                self._say(HEADER, f"FirstRowAsHeader is {kind(value)}.")
-            return True
-        allowed = _ALLOWED[name]
-        good = isinstance(value, str) and (allowed is None or value in allowed)
-        if not good or (name == "Encoding" and python_encoding(value) is None):
-            choice = f" Allowed are {', '.join(json.dumps(one) for one in allowed)}." if allowed else ""
-            self._say(OPTION_VALUE, f"{name} is {kind(value)}.{choice}")
-            return False
-        return True
-
-    def _declared(self) -> tuple[Declared, ...] | None:
-        definition = self._spelled.get("SchemaDefinition")
-        if "SchemaDefinition" not in self._spelled:
+    def _declared(self, found: Mapping[str, Any]) -> tuple[DeclaredColumn, ...] | None:
+        definition = found.get("SchemaDefinition")
+        if "SchemaDefinition" not in found:
             return None
         columns = definition.get("Columns") if isinstance(definition, dict) else None
         if not isinstance(columns, list) or not columns:
-            self._say(DEFINITION, "SchemaDefinition has no list of Columns.")
+            self._report(DEFINITION, "SchemaDefinition has no list of Columns.", definition is None)
             return None
-        found = list(self._columns(columns))
+        declared = list(self._columns(columns))
         seen: set[str] = set()
-        for column in found:
+        for column in declared:
             if column.name.casefold() in seen:
-                self._say(DEFINITION, f"SchemaDefinition declares {column.name!r} twice.")
+                self._report(DEFINITION, f"SchemaDefinition declares {column.name!r} twice.")
             seen.add(column.name.casefold())
-        return tuple(found) if len(found) == len(columns) else None
+        return tuple(declared) if len(declared) == len(columns) else None
 
-    def _columns(self, columns: list[Any]) -> Iterator[Declared]:
+    def _columns(self, columns: list[Any]) -> Iterator[DeclaredColumn]:
         for at, column in enumerate(columns, 1):
             name = column.get("Name") if isinstance(column, dict) else None
             if not isinstance(name, str) or not name:
-                self._say(DEFINITION, f"Column {at} of SchemaDefinition has no Name.")
+                self._report(DEFINITION, f"Column {at} of SchemaDefinition has no Name.")
                 continue
             if odd := sorted(set(column) - {"Name", "DataType", "IsNullable"}):
-                self._say(DEFINITION, f"Column {name!r} of SchemaDefinition has {listed(odd)}.")
-            if column.get("DataType") not in DATA_TYPES:
-                self._say(DATA_TYPE, f"The DataType of {name!r} is {kind(column.get('DataType'))}.")
-            nullable = column.get("IsNullable", True)
+                self._report(DEFINITION, f"Column {name!r} of SchemaDefinition has {listed(odd)}.", True)
+            type_, nullable = column.get("DataType"), column.get("IsNullable", True)
+            if type_ not in DATA_TYPES:
+                self._report(DATA_TYPE, f"The DataType of {name!r} is {describe(type_)}.")
             if not isinstance(nullable, bool):
-                self._say(DEFINITION, f"IsNullable of {name!r} is {kind(nullable)}, not true or false.")
-            yield Declared(name, str(column.get("DataType")), nullable is not False)
+                nullable = _FLAGS.get(str(nullable).lower())
+                what = f"IsNullable of {name!r} is {describe(column['IsNullable'])}, not true or false."
+                self._report(DEFINITION, what, nullable is not None)
+            yield DeclaredColumn(name, str(type_), nullable is not False)
 
-    def _keys_declared(self, keys: tuple[str, ...], declared: tuple[Declared, ...] | None) -> None:
-        if declared is None:
-            return
-        names = {column.name for column in declared}
-        if absent := [key for key in keys if key not in names]:
-            self._say(KEY_UNDECLARED, f"SchemaDefinition does not declare the key {listed(absent)}.")
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_extension(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip(".")) and value == value.strip()
 
 
 def python_encoding(name: object) -> str | None:
-    """What Python calls an encoding; None if it knows none of this name."""
+    """The name of a text encoding as Python spells it; None for any other value."""
     if not isinstance(name, str):
         return None
     plain = name.lower().removesuffix(" without bom")

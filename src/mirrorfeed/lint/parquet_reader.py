@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorfeed.errors import first_line
-from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.facts import TYPELESS, Broken, Column, Contents, Unreadable
+from mirrorfeed.lint.specification import MARKER
 
 _BATCH = 64 * 1024
 _MOST_VALUES = 1000

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import codecs
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from datetime import date, datetime, time
-from itertools import chain
 from typing import BinaryIO
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.names import fold
-from mirrorfeed.landing.schema import MARKER
-from mirrorfeed.lint.decompression import CutShort, RefusedCodec, pieces
-from mirrorfeed.lint.delimited_text import Unsplittable, Value, split
-from mirrorfeed.lint.facts import Broken, Column, Contents, Fault, TextFault, Unreadable
-from mirrorfeed.lint.metadata_file import DATA_TYPES, Declared, Settings
+from mirrorfeed.lint.decompression import CutShort, RefusedCodec, decompress
+from mirrorfeed.lint.delimited_text import Fault, TextFault, Unsplittable, decode, split
+from mirrorfeed.lint.facts import Broken, Column, Contents, Unreadable
+from mirrorfeed.lint.metadata_file import DeclaredColumn, Settings
+from mirrorfeed.lint.specification import DATA_TYPES, MARKER
 
 _MOST_VALUES = 1000
 
@@ -23,7 +21,7 @@ _MOST_VALUES = 1000
 def text_contents(file: BinaryIO, name: str, settings: Settings) -> Contents | Unreadable:
     counting = _Counting(settings)
     try:
-        text = _decoded(pieces(file, name), settings.dialect.encoding)
+        text = decode(decompress(file, name), settings.dialect.encoding)
         for row in split(text, settings.dialect):
             counting.take(row)
     except RefusedCodec as refused:
@@ -40,21 +38,6 @@ def text_contents(file: BinaryIO, name: str, settings: Settings) -> Contents | U
     return counting.contents()
 
 
-def _decoded(data: Iterable[bytes], encoding: str) -> Iterator[str]:
-    decoder = codecs.getincrementaldecoder(encoding)()
-    begun = False
-    for piece in chain(data, [b""]):
-        try:
-            text = decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError as odd:  # what comes before it is split first, so that the row can be named
-            yield odd.object[: odd.start].decode(encoding, "ignore")
-            raise
-        plain = text if begun else text.removeprefix("\ufeff")
-        begun = begun or bool(text)
-        if plain:
-            yield plain
-
-
 class _Counting:
     """Takes one row after another and keeps what the rules ask for."""
 
@@ -62,7 +45,7 @@ class _Counting:
         self._settings = settings
         self._declared = {fold(column.name): column for column in settings.declared or ()}
         self._header: list[str] = []
-        self._checks: list[tuple[int, str, Declared]] = []
+        self._checks: list[tuple[int, str, DeclaredColumn]] = []
         self._marker: int | None = None
         self._keys: dict[int, str] = {}
         self._markers, self._nulls, self._widest = Counter[str](), Counter[str](), dict[str, int]()
@@ -70,10 +53,10 @@ class _Counting:
         """Rows, the header among them."""
         self.faults: dict[Fault, TextFault] = {}
 
-    def take(self, row: list[Value]) -> None:
+    def take(self, row: list[str | None]) -> None:
         self.seen += 1
         if self.seen == 1:
-            self._take_header([value.text for value in row])
+            self._take_header([name or "" for name in row])
         elif len(row) != len(self._header):
             self._fault(Fault.WIDTH, f"it has {counted(len(row), 'value')}, and the header has {len(self._header)}")
         else:
@@ -97,23 +80,22 @@ class _Counting:
         declared = ((at, name, self._declared.get(fold(name))) for at, name in enumerate(names))
         self._checks = [(at, name, column) for at, name, column in declared if column and name != MARKER]
 
-    def _take_values(self, row: list[Value]) -> None:
-        null = self._settings.dialect.null
-        empty = [not value.quoted and value.text == null for value in row]
+    def _take_values(self, row: list[str | None]) -> None:
         marker = None
         if self._marker is not None:
-            marker = "NULL" if empty[self._marker] else row[self._marker].text
+            value = row[self._marker]
+            marker = "NULL" if value is None else value
             known = marker in self._markers or len(self._markers) < _MOST_VALUES
             self._markers[marker if known else "other values"] += 1
         for at, name in self._keys.items():
-            if empty[at]:
+            if (text := row[at]) is None:
                 self._nulls[name] += 1
             else:
-                self._widest[name] = max(self._widest.get(name, 0), len(row[at].text.encode("utf-8", "replace")))
+                self._widest[name] = max(self._widest.get(name, 0), len(text.encode("utf-8", "replace")))
         for at, name, column in self._checks:
-            if not empty[at]:
-                if not _fits(row[at].text, column.type):
-                    self._fault(Fault.VALUE, f"{name!r} is {row[at].text[:40]!r}, which is not of type {column.type}")
+            if (text := row[at]) is not None:
+                if not _fits(text, column.type):
+                    self._fault(Fault.VALUE, f"{name!r} is {text[:40]!r}, which is not of type {column.type}")
             elif not column.nullable and marker != "2" and at not in self._keys:
                 self._fault(Fault.NULL, f"{name!r} is NULL, and is declared as not nullable")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.mirror.replica.metadata_file import BadMetadata, DeclaredColumn, Delimited, Metadata, parse_metadata
+from mirrorfeed.lint.metadata_file import DeclaredColumn, Dialect, Settings
+from mirrorfeed.mirror.replica.metadata_file import BadMetadata, parse_settings
 
 TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
 
@@ -15,24 +16,26 @@ TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({}, Metadata()),
-        ({"keyColumns": ["a", "b"]}, Metadata(keys=("a", "b"))),
-        ({"KeyColumns": ["a"]}, Metadata(keys=("a",))),
-        ({"keyColumns": []}, Metadata()),
-        ({"keyColumns": None}, Metadata()),
-        ({"keyColumns": ["a"], "KeyColumns": ["a"]}, Metadata(keys=("a",))),
-        ({"fileDetectionStrategy": "LastUpdateTimeFileDetection"}, Metadata(by_time=True)),
-        ({"isUpsertDefaultRowMarker": True}, Metadata(upsert_by_default=True)),
-        ({"isUpsertDefaultRowMarker": False}, Metadata()),
+        ({}, Settings()),
+        ({"keyColumns": ["a", "b"]}, Settings(keys=("a", "b"))),
+        ({"KeyColumns": ["a"]}, Settings(keys=("a",))),
+        ({"keyColumns": []}, Settings()),
+        ({"keyColumns": None}, Settings()),
+        ({"isUpsertDefaultRowMarker": "True", "keyColumns": ["a"]}, Settings(keys=("a",), upserts=True)),
+        ({"FileFormatTypeProperties": {"FirstRowAsHeader": "true", "Encoding": "UTF-8 without BOM"}}, Settings()),
+        ({"keyColumns": ["a"], "KeyColumns": ["a"]}, Settings(keys=("a",))),
+        ({"fileDetectionStrategy": "LastUpdateTimeFileDetection"}, Settings(by_time=True)),
+        ({"isUpsertDefaultRowMarker": True}, Settings(upserts=True)),
+        ({"isUpsertDefaultRowMarker": False}, Settings()),
         (
             {"isUpsertDefaultRowMarker": True, "fileDetectionStrategy": "LastUpdateTimeFileDetection"},
-            Metadata(by_time=True, upsert_by_default=True),
+            Settings(by_time=True, upserts=True),
         ),
-        ({"FileFormat": "Parquet"}, Metadata()),
-        ({"FileFormat": "CSV"}, Metadata()),
-        ({"somethingNew": 1}, Metadata()),
-        ({"FileExtension": ".tsv"}, Metadata(delimited=Delimited(extension="tsv"))),
-        (TEXT, Metadata(delimited=Delimited(extension="psv"))),
+        ({"FileFormat": "Parquet"}, Settings(text=False)),
+        ({"FileFormat": "CSV"}, Settings(text=True)),
+        ({"somethingNew": 1}, Settings()),
+        ({"FileExtension": ".tsv"}, Settings(extension="tsv")),
+        (TEXT, Settings(text=True, extension="psv")),
         (
             {
                 **TEXT,
@@ -46,11 +49,11 @@ TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
                     "Encoding": "windows-1252",
                 },
             },
-            Metadata(delimited=Delimited("psv", "\n", "\t", "", "/", "N/A", "windows-1252")),
+            Settings(text=True, extension="psv", dialect=Dialect("\n", "\t", "", "/", "N/A", "windows-1252")),
         ),
         (
             {**TEXT, "FileFormatTypeProperties": {"RowSeparator": "\\n", "ColumnSeparator": "\\t"}},
-            Metadata(delimited=Delimited("psv", "\n", "\t")),
+            Settings(text=True, extension="psv", dialect=Dialect("\n", "\t")),
         ),
         (
             {
@@ -62,16 +65,16 @@ TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
                     ]
                 },
             },
-            Metadata(
-                delimited=Delimited(
-                    "psv", columns=(DeclaredColumn("a", "Int32"), DeclaredColumn("b", "IDate", nullable=False))
-                )
+            Settings(
+                text=True,
+                extension="psv",
+                declared=(DeclaredColumn("a", "Int32"), DeclaredColumn("b", "IDate", nullable=False)),
             ),
         ),
     ],
 )
-def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Metadata) -> None:
-    assert parse_metadata(json.dumps(fields).encode(), "t/_metadata.json") == expected
+def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Settings) -> None:
+    assert parse_settings(json.dumps(fields).encode(), "t/_metadata.json") == expected
 
 
 @pytest.mark.parametrize(
@@ -79,46 +82,57 @@ def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Metada
     [
         (b"{", "it is not JSON"),
         (b"\xff", "it is not JSON"),
-        (b"[]", "it is not a JSON object"),
-        (b"[" * 200_000, "it is nested too deep"),
-        ({"keyColumns": "a"}, "keyColumns is 'a', not a list of column names"),
-        ({"keyColumns": [1]}, "keyColumns is [1], not a list of column names"),
-        ({"keyColumns": ["a", "a"]}, "keyColumns ['a', 'a'] names a column twice"),
-        ({"keyColumns": ["a"], "KeyColumns": ["b"]}, "keyColumns is ['a'], but KeyColumns is ['b']"),
+        (b"[]", "it holds a list, not an object."),
+        (b"[" * 200_000, "values are nested too deep"),
+        (b'{"keyColumns": ["a"], "keyColumns": ["b"]}', "the property 'keyColumns' stands in it twice."),
+        ({"keycolumns": ["a"]}, "It spells 'keyColumns' as 'keycolumns'."),
+        ({"FileFormatTypeProperties": {"Encoding": "hex"}}, 'Encoding is the text "hex".'),
+        ({"FileFormatTypeProperties": {"Encoding": "idna"}}, 'Encoding is the text "idna".'),
+        ({"FileFormatTypeProperties": {"Encoding": "a\0b"}}, 'Encoding is the text "a\\u0000b".'),
+        ({"keyColumns": "a"}, 'keyColumns is the text "a", not a list.'),
+        ({"keyColumns": [1]}, "keyColumns lists the value 1, which is not a column's name."),
+        ({"keyColumns": ["a", "a"]}, "keyColumns lists 'a' twice."),
+        ({"keyColumns": ["a"], "KeyColumns": ["b"]}, "It has both 'keyColumns' and 'KeyColumns'."),
         (
             {"fileDetectionStrategy": "Newest"},
-            "fileDetectionStrategy is 'Newest', not 'LastUpdateTimeFileDetection'",
+            'fileDetectionStrategy is the text "Newest". Set "LastUpdateTimeFileDetection"',
         ),
-        ({"isUpsertDefaultRowMarker": 1}, "isUpsertDefaultRowMarker is 1, not true or false"),
-        ({"FileFormat": "Avro"}, "FileFormat is 'Avro', not 'DelimitedText', 'CSV' or 'Parquet'"),
-        ({"FileFormat": "DelimitedText"}, "FileFormat is 'DelimitedText', but FileExtension is missing"),
-        ({"FileFormatTypeProperties": 1}, "FileFormatTypeProperties is 1, not an object"),
-        ({"FileFormatTypeProperties": {"FirstRowAsHeader": False}}, "FirstRowAsHeader must be true"),
-        ({"FileFormatTypeProperties": {"ColumnSeparator": "#"}}, "ColumnSeparator is '#', not one of ',', ';', '|'"),
-        ({"FileFormatTypeProperties": {"RowSeparator": ";"}}, "RowSeparator is ';', not one of '\\r\\n', '\\n', '\\r'"),
-        ({"FileFormatTypeProperties": {"QuoteCharacter": "`"}}, "QuoteCharacter is '`', not one of"),
-        ({"FileFormatTypeProperties": {"EscapeCharacter": "^"}}, "EscapeCharacter is '^', not one of"),
-        ({"FileFormatTypeProperties": {"NullValue": 0}}, "NullValue is 0, not a text"),
-        ({"FileFormatTypeProperties": {"Encoding": "utf-99"}}, "Encoding is 'utf-99', which is not known"),
-        ({"FileFormatTypeProperties": {"Encoding": "hex"}}, "Encoding is 'hex', which is not known"),
-        ({"FileFormatTypeProperties": {"Encoding": "idna"}}, "Encoding is 'idna', which is not known"),
-        ({"FileFormatTypeProperties": {"Encoding": "a\0b"}}, "Encoding is 'a\\x00b', which is not known"),
+        ({"isUpsertDefaultRowMarker": 1}, "isUpsertDefaultRowMarker is the value 1. Set `true` or `false`"),
+        ({"FileFormat": "Avro"}, 'FileFormat is the text "Avro". Set "DelimitedText", or remove'),
+        ({"FileFormat": "DelimitedText"}, "FileFormat is DelimitedText, and FileExtension is not set."),
+        ({"FileFormatTypeProperties": 1}, "FileFormatTypeProperties is the value 1. Give an object"),
+        (
+            {"FileFormatTypeProperties": {"FirstRowAsHeader": False}},
+            "FirstRowAsHeader is the value false.",
+        ),
+        (
+            {"FileFormatTypeProperties": {"ColumnSeparator": "#"}},
+            'ColumnSeparator is the text "#". Allowed are ",", ";",',
+        ),
+        (
+            {"FileFormatTypeProperties": {"RowSeparator": ";"}},
+            r'RowSeparator is the text ";". Allowed are "\r\n", "\n",',
+        ),
+        ({"FileFormatTypeProperties": {"QuoteCharacter": "`"}}, 'QuoteCharacter is the text "`". Allowed are'),
+        ({"FileFormatTypeProperties": {"EscapeCharacter": "^"}}, 'EscapeCharacter is the text "^". Allowed are'),
+        ({"FileFormatTypeProperties": {"NullValue": 0}}, "NullValue is the value 0."),
+        ({"FileFormatTypeProperties": {"Encoding": "utf-99"}}, 'Encoding is the text "utf-99".'),
         ({"SchemaDefinition": {"Columns": []}}, "SchemaDefinition has no list of Columns"),
-        ({"SchemaDefinition": {"Columns": [{"DataType": "Int32"}]}}, "which has no Name"),
+        ({"SchemaDefinition": {"Columns": [{"DataType": "Int32"}]}}, "Column 1 of SchemaDefinition has no Name."),
         (
             {"SchemaDefinition": {"Columns": [{"Name": "a", "DataType": "Decimal"}]}},
-            "column a is declared as 'Decimal', not as one of Boolean, ByteArray, DateTime, Double,",
+            "The DataType of 'a' is the text \"Decimal\". Declare one of Double, Single, Int16,",
         ),
         (
             {"SchemaDefinition": {"Columns": [{"Name": "a", "DataType": "Int32"}] * 2}},
-            "SchemaDefinition declares a column twice",
+            "SchemaDefinition declares 'a' twice.",
         ),
     ],
 )
 def test_what_cannot_be_used_is_named(content: bytes | dict[str, Any], reason: str) -> None:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
     with pytest.raises(BadMetadata) as caught:
-        parse_metadata(data, "t/_metadata.json")
+        parse_settings(data, "t/_metadata.json")
     assert str(caught.value).startswith("Cannot use t/_metadata.json: ")
     assert reason in str(caught.value)
     assert str(caught.value).endswith("Correct the file; the table goes on with the next pass.")

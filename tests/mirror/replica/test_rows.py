@@ -282,8 +282,12 @@ def test_a_file_that_cannot_be_applied_stops_the_table_until_it_is_replaced(
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "it is not JSON (Expecting value: line 1 column 1 (char 0))"),
-        (json.dumps({"keyColumns": "id"}).encode(), "keyColumns is 'id', not a list of column names"),
+        (b"", "It cannot be read: it is empty. Write it again as one JSON object"),
+        (
+            json.dumps({"keyColumns": "id"}).encode(),
+            'keyColumns is the text "id", not a list. Give the names of the key columns as a list of strings:'
+            ' `"keyColumns": ["C1", "C2"]`',
+        ),
     ],
 )
 def test_metadata_that_cannot_be_used_stops_the_table_until_it_is_corrected(

@@ -1,21 +1,26 @@
-"""The columns of a table's files: their types and names, one file after another, and its keys."""
+"""Rules for columns: their names and types from one file to the next, the keys, and the row marker."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.names import fold
-from mirrorfeed.landing.schema import MARKER
-from mirrorfeed.lint.facts import TYPELESS, Column, Contents, DataFile
+from mirrorfeed.lint.facts import TYPELESS, Column, Contents, DataFile, Table
 from mirrorfeed.lint.findings import REBUILD, Finding, advice, error, listed, warning
-from mirrorfeed.lint.metadata_file import DATA_TYPES, Settings
+from mirrorfeed.lint.metadata_file import Settings
+from mirrorfeed.lint.rules.files import number_of
+from mirrorfeed.lint.specification import DATA_TYPES, MARKER, MARKERS
 
 WIDE = 128
 _PLAIN = "boolean int8 int16 int32 int64 float double string binary date timestamp timestamp_ntz uuid"
 _TYPES = frozenset([*_PLAIN.split(), *DATA_TYPES])
 _DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 _INEXACT = frozenset({"float", "double", "Single", "Double"})
+_VALUES = frozenset(map(str, MARKERS))
+_INT32 = frozenset({"int32", "Int32", TYPELESS})  # without a type there is no value: that is a finding of its own
+_INTEGERS = frozenset({"int8", "int16", "int64", "uint8", "uint16", "uint32", "uint64", "Int16", "Int64"})
 
 NAME_TWICE = error(
     "MF401",
@@ -77,6 +82,43 @@ INEXACT_KEY = advice(
     "MF452",
     "A key column has a type whose values are not exactly equal or different, such as a float.",
     "Choose a key of a type with exact equality, such as an integer or text.",
+)
+NOT_LAST = error(
+    "MF501", "The row marker is not the last column, or is there more than once.", f"Write {MARKER} as the last column."
+)
+FIRST = warning(
+    "MF502",
+    "The row marker is the first column, as only an older edition of the specification has it.",
+    f"Write {MARKER} as the last column; only an older edition of the specification has it first.",
+)
+MISSPELLED = error(
+    "MF503",
+    "A column is named almost as the row marker, and is taken for data.",
+    f"Name the column {MARKER}: under another name it is data, and every row is an insert.",
+)
+WIDTH = warning(
+    "MF504",
+    "The row marker is an integer of another width than 32 bits.",
+    "Write the marker as int32, which works everywhere; of other integers that is not known.",
+)
+VALUE = error(
+    "MF505",
+    "The row marker has a value that means nothing.",
+    "Write 0 for an insert, 1 for an update, 2 for a delete, 4 for an upsert.",
+)
+NULL = error(
+    "MF506", "The row marker is NULL in some rows.", "Give every row a marker, or leave the column out of the file."
+)
+KEYLESS = error(
+    "MF507",
+    "Rows are marked as updates, deletes or upserts, and the table has no keys.",
+    "Set keyColumns in _metadata.json, or publish inserts only: nothing says which rows are meant.",
+)
+TYPE = error("MF508", "The row marker is no whole number.", "Write the marker as a number, of type int32.")
+FIRST_LOAD = advice(
+    "MF551",
+    "The first file marks every row as an insert, which makes the first load slower.",
+    "Leave the marker out of the first load: files without it are taken in faster.",
 )
 
 
@@ -193,3 +235,48 @@ def _evolution(
         yield rule.broken(path, f"The column {column.name!r}{how} is not in this file; it was before.")
         del known[fold(column.name)]
     known.update({name: column for name, column in here.items() if column.type != TYPELESS or name not in known})
+
+
+def judge_markers(table: Table, files: list[DataFile], settings: Settings) -> list[Finding]:
+    found: list[Finding] = []
+    known = {column.name for column in table.log.newest.columns} if table.log and table.log.newest else set()
+    for file in files:
+        if isinstance(file.inside, Contents):
+            path = f"{table.folder}/{file.name}"
+            found += _column(path, file.inside, known)
+            found += _values(path, file.inside, settings)
+            if number_of(file.name) == 1 and set(file.inside.markers) == {"0"} and not settings.upserts:
+                found.append(FIRST_LOAD.broken(path, "The first file marks every row as an insert."))
+    return found
+
+
+def _column(path: str, contents: Contents, known: set[str]) -> Iterator[Finding]:
+    """Known are the columns of the table, by its log."""
+    names = [column.name for column in contents.columns]
+    for name in names:
+        if name not in known and name != MARKER and name.strip("_").lower() == MARKER.strip("_").lower():
+            yield MISSPELLED.broken(path, f"The file has a column {name!r}, which is not {MARKER!r}.")
+    if MARKER not in names:
+        return
+    at = names.index(MARKER)
+    if names.count(MARKER) > 1:
+        yield NOT_LAST.broken(path, f"{MARKER} is there {names.count(MARKER)} times.")
+    elif at == 0 and len(names) > 1:
+        yield FIRST.broken(path, f"{MARKER} is the first of {len(names)} columns.")
+    elif at < len(names) - 1:
+        yield NOT_LAST.broken(path, f"{MARKER} is column {at + 1} of {len(names)}.")
+    type_ = contents.columns[at].type
+    if type_ is not None and type_ not in _INT32:
+        yield (WIDTH if type_ in _INTEGERS else TYPE).broken(path, f"{MARKER} has the type {type_}.")
+
+
+def _values(path: str, contents: Contents, settings: Settings) -> Iterator[Finding]:
+    odd = {value: rows for value, rows in contents.markers.items() if value not in _VALUES and value != "NULL"}
+    if odd:
+        yield VALUE.broken(path, f"{MARKER} is {listed(sorted(odd))} in {counted(sum(odd.values()), 'row')}.")
+    if rows := contents.markers.get("NULL"):
+        yield NULL.broken(path, f"{MARKER} is NULL in {rows:,} of {contents.rows:,} rows.")
+    changes = {value: rows for value, rows in contents.markers.items() if value in _VALUES - {"0"}}
+    if changes and not settings.keys:
+        kinds = ", ".join(f"{counted(rows, 'row')} marked {value}" for value, rows in sorted(changes.items()))
+        yield KEYLESS.broken(path, f"The table has no key columns, and the file has {kinds}.")

@@ -1,4 +1,4 @@
-"""The files in a table's folder: their names, their numbers, and whether they are whole."""
+"""Rules for data files: their names and numbers, whether they can be read, and the form of delimited text."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.consumed import last_renamed, missing_files
 from mirrorfeed.landing.names import data_name
+from mirrorfeed.lint.delimited_text import Fault
 from mirrorfeed.lint.facts import Broken, Contents, DataFile, Table, Unreadable
 from mirrorfeed.lint.findings import Finding, advice, error, warning
 from mirrorfeed.lint.metadata_file import Settings
@@ -104,6 +105,44 @@ LATE_START = advice(
     "The first data file has a later number than 1, and nothing shows that earlier ones were processed.",
     "If mirroring was not started yet, begin with number 1: the service waits for it.",
 )
+_TEXT_RULES = {
+    Fault.ENCODING: error(
+        "MF601",
+        "A text file is not in the encoding that `_metadata.json` sets.",
+        "Write the file in the Encoding that _metadata.json sets, or set the right one.",
+    ),
+    Fault.WIDTH: error(
+        "MF602",
+        "A row of a text file has more or fewer values than there are columns.",
+        "Give every row one value a column; check ColumnSeparator, and quote values with it.",
+    ),
+    Fault.UNCLOSED: error(
+        "MF603",
+        "A quote in a text file is not closed.",
+        "Close each quote, and escape quotes inside values with EscapeCharacter.",
+    ),
+    Fault.AFTER_QUOTE: error(
+        "MF604",
+        "In a text file something follows a closing quote.",
+        "Escape quotes inside values with EscapeCharacter; where they are doubled, set it to the quote itself.",
+    ),
+    Fault.LINE_BREAK: error(
+        "MF605",
+        "Rows of a text file end otherwise than `_metadata.json` says.",
+        "End rows with the RowSeparator that _metadata.json sets, \\r\\n where it sets none, and quote other breaks."
+        " A checkout of Git or an editor may have changed the line ends: copy the files as they were written.",
+    ),
+    Fault.VALUE: error(
+        "MF606",
+        "A value in a text file is not of the type that is declared.",
+        "Write values in the form of the DataType, and NULL as the NullValue.",
+    ),
+    Fault.NULL: error(
+        "MF607",
+        "A value in a text file is NULL where the column is declared as never NULL.",
+        "Give the column a value in every row, or declare it as nullable from the start.",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,3 +311,10 @@ def _gaps(table: Table, by_number: dict[int, _Named], processed: set[int], lost:
     if len(numbers) > 1 and numbers[0] > 1 and not processed and table.log is None:
         what = f"The first number is {numbers[0]}, and nothing shows that those before it were processed."
         yield LATE_START.broken(_path(table, by_number[numbers[0]].file), what)
+
+
+def judge_text(folder: str, files: list[DataFile]) -> Iterator[Finding]:
+    for file in files:
+        if isinstance(file.inside, Contents):
+            for one in file.inside.faults:
+                yield _TEXT_RULES[one.fault].broken(f"{folder}/{file.name}", f"Row {one.row:,}: {one.detail}.")

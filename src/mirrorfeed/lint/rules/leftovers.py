@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.log import Record
-from mirrorfeed.landing.names import LOG, METADATA, data_name, log_folder
+from mirrorfeed.landing.names import LOG, data_name, log_folder
 from mirrorfeed.lint.facts import Contents, Table
 from mirrorfeed.lint.findings import REBUILD, Finding, error, listed, warning
 from mirrorfeed.lint.metadata_file import Settings
 from mirrorfeed.lint.rules.files import number_of
+from mirrorfeed.lint.specification import METADATA, SCRATCH
 
-SCRATCH = "_scratchPad"
 _STAGED = re.compile(r"_.*\.(?:parquet|csv|tsv|psv|txt)(?:\.\w+)?|_temporary", re.IGNORECASE)
 
 STAGED = warning(

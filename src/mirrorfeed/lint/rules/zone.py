@@ -1,17 +1,17 @@
-"""The folders of a landing zone: which are tables, and whether their names can be."""
+"""Rules for folders outside of tables, for the names of tables, and for `_partnerEvents.json`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from mirrorfeed.landing.limits import MANY_TABLES, MOST_TABLES
-from mirrorfeed.landing.names import METADATA, BadTarget, Target, fold, is_ignored
-from mirrorfeed.landing.partner import PARTNER_EVENTS
+from mirrorfeed.landing.names import BadTarget, Target, fold
 from mirrorfeed.lint.facts import Folder, Zone
 from mirrorfeed.lint.findings import Finding, advice, error, warning
-
-_SCHEMA = ".schema"
+from mirrorfeed.lint.metadata_file import describe, load_object
+from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, SCHEMA_SUFFIX, is_ignored
 
 LOOSE = warning(
     "MF101",
@@ -42,6 +42,15 @@ MISPLACED = warning(
 _SPREAD = "Publish some of them into another database, before mirroring of this one stops."
 NEARLY_FULL = advice("MF151", f"There are nearly as many tables as one database takes: {MOST_TABLES}.", _SPREAD)
 TOO_MANY = error("MF109", f"There are more tables than one database takes: {MOST_TABLES}.", _SPREAD)
+UNREADABLE = error(
+    "MF107", "The file that says who publishes is not JSON.", "Write it again as one JSON object, or remove it."
+)
+SHAPE = warning(
+    "MF108",
+    "The file that says who publishes lacks something, or has it in another form.",
+    'Give `{"partnerName": "…", "sourceInfo": {"sourceType": "…", "sourceVersion": "…",'
+    ' "additionalInformation": {…}}}`.',
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +62,12 @@ class Place:
     path: str
 
 
-def places(zone: Zone) -> list[Place]:
+def find_tables(zone: Zone) -> list[Place]:
     """Where the tables are; also those in a schema's folder whose name is wrong."""
     found = []
     for folder in zone.folders:
         if _is_schema(folder):
-            schema = folder.path[: -len(_SCHEMA)] if _has_suffix(folder.path) else folder.path
+            schema = folder.path[: -len(SCHEMA_SUFFIX)] if _has_suffix(folder.path) else folder.path
             found += [Place(schema, inner.path.rpartition("/")[2], inner.path) for inner in folder.folders]
         else:
             found.append(Place(None, folder.path, folder.path))
@@ -73,7 +82,7 @@ def judge_folders(zone: Zone) -> list[Finding]:
         else:
             found += _stray_partner_events(folder)
     seen: dict[tuple[str, str], str] = {}
-    for place in places(zone):
+    for place in find_tables(zone):
         found += _name(place)
         key = fold(place.schema or ""), fold(place.table)
         if key in seen:
@@ -86,7 +95,7 @@ def judge_folders(zone: Zone) -> list[Finding]:
 
 
 def _has_suffix(name: str) -> bool:
-    return name.lower().endswith(_SCHEMA)
+    return name.lower().endswith(SCHEMA_SUFFIX)
 
 
 def _is_schema(folder: Folder) -> bool:
@@ -99,7 +108,7 @@ def _lacks_suffix(folder: Folder) -> bool:
 
 
 def _schema(folder: Folder) -> Iterator[Finding]:
-    if not folder.path.endswith(_SCHEMA):
+    if not folder.path.endswith(SCHEMA_SUFFIX):
         what = "ends in another case than '.schema'" if _has_suffix(folder.path) else "does not end in '.schema'"
         yield SCHEMA_NAME.broken(folder.path, f"The folder holds tables, and its name {what}.")
     yield from _loose(folder.path, folder.files)
@@ -133,3 +142,35 @@ def _name(place: Place) -> Iterator[Finding]:
         Target(place.schema, place.table)
     except BadTarget as fault:
         yield BAD_NAME.broken(place.path, f"The table's name {fault.reason}.")
+
+
+def judge_partner_events(data: bytes | None) -> list[Finding]:
+    if data is None:
+        return []
+    try:
+        spelled = load_object(data)
+    except ValueError as fault:
+        return [UNREADABLE.broken(PARTNER_EVENTS, f"It cannot be read: {fault}.")]
+    return [SHAPE.broken(PARTNER_EVENTS, what) for what in _faults(spelled)]
+
+
+def _faults(spelled: dict[str, Any]) -> Iterator[str]:
+    yield from _text(spelled, "partnerName", "")
+    source = spelled.get("sourceInfo")
+    if not isinstance(source, dict):
+        yield "sourceInfo is missing." if source is None else f"sourceInfo is {describe(source)}, not an object."
+        return
+    yield from _text(source, "sourceType", "sourceInfo.")
+    yield from _text(source, "sourceVersion", "sourceInfo.")
+    more = source.get("additionalInformation", {})
+    if not isinstance(more, dict):
+        yield f"sourceInfo.additionalInformation is {describe(more)}, not an object."
+
+
+def _text(spelled: dict[str, Any], name: str, where: str) -> Iterator[str]:
+    value = spelled.get(name)
+    if value is None:
+        near = [other for other in spelled if other.lower() == name.lower() and other != name]
+        yield f"{where}{name} is spelled {near[0]!r}." if near else f"{where}{name} is missing."
+    elif not isinstance(value, str) or not value.strip():
+        yield f"{where}{name} is {describe(value)}, not a text with something in it."

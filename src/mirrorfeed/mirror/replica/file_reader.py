@@ -10,11 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorfeed.errors import Terminal
+from mirrorfeed.lint.metadata_file import Settings
+from mirrorfeed.lint.specification import INSERT, MARKER, MARKERS, UPSERT
 from mirrorfeed.mirror.replica.column_types import as_delta
 from mirrorfeed.mirror.replica.delimited_text import as_declared, read_delimited
-from mirrorfeed.mirror.replica.metadata_file import MARKER, Metadata
-
-INSERT, UPDATE, DELETE, UPSERT = 0, 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +29,31 @@ class FileRows:
         return {count["values"]: count["counts"] for count in pc.value_counts(self.markers).to_pylist()}
 
 
-def read_rows(data: bytes, name: str, address: str, metadata: Metadata) -> FileRows:
+def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileRows:
     """What a file publishes; the end of its name says how it is written."""
     try:
-        rows = _parsed(data, name, address, metadata)
+        rows = _parsed(data, name, address, settings)
         _refuse_twice(rows, address)
         rows, markers = _split(rows, address)
-        if metadata.delimited.columns is not None and not name.endswith(".parquet"):
-            rows = as_declared(rows, metadata.delimited.columns)
+        if settings.declared is not None and not name.endswith(".parquet"):
+            rows = as_declared(rows, settings.declared)
     # Arrow reports broken content as a value that is not valid, or as an input that cannot be read.
     except (ValueError, OSError, pa.ArrowException) as error:
         raise BrokenFile(address, " ".join(str(error).replace("\r", "\\r").split())) from error
     rows = as_delta(rows, address)
-    if markers is None and metadata.upsert_by_default:
+    if markers is None and settings.upserts:
         markers = pa.chunked_array([pa.repeat(pa.scalar(UPSERT, pa.int32()), rows.num_rows)])
     if markers is not None and not pc.any(pc.not_equal(markers, INSERT), min_count=0).as_py():
         markers = None
     return FileRows(rows, markers)
 
 
-def _parsed(data: bytes, name: str, address: str, metadata: Metadata) -> pa.Table:
+def _parsed(data: bytes, name: str, address: str, settings: Settings) -> pa.Table:
     if name.endswith(".parquet"):
         return pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us").read()
-    if name.endswith(f".{metadata.delimited.extension}"):
-        return read_delimited(data, metadata.delimited, MARKER)
-    raise UnknownExtension(address, metadata.delimited.extension)
+    if name.lower().endswith(f".{settings.extension}"):
+        return read_delimited(data, name, settings)
+    raise UnknownExtension(address, settings.extension)
 
 
 def _refuse_twice(rows: pa.Table, address: str) -> None:
@@ -76,7 +75,7 @@ def _split(rows: pa.Table, address: str) -> tuple[pa.Table, pa.ChunkedArray | No
         markers = markers.cast(pa.int32())
     if not pa.types.is_integer(markers.type):
         raise UnknownMarker(address, None, str(markers.type))
-    known = pc.is_in(markers, pa.array([INSERT, UPDATE, DELETE, UPSERT], markers.type))
+    known = pc.is_in(markers, pa.array(MARKERS, markers.type))
     if not pc.all(known, min_count=0).as_py():
         row = pc.index(known, False).as_py()
         raise UnknownMarker(address, row + 1, str(markers[row].as_py()))

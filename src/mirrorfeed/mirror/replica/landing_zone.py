@@ -1,18 +1,24 @@
-"""What a landing zone holds: its table folders, and which files of a folder come next. Pure over listings."""
+"""Tables and data files of a landing zone: which file comes next, and which are set aside or deleted."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.stores import Entry
+from mirrorfeed.lint.specification import PROCESSED, SCHEMA_SUFFIX, is_ignored
+from mirrorfeed.stores import AlreadyThere, Entry, NotThere, Store
 
-METADATA = "_metadata.json"
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
-_SCHEMA = ".schema"
+_KEPT_FOR = timedelta(days=7)
+_NOTES = Path("_replica", "processed.json")
+"""Beside the table's own files: Delta ignores names with `_`, and the notes go when the table goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +29,7 @@ class TableFolder:
 
     @property
     def parent(self) -> str:
-        return f"{self.schema}{_SCHEMA}" if self.schema else ""
+        return f"{self.schema}{SCHEMA_SUFFIX}" if self.schema else ""
 
     @property
     def path(self) -> str:
@@ -36,8 +42,8 @@ class TableFolder:
 
 def schemas_in(root: Iterable[Entry]) -> list[str]:
     """The names of the schemas whose folders are at the top of the landing zone."""
-    names = (entry.name for entry in root if _is_folder(entry) and entry.name.endswith(_SCHEMA))
-    return [name.removesuffix(_SCHEMA) for name in names if name != _SCHEMA]
+    names = (entry.name for entry in root if _is_folder(entry) and entry.name.endswith(SCHEMA_SUFFIX))
+    return [name.removesuffix(SCHEMA_SUFFIX) for name in names if name != SCHEMA_SUFFIX]
 
 
 def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]:
@@ -45,7 +51,7 @@ def tables_in(entries: Iterable[Entry], schema: str | None) -> list[TableFolder]
     return [
         TableFolder(schema, entry.name, entry.etag)
         for entry in entries
-        if _is_folder(entry) and not (schema is None and entry.name.endswith(_SCHEMA))
+        if _is_folder(entry) and not (schema is None and entry.name.endswith(SCHEMA_SUFFIX))
     ]
 
 
@@ -72,7 +78,7 @@ class Queue:
 
 def data_files(entries: Iterable[Entry]) -> list[DataFile]:
     """The files of a table folder that the service looks at: all whose names do not begin with `_`."""
-    found = [entry for entry in entries if not entry.is_folder and not entry.name.startswith("_")]
+    found = [entry for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
     return [DataFile(entry, number_of(entry.name)) for entry in found]
 
 
@@ -103,6 +109,57 @@ def by_time(files: Iterable[DataFile], processed: frozenset[str]) -> Queue:
     return Queue(done, tuple(file for file in ordered if file.name not in processed))
 
 
+def set_aside(store: Store, folder: str, done: Sequence[DataFile]) -> list[str]:
+    """Moves processed files away, but leaves the last. Returns the names that had been set aside before.
+
+    Such a name was published twice: it stays where it is and is never read.
+    """
+    repeated = []
+    for file in done[:-1]:
+        try:
+            store.rename(f"{folder}/{file.name}", f"{folder}/{PROCESSED[0]}/{file.name}")
+        except NotThere:
+            continue  # its publisher removed it
+        except AlreadyThere:
+            repeated.append(file.name)
+    return repeated
+
+
+def delete_old(store: Store, folder: str, mirror: Path, now: datetime) -> None:
+    """Deletes files that have lain aside for seven days. The time begins when the replica first sees them there.
+
+    Storage times do not tell: a rename keeps the time at which the file was written.
+    """
+    notes = mirror / _NOTES
+    before = _load(notes)
+    seen: dict[str, str] = {}
+    for aside in PROCESSED:
+        for entry in store.list(f"{folder}/{aside}"):
+            if entry.is_folder:
+                continue
+            path = f"{aside}/{entry.name}"
+            since = before.get(path, now.isoformat())
+            if now - datetime.fromisoformat(since) >= _KEPT_FOR:
+                store.remove(f"{folder}/{path}")
+            else:
+                seen[path] = since
+    if seen != before:
+        _save(notes, seen)
+
+
+def _load(notes: Path) -> dict[str, str]:
+    with suppress(FileNotFoundError, ValueError):  # without its notes a file stays a week longer, nothing worse
+        return dict(json.loads(notes.read_text()))
+    return {}
+
+
+def _save(notes: Path, seen: dict[str, str]) -> None:
+    notes.parent.mkdir(exist_ok=True)
+    unfinished = notes.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(seen))
+    unfinished.replace(notes)
+
+
 class NumberTwice(Terminal):
     """Two data files carry the same number, so nothing says which comes first."""
 
@@ -119,4 +176,4 @@ class NumberTwice(Terminal):
 
 
 def _is_folder(entry: Entry) -> bool:
-    return entry.is_folder and not entry.name.startswith("_")
+    return entry.is_folder and not is_ignored(entry.name)

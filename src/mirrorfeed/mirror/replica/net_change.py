@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorfeed.mirror.replica.file_reader import DELETE, INSERT
+from mirrorfeed.lint.specification import DELETE, INSERT
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.lint.specification import SCHEMA_SUFFIX
 from mirrorfeed.mirror.replica.landing_zone import TableFolder, schemas_in, tables_in
 from mirrorfeed.mirror.replica.mirrored_table import NotOurs, drop, open_mirror, place_of, places_in, sweep
 from mirrorfeed.mirror.replica.table_cycle import State, TableCycle, TableReport
@@ -51,7 +52,7 @@ class Replica:
         root = self.zone.list("")
         folders = tables_in(root, None)
         for schema in schemas_in(root):
-            folders += tables_in(self.zone.list(f"{schema}.schema"), schema)
+            folders += tables_in(self.zone.list(f"{schema}{SCHEMA_SUFFIX}"), schema)
         return folders
 
     def _drop_gone(self, folders: list[TableFolder]) -> list[TableReport]:
@@ -65,7 +66,7 @@ class Replica:
             mirror = open_mirror(place)
             if mirror is None:
                 return None
-            table = mirror.folder.replace(".schema/", ".")
+            table = mirror.folder.replace(f"{SCHEMA_SUFFIX}/", ".")
             drop(place, self.target)
         except NotOurs:
             return None

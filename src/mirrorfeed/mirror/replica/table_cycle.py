@@ -13,19 +13,22 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, named
+from mirrorfeed.lint.metadata_file import Settings
+from mirrorfeed.lint.specification import DELETE, METADATA
 from mirrorfeed.mirror.replica.column_types import TypeChanged, UnsupportedType, added_columns, in_shape_of, with_types
-from mirrorfeed.mirror.replica.file_reader import DELETE, FileRows, read_rows
+from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
 from mirrorfeed.mirror.replica.landing_zone import (
-    METADATA,
     DataFile,
     Queue,
     TableFolder,
     by_number,
     by_time,
     data_files,
+    delete_old,
+    set_aside,
     tables_in,
 )
-from mirrorfeed.mirror.replica.metadata_file import Metadata, parse_metadata
+from mirrorfeed.mirror.replica.metadata_file import parse_settings
 from mirrorfeed.mirror.replica.mirrored_table import (
     Mirror,
     create_mirror,
@@ -36,7 +39,6 @@ from mirrorfeed.mirror.replica.mirrored_table import (
     refuse_years,
 )
 from mirrorfeed.mirror.replica.net_change import net_change
-from mirrorfeed.mirror.replica.retention import delete_old, set_aside
 from mirrorfeed.stores import NotThere, Store
 
 
@@ -86,16 +88,16 @@ class TableCycle:
             self._notes.append("The folder was recreated, so the table was dropped and begins anew.")
         if mirror is not None and mirror.stopped:
             return State.FAILED, mirror.stopped
-        metadata = self._metadata()
+        settings = self._settings()
         if mirror is not None:
-            self._settle_keys(mirror, metadata.keys)
+            self._settle_keys(mirror, settings.keys)
         files = data_files(self._zone.list(self._folder.path))
-        queue = self._queue(mirror, files, metadata)
+        queue = self._queue(mirror, files, settings)
         done = list(queue.done)
         failure: MirrorfeedError | None = None
         for file in queue.ready:
             try:
-                mirror = self._apply(mirror, place, file, metadata)
+                mirror = self._apply(mirror, place, file, settings)
             except MirrorfeedError as error:
                 failure = error
                 break
@@ -110,13 +112,13 @@ class TableCycle:
             return State.WAITING, _waiting(queue)
         return State.REPLICATING, "" if done else "No file was published yet."
 
-    def _metadata(self) -> Metadata:
+    def _settings(self) -> Settings:
         path = f"{self._folder.path}/{METADATA}"
         try:
             content = self._zone.read(path)
         except NotThere:
-            return Metadata()  # it may be added at any time
-        return parse_metadata(content, self._zone.address(path))
+            return Settings()  # it may be added at any time
+        return parse_settings(content, self._zone.address(path))
 
     def _settle_keys(self, mirror: Mirror, keys: Sequence[str]) -> None:
         if mirror.keys and mirror.keys != tuple(keys):
@@ -124,25 +126,25 @@ class TableCycle:
         if keys and not mirror.keys:
             mirror.set_keys(keys)
 
-    def _queue(self, mirror: Mirror | None, files: Sequence[DataFile], metadata: Metadata) -> Queue:
-        if metadata.by_time:
+    def _queue(self, mirror: Mirror | None, files: Sequence[DataFile], settings: Settings) -> Queue:
+        if settings.by_time:
             return by_time(files, mirror.processed(files) if mirror else frozenset())
         return by_number(files, mirror.applied() if mirror else 0, self._folder.table)
 
-    def _apply(self, mirror: Mirror | None, place: Path, file: DataFile, metadata: Metadata) -> Mirror | None:
+    def _apply(self, mirror: Mirror | None, place: Path, file: DataFile, settings: Settings) -> Mirror | None:
         """The mirror with the file's rows in it; None while there is no column of which a table could be made."""
         path = f"{self._folder.path}/{file.name}"
         address = self._zone.address(path)
-        content = read_rows(self._zone.read(path), file.name, address, metadata)
+        content = read_rows(self._zone.read(path), file.name, address, settings)
         self._confirm_folder()
-        self._check_keys(content, metadata.keys, address)
-        self._check_types(mirror, content, metadata.keys, address)
+        self._check_keys(content, settings.keys, address)
+        self._check_types(mirror, content, settings.keys, address)
         schema = with_types(content.rows.schema)
         if mirror is None and not schema.names and not content.rows.num_rows:
             self._notes.append(f"No column of {file.name} has a type, so there is no table yet.")
             return None
         if mirror is None:
-            mirror = create_mirror(place, self._folder, schema, metadata.keys)
+            mirror = create_mirror(place, self._folder, schema, settings.keys)
         else:
             self._fit(mirror, content, address)
         rows = in_shape_of(mirror.schema, content.rows)
@@ -151,13 +153,13 @@ class TableCycle:
         refuse_nulls(mirror.schema, written, address)
         refuse_years(written, address)
         if markers is None:
-            mirror.append(rows, file, metadata.by_time)
+            mirror.append(rows, file, settings.by_time)
         else:
-            change = net_change(mirror.present(metadata.keys), rows, markers, metadata.keys)
+            change = net_change(mirror.present(settings.keys), rows, markers, settings.keys)
             if change.removes:
-                mirror.replace(change.kept, change.added, file, metadata.by_time)
+                mirror.replace(change.kept, change.added, file, settings.by_time)
             else:
-                mirror.append(change.added, file, metadata.by_time)
+                mirror.append(change.added, file, settings.by_time)
         self._files += 1
         self._rows.update(content.counts())
         return mirror

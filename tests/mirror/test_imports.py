@@ -1,0 +1,86 @@
+"""lint and the replica share no code with the publisher, so that their agreement with it is evidence."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import mirrorfeed
+
+ROOT = Path(mirrorfeed.__file__).parent
+READERS = {
+    f"lint.{module}" for module in ("specification", "findings", "metadata_file", "delimited_text", "decompression")
+}
+ENCODINGS = "landing.encodings"
+"""Which encodings Python has, as opposed to what the publisher writes."""
+LOG_FORMAT = {f"landing.{module}" for module in ("names", "log", "consumed", "limits")}
+BELOW = {"stores", "errors", "display"}
+
+
+def imports_of(source: str) -> set[str]:
+    """Modules of ours that a module imports, at its top or later, without the name of the package."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{'.' * node.level}{node.module or ''}", *(f"{node.module}.{name.name}" for name in node.names)}
+    ours = {name.removeprefix("mirrorfeed.") for name in found if name.startswith(("mirrorfeed.", "."))}
+    return {name for name in ours if name.startswith(".") or _file(name)}
+
+
+def beyond(imports: set[str], allowed: set[str]) -> set[str]:
+    return {name for name in imports if not any(f"{name}.".startswith(f"{room}.") for room in allowed)}
+
+
+def _file(module: str) -> Path | None:
+    path = ROOT.joinpath(*module.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+def _imports_in(room: str) -> set[str]:
+    files = ROOT.joinpath(*room.split(".")).rglob("*.py")
+    return set().union(*(imports_of(file.read_text(encoding="utf-8")) for file in files))
+
+
+@pytest.mark.parametrize(
+    ("room", "allowed"),
+    [
+        ("mirror.replica", {"mirror.replica", *READERS, *BELOW}),
+        ("lint", {"lint", ENCODINGS, *LOG_FORMAT, *BELOW}),
+        ("lint.rules", {"lint", *LOG_FORMAT, "errors", "display"}),
+    ],
+)
+def test_a_room_imports_only_what_is_independent_of_the_publisher(room: str, allowed: set[str]) -> None:
+    packages = {name.rpartition(".")[0] for name in allowed} | {"lint", "mirror"}
+    assert beyond(_imports_in(room), allowed) - packages == set()
+
+
+def test_the_readers_of_the_replica_import_only_each_other() -> None:
+    allowed = {*READERS, ENCODINGS, "errors", "display"}
+    for module in READERS:
+        file = _file(module)
+        assert file
+        assert beyond(imports_of(file.read_text(encoding="utf-8")), allowed) - {"lint", "landing"} == set()
+
+
+def test_rules_import_neither_spark_nor_storage_nor_arrow() -> None:
+    text = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "lint" / "rules").rglob("*.py"))
+    assert not any(package in text for package in ("pyspark", "pyarrow", "mirrorfeed.stores"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from mirrorfeed.landing.output import Output",
+        "from mirrorfeed.landing import metadata",
+        "import mirrorfeed.landing.delimited",
+        "from mirrorfeed import publish",
+        "def later():\n    from mirrorfeed.files.job import StagingJob",
+        "from ..landing import names",
+    ],
+)
+def test_an_import_of_the_publisher_is_found(line: str) -> None:
+    assert beyond(imports_of(line), {"lint", "mirror.replica", *LOG_FORMAT, *BELOW}) - {"landing"}
