@@ -22,8 +22,8 @@ from mirrorfeed.feed.detail import SourceMissing
 from mirrorfeed.feed.keys import RowsProtected
 from mirrorfeed.feed.ranges import EXPIRED, FeedOff, Gap, PartitionsChanged, SourceRecreated
 from mirrorfeed.feed.read import FilesArchived
-from mirrorfeed.landing.log import RecordUnreadable
 from mirrorfeed.landing.metadata import KeysChanged
+from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.publish.view import (
     FilesLost,
     FinalNameTaken,
@@ -77,7 +77,7 @@ def test_every_code_has_a_remedy_that_is_a_command_there_is() -> None:
         (FinalNameTaken("zone/7", "zone/s"), Code.NUMBERS_DISAGREE),
         (FilesLost("zone/t", [3, 4]), Code.FILES_LOST),
         (StagedFileDamaged("zone/s", 0, 9), Code.LOG_DAMAGED),
-        (RecordUnreadable("zone/r", "it is not JSON"), Code.LOG_DAMAGED),
+        (DamagedFile(address="zone/r", reason="it is not UTF-8"), Code.LOG_DAMAGED),
         (SourceMissing("t"), Code.SOURCE_MISSING),
         (FilesArchived("t", 3), Code.ARCHIVE_BLOCKS),
         (ArchivedFilesNeeded("The change feed", "t", 3, None, [], 2), Code.ARCHIVE_BLOCKS),

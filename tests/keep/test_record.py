@@ -12,13 +12,13 @@ from mirrorfeed.feed.ranges import Commit
 from mirrorfeed.keep.record import (
     KeptColumn,
     Record,
-    RecordUnreadable,
     chapter_of,
     chapters,
     disorder,
     parse,
     version_at,
 )
+from mirrorfeed.landing.strict_json import DamagedFile
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -55,17 +55,17 @@ def test_a_record_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "a field is missing or wrong (JSONDecodeError"),
-        ("[]", "a field is missing or wrong"),
-        ('{"number": 1}', "a field is missing or wrong (KeyError('format'))"),
+        ("{", "it is not valid JSON ("),
+        ("[]", "it has no format number"),
+        ('{"number": 1}', "it has no format number"),
         ('{"format": 2}', "it has format 2, and this release knows format 1"),
-        (BOTH[0].to_json().replace('"rows"', '"row"'), "a field is missing or wrong (TypeError"),
+        (BOTH[0].to_json().replace('"rows"', '"row"'), "rows: Field required"),
     ],
 )
 def test_a_record_that_cannot_be_read_is_named(text: str, words: str) -> None:
-    with pytest.raises(RecordUnreadable) as caught:
+    with pytest.raises(DamagedFile) as caught:
         parse(text, "main.history.orders")
-    assert "A record in main.history.orders, which says what that history holds, cannot be read: " in str(caught.value)
+    assert "A record in main.history.orders is damaged, or mirrorfeed did not write it: " in str(caught.value)
     assert words in str(caught.value)
 
 

@@ -14,11 +14,12 @@ from mirrorfeed.landing.log import (
     PublishedFile,
     Record,
     RecordTooNew,
-    RecordUnreadable,
     parse,
 )
+from mirrorfeed.landing.names import staged_name
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection
+from mirrorfeed.landing.strict_json import DamagedFile
 
 RECORD = Record(
     number=9,
@@ -32,8 +33,8 @@ RECORD = Record(
     keys=("id",),
     next_file_number=18,
     files=(
-        PublishedFile("a.parquet", 16, {"upsert": 3, "delete": 1}, 812, "aa"),
-        PublishedFile("b.parquet", 17, {"upsert": 2}, 640, "bb"),
+        PublishedFile(staged_name(9, "ba7c4", "a"), 16, {"upsert": 3, "delete": 1}, 812, "aa"),
+        PublishedFile(staged_name(9, "ba7c4", "b"), 17, {"upsert": 2}, 640, "bb"),
     ),
 )
 SELECTION = Selection(None, ("ssn",), "id > 1", {"id": "order"}, {"id": "string"})
@@ -84,34 +85,42 @@ def test_the_time_of_a_record_has_its_zone() -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "it is not JSON (Expecting value: line 1 column 1 (char 0))"),
-        (RECORD.to_json()[:-5], "it is not JSON ("),
-        (b"\xff\xfe", "it is not JSON ("),
-        (b"[" * 200_000, "it is not JSON (values are nested in it deeper than can be followed)"),
-        (b'{"format": 1, "files": ' + b"[" * 200_000, "it is not JSON (values are nested in it deeper"),
-        (b"[]", "it names no format"),
-        (b"{}", "it names no format"),
-        (b'{"format": "1"}', "it names no format"),
-        (b'{"format": 1}', "a field is missing or wrong (KeyError('columns'))"),
-        ({**SPELLED, "columns": None}, "a field is missing or wrong ("),
-        ({**SPELLED, "more": 1}, "a field is missing or wrong ("),
-        ({**SPELLED, "files": [{"staged": "a"}]}, "a field is missing or wrong ("),
+        (b"", "it is not valid JSON (EOF while parsing"),
+        (RECORD.to_json()[:-5], "it is not valid JSON ("),
+        (b"\xff\xfe", "it is not UTF-8"),
+        (b"[" * 200_000, "it is not valid JSON (recursion limit exceeded"),
+        (b'{"format": 1, "files": ' + b"[" * 200_000, "it is not valid JSON (recursion limit exceeded"),
+        (b"[]", "it has no format number"),
+        (b"{}", "it has no format number"),
+        (b'{"format": "1"}', "it has no format number"),
+        (b'{"format": true}', "it has no format number"),
+        (b'{"format": 1}', "number: Field required"),
+        ({**SPELLED, "columns": None}, "columns: Input should be a valid array"),
+        ({**SPELLED, "more": 1}, "more: Unexpected keyword argument"),
+        ({**SPELLED, "number": True}, "number: Input should be a valid integer"),
+        ({**SPELLED, "number": 2**63}, "a number has more than 64 bits"),
+        ({**SPELLED, "time": "2026-11-21T04:00:00"}, "time: is a time without a zone"),
+        ({**SPELLED, "keys": ["id", "id"]}, "keys: has an entry twice"),
+        ({**SPELLED, "batch": "../x"}, "batch: String should match pattern"),
+        ({**SPELLED, "files": [{"staged": "a"}]}, "files.0.number: Field required"),
+        ({**SPELLED, "files": [SPELLED["files"][1] | {"staged": "../a"}]}, "'../a' is not the name of a staged file"),
+        ({**SPELLED, "columns": [{"name": "a", "type": "json", "nested": "[{}"}]}, "it is not valid JSON ("),
+        ({**SPELLED, "columns": [{"name": "a", "type": "json", "nested": "{}"}]}, "a type that Spark does not write"),
         ({**SPELLED, "next_file_number": 19}, "the numbers of its files do not lead up to next_file_number"),
         ({**SPELLED, "files": SPELLED["files"][::-1]}, "the numbers of its files do not lead up to next_file_number"),
-        ({key: value for key, value in SPELLED.items() if key != "batch"}, "a field is missing or wrong ("),
+        ({key: value for key, value in SPELLED.items() if key != "batch"}, "batch: Field required"),
     ],
 )
 def test_what_is_no_record_is_refused_with_its_reason(content: bytes | dict[str, Any], reason: str) -> None:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
 
-    with pytest.raises(RecordUnreadable) as refused:
+    with pytest.raises(DamagedFile) as refused:
         parse(data, ADDRESS)
 
-    assert refused.value.problem.startswith(f"The publication record {ADDRESS} cannot be read: ")
+    assert refused.value.problem.startswith(f"{ADDRESS} is damaged, or mirrorfeed did not write it: ")
     assert reason in refused.value.problem
     assert refused.value.solution == (
-        "Nothing is published on a guess. Restore the file if someone changed it; otherwise start the table again"
-        " with `mirrorfeed rebuild`."
+        "Nothing is published on a guess. Restore the file, or start the table again with `mirrorfeed rebuild`."
     )
 
 
@@ -130,5 +139,5 @@ def test_a_record_of_a_whole_table_is_as_older_releases_read_it() -> None:
 
 def test_a_selection_that_cannot_be_read_is_refused() -> None:
     record = replace(RECORD, format=SELECTED, selection=replace(SELECTION, cast={"id": "text"}))
-    with pytest.raises(RecordUnreadable, match="is no type to cast to"):
+    with pytest.raises(DamagedFile, match="is no type to cast to"):
         parse(record.to_json(), ADDRESS)

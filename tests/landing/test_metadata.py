@@ -7,13 +7,13 @@ import pytest
 
 from mirrorfeed.landing.metadata import (
     KeysChanged,
-    MetadataUnreadable,
     SettingChanged,
     goes_on_from,
     parse,
     spell,
     to_json,
 )
+from mirrorfeed.landing.strict_json import DamagedFile
 
 
 @pytest.mark.parametrize(
@@ -41,22 +41,27 @@ def test_both_spellings_and_other_fields_are_understood(content: str, keys: tupl
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "it is not a JSON object ("),
-        (b"\xff", "it is not a JSON object ("),
-        (b"[]", "it is not a JSON object ("),
-        (b"[" * 200_000, "it is not a JSON object (values are nested in it deeper than can be followed)"),
-        (b'{"keyColumns": "id"}', "keyColumns is not a list of names"),
-        (b'{"keyColumns": [1]}', "keyColumns is not a list of names"),
-        (b'{"keyColumns": null}', "keyColumns is not a list of names"),
+        (b"", "it is not valid JSON ("),
+        (b"\xff", "it is not UTF-8"),
+        (b"[]", "Input should be an object"),
+        (b"[" * 200_000, "it is not valid JSON (recursion limit exceeded"),
+        (b'{"keyColumns": "id"}', "keyColumns: Input should be a valid array"),
+        (b'{"keyColumns": [1]}', "keyColumns.0: Input should be a valid string"),
+        (b'{"keyColumns": null}', "keyColumns: Input should be a valid array"),
+        (b'{"keyColumns": ["id", "id"]}', "keyColumns: has an entry twice"),
+        (b'{"keyColumns": ["id"], "keyColumns": []}', "an object has a name twice"),
+        (b'{"isUpsertDefaultRowMarker": 1}', "isUpsertDefaultRowMarker: Input should be a valid boolean"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_reason(content: bytes, reason: str) -> None:
-    with pytest.raises(MetadataUnreadable) as refused:
+    with pytest.raises(DamagedFile) as refused:
         parse(content, "orders/_metadata.json")
 
-    assert refused.value.problem.startswith("orders/_metadata.json cannot be read: ")
+    assert refused.value.problem.startswith("orders/_metadata.json is damaged, or mirrorfeed did not write it: ")
     assert reason in refused.value.problem
-    assert refused.value.solution == ("Restore the file, or start the table again with `mirrorfeed rebuild`.")
+    assert refused.value.solution == (
+        "Nothing is published on a guess. Restore the file, or start the table again with `mirrorfeed rebuild`."
+    )
 
 
 def test_changed_keys_say_which_they_were_and_are() -> None:

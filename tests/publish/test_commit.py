@@ -16,12 +16,13 @@ from fixtures.onelake.faults import Fault as FaultOfService
 from fixtures.onelake.faults import How
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.landing.log import Follows, PublishedFile, Record, RecordTooNew, RecordUnreadable
-from mirrorfeed.landing.metadata import KeysChanged, MetadataUnreadable, spell
+from mirrorfeed.landing.log import Follows, PublishedFile, Record, RecordTooNew
+from mirrorfeed.landing.metadata import KeysChanged, spell
 from mirrorfeed.landing.names import begun_name, is_begun
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.publish import metadata
-from mirrorfeed.publish.commit import KeepsChanging, LogUnreadable, TableLog
+from mirrorfeed.publish.commit import KeepsChanging, TableLog
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table import RowsRefused, publish
@@ -149,33 +150,30 @@ def test_a_log_file_that_names_no_log_is_refused(content: bytes) -> None:
     store = MemoryStore()
     store.create(f"{T}/_mirrorfeed/log.json", content)
 
-    with pytest.raises(LogUnreadable) as refused:
+    with pytest.raises(DamagedFile) as refused:
         look(store, T)
 
-    assert str(refused.value) == (
-        "memory:/shop.schema/orders/_mirrorfeed/log.json does not name a log. Restore the file, or start the table"
-        " again with `mirrorfeed rebuild`."
-    )
+    assert refused.value.address == "memory:/shop.schema/orders/_mirrorfeed/log.json"
+    assert "Restore the file, or start the table again" in refused.value.solution
 
 
 def test_a_record_that_is_not_json_is_refused() -> None:
     store = zone(a_record(1))
     store.create(f"{LOG}/{name(2)}.json", b"{")
 
-    with pytest.raises(RecordUnreadable) as refused:
+    with pytest.raises(DamagedFile) as refused:
         look(store, T)
 
     assert str(refused.value).startswith(
-        f"The publication record memory:/{LOG}/{name(2)}.json cannot be read: it is not JSON (Expecting"
+        f"memory:/{LOG}/{name(2)}.json is damaged, or mirrorfeed did not write it: it is not valid JSON ("
     )
-    assert "Nothing is published on a guess. Restore the file" in str(refused.value)
 
 
 def test_a_record_under_another_number_is_refused() -> None:
     store = zone()
     store.create(f"{LOG}/{name(7)}.json", a_record(3).to_json())
 
-    with pytest.raises(RecordUnreadable, match=r"7\.json cannot be read: it says that it is record 3\."):
+    with pytest.raises(DamagedFile, match=r"7\.json is damaged, .*: it is record 3\."):
         look(store, T)
 
 
@@ -506,7 +504,7 @@ def test_metadata_that_cannot_be_read_is_refused() -> None:
     store = MemoryStore()
     store.create(f"{T}/_metadata.json", b"keys: id")
 
-    with pytest.raises(MetadataUnreadable, match=r"^memory:/.*/_metadata\.json cannot be read: it is not a JSON obj"):
+    with pytest.raises(DamagedFile, match=r"^memory:/.*/_metadata\.json is damaged, .*: it is not valid JSON"):
         metadata.ensure(store, T, spell(("id",), {}))
 
 
@@ -661,7 +659,7 @@ def test_keys_are_not_given_to_a_table_whose_rows_are_refused_for_them() -> None
     ("error", "kind"),
     [
         (KeepsChanging("x"), Transient),
-        (LogUnreadable("x"), Terminal),
+        (DamagedFile(address="x", reason="y"), Terminal),
         (FinalNameTaken("x", "y"), Terminal),
         (ForeignFile("x"), Terminal),
         (NumbersDisagree("x", 1), Terminal),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.strict_json import parse_json, validate
 
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 _FORM = ConfigDict(extra="forbid", frozen=True)
@@ -58,11 +58,7 @@ class Rates(BaseModel):
     def load(cls, path: str) -> Rates:
         """Those of a JSON file, or `BadRates`."""
         try:
-            return cls.model_validate(json.loads(Path(path).read_text(encoding="utf-8")))
-        except ValidationError as error:
-            fault = error.errors(include_url=False)[0]
-            where = ".".join(map(str, fault["loc"]))
-            raise BadRates(path, f"{where}: {fault['msg']}" if where else fault["msg"]) from error
+            return validate(TypeAdapter(cls), parse_json(Path(path).read_bytes()))
         except (OSError, ValueError) as error:
             raise BadRates(path, str(error)) from error
 

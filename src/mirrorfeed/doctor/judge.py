@@ -18,8 +18,9 @@ from mirrorfeed.feed.detail import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.feed.ranges import EXPIRED, FeedOff, Gap, PartitionsChanged, SourceRecreated
 from mirrorfeed.feed.retention import FILES, LEAST, LOG
 from mirrorfeed.landing import metadata, schema
-from mirrorfeed.landing.log import RecordTooNew, RecordUnreadable
-from mirrorfeed.publish import commit, view
+from mirrorfeed.landing.log import RecordTooNew
+from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.publish import view
 from mirrorfeed.stores import answers as stores
 
 _BY_ERROR: tuple[tuple[tuple[type[MirrorfeedError], ...], Code], ...] = (
@@ -30,7 +31,7 @@ _BY_ERROR: tuple[tuple[tuple[type[MirrorfeedError], ...], Code], ...] = (
     ((view.NumbersDisagree, view.ForeignFile, view.FinalNameTaken), Code.NUMBERS_DISAGREE),
     ((view.FilesLost,), Code.FILES_LOST),
     ((view.BeginningMissing, view.LogLost, view.StagedFileDamaged), Code.LOG_DAMAGED),
-    ((commit.LogUnreadable, RecordUnreadable, RecordTooNew), Code.LOG_DAMAGED),
+    ((DamagedFile, RecordTooNew), Code.LOG_DAMAGED),
     ((SourceMissing, NoTableAtPath, NotDelta), Code.SOURCE_MISSING),
     ((read.FilesArchived, ArchivedFilesNeeded), Code.ARCHIVE_BLOCKS),
     ((credentials.CredentialRefused, credentials.SecretUnreachable), Code.CREDENTIAL),

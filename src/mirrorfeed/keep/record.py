@@ -5,21 +5,46 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any, ClassVar, Final
 
-from mirrorfeed.errors import Terminal
+from pydantic import AfterValidator, Field, PlainValidator, Strict, TypeAdapter
+
 from mirrorfeed.feed.ranges import Commit
+from mirrorfeed.landing.schema import check_type
+from mirrorfeed.landing.strict_json import (
+    CONFIG,
+    Count,
+    DamagedFile,
+    UtcTime,
+    format_of,
+    is_distinct,
+    parse_json,
+    validate,
+)
 
 FORMAT = 1
+_COMMIT: Final = TypeAdapter(tuple[Annotated[Count, Strict()], UtcTime, Annotated[str, Strict()]])
+
+
+def _commit(value: Any) -> Commit:
+    return Commit(*_COMMIT.validate_python(value))
+
+
+def _type(text: str) -> str:
+    check_type(parse_json(text))
+    return text
+
+
+_Names = Annotated[tuple[str, ...], AfterValidator(is_distinct)]
 
 
 @dataclass(frozen=True, slots=True)
 class KeptColumn:
     name: str
     """In the source."""
-    type: str
+    type: Annotated[str, AfterValidator(_type)]
     """In JSON, as Spark spells it."""
     nullable: bool
     kept_as: str
@@ -30,24 +55,25 @@ class KeptColumn:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    number: int
+    __pydantic_config__: ClassVar = CONFIG
+    number: Annotated[int, Field(ge=1)]
     batch: str
     """Made up anew for every try, so that a run knows its own record from another's."""
-    time: datetime
+    time: UtcTime
     source: str
     source_id: str
-    from_version_exclusive: int | None
+    from_version_exclusive: Count | None
     """None: a snapshot. The same as the last: the record before said again, without rows."""
-    to_version_inclusive: int
-    commits: tuple[Commit, ...]
+    to_version_inclusive: Count
+    commits: tuple[Annotated[Commit, PlainValidator(_commit)], ...]
     """Those of its versions; of a snapshot, the one that made it."""
     columns: tuple[KeptColumn, ...]
     """The same at each of its versions."""
-    partitions: tuple[str, ...]
-    rows: int
-    total: int
+    partitions: _Names
+    rows: Count
+    total: Count
     """Rows of the history with these, and with all records."""
-    base: int
+    base: Count
     """The version of the history that was looked at before."""
     build: str
 
@@ -67,40 +93,18 @@ class Record:
         return json.dumps(told, ensure_ascii=False)
 
 
+_RECORD: Final = TypeAdapter(Record)
+
+
 def parse(text: str, history: str) -> Record:
-    """The record in this text of a history, or `RecordUnreadable`."""
+    """The record in this text of a history, or `DamagedFile`."""
     try:
-        told = json.loads(text)
-        found = told.pop("format")
-        if found == FORMAT:
-            columns = tuple(KeptColumn(**each) for each in told.pop("columns"))
-            commits = tuple(
-                Commit(version, datetime.fromisoformat(at).astimezone(UTC), operation)
-                for version, at, operation in told.pop("commits")
-            )
-            time, partitions = datetime.fromisoformat(told.pop("time")), tuple(told.pop("partitions"))
-            return Record(**told, columns=columns, commits=commits, time=time, partitions=partitions)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise RecordUnreadable(history, f"a field is missing or wrong ({error!r})") from error
-    raise RecordUnreadable(history, f"it has format {found}, and this release knows format {FORMAT}")
-
-
-class RecordUnreadable(Terminal):
-    """A record of the history cannot be read, so it is not known for sure what is kept."""
-
-    code = "MF6010"
-
-    def __init__(self, history: str, reason: str) -> None:
-        self.history, self.reason = history, reason
-
-    def what(self) -> str:
-        return f"A record in {self.history}, which says what that history holds, cannot be read: {self.reason}."
-
-    def next(self) -> str:
-        return (
-            "Install a newer mirrorfeed if one wrote it; if someone changed it, bring the history back by RESTORE TABLE"
-            " … TO VERSION AS OF …."
-        )
+        value = parse_json(text)
+        if (found := format_of(value)) != FORMAT:
+            raise ValueError(f"it has format {found}, and this release knows format {FORMAT}")
+        return validate(_RECORD, {name: each for name, each in value.items() if name != "format"})
+    except ValueError as error:
+        raise DamagedFile(address=f"A record in {history}", reason=str(error), kind="history") from error
 
 
 Chapter = Sequence[Record]

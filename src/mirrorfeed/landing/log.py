@@ -6,27 +6,43 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Annotated, ClassVar, Final
+
+from pydantic import AfterValidator, Field, TypeAdapter
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.landing.schema import Column
+from mirrorfeed.landing.names import staged_record_number
+from mirrorfeed.landing.schema import Column, check_type
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.landing.spelled import load
+from mirrorfeed.landing.strict_json import (
+    CONFIG,
+    Count,
+    DamagedFile,
+    TimeText,
+    format_of,
+    is_distinct,
+    parse_json,
+    validate,
+)
 
 FORMAT, SELECTED, READ_WHOLE = 2, 3, 4
 """2: each record says what it follows. 3: what is published is a part of the source, and which one; older releases, who
 would publish all, do not go on from it. 4: all of a source without a feed was read for it, and what that took."""
+
+_Number = Annotated[int, Field(ge=1)]
+_Batch = Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
+_Names = Annotated[tuple[str, ...], AfterValidator(is_distinct)]
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
     staged: str
     """Its name in the log's folder until it is renamed."""
-    number: int
+    number: _Number
     """Its final name is this number."""
-    rows: Mapping[str, int]
+    rows: Mapping[str, Count]
     """By what they do: insert, update, delete, upsert."""
-    bytes: int
+    bytes: Count
     sha256: str
 
 
@@ -34,7 +50,7 @@ class PublishedFile:
 class Follows:
     """The record before, so that a log without its beginning is not taken for one whose old records were removed."""
 
-    number: int
+    number: _Number
     batch: str
     etag: str
     """As its file had it then. Where it has another, the batch decides."""
@@ -44,28 +60,29 @@ class Follows:
 class WholeRead:
     """What it took to read all of a source that has no feed."""
 
-    rows: int
-    seconds: float
+    rows: Count
+    seconds: Annotated[float, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    number: int
-    batch: str
+    __pydantic_config__: ClassVar = CONFIG
+    number: _Number
+    batch: _Batch
     """Made up anew for every try, so that a publisher knows its own record from another's."""
-    time: str
+    time: TimeText
     source: str
     source_id: str
-    from_version_exclusive: int | None
+    from_version_exclusive: Count | None
     """None: a snapshot. The same as the last: a repair, of rows of a version that was published before."""
-    to_version_inclusive: int
+    to_version_inclusive: Count
     columns: tuple[Column, ...]
-    keys: tuple[str, ...]
-    next_file_number: int
+    keys: _Names
+    next_file_number: _Number
     files: tuple[PublishedFile, ...] = ()
     extension: str = "parquet"
     """Of all data files of the table."""
-    partitions: tuple[str, ...] | None = None
+    partitions: _Names | None = None
     """The source's partition columns; None in records of before they were kept."""
     follows: Follows | None = None
     """None in a first record, and in records of format 1."""
@@ -95,24 +112,6 @@ class Record:
         return datetime.fromisoformat(self.time)
 
 
-class RecordUnreadable(Terminal):
-    """A record of the table's log in the landing zone is damaged, so it is not known for sure what is published."""
-
-    code = "MF3201"
-
-    def __init__(self, address: str, reason: str) -> None:
-        self.address, self.reason = address, reason
-
-    def what(self) -> str:
-        return f"The publication record {self.address} cannot be read: {self.reason}."
-
-    def next(self) -> str:
-        return (
-            "Nothing is published on a guess. Restore the file if someone changed it; otherwise start the table"
-            " again with `mirrorfeed rebuild`."
-        )
-
-
 class RecordTooNew(Terminal):
     """A newer mirrorfeed published here, and this one does not know the form of its records."""
 
@@ -128,39 +127,35 @@ class RecordTooNew(Terminal):
         return "Install a newer mirrorfeed."
 
 
+_RECORD: Final = TypeAdapter(Record)
+
+
 def parse(data: bytes, address: str) -> Record:
-    """The record in these bytes; `address` is for the errors."""
+    """The record in these bytes, `DamagedFile` or `RecordTooNew`; `address` is for the errors."""
     try:
-        spelled = load(data)
+        value = parse_json(data)
+        if (found := format_of(value)) > READ_WHOLE:
+            raise RecordTooNew(address, found)
+        record = validate(_RECORD, value)
+        _check(record)
     except ValueError as error:
-        raise RecordUnreadable(address, f"it is not JSON ({error})") from error
-    if not isinstance(spelled, dict) or not isinstance(spelled.get("format"), int):
-        raise RecordUnreadable(address, "it names no format")
-    if spelled["format"] > READ_WHOLE:
-        raise RecordTooNew(address, spelled["format"])
-    try:
-        return _record(spelled)
-    except (KeyError, TypeError, ValueError) as error:
-        raise RecordUnreadable(address, f"a field is missing or wrong ({error!r})") from error
-
-
-def _record(spelled: dict[str, Any]) -> Record:
-    columns = tuple(Column(**column) for column in spelled.pop("columns"))
-    files = tuple(PublishedFile(**file) for file in spelled.pop("files"))
-    names = {name: tuple(spelled[name]) for name in ("keys", "partitions") if spelled.get(name) is not None}
-    follows = Follows(**spelled["follows"]) if spelled.get("follows") else None
-    selection = _selection(spelled["selection"]) if spelled.get("selection") else None
-    read = WholeRead(**spelled["read"]) if spelled.get("read") else None
-    made = {"columns": columns, "files": files, "follows": follows, "selection": selection, "read": read}
-    record = Record(**{**spelled, **names, **made})
-    last = record.next_file_number - 1
-    if [file.number for file in files] != list(range(last - len(files) + 1, last + 1)):
-        raise ValueError("the numbers of its files do not lead up to next_file_number")
+        raise DamagedFile(address=address, reason=str(error)) from error
     return record
 
 
-def _selection(spelled: dict[str, Any]) -> Selection:
-    listed = {name: tuple(spelled[name]) for name in ("columns", "except_columns") if spelled[name] is not None}
-    found = Selection(**{**spelled, **listed})
-    _ = found.condition, [found.cast_of(name) for name in found.cast]
-    return found
+def _check(record: Record) -> None:
+    """Raise `ValueError` if fields contradict each other."""
+    last, numbers = record.next_file_number - 1, [file.number for file in record.files]
+    if numbers != list(range(last - len(numbers) + 1, last + 1)):
+        raise ValueError("the numbers of its files do not lead up to next_file_number")
+    is_distinct(tuple(file.staged for file in record.files))
+    if odd := [file.staged for file in record.files if staged_record_number(file.staged) is None]:
+        raise ValueError(f"{odd[0]!r} is not the name of a staged file")
+    is_distinct(tuple(column.name for column in record.columns))
+    for column in record.columns:
+        if column.nested:
+            check_type(parse_json(column.nested))
+    if record.source_columns is not None and record.selection is None:
+        raise ValueError("it has source_columns and no selection")
+    if record.selection:
+        _ = record.selection.condition, [record.selection.cast_of(name) for name in record.selection.cast]

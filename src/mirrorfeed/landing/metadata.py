@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.landing.spelled import load
+from mirrorfeed.landing.strict_json import DamagedFile, is_distinct, parse_json, validate
 
 _START_AGAIN = "put the old ones back into the configuration, or start the table again with `mirrorfeed rebuild`."
 _SETTINGS: Mapping[str, Any] = {
@@ -21,19 +23,21 @@ _SETTINGS: Mapping[str, Any] = {
 """What is set beside the keys, and what holds where it is not."""
 
 
-class MetadataUnreadable(Terminal):
-    """The file that tells Fabric the table's keys and form is damaged."""
+class _File(BaseModel):
+    """The types of the settings that a publisher reads."""
 
-    code = "MF3008"
+    model_config = ConfigDict(strict=True, extra="allow")
 
-    def __init__(self, address: str, reason: str) -> None:
-        self.address, self.reason = address, reason
+    keyColumns: Annotated[tuple[str, ...], AfterValidator(is_distinct)] = ()
+    fileDetectionStrategy: str | None = None
+    isUpsertDefaultRowMarker: bool = False
+    FileFormat: str = ""
+    FileExtension: str | None = None
+    FileFormatTypeProperties: dict[str, Any] | None = None
+    SchemaDefinition: dict[str, Any] | None = None
 
-    def what(self) -> str:
-        return f"{self.address} cannot be read: {self.reason}."
 
-    def next(self) -> str:
-        return "Restore the file, or start the table again with `mirrorfeed rebuild`."
+_FILE = TypeAdapter(_File)
 
 
 class KeysChanged(Terminal):
@@ -80,17 +84,15 @@ def spell(keys: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse(data: bytes, address: str) -> dict[str, Any]:
-    """What the file spells, the keys under their first spelling."""
+    """What the file spells, the keys under their first spelling; or `DamagedFile`."""
     try:
-        spelled = load(data)
-        if "KeyColumns" in spelled:
-            spelled.setdefault("keyColumns", spelled.pop("KeyColumns"))
-        keys = spelled.get("keyColumns", [])
-    except (ValueError, AttributeError, TypeError) as error:
-        raise MetadataUnreadable(address, f"it is not a JSON object ({error})") from error
-    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise MetadataUnreadable(address, "keyColumns is not a list of names")
-    return dict(spelled)
+        value = parse_json(data)
+        if isinstance(value, dict) and "KeyColumns" in value:
+            value.setdefault("keyColumns", value.pop("KeyColumns"))
+        validate(_FILE, value)
+    except ValueError as error:
+        raise DamagedFile(address=address, reason=str(error)) from error
+    return dict(value)
 
 
 def goes_on_from(found: Mapping[str, Any], wanted: Mapping[str, Any], address: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.landing.spelled import load
+from mirrorfeed.landing.strict_json import parse_json
 
 PARTNER_EVENTS = "_partnerEvents.json"
 
@@ -20,7 +20,7 @@ def spell(name: str, source_type: str, source_version: str, information: Mapping
 def says(data: bytes, wanted: Mapping[str, Any]) -> bool:
     """Whether a file has this content, however it is laid out."""
     try:
-        return bool(load(data) == wanted)
+        return bool(parse_json(data) == wanted)
     except ValueError:
         return False
 

@@ -259,5 +259,25 @@ def _goes_on(before: Any, now: Any) -> bool:
     return bool(before == now)
 
 
+def check_type(type_: Any) -> None:
+    """Raise `ValueError` if a value parsed from JSON is not a type as Spark writes it."""
+    match type_:
+        case {"type": "struct", "fields": list(fields)} if all(isinstance(field, dict) for field in fields):
+            names = [field.get("name") for field in fields]
+            if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+                raise ValueError("a struct has a field without a name, or a name twice")
+            inner = [field.get("type") for field in fields]
+        case {"type": "array"}:
+            inner = [type_.get("elementType")]
+        case {"type": "map"}:
+            inner = [type_.get("keyType"), type_.get("valueType")]
+        case str():
+            return
+        case _:
+            raise ValueError("it has a type that Spark does not write")
+    for each in inner:
+        check_type(each)
+
+
 def _list(names: Sequence[str]) -> str:
     return ", ".join(repr(name) for name in names)

@@ -21,6 +21,7 @@ from mirrorfeed.landing.names import (
     record_number,
     staged_record_number,
 )
+from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Unreadable, Zone
 from mirrorfeed.lint.findings import Finding, Severity
 from mirrorfeed.lint.metadata_file import Settings, find_metadata_name, load_object, read_metadata
@@ -166,7 +167,7 @@ def _newest_record(store: Store, folder: str, log_id: str) -> tuple[Record | Non
         return None, None, None
     try:
         return records.parse(data, f"{folder}/{path}"), None, None
-    except records.RecordUnreadable as fault:
+    except DamagedFile as fault:
         return None, f"{path}: {fault.reason}", None
     except records.RecordTooNew as newer:
         return None, None, f"{path}: format {newer.found}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import ParamSpec
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.landing import log, metadata, spelled
+from mirrorfeed.landing import log, metadata
 from mirrorfeed.landing.consumed import missing_files
 from mirrorfeed.landing.log import Follows, Record
 from mirrorfeed.landing.names import (
@@ -35,6 +35,7 @@ from mirrorfeed.landing.names import (
     staged_record_number,
 )
 from mirrorfeed.landing.output import BY_TIME
+from mirrorfeed.landing.strict_json import DamagedFile, parse_json
 from mirrorfeed.publish.view import FilesLost, LastFileGone, LogLost, View, check, data_in
 from mirrorfeed.stores import AlreadyThere, Entry, NotThere, Store, StoreUnavailable
 from mirrorfeed.stores.anew import open_anew, patiently
@@ -58,21 +59,6 @@ class KeepsChanging(Transient):
 
     def next(self) -> str:
         return "Publish again later, and let one publisher at a time do it."
-
-
-class LogUnreadable(Terminal):
-    """The file that names the table's log in the landing zone is damaged."""
-
-    code = "MF3203"
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def what(self) -> str:
-        return f"{self.address} does not name a log."
-
-    def next(self) -> str:
-        return "Restore the file, or start the table again with `mirrorfeed rebuild`."
 
 
 class TimesTie(Transient):
@@ -337,7 +323,7 @@ class TableLog:
             path = f"{self.folder}/{log_folder(log_id)}/{record_name(number)}"
             found = log.parse(self.store.read(path), self.store.address(path))
             if found.number != number:
-                raise log.RecordUnreadable(self.store.address(path), f"it says that it is record {found.number}")
+                raise DamagedFile(address=self.store.address(path), reason=f"it is record {found.number}")
             self._known[log_id, number, etag] = found
         return self._known[log_id, number, etag]
 
@@ -400,13 +386,14 @@ class TableLog:
     def _log_id(self) -> str | None:
         path = f"{self.folder}/{LOG_ID}"
         try:
-            log_id = spelled.load(self.store.read(path))["log_id"]
+            value = parse_json(self.store.read(path))
         except NotThere:
             return None
-        except (ValueError, KeyError, TypeError) as error:
-            raise LogUnreadable(self.store.address(path)) from error
+        except ValueError as error:
+            raise DamagedFile(address=self.store.address(path), reason=str(error)) from error
+        log_id = value.get("log_id") if isinstance(value, dict) else None
         if not (isinstance(log_id, str) and is_log_id(log_id)):
-            raise LogUnreadable(self.store.address(path))
+            raise DamagedFile(address=self.store.address(path), reason="it does not name a log")
         return log_id
 
     def _log_entries(self, log_id: str) -> list[Entry]:

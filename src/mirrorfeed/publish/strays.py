@@ -11,9 +11,10 @@ from mirrorfeed.config.hashes import hashes_of
 from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.feed.source import Source
-from mirrorfeed.landing.log import Record, RecordTooNew, RecordUnreadable
+from mirrorfeed.landing.log import Record, RecordTooNew
 from mirrorfeed.landing.names import LOG, METADATA, BadTarget, Target
-from mirrorfeed.publish.commit import LogUnreadable, TableLog
+from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
 
@@ -153,5 +154,5 @@ def _shows(store: Store, target: Target) -> bool:
     """Whether something in the folder shows that it is ours."""
     try:
         return _is_ours(store, target, TableLog(store, target.folder).glance())
-    except (LogUnreadable, RecordUnreadable, RecordTooNew):
+    except (DamagedFile, RecordTooNew):
         return False

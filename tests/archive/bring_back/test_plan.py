@@ -74,8 +74,8 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     ("text", "reason"),
     [
         ('{"format": 1}', "it has the format 1, and 2 is read here"),
-        ("[]", "it has the format None"),
-        ("no JSON", "JSONDecodeError"),
+        ("[]", "it has no format number"),
+        ("no JSON", "it is not valid JSON ("),
     ],
 )
 def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, reason: str) -> None:
@@ -90,11 +90,11 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, reason: st
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"version": "7"}, "version: Input should be a valid integer, and '7' is there"),
-        ({"version": None}, "version: Input should be a valid integer, and None is there"),
+        ({"version": "7"}, "version: Input should be a valid integer"),
+        ({"version": None}, "version: Input should be a valid integer"),
         ({"version": True}, "version: Input should be a valid integer"),
-        ({"version": -1}, "version: Input should be greater than or equal to 0, and -1 is there"),
-        ({"version": 2.5}, "version: Input should be a valid integer, and 2.5 is there"),
+        ({"version": -1}, "version: Input should be greater than or equal to 0"),
+        ({"version": 2.5}, "version: Input should be a valid integer"),
         ({"feed_from": -3}, "feed_from: Input should be greater than or equal to 0"),
         ({"table": 5}, "table: Input should be a valid string"),
         ({"where": 5}, "where: Input should be a valid string"),
@@ -103,7 +103,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, reason: st
         ({"files": [{"uri": "a", "bytes": -1}]}, "files.0.bytes: Input should be greater than or equal to 0"),
         ({"files": [{"uri": "a"}]}, "files.0.bytes: Field required"),
         ({"cost": -2.0}, "cost: Input should be greater than or equal to 0"),
-        ({"cost": float("nan")}, "cost: Input should be a finite number"),
+        ({"cost": float("nan")}, "it is not valid JSON ("),
         ({"more": 1}, "more: Unexpected keyword argument"),
     ],
 )

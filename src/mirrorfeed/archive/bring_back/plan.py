@@ -12,11 +12,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter
 
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, is_distinct, parse_json, validate
 from mirrorfeed.stores.tiers import Priority
 
 FORMAT: Literal[2] = 2
@@ -26,39 +27,33 @@ _HIGH_BYTES_AN_HOUR = 10 * 2**30
 """An account brings back about so much with high priority; below it, in less than an hour."""
 
 
-_FromZero = Annotated[int, Field(ge=0)]
-_AsWritten = ConfigDict(extra="forbid", strict=True)
-
-
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    __pydantic_config__: ClassVar = _AsWritten
     uri: str
-    bytes: _FromZero | None
+    bytes: Count | None
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
     """A table of which files are planned, as it was then."""
 
-    __pydantic_config__: ClassVar = _AsWritten
     table: str
     table_id: str
-    version: _FromZero
+    version: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    __pydantic_config__: ClassVar = _AsWritten
+    __pydantic_config__: ClassVar = CONFIG
     table: str
     table_id: str
-    version: _FromZero
+    version: Count
     where: str | None
     """What it says of times is fixed: relative words such as current_date() stand here as of the planning."""
-    feed_from: _FromZero | None
+    feed_from: Count | None
     """First version of a range of the change feed that ends with `version`; None for a snapshot."""
     priority: Literal["STANDARD", "HIGH"]
-    files: tuple[PlannedFile, ...]
+    files: Annotated[tuple[PlannedFile, ...], AfterValidator(is_distinct)]
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     currency: str | None = None
     format: Literal[2] = FORMAT
@@ -106,18 +101,15 @@ class Plan:
     @classmethod
     def load(cls, path: str) -> Plan:
         try:
-            text = Path(path).read_text(encoding="utf-8")
-            found = json.loads(text)
-            format_ = found.get("format") if isinstance(found, dict) else None
-            if format_ != FORMAT or isinstance(format_, bool):
-                raise BadPlan(path, f"it has the format {format_!r}, and {FORMAT} is read here")
-            return TypeAdapter(cls).validate_json(text)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise BadPlan(path, f"{where}: {first['msg']}, and {first['input']!r} is there") from error
+            value = parse_json(Path(path).read_bytes())
+            if (found := format_of(value)) != FORMAT:
+                raise ValueError(f"it has the format {found}, and {FORMAT} is read here")
+            return validate(_PLAN, value)
         except (OSError, ValueError) as error:
-            raise BadPlan(path, f"{type(error).__name__}: {error}") from error
+            raise BadPlan(path, str(error)) from error
+
+
+_PLAN = TypeAdapter(Plan)
 
 
 def check_place(path: str) -> None:

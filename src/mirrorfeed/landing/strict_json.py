@@ -1,0 +1,126 @@
+"""Strict reading of JSON that other programs may have written: records, settings, plans.
+
+Models are frozen dataclasses or pydantic types with `CONFIG`. Whatever the bytes are, reading returns a valid value or
+raises `ValueError` with a short reason.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
+
+from pydantic import AfterValidator, AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from mirrorfeed.errors import Terminal
+
+CONFIG: Final = ConfigDict(strict=True, extra="forbid")
+"""Of models: no conversions between types, and no unknown fields. Nested dataclasses inherit it."""
+_LONGEST_REASON = 200
+
+T = TypeVar("T")
+
+
+class DamagedFile(Terminal):
+    code = "MF4008"
+    what = "{address} is damaged, or mirrorfeed did not write it: {reason}."
+    fix: ClassVar = {
+        "table": "Nothing is published on a guess. Restore the file, or start the table again with"
+        " `mirrorfeed rebuild`.",
+        "history": "Install a newer mirrorfeed if one wrote it. If somebody changed it, restore an earlier version of"
+        " the history with RESTORE TABLE.",
+    }
+    reason: str
+    kind: Literal["table", "history"] = "table"
+
+    @property
+    def case(self) -> str:
+        return self.kind
+
+
+def parse_json(data: bytes | str) -> Any:
+    """Parse JSON without duplicate names, numbers beyond 64 bits, NaN or infinity. Raise `ValueError` otherwise."""
+    try:
+        raw = data.encode() if isinstance(data, str) else data
+        text = raw.decode()
+        # Python's parser calls itself for each level. This one stops at 200 levels, and refuses half surrogate pairs.
+        from_json(raw, allow_inf_nan=False)
+        return json.loads(text, object_pairs_hook=_distinct, parse_int=_int64, parse_float=_finite)
+    except UnicodeError as error:
+        raise ValueError("it is not UTF-8") from error
+    except ValueError as error:
+        raise ValueError(f"it is not valid JSON ({_short(str(error))})") from error
+
+
+def validate(model: TypeAdapter[T], value: Any) -> T:
+    """Validate a parsed value. Raise `ValueError` with the first field that is wrong."""
+    try:
+        # As JSON, because only from JSON a strict model takes a list as a tuple, and text as a time.
+        return model.validate_json(json.dumps(value, ensure_ascii=False))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place, message = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+        raise ValueError(_short(f"{place}: {message}" if place else message)) from None
+
+
+def format_of(value: Any) -> int:
+    """Return the format number of a parsed document. Raise `ValueError` if it has none."""
+    found = value.get("format") if isinstance(value, dict) else None
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise ValueError("it has no format number")
+    return found
+
+
+def is_distinct(values: tuple[T, ...]) -> tuple[T, ...]:
+    if len(set(values)) < len(values):
+        raise ValueError("has an entry twice")
+    return values
+
+
+def _to_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is a time that cannot be told in UTC") from None
+
+
+def _zoned(text: str) -> str:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("is a time without a zone")
+    _to_utc(moment)
+    return text
+
+
+Count = Annotated[int, Field(ge=0)]
+UtcTime = Annotated[AwareDatetime, AfterValidator(_to_utc)]
+"""A time with any zone, as UTC."""
+TimeText = Annotated[str, AfterValidator(_zoned)]
+"""A time with its zone in ISO form, kept as text."""
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has a name twice")
+    return found
+
+
+def _int64(digits: str) -> int:
+    # The length first: Python refuses thousands of digits, and takes long for hundreds of thousands.
+    if len(digits) > 20 or not -(2**63) <= (number := int(digits)) < 2**63:
+        raise ValueError("a number has more than 64 bits")
+    return number
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"

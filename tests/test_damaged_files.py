@@ -1,0 +1,165 @@
+"""JSON from shared places: whatever is in a file, reading it returns a valid value or says that it is damaged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures.memory import MemoryStore
+from mirrorfeed.archive.bring_back.plan import BadPlan, Plan
+from mirrorfeed.config.prices import BadRates, Rates
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.keep import record as kept
+from mirrorfeed.landing import log, metadata
+from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.examine import examine
+from tests.archive.bring_back.test_costs import PRICES
+from tests.archive.bring_back.test_plan import RATES, made
+from tests.damage import damaged
+from tests.keep.test_record import BOTH
+from tests.landing.test_log import RECORD, SELECTION
+
+
+@dataclass(frozen=True)
+class Kind:
+    documents: list[bytes]
+    read: Callable[[bytes], Any]
+    write: Callable[[Any], bytes] | None
+    errors: tuple[type[MirrorfeedError], ...]
+
+
+def _record(data: bytes) -> log.Record:
+    found = log.parse(data, "x")
+    assert found.at.tzinfo
+    return found
+
+
+def _look(data: bytes) -> object:
+    """Of a whole log, whose newest record this is."""
+    store = MemoryStore()
+    store.create("t/_mirrorfeed/log.json", b'{"log_id": "a"}')
+    store.create(f"t/_mirrorfeed/a/{9:020d}.json", data)
+    return TableLog(store, "t").look(), examine(store, "t")
+
+
+def _log_id(data: bytes) -> object:
+    store = MemoryStore()
+    store.create("t/_mirrorfeed/log.json", data)
+    return TableLog(store, "t").glance()
+
+
+def _history(data: bytes) -> kept.Record:
+    found = kept.parse(data.decode(errors="surrogateescape"), "x")
+    assert len(found.schema["fields"]) == len(found.columns)
+    return found
+
+
+def _loaded(load: Callable[[str], Any]) -> Callable[[bytes], Any]:
+    def read(data: bytes) -> Any:
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "file.json")
+            path.write_bytes(data)
+            return load(str(path))
+
+    return read
+
+
+def _saved(plan: Plan) -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "plan.json")
+        plan.save(str(path))
+        return path.read_bytes()
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+_FIRST = {**json.loads(RECORD.to_json()), "from_version_exclusive": None, "partitions": ["day"], "build": "1"}
+_NESTED = {"type": "struct", "fields": [{"name": "a", "type": {"type": "array", "elementType": "long"}}]}
+_RECORDS = [
+    RECORD.to_json(),
+    _json(
+        {
+            **_FIRST,
+            "format": 4,
+            "columns": [{"name": "n", "type": "json", "nested": json.dumps(_NESTED), "dropped": False}],
+            "follows": {"number": 8, "batch": "b", "etag": "0x1"},
+            "read": {"rows": 3, "seconds": 1.5},
+            "selection": {
+                "columns": None,
+                "except_columns": list(SELECTION.except_columns),
+                "where": SELECTION.where,
+                "rename": dict(SELECTION.rename),
+                "cast": dict(SELECTION.cast),
+            },
+            "source_columns": {"id": "long"},
+        }
+    ),
+]
+KINDS = {
+    "record": Kind(_RECORDS, _record, log.Record.to_json, (DamagedFile, log.RecordTooNew)),
+    "newest record of a log": Kind(_RECORDS, _look, None, (DamagedFile, log.RecordTooNew)),
+    "log.json": Kind([b'{"log_id": "0a"}'], _log_id, None, (DamagedFile,)),
+    "_metadata.json": Kind(
+        [
+            b'{"keyColumns": ["id"], "isUpsertDefaultRowMarker": true, "more": 1}',
+            b'{"KeyColumns": ["a", "b"], "FileFormat": "DelimitedText", "FileFormatTypeProperties": {"NullValue": ""}}',
+        ],
+        lambda data: metadata.parse(data, "x"),
+        _json,
+        (DamagedFile,),
+    ),
+    "record of a history": Kind(
+        [BOTH[0].to_json().encode(), BOTH[1].to_json().encode()],
+        _history,
+        lambda found: found.to_json().encode(),
+        (DamagedFile,),
+    ),
+    "plan": Kind([_saved(made(where="v = 'é'", rates=RATES)), _saved(made())], _loaded(Plan.load), _saved, (BadPlan,)),
+    "prices": Kind([_json(PRICES)], _loaded(Rates.load), lambda found: found.model_dump_json().encode(), (BadRates,)),
+}
+
+
+def check(kind: Kind, data: bytes) -> None:
+    """A document is read, and written as it was read, or refused."""
+    with suppress(*kind.errors):
+        found = kind.read(data)
+        assert kind.write is None or kind.read(kind.write(found)) == found
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_valid_documents_are_read(name: str) -> None:
+    kind = KINDS[name]
+    for document in kind.documents:
+        assert kind.read(document)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@given(data=st.data())
+def test_damaged_documents_are_refused_by_one_error(name: str, data: st.DataObject) -> None:
+    check(KINDS[name], data.draw(damaged(KINDS[name].documents)))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", KINDS)
+@settings(max_examples=3_000)
+@given(data=st.data())
+def test_many_damaged_documents_are_refused_by_one_error(name: str, data: st.DataObject) -> None:
+    check(KINDS[name], data.draw(damaged(KINDS[name].documents)))
+
+
+@given(st.binary())
+def test_bytes_of_any_kind_are_no_record(data: bytes) -> None:
+    with pytest.raises(DamagedFile):
+        log.parse(data, "x")
