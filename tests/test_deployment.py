@@ -155,6 +155,7 @@ def test_what_notebooks_are_to_know_is_written_when_a_deployment_is_built(file: 
         ("main.sales.orders", "is no JSON (Expecting value"),
         ('{"a": 1}', 'is no list of names: {"a": 1}. Write it as'),
         ("[1]", "is no list of names: [1]. Write it as"),
+        ("[" * 10_000, "is no JSON (values are nested in it deeper than can be followed). Write it as"),
     ],
 )
 def test_tables_with_an_archive_that_no_job_could_loop_over_are_refused(file: str, tables: str, words: str) -> None:

@@ -13,6 +13,7 @@ from mirrorfeed.cli.archive import archive
 from mirrorfeed.cli.root import for_programs, say, say_json, say_result, spark_session
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.spelled import load as load_json
 
 _exported = click.Path(exists=True, dir_okay=False)
 
@@ -88,9 +89,8 @@ def lifecycle_check(file: str, table: str) -> None:
 
 
 def _json(path: str) -> Any:
-    raw = Path(path).read_bytes()
-    try:  # PowerShell writes UTF-16, or UTF-8 with a mark
-        return json.loads(raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"))
+    try:  # PowerShell writes UTF-16, or UTF-8 with a mark, which the library detects in bytes
+        return load_json(Path(path).read_bytes())
     except ValueError as error:
         raise NoJson(path, str(error)) from error
 
