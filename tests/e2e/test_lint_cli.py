@@ -46,9 +46,9 @@ def test_findings_stand_under_their_files_and_end_in_a_count(zone: FolderStore) 
     assert result.output == (
         "sales.schema/customers/00000000000000000004.parquet\n"
         "  MF302 error: Before it, number 3 is missing; the last before is 2.\n"
-        "        Publish the missing number: the service waits for it, and every later file waits behind it.\n"
+        "        Publish the missing number. Fabric reads no later file before it.\n"
         "  MF408 error: The key column 'id' is NULL in 1 of 1 rows.\n"
-        "        Give every row its key: rows without one are duplicated where they should be updated.\n"
+        "        Give every row a key. Updates of rows without one insert duplicates.\n"
         "12 tables: 2 errors\n"
     )
 
@@ -64,7 +64,7 @@ def test_programs_get_the_code_the_severity_the_file_and_what_to_do(zone: Folder
                 "severity": "warning",
                 "file": "readme.txt",
                 "what": "The file is in no table's folder.",
-                "next": "Move it into the folder of its table, or remove it: the service reads tables' folders.",
+                "next": "Move the file into the folder of its table, or delete it.",
             }
         ]
     }

@@ -16,7 +16,7 @@ from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.facts import Column, Contents, DataFile, Folder, Log, Table, Zone
 from mirrorfeed.lint.findings import Finding, Rule, Severity
 from mirrorfeed.lint.metadata_file import Dialect, Settings, read_metadata
-from mirrorfeed.lint.rules import judge_table, judge_zone
+from mirrorfeed.lint.rules import check_table, check_zone
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _ID, _NAME, _MARKER = Column("id", "int64"), Column("name", "string"), Column(MARKER, "int32")
@@ -35,7 +35,7 @@ def _table(*files: DataFile, metadata: dict[str, Any] | bytes | None = None, **f
 
 
 def _said(table: Table) -> list[str]:
-    return [f"{found.code} {found.file.removeprefix('orders/')}: {found.what}" for found in judge_table(table)]
+    return [f"{found.code} {found.file.removeprefix('orders/')}: {found.what}" for found in check_table(table)]
 
 
 def _rules() -> list[Rule]:
@@ -160,7 +160,7 @@ def test_a_file_goes_on_from_the_files_before(second: Contents, said: list[str])
 
 def test_a_change_is_said_once_where_it_happens() -> None:
     changed = Contents((Column("id", "string"),), 1)
-    found = judge_table(_table(_file(1), _file(2, changed), _file(3, changed)))
+    found = check_table(_table(_file(1), _file(2, changed), _file(3, changed)))
     assert [(one.code, one.file[-9:]) for one in found] == [("MF404", "2.parquet"), ("MF405", "2.parquet")]
 
 
@@ -241,7 +241,7 @@ def test_a_log_without_records_has_published_nothing() -> None:
 
 def test_a_schemas_folder_is_told_by_the_tables_in_it() -> None:
     table = Folder("sales/orders", ("_metadata.json",))
-    found = judge_zone(Zone(folders=(Folder("sales", (), (table,)), Folder("events", ("_metadata.json",)))))
+    found = check_zone(Zone(folders=(Folder("sales", (), (table,)), Folder("events", ("_metadata.json",)))))
     assert [(one.code, one.file) for one in found] == [("MF102", "sales")]
 
 
@@ -258,7 +258,7 @@ def test_as_many_tables_as_a_database_takes_are_told_before_they_are_met(
     count: int, told: list[tuple[str, Severity]]
 ) -> None:
     tables = tuple(Folder(f"sales.schema/t{n}", ("_metadata.json",)) for n in range(count))
-    found = judge_zone(Zone(folders=(Folder("sales.schema", (), tables),)))
+    found = check_zone(Zone(folders=(Folder("sales.schema", (), tables),)))
     assert [(each.code, each.severity) for each in found] == told
     assert [each.what for each in found] == [f"The landing zone holds {count} tables, and a database takes 500."] * len(
         told

@@ -89,7 +89,7 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str
         sys.exit(any(report.state is replica.State.FAILED for report in reports))
     with suppress(KeyboardInterrupt):
         replica.follow(
-            service, poll, lambda: False, report=_say_reports, trouble=lambda error: click.echo(coded(error))
+            service, poll, lambda: False, on_pass=_say_reports, on_error=lambda error: click.echo(coded(error))
         )
 
 

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 _PIECE = 1 << 20
 _STREAMS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-_MOST_SNAPPY = 64
+_MAX_SNAPPY_RATIO = 64
 """Plain bytes for one compressed byte, at most: a copy takes at least two bytes and repeats at most 64."""
 _FRAMED = b"\xff\x06\x00\x00sNaPpY"
 _REFUSED = {b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz", b"\x04\x22\x4d\x18": "lz4", b"PK\x03\x04": "zip"}
@@ -88,7 +88,7 @@ def _snappy(data: bytes) -> bytes:
         shift += 7
         if byte < 0x80:
             break
-    if size > _MOST_SNAPPY * len(data):
+    if size > _MAX_SNAPPY_RATIO * len(data):
         raise OSError("a Snappy block declares more bytes than it can hold")
     try:
         return bytes(pa.Codec("snappy").decompress(data, size, asbytes=True))

@@ -16,7 +16,7 @@ from itertools import chain
 
 from mirrorfeed.lint.metadata_file import Dialect
 
-LONGEST_ROW = 64 << 20
+MAX_ROW_LENGTH = 64 << 20
 """In characters. Longer text without the end of a row is not split correctly."""
 
 
@@ -136,8 +136,8 @@ class _Splitter:
 
     def fault(self, text: str, row: int, at: int, number: int, ended: bool) -> TextFault | None:
         """Why the value at `at` has no end; None if more text can show it."""
-        if len(text) - row > LONGEST_ROW:
-            return TextFault(Fault.UNCLOSED, number, f"it has more than {LONGEST_ROW:,} characters")
+        if len(text) - row > MAX_ROW_LENGTH:
+            return TextFault(Fault.UNCLOSED, number, f"it has more than {MAX_ROW_LENGTH:,} characters")
         match = self._begun_value.match(text, at)
         assert match  # it also matches nothing
         quoted, closed = match[1], match[2]

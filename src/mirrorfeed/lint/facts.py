@@ -66,7 +66,7 @@ class DataFile:
     name: str
     size: int
     modified: datetime
-    inside: Contents | Unreadable | None = None
+    content: Contents | Unreadable | None = None
     """None: it was not opened, or was gone by then."""
 
 

@@ -1,7 +1,7 @@
-"""A finding: which rule a file breaks, with which values, and what to do. Codes are stable; programs may rely on them.
+"""Rules, and the findings that they make. Codes are stable, so programs may rely on them.
 
-The first digit after MF is the matter: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and keys, 5 the row marker,
-6 delimited text, 7 leftovers. `mirrorfeed.errors` says what the others are.
+The first digit after MF is the subject: 1 folders, 2 `_metadata.json`, 3 files, 4 columns and keys, 5 the row marker,
+6 delimited text, 7 leftovers. `mirrorfeed.errors` lists the others.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from enum import StrEnum
 
 class Severity(StrEnum):
     ERROR = "error"
-    """Replication stops, or the mirror comes out wrong."""
+    """Replication stops, or the mirror is wrong."""
     WARNING = "warning"
-    """Against the specification or left behind; nothing is wrong in the mirror for that alone."""
+    """Deviates from the specification or was left behind, and does not make the mirror wrong."""
     ADVICE = "advice"
-    """Allowed, and better otherwise."""
+    """Allowed, but not recommended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Finding:
     code: str
     severity: Severity
     file: str
-    """Its path, or that of the folder, below the landing zone."""
+    """The path of the file or folder below the landing zone."""
     what: str
     next: str
 
     @property
     def counts(self) -> bool:
-        """Whether a landing zone with this does not conform."""
+        """Whether a landing zone with this finding does not conform."""
         return self.severity is not Severity.ADVICE
 
 
@@ -42,7 +42,7 @@ class Rule:
     means: str
     next: str
 
-    def broken(self, file: str, what: str) -> Finding:
+    def finding(self, file: str, what: str) -> Finding:
         return Finding(self.code, self.severity, file, what, self.next)
 
 
@@ -59,13 +59,14 @@ def advice(code: str, means: str, next: str) -> Rule:
 
 
 REBUILD = (
-    "delete the table's folder, wait until the table is gone from the mirrored database, and publish all of it again"
+    "delete the folder of the table, wait until the table is gone from the mirrored database, and publish all data"
+    " again"
 )
-"""The words for the only way in which a table is dropped and made anew."""
+"""The only way to drop and recreate a table."""
 
 
 def listed(names: Iterable[object], most: int = 5) -> str:
-    """Names in words, the first few of many."""
+    """The first names, separated by commas, and the number of others."""
     shown = [repr(name) for name in names]
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(shown[:most]) + more

@@ -26,7 +26,7 @@ from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Unread
 from mirrorfeed.lint.findings import Finding, Severity
 from mirrorfeed.lint.metadata_file import Settings, find_metadata_name, load_object, read_metadata
 from mirrorfeed.lint.parquet_process import ParquetProcess
-from mirrorfeed.lint.rules import judge_table, judge_zone
+from mirrorfeed.lint.rules import check_table, check_zone
 from mirrorfeed.lint.rules.files import PARQUET, form_of
 from mirrorfeed.lint.rules.zone import find_tables
 from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, is_ignored
@@ -58,22 +58,22 @@ class Report:
                 yield f"  {finding.code} {finding.severity}: {visible(finding.what)}"
                 yield f"        {finding.next}"
         counts = Counter(finding.severity for finding in self.findings)
-        numbers = [_in_words(counts[each], each) for each in Severity if counts[each]] or ["no findings"]
+        numbers = [_to_text(counts[each], each) for each in Severity if counts[each]] or ["no findings"]
         yield f"{counted(self.tables, 'table')}: {', '.join(numbers)}"
 
 
-def _in_words(number: int, severity: Severity) -> str:
+def _to_text(number: int, severity: Severity) -> str:
     return f"{number:,} advice" if severity is Severity.ADVICE else counted(number, severity)
 
 
 def lint(store: Store) -> Report:
     """Check the landing zone at the root of the store. One table's facts are in memory at a time."""
     zone = _read_zone(store)
-    findings = judge_zone(zone)
+    findings = check_zone(zone)
     tables = find_tables(zone)
     with ParquetProcess() as parquet:
         for table in tables:
-            findings += judge_table(_read_table(store, table.path, parquet))
+            findings += check_table(_read_table(store, table.path, parquet))
     return Report(len(tables), tuple(findings))
 
 
@@ -125,19 +125,19 @@ def _read_table(store: Store, folder: str, parquet: ParquetProcess) -> Table:
 
 
 def _read_file(store: Store, folder: str, entry: Entry, settings: Settings, parquet: ParquetProcess) -> DataFile:
-    inside: Contents | Unreadable | None = None
+    content: Contents | Unreadable | None = None
     form = form_of(entry.name, settings)
     if entry.size and form:
         try:
             with store.open_read(f"{folder}/{entry.name}") as file:
-                inside = (
+                content = (
                     parquet.contents(file, entry.size, settings.keys)
                     if form == PARQUET
                     else text_contents(file, entry.name, settings)
                 )
         except NotThere:  # Fabric has consumed it since it was listed
-            inside = None
-    return DataFile(entry.name, entry.size, entry.modified, inside)
+            content = None
+    return DataFile(entry.name, entry.size, entry.modified, content)
 
 
 def _read_log(store: Store, folder: str) -> Log:

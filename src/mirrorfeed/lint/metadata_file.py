@@ -41,82 +41,82 @@ _ESCAPES = {r"\r\n": "\r\n", r"\n": "\n", r"\r": "\r", r"\t": "\t"}
 UNREADABLE = error("MF203", "A table's `_metadata.json` is not one JSON object.", "Write it again as one JSON object.")
 MISSPELLED = error(
     "MF204",
-    "A property of `_metadata.json` is there under a spelling that the service does not see.",
-    "Spell the property as the specification does; another spelling is not seen.",
+    "A property of `_metadata.json` is misspelled, so Fabric ignores it.",
+    "Spell the property as in the specification.",
 )
 UNKNOWN = warning(
     "MF205",
-    "A property of `_metadata.json` is none that the specification knows.",
+    "A property of `_metadata.json` is not in the specification.",
     "Remove the property, or correct its name.",
 )
 KEYS_TYPE = error(
     "MF206",
     "`keyColumns` is not a list of names.",
-    'Give the names of the key columns as a list of strings: `"keyColumns": ["C1", "C2"]`.',
+    'Set a list of column names: `"keyColumns": ["C1", "C2"]`.',
 )
-KEYS_TWICE = error("MF207", "`keyColumns` names a column more than once.", "Name each key column once.")
+KEYS_TWICE = error("MF207", "`keyColumns` lists a column more than once.", "List each key column once.")
 DETECTION = error(
     "MF208",
-    "`fileDetectionStrategy` has a value that the specification does not know.",
-    f'Set "{TIMESTAMPS}", or remove the property to have files read by number.',
+    "`fileDetectionStrategy` has a value that is not in the specification.",
+    f'Set "{TIMESTAMPS}", or remove the property to read files by number.',
 )
 UPSERT_TYPE = error(
     "MF209", "`isUpsertDefaultRowMarker` is neither true nor false.", "Set `true` or `false`, without quotes."
 )
 UPSERT_KEYLESS = error(
     "MF210",
-    "Rows are to be upserts by default, and the table has no keys.",
-    "Set keyColumns, or remove isUpsertDefaultRowMarker: an upsert needs keys.",
+    "Rows are upserts by default, and the table has no keys.",
+    "Set keyColumns, or remove isUpsertDefaultRowMarker.",
 )
 FORMAT = error(
     "MF211",
-    "`FileFormat` has a value that the specification does not know.",
-    'Set "DelimitedText", or remove the property where files are Parquet or plain CSV.',
+    "`FileFormat` has a value that is not in the specification.",
+    'Set "DelimitedText", or remove the property if files are Parquet or plain CSV.',
 )
 EXTENSION = error(
     "MF212",
-    "`FileExtension` is no suffix of a file name.",
-    'Set the suffix of the data files without its dot, like "tsv".',
+    "`FileExtension` is missing or not a suffix of a file name.",
+    'Set the suffix of the data files without its dot, such as "tsv".',
 )
 OPTIONS_TYPE = error(
     "MF213",
-    "The options of delimited text are not given as the specification has them.",
-    f"Give an object with options among {', '.join(_OPTION_NAMES)}.",
+    "The options of delimited text do not have the form of the specification.",
+    f"Set an object with options among {', '.join(_OPTION_NAMES)}.",
 )
 OPTION_VALUE = error(
     "MF214",
-    "An option of delimited text has a value that the specification does not list.",
-    "Set a value that the specification lists, and write the files accordingly.",
+    "An option of delimited text has a value that is not in the specification.",
+    "Set a value of the specification, and write the files accordingly.",
 )
 HEADER = error(
     "MF215",
-    "The files are said to be without column names in their first row, which mirroring needs.",
-    "Set FirstRowAsHeader to true, and put the column names in each file's first row.",
+    "`FirstRowAsHeader` is not true, and mirroring needs column names in the first row.",
+    "Set FirstRowAsHeader to true, and write the column names into the first row of each file.",
 )
 DEFINITION = error(
     "MF216",
-    "`SchemaDefinition` has not the form that the specification has.",
-    'Give `{"Columns": [{"Name": "C1", "DataType": "Int32", "IsNullable": true}, …]}`.',
+    "`SchemaDefinition` does not have the form of the specification.",
+    'Set `{"Columns": [{"Name": "C1", "DataType": "Int32", "IsNullable": true}, …]}`.',
 )
 DATA_TYPE = error(
     "MF217",
-    "`SchemaDefinition` declares a type that the specification does not know.",
+    "`SchemaDefinition` declares a type that is not in the specification.",
     f"Declare one of {', '.join(DATA_TYPES)}.",
 )
 KEY_UNDECLARED = error(
     "MF218",
     "A key column is not declared in `SchemaDefinition`.",
-    "Declare the key column in SchemaDefinition under the very same name.",
+    "Declare the key column in SchemaDefinition under exactly the same name.",
 )
 FORMAT_UNSAID = error(
     "MF219",
-    "Options of delimited text are set, and `FileFormat` does not say that the files are of it.",
-    'Set `"FileFormat": "DelimitedText"`: without it files are taken for CSV.',
+    "Options of delimited text are set, and `FileFormat` is not `DelimitedText`.",
+    'Set `"FileFormat": "DelimitedText"`. Without it, files are read as CSV.',
 )
 MANY_KEYS = advice(
     "MF251",
     "The table has many key columns, and each merge compares all of them.",
-    f"Fewer than five narrow key columns merge best; to change them, {REBUILD}.",
+    f"Tables with fewer than five narrow key columns merge fastest. To change them, {REBUILD}.",
 )
 
 
@@ -200,7 +200,7 @@ def load_object(data: bytes) -> dict[str, Any]:
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise _DuplicateProperty(f"the property {twice[0]!r} stands in it twice")
+        raise _DuplicateProperty(f"the property {twice[0]!r} is there twice")
     return dict(pairs)
 
 

@@ -29,7 +29,7 @@ _PART = 1 << 20
 """A file of at most this size is sent with the request, and a larger one in parts."""
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Each thread takes part of the address space that the child may use."""
-_LONGEST_ANSWER = 64 << 20
+_MAX_ANSWER_BYTES = 64 << 20
 _PROGRAM = "from mirrorfeed.lint.parquet_reader import serve; serve()"
 _ANSWER: TypeAdapter[Contents | Unreadable] = TypeAdapter(Contents | Unreadable)
 
@@ -51,12 +51,12 @@ class ParquetProcess:
     def contents(self, file: BinaryIO, size: int, keys: tuple[str, ...]) -> Contents | Unreadable:
         """Return the contents of a file, or why it cannot be read; or raise `ReaderNotStarted`."""
         is_fresh = self._child is None
-        found = self._ask(file, size, keys)
+        found = self._request(file, size, keys)
         if self._child or is_fresh:
             return found
-        return self._ask(file, size, keys)  # an earlier file may have damaged the child that crashed
+        return self._request(file, size, keys)  # an earlier file may have damaged the child that crashed
 
-    def _ask(self, file: BinaryIO, size: int, keys: tuple[str, ...]) -> Contents | Unreadable:
+    def _request(self, file: BinaryIO, size: int, keys: tuple[str, ...]) -> Contents | Unreadable:
         child = self._child or self._start()
         seconds = self._left = self._seconds + size / _BYTES_PER_SECOND
         try:
@@ -107,7 +107,7 @@ class ParquetProcess:
             with suppress(OSError):  # it ended before it read all
                 child.stdin.write(data)
                 child.stdin.flush()
-            return child.stdout.readline(_LONGEST_ANSWER)
+            return child.stdout.readline(_MAX_ANSWER_BYTES)
         finally:
             timer.cancel()
             self._left -= time.monotonic() - begun

@@ -22,8 +22,8 @@ from mirrorfeed.lint.facts import TYPELESS, Broken, Column, Contents, Unreadable
 from mirrorfeed.lint.specification import MARKER
 
 _BATCH = 64 * 1024
-_MOST_VALUES = 1000
-_LONGEST_VALUE = 100
+_MAX_VALUES = 1000
+_MAX_VALUE_LENGTH = 100
 _MEMORY = 4 << 30
 _PART = 256 << 10
 _PLAIN = {
@@ -108,7 +108,7 @@ def _limit(name: str, most: int) -> None:
 
 def parquet_contents(file: BinaryIO, size: int, keys: tuple[str, ...]) -> Contents | Unreadable:
     """Return the contents, or why they cannot be read. It can crash: only `serve` calls it."""
-    if outside := _outside(file, size):
+    if outside := _check_ends(file, size):
         return outside
     try:
         parquet = pq.ParquetFile(file, pre_buffer=False)
@@ -125,7 +125,7 @@ def parquet_contents(file: BinaryIO, size: int, keys: tuple[str, ...]) -> Conten
         return Unreadable(Broken.FOREIGN, first_line(str(error)))
 
 
-def _outside(file: BinaryIO, size: int) -> Unreadable | None:
+def _check_ends(file: BinaryIO, size: int) -> Unreadable | None:
     """What the first and last bytes say."""
     head = file.read(4)
     file.seek(max(0, size - 4), os.SEEK_SET)
@@ -269,11 +269,11 @@ def _counted(values: Any, known: Counter[str]) -> dict[str, int]:
     found: dict[str, int] = Counter()
     for one in pc.value_counts(values):
         value, rows = one["values"], one["counts"].as_py()
-        text = _in_words(value)[:_LONGEST_VALUE] if value.is_valid else "NULL"
-        found[text if text in known or len(known) + len(found) < _MOST_VALUES else "other values"] += rows
+        text = _to_text(value)[:_MAX_VALUE_LENGTH] if value.is_valid else "NULL"
+        found[text if text in known or len(known) + len(found) < _MAX_VALUES else "other values"] += rows
     return found
 
 
-def _in_words(value: Any) -> str:
+def _to_text(value: Any) -> str:
     data: bytes | None = value.as_buffer().to_pybytes() if _is_text(value.type) else None
     return str(value.as_py()) if data is None else data.decode(errors="backslashreplace")

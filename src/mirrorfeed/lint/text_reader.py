@@ -15,30 +15,30 @@ from mirrorfeed.lint.facts import Broken, Column, Contents, Unreadable
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Settings
 from mirrorfeed.lint.specification import DATA_TYPES, MARKER
 
-_MOST_VALUES = 1000
+_MAX_VALUES = 1000
 
 
 def text_contents(file: BinaryIO, name: str, settings: Settings) -> Contents | Unreadable:
-    counting = _Counting(settings)
+    facts = _FactCounter(settings)
     try:
         text = decode(decompress(file, name), settings.dialect.encoding)
         for row in split(text, settings.dialect):
-            counting.take(row)
+            facts.take(row)
     except RefusedCodec as refused:
         return Unreadable(Broken.CODEC, str(refused))
     except CutShort as cut:
         return Unreadable(Broken.TRUNCATED, str(cut))
     except Unsplittable as stopped:
-        counting.faults.setdefault(stopped.fault.fault, stopped.fault)
+        facts.faults.setdefault(stopped.fault.fault, stopped.fault)
     except UnicodeError as odd:
         detail = f"it is not {settings.dialect.encoding} ({odd})"
-        counting.faults.setdefault(Fault.ENCODING, TextFault(Fault.ENCODING, counting.seen + 1, detail))
+        facts.faults.setdefault(Fault.ENCODING, TextFault(Fault.ENCODING, facts.seen + 1, detail))
     except OSError as error:
         return Unreadable(Broken.FOREIGN, str(error).rstrip("."))
-    return counting.contents()
+    return facts.contents()
 
 
-class _Counting:
+class _FactCounter:
     """Takes one row after another and keeps what the rules ask for."""
 
     def __init__(self, settings: Settings) -> None:
@@ -85,7 +85,7 @@ class _Counting:
         if self._marker is not None:
             value = row[self._marker]
             marker = "NULL" if value is None else value
-            known = marker in self._markers or len(self._markers) < _MOST_VALUES
+            known = marker in self._markers or len(self._markers) < _MAX_VALUES
             self._markers[marker if known else "other values"] += 1
         for at, name in self._keys.items():
             if (text := row[at]) is None:
@@ -94,7 +94,7 @@ class _Counting:
                 self._widest[name] = max(self._widest.get(name, 0), len(text.encode("utf-8", "replace")))
         for at, name, column in self._checks:
             if (text := row[at]) is not None:
-                if not _fits(text, column.type):
+                if not _is_valid(text, column.type):
                     self._fault(Fault.VALUE, f"{name!r} is {text[:40]!r}, which is not of type {column.type}")
             elif not column.nullable and marker != "2" and at not in self._keys:
                 self._fault(Fault.NULL, f"{name!r} is NULL, and is declared as not nullable")
@@ -103,7 +103,7 @@ class _Counting:
         self.faults.setdefault(fault, TextFault(fault, self.seen, detail))
 
 
-def _whole(bits: int) -> Callable[[str], object]:
+def _integer(bits: int) -> Callable[[str], object]:
     def parse(text: str) -> None:
         if not -(1 << bits - 1) <= int(text) < 1 << bits - 1:
             raise ValueError(text)
@@ -116,29 +116,29 @@ def _boolean(text: str) -> None:
         raise ValueError(text)
 
 
-def _moment(text: str) -> object:
+def _timestamp(text: str) -> object:
     return datetime.fromisoformat(text)
 
 
 def _time(text: str) -> object:
     """The specification describes ITime as a full date and time; a time alone is taken as well."""
-    return time.fromisoformat(text) if len(text) < len("2000-01-01") or text[2:3] == ":" else _moment(text)
+    return time.fromisoformat(text) if len(text) < len("2000-01-01") or text[2:3] == ":" else _timestamp(text)
 
 
 _PARSERS: dict[str, Callable[[str], object]] = {
     "Double": float,
     "Single": float,
-    "Int16": _whole(16),
-    "Int32": _whole(32),
-    "Int64": _whole(64),
+    "Int16": _integer(16),
+    "Int32": _integer(32),
+    "Int64": _integer(64),
     "Boolean": _boolean,
-    "DateTime": _moment,
+    "DateTime": _timestamp,
     "IDate": date.fromisoformat,
     "ITime": _time,
 }
 
 
-def _fits(text: str, data_type: str) -> bool:
+def _is_valid(text: str, data_type: str) -> bool:
     parse = _PARSERS.get(data_type)
     if parse is None:
         return True

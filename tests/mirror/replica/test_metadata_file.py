@@ -84,7 +84,7 @@ def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Settin
         (b"\xff", "it is not JSON"),
         (b"[]", "it holds a list, not an object."),
         (b"[" * 200_000, "values are nested too deep"),
-        (b'{"keyColumns": ["a"], "keyColumns": ["b"]}', "the property 'keyColumns' stands in it twice."),
+        (b'{"keyColumns": ["a"], "keyColumns": ["b"]}', "the property 'keyColumns' is there twice."),
         ({"keycolumns": ["a"]}, "It spells 'keyColumns' as 'keycolumns'."),
         ({"FileFormatTypeProperties": {"Encoding": "hex"}}, 'Encoding is the text "hex".'),
         ({"FileFormatTypeProperties": {"Encoding": "idna"}}, 'Encoding is the text "idna".'),
@@ -100,7 +100,7 @@ def test_what_is_declared_is_understood(fields: dict[str, Any], expected: Settin
         ({"isUpsertDefaultRowMarker": 1}, "isUpsertDefaultRowMarker is the value 1. Set `true` or `false`"),
         ({"FileFormat": "Avro"}, 'FileFormat is the text "Avro". Set "DelimitedText", or remove'),
         ({"FileFormat": "DelimitedText"}, "FileFormat is DelimitedText, and FileExtension is not set."),
-        ({"FileFormatTypeProperties": 1}, "FileFormatTypeProperties is the value 1. Give an object"),
+        ({"FileFormatTypeProperties": 1}, "FileFormatTypeProperties is the value 1. Set an object"),
         (
             {"FileFormatTypeProperties": {"FirstRowAsHeader": False}},
             "FirstRowAsHeader is the value false.",

@@ -285,8 +285,7 @@ def test_a_file_that_cannot_be_applied_stops_the_table_until_it_is_replaced(
         (b"", "It cannot be read: it is empty. Write it again as one JSON object"),
         (
             json.dumps({"keyColumns": "id"}).encode(),
-            'keyColumns is the text "id", not a list. Give the names of the key columns as a list of strings:'
-            ' `"keyColumns": ["C1", "C2"]`',
+            'keyColumns is the text "id", not a list. Set a list of column names: `"keyColumns": ["C1", "C2"]`',
         ),
     ],
 )

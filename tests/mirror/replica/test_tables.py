@@ -126,7 +126,7 @@ def test_a_failure_without_a_name_stops_its_table_alone(world: World, monkeypatc
     monkeypatch.setattr(Mirror, "append", fails)
     orders, others = world.replica.step()
     assert (orders.state, others.state) == (State.FAILED, State.REPLICATING)
-    assert orders.message.startswith("Replicating orders failed with RuntimeError: of the engine Nothing is lost")
+    assert orders.message.startswith("Replicating orders failed with RuntimeError: of the engine No data is lost")
     assert orders.error is not None
     assert orders.error.code == "MF1000"
 
@@ -170,7 +170,7 @@ def test_following_makes_passes_until_it_is_stopped(world: World) -> None:
         2.5,
         lambda: len(told) == 4,
         wait=wait,
-        report=lambda reports: told.append(reports[0].files),
+        on_pass=lambda reports: told.append(reports[0].files),
     )
     assert told == [0, 1, 1, 1]
     assert waits == [2.5, 2.5, 2.5]
@@ -194,8 +194,8 @@ def test_following_goes_on_when_the_landing_zone_was_away_for_a_while(world: Wor
         1,
         lambda: len(told) == 2,
         wait=lambda _: None,
-        report=lambda reports: told.append(reports[0].state),
-        trouble=lambda error: told.append(str(error)),
+        on_pass=lambda reports: told.append(reports[0].state),
+        on_error=lambda error: told.append(str(error)),
     )
     assert told == [
         f"Cannot list {world.zone}: it sleeps. "

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from mirrorfeed.lint.facts import Table, Zone
 from mirrorfeed.lint.findings import Finding
-from mirrorfeed.lint.rules.columns import judge_columns, judge_markers
-from mirrorfeed.lint.rules.files import in_order, judge_files, judge_text
-from mirrorfeed.lint.rules.leftovers import judge_leftovers, judge_scratch
-from mirrorfeed.lint.rules.metadata import judge_metadata
-from mirrorfeed.lint.rules.zone import judge_folders, judge_partner_events
+from mirrorfeed.lint.rules.columns import check_columns, check_markers
+from mirrorfeed.lint.rules.files import check_files, check_text, sort_files
+from mirrorfeed.lint.rules.leftovers import check_leftovers, check_scratch
+from mirrorfeed.lint.rules.metadata import check_metadata
+from mirrorfeed.lint.rules.zone import check_folders, check_partner_events
 
 
-def judge_zone(zone: Zone) -> list[Finding]:
+def check_zone(zone: Zone) -> list[Finding]:
     """Findings outside of the tables' folders."""
     return [
-        *judge_partner_events(zone.partner_events),
-        *judge_scratch("", zone.scratch),
-        *judge_folders(zone),
+        *check_partner_events(zone.partner_events),
+        *check_scratch("", zone.scratch),
+        *check_folders(zone),
     ]
 
 
-def judge_table(table: Table) -> list[Finding]:
+def check_table(table: Table) -> list[Finding]:
     """Findings in one table's folder, by file."""
-    settings, found = judge_metadata(table)
-    ordered = in_order(table.files, settings)
+    settings, found = check_metadata(table)
+    ordered = sort_files(table.files, settings)
     found += [
-        *judge_files(table, settings),
-        *judge_columns(table.folder, ordered, settings),
-        *judge_markers(table, ordered, settings),
-        *judge_text(table.folder, ordered),
-        *judge_leftovers(table, settings),
+        *check_files(table, settings),
+        *check_columns(table.folder, ordered, settings),
+        *check_markers(table, ordered, settings),
+        *check_text(table.folder, ordered),
+        *check_leftovers(table, settings),
     ]
     return sorted(found, key=lambda finding: finding.file)

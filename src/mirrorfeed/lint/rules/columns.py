@@ -24,44 +24,46 @@ _INTEGERS = frozenset({"int8", "int16", "int64", "uint8", "uint16", "uint32", "u
 
 NAME_TWICE = error(
     "MF401",
-    "A data file has two columns that are one to the mirror.",
-    "Give each column a name of its own; the mirror does not tell names apart by case.",
+    "A data file has two columns whose names differ in case only, or not at all.",
+    "Give each column its own name. Column names in the mirror are case-insensitive.",
 )
 OTHER_CASE = error(
     "MF402",
-    "A column is spelled otherwise than in earlier files, in upper and lower case only.",
-    "Spell the column as the files before do.",
+    "The name of a column differs in case from earlier files.",
+    "Spell the column as in earlier files.",
 )
 UNSUPPORTED = error(
     "MF403",
     "A column has a type that a mirrored table cannot hold.",
-    "Write nested values as JSON text, decimals with at most 38 digits, and unsigned or odd types as plain ones.",
+    "Write nested values as JSON text, decimals with at most 38 digits, and other values with a simple type.",
 )
 DRIFT = error(
     "MF404",
-    "A column has another type than in earlier files, which stops the table.",
+    "The type of a column differs from earlier files, which stops the table.",
     f"Write the old type. To change it, {REBUILD}.",
 )
 GONE = warning(
     "MF405",
-    "A column of earlier files is missing: the mirror has NULL there from now on.",
-    f"Keep the column, with NULL where there is no value. If it was renamed, {REBUILD}.",
+    "A column of earlier files is missing, so it is NULL in new rows of the mirror.",
+    f"Keep the column, and write NULL if there is no value. If it was renamed, {REBUILD}.",
 )
 REQUIRED_GONE = error(
     "MF406",
-    "A column is missing that cannot be NULL in the mirror.",
+    "A column is missing that is not nullable in the mirror.",
     "Keep publishing the column, or rebuild the table: the merge fails without it.",
 )
 NO_KEY = error(
-    "MF407", "A data file lacks a key column.", "Write the key columns in every file, spelled as in _metadata.json."
+    "MF407", "A data file lacks a key column.", "Write the key columns into every file, spelled as in _metadata.json."
 )
 NULL_KEY = error(
     "MF408",
     "Rows have NULL in a key column.",
-    "Give every row its key: rows without one are duplicated where they should be updated.",
+    "Give every row a key. Updates of rows without one insert duplicates.",
 )
 NO_COLUMNS = error(
-    "MF409", "A data file has no columns, or one without a name.", "Write the table's columns, each under a name."
+    "MF409",
+    "A data file has no columns, or a column without a name.",
+    "Write the columns of the table, each with a name.",
 )
 UNDECLARED = error(
     "MF410",
@@ -70,41 +72,43 @@ UNDECLARED = error(
 )
 NO_TYPE = warning(
     "MF411",
-    "A column has no type in a file, for all its values are NULL.",
-    "Give the writer a schema: where it finds the types in the values, a column that holds only NULL gets none.",
+    "A column has no type in a file because all its values are NULL.",
+    "Give the writer a schema. A writer that infers types from values finds none in a column of NULLs.",
 )
 WIDE_KEY = advice(
     "MF451",
     "Values of a key column are wide.",
-    "Choose narrow key columns where the source has them: each merge compares them.",
+    "Choose narrow key columns if the source has them, because each merge compares them.",
 )
 INEXACT_KEY = advice(
     "MF452",
-    "A key column has a type whose values are not exactly equal or different, such as a float.",
-    "Choose a key of a type with exact equality, such as an integer or text.",
+    "A key column has a type without exact equality, such as a float.",
+    "Choose a key with exact equality, such as an integer or text.",
 )
 NOT_LAST = error(
-    "MF501", "The row marker is not the last column, or is there more than once.", f"Write {MARKER} as the last column."
+    "MF501",
+    "The row marker is not the last column, or the file has it more than once.",
+    f"Write {MARKER} as the last column.",
 )
 FIRST = warning(
     "MF502",
-    "The row marker is the first column, as only an older edition of the specification has it.",
-    f"Write {MARKER} as the last column; only an older edition of the specification has it first.",
+    "The row marker is the first column, as in an older edition of the specification.",
+    f"Write {MARKER} as the last column. Only an older edition of the specification has it first.",
 )
 MISSPELLED = error(
     "MF503",
-    "A column is named almost as the row marker, and is taken for data.",
-    f"Name the column {MARKER}: under another name it is data, and every row is an insert.",
+    "The name of a column is almost that of the row marker, so the column is data.",
+    f"Name the column {MARKER}: under another name it is data and every row is an insert.",
 )
 WIDTH = warning(
     "MF504",
-    "The row marker is an integer of another width than 32 bits.",
-    "Write the marker as int32, which works everywhere; of other integers that is not known.",
+    "The row marker is an integer that does not have 32 bits.",
+    "Write the marker as int32. Whether other integers work everywhere is unknown.",
 )
 VALUE = error(
     "MF505",
-    "The row marker has a value that means nothing.",
-    "Write 0 for an insert, 1 for an update, 2 for a delete, 4 for an upsert.",
+    "The row marker has an unknown value.",
+    "Write 0 for an insert, 1 for an update, 2 for a delete or 4 for an upsert.",
 )
 NULL = error(
     "MF506", "The row marker is NULL in some rows.", "Give every row a marker, or leave the column out of the file."
@@ -112,17 +116,17 @@ NULL = error(
 KEYLESS = error(
     "MF507",
     "Rows are marked as updates, deletes or upserts, and the table has no keys.",
-    "Set keyColumns in _metadata.json, or publish inserts only: nothing says which rows are meant.",
+    "Set keyColumns in _metadata.json, or publish inserts only.",
 )
-TYPE = error("MF508", "The row marker is no whole number.", "Write the marker as a number, of type int32.")
+TYPE = error("MF508", "The row marker is not an integer.", "Write the marker as int32.")
 FIRST_LOAD = advice(
     "MF551",
-    "The first file marks every row as an insert, which makes the first load slower.",
-    "Leave the marker out of the first load: files without it are taken in faster.",
+    "The first file marks every row as an insert, which makes the initial load slower.",
+    "Leave the marker out of the initial load. Fabric reads files without it faster.",
 )
 
 
-def judge_columns(folder: str, files: list[DataFile], settings: Settings) -> list[Finding]:
+def check_columns(folder: str, files: list[DataFile], settings: Settings) -> list[Finding]:
     """`files` in the order in which the service applies them."""
     listed = (one for one in settings.declared or () if one.name != MARKER)  # some list it; it is no column of a table
     declared = {fold(one.name): Column(one.name, one.type, one.nullable) for one in listed}
@@ -131,9 +135,9 @@ def judge_columns(folder: str, files: list[DataFile], settings: Settings) -> lis
     typeless: set[str] = set()
     advised = False
     for file in files:
-        if not isinstance(file.inside, Contents):
+        if not isinstance(file.content, Contents):
             continue
-        path, contents = f"{folder}/{file.name}", file.inside
+        path, contents = f"{folder}/{file.name}", file.content
         if contents.faults and not contents.columns:  # text that is at fault before the end of its header
             continue
         columns = [column for column in contents.columns if fold(column.name) != fold(MARKER)]
@@ -152,15 +156,15 @@ def judge_columns(folder: str, files: list[DataFile], settings: Settings) -> lis
 
 def _names(path: str, columns: list[Column]) -> Iterator[Finding]:
     if not columns:
-        yield NO_COLUMNS.broken(path, "The file has no columns besides the row marker.")
+        yield NO_COLUMNS.finding(path, "The file has no columns besides the row marker.")
     if any(not column.name.strip() for column in columns):
-        yield NO_COLUMNS.broken(path, "The file has a column without a name.")
+        yield NO_COLUMNS.finding(path, "The file has a column without a name.")
     seen: dict[str, str] = {}
     for column in columns:
         other = seen.setdefault(fold(column.name), column.name)
         if other is not column.name and column.name.strip():
             how = "twice" if other == column.name else f"also as {other!r}"
-            yield NAME_TWICE.broken(path, f"The file has the column {column.name!r} {how}.")
+            yield NAME_TWICE.finding(path, f"The file has the column {column.name!r} {how}.")
 
 
 def _types(path: str, columns: list[Column]) -> Iterator[Finding]:
@@ -170,7 +174,7 @@ def _types(path: str, columns: list[Column]) -> Iterator[Finding]:
         decimal = _DECIMAL.fullmatch(column.type)
         if not decimal or int(decimal[1]) > 38:
             what = f"The column {column.name!r} has the type {column.type}, which has no form in a mirrored table."
-            yield UNSUPPORTED.broken(path, what)
+            yield UNSUPPORTED.finding(path, what)
 
 
 def _typeless(path: str, columns: tuple[Column, ...], told: set[str]) -> Iterator[Finding]:
@@ -178,7 +182,7 @@ def _typeless(path: str, columns: tuple[Column, ...], told: set[str]) -> Iterato
     for column in columns:
         if column.type == TYPELESS and fold(column.name) not in told:
             told.add(fold(column.name))
-            yield NO_TYPE.broken(path, f"The column {column.name!r} has no type in this file.")
+            yield NO_TYPE.finding(path, f"The column {column.name!r} has no type in this file.")
 
 
 def _keys(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
@@ -189,23 +193,23 @@ def _keys(path: str, columns: list[Column], contents: Contents, settings: Settin
             continue
         near = [name for name in names if fold(name) == fold(key)]
         hint = f"it spells it {near[0]!r}" if near else f"it has {listed([column.name for column in columns])}"
-        yield NO_KEY.broken(path, f"The file does not have the key column {key!r}; {hint}.")
+        yield NO_KEY.finding(path, f"The file does not have the key column {key!r}; {hint}.")
     for key, rows in contents.null_keys.items():
-        yield NULL_KEY.broken(path, f"The key column {key!r} is NULL in {rows:,} of {contents.rows:,} rows.")
+        yield NULL_KEY.finding(path, f"The key column {key!r} is NULL in {rows:,} of {contents.rows:,} rows.")
 
 
 def _key_advice(path: str, columns: list[Column], contents: Contents, settings: Settings) -> Iterator[Finding]:
     for key, width in contents.widest_keys.items():
         if width > WIDE:
-            yield WIDE_KEY.broken(path, f"The key column {key!r} has values of up to {width:,} bytes.")
+            yield WIDE_KEY.finding(path, f"The key column {key!r} has values of up to {width:,} bytes.")
     for column in columns:
         if column.name in settings.keys and column.type in _INEXACT:
-            yield INEXACT_KEY.broken(path, f"The key column {column.name!r} has the type {column.type}.")
+            yield INEXACT_KEY.finding(path, f"The key column {column.name!r} has the type {column.type}.")
 
 
 def _undeclared(path: str, columns: list[Column], declared: dict[str, Column]) -> Iterator[Finding]:
     if more := [column.name for column in columns if column.name.strip() and fold(column.name) not in declared]:
-        yield UNDECLARED.broken(path, f"SchemaDefinition does not declare {listed(more)}.")
+        yield UNDECLARED.finding(path, f"SchemaDefinition does not declare {listed(more)}.")
 
 
 def _evolution(
@@ -221,32 +225,32 @@ def _evolution(
         if before is None:
             continue
         if before.name != column.name and column.name.lower() not in (key.lower() for key in settings.keys):
-            yield OTHER_CASE.broken(path, f"The column {column.name!r} was {before.name!r} before.")
+            yield OTHER_CASE.finding(path, f"The column {column.name!r} was {before.name!r} before.")
         typed = all(one.type and one.type != TYPELESS for one in (before, column))
         if typed and before.type != column.type:
             what = f"The column {column.name!r} was {before.type} and is {column.type} from this file on."
-            yield DRIFT.broken(path, what)
+            yield DRIFT.finding(path, what)
     only_deletes = bool(contents.markers) and set(contents.markers) == {"2"}
     absent = [] if only_deletes else [column for name, column in known.items() if name not in here]
     for column in absent:
         if fold(column.name) in map(fold, settings.keys):
             continue  # said as a key that is missing
         rule, how = (GONE, "") if column.nullable else (REQUIRED_GONE, ", which is not nullable,")
-        yield rule.broken(path, f"The column {column.name!r}{how} is not in this file; it was before.")
+        yield rule.finding(path, f"The column {column.name!r}{how} is not in this file; it was before.")
         del known[fold(column.name)]
     known.update({name: column for name, column in here.items() if column.type != TYPELESS or name not in known})
 
 
-def judge_markers(table: Table, files: list[DataFile], settings: Settings) -> list[Finding]:
+def check_markers(table: Table, files: list[DataFile], settings: Settings) -> list[Finding]:
     found: list[Finding] = []
     known = {column.name for column in table.log.newest.columns} if table.log and table.log.newest else set()
     for file in files:
-        if isinstance(file.inside, Contents):
+        if isinstance(file.content, Contents):
             path = f"{table.folder}/{file.name}"
-            found += _column(path, file.inside, known)
-            found += _values(path, file.inside, settings)
-            if number_of(file.name) == 1 and set(file.inside.markers) == {"0"} and not settings.upserts:
-                found.append(FIRST_LOAD.broken(path, "The first file marks every row as an insert."))
+            found += _column(path, file.content, known)
+            found += _values(path, file.content, settings)
+            if number_of(file.name) == 1 and set(file.content.markers) == {"0"} and not settings.upserts:
+                found.append(FIRST_LOAD.finding(path, "The first file marks every row as an insert."))
     return found
 
 
@@ -255,28 +259,28 @@ def _column(path: str, contents: Contents, known: set[str]) -> Iterator[Finding]
     names = [column.name for column in contents.columns]
     for name in names:
         if name not in known and name != MARKER and name.strip("_").lower() == MARKER.strip("_").lower():
-            yield MISSPELLED.broken(path, f"The file has a column {name!r}, which is not {MARKER!r}.")
+            yield MISSPELLED.finding(path, f"The file has a column {name!r}, which is not {MARKER!r}.")
     if MARKER not in names:
         return
     at = names.index(MARKER)
     if names.count(MARKER) > 1:
-        yield NOT_LAST.broken(path, f"{MARKER} is there {names.count(MARKER)} times.")
+        yield NOT_LAST.finding(path, f"{MARKER} is there {names.count(MARKER)} times.")
     elif at == 0 and len(names) > 1:
-        yield FIRST.broken(path, f"{MARKER} is the first of {len(names)} columns.")
+        yield FIRST.finding(path, f"{MARKER} is the first of {len(names)} columns.")
     elif at < len(names) - 1:
-        yield NOT_LAST.broken(path, f"{MARKER} is column {at + 1} of {len(names)}.")
+        yield NOT_LAST.finding(path, f"{MARKER} is column {at + 1} of {len(names)}.")
     type_ = contents.columns[at].type
     if type_ is not None and type_ not in _INT32:
-        yield (WIDTH if type_ in _INTEGERS else TYPE).broken(path, f"{MARKER} has the type {type_}.")
+        yield (WIDTH if type_ in _INTEGERS else TYPE).finding(path, f"{MARKER} has the type {type_}.")
 
 
 def _values(path: str, contents: Contents, settings: Settings) -> Iterator[Finding]:
     odd = {value: rows for value, rows in contents.markers.items() if value not in _VALUES and value != "NULL"}
     if odd:
-        yield VALUE.broken(path, f"{MARKER} is {listed(sorted(odd))} in {counted(sum(odd.values()), 'row')}.")
+        yield VALUE.finding(path, f"{MARKER} is {listed(sorted(odd))} in {counted(sum(odd.values()), 'row')}.")
     if rows := contents.markers.get("NULL"):
-        yield NULL.broken(path, f"{MARKER} is NULL in {rows:,} of {contents.rows:,} rows.")
+        yield NULL.finding(path, f"{MARKER} is NULL in {rows:,} of {contents.rows:,} rows.")
     changes = {value: rows for value, rows in contents.markers.items() if value in _VALUES - {"0"}}
     if changes and not settings.keys:
         kinds = ", ".join(f"{counted(rows, 'row')} marked {value}" for value, rows in sorted(changes.items()))
-        yield KEYLESS.broken(path, f"The table has no key columns, and the file has {kinds}.")
+        yield KEYLESS.finding(path, f"The table has no key columns, and the file has {kinds}.")

@@ -22,78 +22,78 @@ _UNFINISHED = re.compile(r"\..*|.*(?:~|\.(?:tmp|temp|part|partial|inprogress|crc
 
 NAME = error(
     "MF301",
-    "A data file is not named by a number of 20 digits, from 1 on.",
-    f"Name data files by 20 digits and their extension, from {data_name(1)}; stage under names with _.",
+    "The name of a data file is not a number of 20 digits from 1 upwards.",
+    f"Name data files with 20 digits and their extension, from {data_name(1)}. Stage under names that start with _.",
 )
 GAP = error(
     "MF302",
-    "A number is missing between data files: the service waits for it.",
-    "Publish the missing number: the service waits for it, and every later file waits behind it.",
+    "A number is missing between data files, so Fabric does not read the later ones.",
+    "Publish the missing number. Fabric reads no later file before it.",
 )
 NUMBER_TWICE = error(
     "MF303",
-    "Two data files carry the same number.",
-    "Publish each number once: find out which file holds the batch, and remove the other.",
+    "Two data files have the same number.",
+    "Find out which file has the batch, and delete the other one.",
 )
 USED_AGAIN = error(
     "MF304",
-    "A data file carries a number that the service has processed already: it will not be read.",
-    "Publish the content under the next free number: what was processed is not read again.",
+    "A data file has a number that Fabric has already consumed, so it is never read.",
+    "Publish the content under the next free number.",
 )
 EMPTY = error(
     "MF305",
-    "A data file has no bytes, and stops the table.",
-    "Delete it, and put the whole file under the same name; this one stops the table.",
+    "A data file has no bytes, which stops the table.",
+    "Delete the file, and write the complete file under the same name.",
 )
 TRUNCATED = error(
     "MF306",
-    "A data file is cut short, and stops the table.",
-    "Delete it, and put the whole file under the same name; this one stops the table.",
+    "A data file is incomplete, which stops the table.",
+    "Delete the file, and write the complete file under the same name.",
 )
 UNREADABLE = error(
     "MF307",
     "A data file cannot be read, or is encrypted.",
-    "Delete it, and put a file that can be read under the same name.",
+    "Delete the file, and write a readable file under the same name.",
 )
 FORM = error(
     "MF308",
-    "The data files of a table are not all of the form that `_metadata.json` says.",
-    "Write all files of a table in one form, the one that _metadata.json says.",
+    "The data files of a table do not all have the format that `_metadata.json` sets.",
+    "Write all files of a table in the format that _metadata.json sets.",
 )
 CODEC = error(
     "MF309",
-    "A data file is compressed in a way that the service does not read.",
-    "Write it uncompressed, or with Snappy, GZIP or ZSTD.",
+    "A data file has a compression that Fabric does not read.",
+    "Write the file without compression, or with Snappy, GZIP or ZSTD.",
 )
 UNSAFE = error(
     "MF314",
     "Reading a data file crashes the Parquet library, or takes too much time or memory.",
-    "Delete it, and put a whole file under the same name; the service may fail on this one too.",
+    "Delete the file, and write a valid file under the same name. Fabric may fail on this one too.",
 )
 INVALID_TEXT = error(
     "MF315",
-    "A text column of a Parquet file has values that are not valid UTF-8, on which readers fail.",
-    "Correct the values, and write bytes that are no text into a binary column.",
+    "A text column of a Parquet file has values that are not valid UTF-8, so readers fail.",
+    "Correct the values, and write bytes that are not text into a binary column.",
 )
 NO_FILES = warning(
     "MF310",
-    "A table's folder has no data file, and Fabric fails such a table after some time.",
-    "Publish a file with the columns and no rows: a table without files ends in an error.",
+    "The folder of a table has no data file, and Fabric fails such a table after some time.",
+    "Publish a file with the columns and no rows.",
 )
 LAST_GONE = warning(
     "MF311",
-    "All data files were removed, also the last one, from which the service knows where it is.",
-    "Go on from the number after the last processed one, and leave the last file in place.",
+    "All data files were deleted, also the last one, which shows the next number.",
+    "Continue with the number after the last consumed one, and keep the last file.",
 )
 SUBFOLDER = error(
     "MF312",
-    "There is a folder inside a table's folder.",
-    "Put data files into the table's folder itself, and stage in folders with _ names.",
+    "The folder of a table has a subfolder.",
+    "Write data files into the folder of the table, and stage in folders whose names start with _.",
 )
 UNFINISHED = warning(
     "MF703",
-    "A file in the table's folder has a name as writers give to what is not finished.",
-    "Remove it if nobody is writing it; write under a name that starts with _, then rename.",
+    "The name of a file in the folder of a table is that of an unfinished file.",
+    "Delete the file if nothing is writing it. Write under a name that starts with _, then rename.",
 )
 LOST = error(
     "MF313",
@@ -102,19 +102,19 @@ LOST = error(
 )
 LATE_START = advice(
     "MF351",
-    "The first data file has a later number than 1, and nothing shows that earlier ones were processed.",
-    "If mirroring was not started yet, begin with number 1: the service waits for it.",
+    "The number of the first data file is not 1, and no earlier file is known to be consumed.",
+    "If mirroring has not started yet, begin with number 1, because Fabric waits for it.",
 )
 _TEXT_RULES = {
     Fault.ENCODING: error(
         "MF601",
         "A text file is not in the encoding that `_metadata.json` sets.",
-        "Write the file in the Encoding that _metadata.json sets, or set the right one.",
+        "Write the file in the Encoding that _metadata.json sets, or correct the setting.",
     ),
     Fault.WIDTH: error(
         "MF602",
-        "A row of a text file has more or fewer values than there are columns.",
-        "Give every row one value a column; check ColumnSeparator, and quote values with it.",
+        "The number of values in a row of a text file is not the number of columns.",
+        "Give every row one value per column. Check ColumnSeparator, and quote values that contain it.",
     ),
     Fault.UNCLOSED: error(
         "MF603",
@@ -123,24 +123,24 @@ _TEXT_RULES = {
     ),
     Fault.AFTER_QUOTE: error(
         "MF604",
-        "In a text file something follows a closing quote.",
-        "Escape quotes inside values with EscapeCharacter; where they are doubled, set it to the quote itself.",
+        "A text file has characters between a closing quote and the next separator.",
+        "Escape quotes inside values with EscapeCharacter. If quotes are doubled, set it to the quote.",
     ),
     Fault.LINE_BREAK: error(
         "MF605",
-        "Rows of a text file end otherwise than `_metadata.json` says.",
-        "End rows with the RowSeparator that _metadata.json sets, \\r\\n where it sets none, and quote other breaks."
-        " A checkout of Git or an editor may have changed the line ends: copy the files as they were written.",
+        "Rows of a text file do not end in the RowSeparator of `_metadata.json`.",
+        "End rows with RowSeparator (default \\r\\n), and quote values with other line breaks."
+        " A checkout of Git or an editor may have changed the line ends, so copy the files unchanged.",
     ),
     Fault.VALUE: error(
         "MF606",
-        "A value in a text file is not of the type that is declared.",
-        "Write values in the form of the DataType, and NULL as the NullValue.",
+        "A value in a text file does not have the declared type.",
+        "Write values in the format of their DataType, and NULL as NullValue.",
     ),
     Fault.NULL: error(
         "MF607",
-        "A value in a text file is NULL where the column is declared as never NULL.",
-        "Give the column a value in every row, or declare it as nullable from the start.",
+        "A value in a text file is NULL, and its column is declared as not nullable.",
+        "Write a value in every row, or declare the column as nullable from the start.",
     ),
 }
 
@@ -163,38 +163,38 @@ def form_of(name: str, settings: Settings) -> str | None:
     return TEXT if extension == settings.extension and settings.text is not False else None
 
 
-def in_order(files: tuple[DataFile, ...], settings: Settings) -> list[DataFile]:
+def sort_files(files: tuple[DataFile, ...], settings: Settings) -> list[DataFile]:
     """As the service applies them."""
     if settings.by_time:
         return sorted(files, key=lambda file: (file.modified, file.name))
     return sorted(files, key=lambda file: file.name)
 
 
-def judge_files(table: Table, settings: Settings) -> list[Finding]:
+def check_files(table: Table, settings: Settings) -> list[Finding]:
     found: list[Finding] = []
     named: list[_Named] = []
     for file in table.files:
         if _UNFINISHED.fullmatch(file.name):
-            found.append(UNFINISHED.broken(_path(table, file), "The name is that of an unfinished or temporary file."))
+            found.append(UNFINISHED.finding(_path(table, file), "The name is that of an unfinished or temporary file."))
             continue
         found += _name(table, file, settings)
-        found += _whole(table, file)
+        found += _check_content(table, file)
         if parsed := _parse(file):
             named.append(parsed)
     found += [
-        SUBFOLDER.broken(f"{table.folder}/{name}", "There is a folder inside the table's folder.")
+        SUBFOLDER.finding(f"{table.folder}/{name}", "There is a folder inside the table's folder.")
         for name in table.folders
     ]
-    found += _mixed(table, settings)
+    found += _check_form(table, settings)
     lost = _lost(table, settings)
     if lost and table.log and table.log.newest:
         path = f"{table.folder}/{data_name(lost[0], table.log.newest.extension)}"
         more = f", together with {counted(len(lost) - 1, 'later file')}" if len(lost) > 1 else ""
-        found.append(LOST.broken(path, f"The file was removed before Fabric consumed it{more}."))
+        found.append(LOST.finding(path, f"The file was removed before Fabric consumed it{more}."))
     if not settings.by_time:
         found += _numbers(table, named, lost)
     if not table.files and not table.processed and not (table.log and table.log.staged):
-        found.append(NO_FILES.broken(table.folder, "The table's folder holds no data file."))
+        found.append(NO_FILES.finding(table.folder, "The table's folder holds no data file."))
     return found
 
 
@@ -218,52 +218,54 @@ def _name(table: Table, file: DataFile, settings: Settings) -> Iterator[Finding]
     match = _NAME.fullmatch(file.name)
     if not settings.by_time and number_of(file.name) is None:
         if match and _DIGITS.fullmatch(match[1]):
-            yield NAME.broken(path, "The number is 0; the first is 1.")
+            yield NAME.finding(path, "The number is 0; the first is 1.")
             return
         if match and match[1].isascii() and match[1].isdigit():
             how = f"has {counted(len(match[1]), 'digit')}"
         else:
             how = "is not a number of 20 digits and an extension"
-        yield NAME.broken(path, f"The name {how}.")
+        yield NAME.finding(path, f"The name {how}.")
     elif form_of(file.name, settings) is None:
         extension = repr(match[2]) if match else "no extension"
         if settings.text is None:
             said = "files are Parquet or CSV where _metadata.json does not say otherwise"
         else:
             said = f"_metadata.json says {settings.extension if settings.text else PARQUET!r}"
-        yield FORM.broken(path, f"The extension is {extension}, and {said}.")
+        yield FORM.finding(path, f"The extension is {extension}, and {said}.")
 
 
-def _whole(table: Table, file: DataFile) -> Iterator[Finding]:
+def _check_content(table: Table, file: DataFile) -> Iterator[Finding]:
     path = _path(table, file)
     if file.size == 0:
-        yield EMPTY.broken(path, "The file has no bytes.")
-    elif isinstance(file.inside, Unreadable):
-        reason = file.inside.reason
-        if file.inside.why is Broken.TRUNCATED:
-            yield TRUNCATED.broken(path, f"The file is cut short: {reason}.")
-        elif file.inside.why is Broken.CODEC:
-            yield CODEC.broken(path, f"The file is compressed with {reason}.")
-        elif file.inside.why is Broken.UNSAFE:
-            yield UNSAFE.broken(path, f"The file cannot be read safely: {reason}.")
-        elif file.inside.why is Broken.ENCRYPTED:
-            yield UNREADABLE.broken(path, f"The file is encrypted: {reason}.")
+        yield EMPTY.finding(path, "The file has no bytes.")
+    elif isinstance(file.content, Unreadable):
+        reason = file.content.reason
+        if file.content.why is Broken.TRUNCATED:
+            yield TRUNCATED.finding(path, f"The file is cut short: {reason}.")
+        elif file.content.why is Broken.CODEC:
+            yield CODEC.finding(path, f"The file is compressed with {reason}.")
+        elif file.content.why is Broken.UNSAFE:
+            yield UNSAFE.finding(path, f"The file cannot be read safely: {reason}.")
+        elif file.content.why is Broken.ENCRYPTED:
+            yield UNREADABLE.finding(path, f"The file is encrypted: {reason}.")
         else:
-            yield UNREADABLE.broken(path, f"The file cannot be read: {reason}.")
-    elif isinstance(file.inside, Contents):
-        if odd := sorted(file.inside.codecs - CODECS):
-            yield CODEC.broken(path, f"Columns are compressed with {', '.join(odd)}.")
-        for column, row in file.inside.invalid_texts.items():
+            yield UNREADABLE.finding(path, f"The file cannot be read: {reason}.")
+    elif isinstance(file.content, Contents):
+        if odd := sorted(file.content.codecs - CODECS):
+            yield CODEC.finding(path, f"Columns are compressed with {', '.join(odd)}.")
+        for column, row in file.content.invalid_texts.items():
             what = f"The column {column!r} has a text that is not valid UTF-8 in row {row:,}."
-            yield INVALID_TEXT.broken(path, what)
+            yield INVALID_TEXT.finding(path, what)
 
 
-def _mixed(table: Table, settings: Settings) -> Iterator[Finding]:
+def _check_form(table: Table, settings: Settings) -> Iterator[Finding]:
     """Parquet and CSV side by side, where the metadata leaves both open."""
-    forms = {form: file for file in reversed(in_order(table.files, settings)) if (form := form_of(file.name, settings))}
+    forms = {
+        form: file for file in reversed(sort_files(table.files, settings)) if (form := form_of(file.name, settings))
+    }
     if len(forms) == 2:
-        later = max(forms.values(), key=lambda file: in_order(table.files, settings).index(file))
-        yield FORM.broken(_path(table, later), "The folder holds Parquet files and delimited text.")
+        later = max(forms.values(), key=lambda file: sort_files(table.files, settings).index(file))
+        yield FORM.finding(_path(table, later), "The folder holds Parquet files and delimited text.")
 
 
 def _lost(table: Table, settings: Settings) -> Sequence[int]:
@@ -285,15 +287,15 @@ def _numbers(table: Table, named: list[_Named], lost: Collection[int]) -> Iterat
     for one in named:
         if one.number in by_number:
             other = by_number[one.number].file.name
-            yield NUMBER_TWICE.broken(_path(table, one.file), f"The number {one.number} is also that of {other}.")
+            yield NUMBER_TWICE.finding(_path(table, one.file), f"The number {one.number} is also that of {other}.")
         by_number.setdefault(one.number, one)
     last_processed = max(processed, default=0)
     if last_processed and not by_number:
         what = f"Number {last_processed} was processed, and no data file is left in the folder."
-        yield LAST_GONE.broken(table.folder, what)
+        yield LAST_GONE.finding(table.folder, what)
     for number in sorted(by_number.keys() & processed.keys() - {last_processed}):
         what = f"The number {number} was processed before, as {processed[number]}."
-        yield USED_AGAIN.broken(_path(table, by_number[number].file), what)
+        yield USED_AGAIN.finding(_path(table, by_number[number].file), what)
     yield from _gaps(table, by_number, set(processed), lost)
 
 
@@ -306,15 +308,15 @@ def _gaps(table: Table, by_number: dict[int, _Named], processed: set[int], lost:
             one = number == before + 2
             missing = f"number {before + 1} is" if one else f"the numbers {before + 1} to {number - 1} are"
             what = f"Before it, {missing} missing; the last before is {before}."
-            yield GAP.broken(_path(table, by_number[number].file), what)
+            yield GAP.finding(_path(table, by_number[number].file), what)
         before = number
     if len(numbers) > 1 and numbers[0] > 1 and not processed and table.log is None:
         what = f"The first number is {numbers[0]}, and nothing shows that those before it were processed."
-        yield LATE_START.broken(_path(table, by_number[numbers[0]].file), what)
+        yield LATE_START.finding(_path(table, by_number[numbers[0]].file), what)
 
 
-def judge_text(folder: str, files: list[DataFile]) -> Iterator[Finding]:
+def check_text(folder: str, files: list[DataFile]) -> Iterator[Finding]:
     for file in files:
-        if isinstance(file.inside, Contents):
-            for one in file.inside.faults:
-                yield _TEXT_RULES[one.fault].broken(f"{folder}/{file.name}", f"Row {one.row:,}: {one.detail}.")
+        if isinstance(file.content, Contents):
+            for one in file.content.faults:
+                yield _TEXT_RULES[one.fault].finding(f"{folder}/{file.name}", f"Row {one.row:,}: {one.detail}.")

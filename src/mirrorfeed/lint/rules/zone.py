@@ -15,82 +15,86 @@ from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, SCHEMA_SUFFI
 
 LOOSE = warning(
     "MF101",
-    "A file lies outside any table's folder, where the service does not look.",
-    "Move it into the folder of its table, or remove it: the service reads tables' folders.",
+    "A file is outside of the folders of tables, so Fabric does not read it.",
+    "Move the file into the folder of its table, or delete it.",
 )
 SCHEMA_NAME = error(
     "MF102",
-    "A folder that holds tables is not named as the folder of a schema, so the service would take it for a table.",
-    "Rename the schema's folder to <schema>.schema, before mirroring is started.",
+    "The name of a folder with tables does not end in `.schema`, so Fabric reads the folder as a table.",
+    "Rename the folder to <schema>.schema before mirroring starts.",
 )
-NO_TABLES = warning("MF103", "The folder of a schema holds no table.", "Remove the folder, or create its tables.")
+NO_TABLES = warning("MF103", "The folder of a schema has no table.", "Delete the folder, or create its tables.")
 BAD_NAME = warning(
     "MF104",
-    "The folder of a table has a name that Fabric may not take for a table.",
-    "Name the table otherwise; a renamed folder is a new table and needs all data again.",
+    "The name of a folder may not be valid as a table name in Fabric.",
+    "Change the name of the table. A renamed folder is a new table and needs all data again.",
 )
 SAME_NAME = error(
     "MF105",
-    "Two folders differ in upper and lower case only.",
-    "Rename one of the two: Fabric may take them for one table.",
+    "The names of two folders differ in case only.",
+    "Rename one of them. Fabric may treat them as one table.",
 )
 MISPLACED = warning(
     "MF106",
-    "The file that says who publishes lies in the wrong place, or under another name.",
-    f"Name it {PARTNER_EVENTS} and put it at the top of the landing zone.",
+    "The file with the partner events is in the wrong folder, or has another name.",
+    f"Name the file {PARTNER_EVENTS}, and move it to the top of the landing zone.",
 )
-_SPREAD = "Publish some of them into another database, before mirroring of this one stops."
-NEARLY_FULL = advice("MF151", f"There are nearly as many tables as one database takes: {MOST_TABLES}.", _SPREAD)
-TOO_MANY = error("MF109", f"There are more tables than one database takes: {MOST_TABLES}.", _SPREAD)
+_SPREAD = "Publish some of the tables to another database before mirroring of this one stops."
+NEARLY_FULL = advice(
+    "MF151", f"The number of tables is close to the limit of a mirrored database, {MOST_TABLES}.", _SPREAD
+)
+TOO_MANY = error("MF109", f"The number of tables is above the limit of a mirrored database, {MOST_TABLES}.", _SPREAD)
 UNREADABLE = error(
-    "MF107", "The file that says who publishes is not JSON.", "Write it again as one JSON object, or remove it."
+    "MF107", "The file with the partner events is not JSON.", "Write the file again as one JSON object, or delete it."
 )
 SHAPE = warning(
     "MF108",
-    "The file that says who publishes lacks something, or has it in another form.",
+    "A property of the partner events is missing or has the wrong type.",
     'Give `{"partnerName": "…", "sourceInfo": {"sourceType": "…", "sourceVersion": "…",'
     ' "additionalInformation": {…}}}`.',
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A table's folder, as its path says."""
+class TableFolder:
+    """The folder of a table."""
 
     schema: str | None
     table: str
     path: str
 
 
-def find_tables(zone: Zone) -> list[Place]:
-    """Where the tables are; also those in a schema's folder whose name is wrong."""
+def find_tables(zone: Zone) -> list[TableFolder]:
+    """The folders of tables, also those in the folder of a schema whose name is wrong."""
     found = []
     for folder in zone.folders:
         if _is_schema(folder):
             schema = folder.path[: -len(SCHEMA_SUFFIX)] if _has_suffix(folder.path) else folder.path
-            found += [Place(schema, inner.path.rpartition("/")[2], inner.path) for inner in folder.folders]
+            found += [TableFolder(schema, inner.path.rpartition("/")[2], inner.path) for inner in folder.folders]
         else:
-            found.append(Place(None, folder.path, folder.path))
+            found.append(TableFolder(None, folder.path, folder.path))
     return found
 
 
-def judge_folders(zone: Zone) -> list[Finding]:
+def check_folders(zone: Zone) -> list[Finding]:
     found = [*_loose("", zone.files)]
     for folder in zone.folders:
         if _is_schema(folder):
             found += _schema(folder)
         else:
-            found += _stray_partner_events(folder)
+            found += _misplaced_partner_events(folder)
     seen: dict[tuple[str, str], str] = {}
-    for place in find_tables(zone):
-        found += _name(place)
-        key = fold(place.schema or ""), fold(place.table)
+    for table in find_tables(zone):
+        found += _name(table)
+        key = fold(table.schema or ""), fold(table.table)
         if key in seen:
-            found.append(SAME_NAME.broken(place.path, f"The folder differs from {seen[key]!r} only in case."))
-        seen.setdefault(key, place.path)
+            found.append(SAME_NAME.finding(table.path, f"The folder differs from {seen[key]!r} only in case."))
+        seen.setdefault(key, table.path)
     if len(seen) >= MANY_TABLES:
         rule = TOO_MANY if len(seen) > MOST_TABLES else NEARLY_FULL
-        found.append(rule.broken("", f"The landing zone holds {len(seen)} tables, and a database takes {MOST_TABLES}."))
+        found.append(
+            rule.finding("", f"The landing zone holds {len(seen)} tables, and a database takes {MOST_TABLES}.")
+        )
     return found
 
 
@@ -103,19 +107,19 @@ def _is_schema(folder: Folder) -> bool:
 
 
 def _lacks_suffix(folder: Folder) -> bool:
-    """Nothing of a table is in it, but tables are."""
+    """Whether it contains tables and nothing of a table."""
     return not folder.files and any(METADATA in inner.files for inner in folder.folders)
 
 
 def _schema(folder: Folder) -> Iterator[Finding]:
     if not folder.path.endswith(SCHEMA_SUFFIX):
         what = "ends in another case than '.schema'" if _has_suffix(folder.path) else "does not end in '.schema'"
-        yield SCHEMA_NAME.broken(folder.path, f"The folder holds tables, and its name {what}.")
+        yield SCHEMA_NAME.finding(folder.path, f"The folder holds tables, and its name {what}.")
     yield from _loose(folder.path, folder.files)
     if not folder.folders:
-        yield NO_TABLES.broken(folder.path, "The schema's folder holds no table.")
+        yield NO_TABLES.finding(folder.path, "The schema's folder holds no table.")
     for inner in folder.folders:
-        yield from _stray_partner_events(inner)
+        yield from _misplaced_partner_events(inner)
 
 
 def _loose(path: str, files: tuple[str, ...]) -> Iterator[Finding]:
@@ -123,35 +127,35 @@ def _loose(path: str, files: tuple[str, ...]) -> Iterator[Finding]:
         where = f"{path}/{name}" if path else name
         if _is_partner_events(name):
             if path or name != PARTNER_EVENTS:
-                yield MISPLACED.broken(where, "The partner events would not be found here under this name.")
+                yield MISPLACED.finding(where, "The partner events would not be found here under this name.")
         elif name == METADATA or not is_ignored(name):
-            yield LOOSE.broken(where, "The file is in no table's folder.")
+            yield LOOSE.finding(where, "The file is in no table's folder.")
 
 
-def _stray_partner_events(folder: Folder) -> Iterator[Finding]:
+def _misplaced_partner_events(folder: Folder) -> Iterator[Finding]:
     for name in filter(_is_partner_events, folder.files):
-        yield MISPLACED.broken(f"{folder.path}/{name}", "The partner events would not be found here under this name.")
+        yield MISPLACED.finding(f"{folder.path}/{name}", "The partner events would not be found here under this name.")
 
 
 def _is_partner_events(name: str) -> bool:
     return name.lower().removeprefix("_") == PARTNER_EVENTS.lower().removeprefix("_")
 
 
-def _name(place: Place) -> Iterator[Finding]:
+def _name(folder: TableFolder) -> Iterator[Finding]:
     try:
-        Target(place.schema, place.table)
+        Target(folder.schema, folder.table)
     except BadTarget as fault:
-        yield BAD_NAME.broken(place.path, f"The table's name {fault.reason}.")
+        yield BAD_NAME.finding(folder.path, f"The table's name {fault.reason}.")
 
 
-def judge_partner_events(data: bytes | None) -> list[Finding]:
+def check_partner_events(data: bytes | None) -> list[Finding]:
     if data is None:
         return []
     try:
         spelled = load_object(data)
     except ValueError as fault:
-        return [UNREADABLE.broken(PARTNER_EVENTS, f"It cannot be read: {fault}.")]
-    return [SHAPE.broken(PARTNER_EVENTS, what) for what in _faults(spelled)]
+        return [UNREADABLE.finding(PARTNER_EVENTS, f"It cannot be read: {fault}.")]
+    return [SHAPE.finding(PARTNER_EVENTS, what) for what in _faults(spelled)]
 
 
 def _faults(spelled: dict[str, Any]) -> Iterator[str]:

@@ -30,19 +30,19 @@ _DROPPED = "_dropped"
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 
 
-def place_of(target: str, folder: TableFolder) -> Path:
+def mirror_path(target: str, folder: TableFolder) -> Path:
     """Where the mirror of a table folder is: `<target>/<schema>/<table>`."""
     return Path(target, folder.schema or _DEFAULT_SCHEMA, folder.name)
 
 
-def places_in(target: str) -> list[Path]:
+def find_delta_tables(target: str) -> list[Path]:
     """Where Delta tables are below the target, whoever made them."""
     return sorted(place for place in Path(target).glob("[!_]*/[!_]*") if Path(place, "_delta_log").is_dir())
 
 
 def open_mirror(place: Path) -> Mirror | None:
     """The mirror that is there, None if nothing is, `NotOurs` if a table is there that no replica made."""
-    with _engine(place):
+    with _delta_errors(place):
         delta = DeltaTable(_address(place)) if _is_table(place) else None
     if delta is None:
         return None
@@ -54,7 +54,7 @@ def open_mirror(place: Path) -> Mirror | None:
 def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Sequence[str]) -> Mirror:
     """A table without rows, in one commit together with what it mirrors."""
     state = {_FOLDER: folder.path, _ETAG: folder.etag, **({_KEYS: json.dumps(keys)} if keys else {})}
-    with _engine(place):
+    with _delta_errors(place):
         delta = DeltaTable.create(
             _address(place),
             schema=Schema.from_arrow(schema),
@@ -65,15 +65,15 @@ def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Seq
 
 
 def drop(place: Path, target: str) -> None:
-    """The table is gone with one rename; its files follow, and `sweep` finishes that after a crash."""
-    with _engine(place):
-        grave = Path(target, _DROPPED)
-        grave.mkdir(parents=True, exist_ok=True)
-        place.rename(grave / uuid.uuid4().hex)
-        sweep(target)
+    """The table is gone with one rename; its files follow, and `delete_dropped` finishes that after a crash."""
+    with _delta_errors(place):
+        dropped = Path(target, _DROPPED)
+        dropped.mkdir(parents=True, exist_ok=True)
+        place.rename(dropped / uuid.uuid4().hex)
+        delete_dropped(target)
 
 
-def sweep(target: str) -> None:
+def delete_dropped(target: str) -> None:
     shutil.rmtree(Path(target, _DROPPED), ignore_errors=True)
 
 
@@ -112,13 +112,13 @@ class Mirror:
 
     def applied(self) -> int:
         """The last file number that was applied, 0 if there is none."""
-        with _engine(self.place):
+        with _delta_errors(self.place):
             return self._delta.transaction_version(self._app()) or 0
 
     def processed(self, files: Iterable[DataFile]) -> frozenset[str]:
         """The names among these that were applied, by their own name or by a number that was reached."""
         applied = self.applied()
-        with _engine(self.place):
+        with _delta_errors(self.place):
             return frozenset(
                 file.name
                 for file in files
@@ -128,24 +128,24 @@ class Mirror:
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
         """A commit of its own: after a crash the columns are there, and the file comes again."""
-        with _engine(self.place):
+        with _delta_errors(self.place):
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
-    def present(self, columns: Sequence[str]) -> pa.Table:
+    def read_columns(self, columns: Sequence[str]) -> pa.Table:
         """Some columns of all rows, in the order that `replace` relies on."""
-        with _engine(self.place):
+        with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset()
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
             parts = [part.to_table(schema=dataset.schema, columns=list(columns)) for part in dataset.get_fragments()]
             return pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
 
     def append(self, rows: pa.Table, file: DataFile, by_time: bool) -> None:
-        with _engine(self.place):
-            write_deltalake(self._delta, rows, mode="append", commit_properties=self._remembering(file, by_time))
+        with _delta_errors(self.place):
+            write_deltalake(self._delta, rows, mode="append", commit_properties=self._commit_properties(file, by_time))
 
     def replace(self, kept: pa.ChunkedArray, rows: pa.Table, file: DataFile, by_time: bool) -> None:
         """Writes the table anew: of its rows those that are `kept`, in the order of `present`, and these rows."""
-        with _engine(self.place):
+        with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset()
             schema = pa.schema([field.with_nullable(True) for field in dataset.schema])
 
@@ -162,10 +162,10 @@ class Mirror:
                 self._delta,
                 pa.RecordBatchReader.from_batches(schema, batches()),
                 mode="overwrite",
-                commit_properties=self._remembering(file, by_time),
+                commit_properties=self._commit_properties(file, by_time),
             )
 
-    def _remembering(self, file: DataFile, by_time: bool) -> CommitProperties:
+    def _commit_properties(self, file: DataFile, by_time: bool) -> CommitProperties:
         mark = Transaction(self._app(file.name), 1) if by_time else Transaction(self._app(), file.number or 0)
         return CommitProperties(app_transactions=[mark], custom_metadata={f"{_PREFIX}.file": file.name})
 
@@ -176,7 +176,7 @@ class Mirror:
         return self._delta.metadata().configuration.get(name)
 
     def _set(self, name: str, value: str) -> None:
-        with _engine(self.place):
+        with _delta_errors(self.place):
             self._delta.alter.set_table_properties({name: value}, raise_if_not_exists=False)
 
 
@@ -205,7 +205,7 @@ def _address(place: Path) -> str:
 
 
 @contextmanager
-def _engine(place: Path) -> Iterator[None]:
+def _delta_errors(place: Path) -> Iterator[None]:
     try:
         yield
     except (DeltaError, pa.ArrowException, OSError) as error:

@@ -30,7 +30,7 @@ class Change:
 
 def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> Change:
     """`present` are the key columns of the table's rows; types of keys are the same on both sides."""
-    whole = _has_whole_key(rows, keys)
+    whole = _has_full_key(rows, keys)
     unmatched = rows.filter(pc.and_(pc.invert(whole), pc.not_equal(markers, DELETE)))
     rows, markers = rows.filter(whole), markers.filter(whole)
     if not rows.num_rows:
@@ -60,7 +60,7 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
     return Change(_chunked(kept), pa.concat_tables([_multiplied(rows, times), unmatched]))
 
 
-def _has_whole_key(rows: pa.Table, keys: Sequence[str]) -> pa.ChunkedArray:
+def _has_full_key(rows: pa.Table, keys: Sequence[str]) -> pa.ChunkedArray:
     whole = _repeated(True, rows.num_rows)
     for key in keys:
         whole = pc.and_(whole, pc.is_valid(rows[key]))

@@ -12,7 +12,14 @@ from pathlib import Path
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.lint.specification import SCHEMA_SUFFIX
 from mirrorfeed.mirror.replica.landing_zone import TableFolder, schemas_in, tables_in
-from mirrorfeed.mirror.replica.mirrored_table import NotOurs, drop, open_mirror, place_of, places_in, sweep
+from mirrorfeed.mirror.replica.mirrored_table import (
+    NotOurs,
+    delete_dropped,
+    drop,
+    find_delta_tables,
+    mirror_path,
+    open_mirror,
+)
 from mirrorfeed.mirror.replica.table_cycle import State, TableCycle, TableReport
 from mirrorfeed.stores import Store
 
@@ -36,13 +43,13 @@ class Replica:
 
     def step(self) -> list[TableReport]:
         """One pass over all tables. A table that fails says so in its report and never stops the others."""
-        sweep(self.target)
+        delete_dropped(self.target)
         folders = self._folders()
-        places = Counter(place_of(self.target, folder) for folder in folders)
+        places = Counter(mirror_path(self.target, folder) for folder in folders)
         reports = self._drop_gone(folders)
         for folder in folders:
-            if places[place_of(self.target, folder)] > 1:
-                error = SamePlace(folder.table, str(place_of(self.target, folder)))
+            if places[mirror_path(self.target, folder)] > 1:
+                error = SamePlace(folder.table, str(mirror_path(self.target, folder)))
                 reports.append(TableReport(folder.table, State.FAILED, message=str(error), error=error))
             else:
                 reports.append(TableCycle(self.zone, self.target, folder).run(self.clock()))
@@ -56,8 +63,8 @@ class Replica:
         return folders
 
     def _drop_gone(self, folders: list[TableFolder]) -> list[TableReport]:
-        there = {place_of(self.target, folder) for folder in folders}
-        gone = [place for place in places_in(self.target) if place not in there]
+        there = {mirror_path(self.target, folder) for folder in folders}
+        gone = [place for place in find_delta_tables(self.target) if place not in there]
         return [report for place in gone if (report := self._drop(place))]
 
     def _drop(self, place: Path) -> TableReport | None:
@@ -81,18 +88,18 @@ def follow(
     stop: Callable[[], bool],
     *,
     wait: Callable[[float], None] = time.sleep,
-    report: Callable[[list[TableReport]], None] = lambda _: None,
-    trouble: Callable[[Transient], None] = lambda _: None,
+    on_pass: Callable[[list[TableReport]], None] = lambda _: None,
+    on_error: Callable[[Transient], None] = lambda _: None,
 ) -> None:
     """Makes passes, `poll` seconds apart, until `stop` says so.
 
-    Each pass is told to `report`. A landing zone that cannot be listed for now is told to `trouble`.
+    Each pass is told to `report`. A landing zone that cannot be listed for now is told to `on_error`.
     """
     while not stop():
         try:
-            report(replica.step())
+            on_pass(replica.step())
         except Transient as error:
-            trouble(error)
+            on_error(error)
         if not stop():
             wait(poll)
 

@@ -33,8 +33,8 @@ from mirrorfeed.mirror.replica.mirrored_table import (
     Mirror,
     create_mirror,
     drop,
+    mirror_path,
     open_mirror,
-    place_of,
     refuse_nulls,
     refuse_years,
 )
@@ -80,7 +80,7 @@ class TableCycle:
             return self._report(State.FAILED, str(error), error)
 
     def _run(self, now: datetime) -> tuple[State, str]:
-        place = place_of(self._target, self._folder)
+        place = mirror_path(self._target, self._folder)
         mirror = open_mirror(place)
         if mirror is not None and mirror.etag != self._folder.etag:
             drop(place, self._target)
@@ -155,7 +155,7 @@ class TableCycle:
         if markers is None:
             mirror.append(rows, file, settings.by_time)
         else:
-            change = net_change(mirror.present(settings.keys), rows, markers, settings.keys)
+            change = net_change(mirror.read_columns(settings.keys), rows, markers, settings.keys)
             if change.removes:
                 mirror.replace(change.kept, change.added, file, settings.by_time)
             else:
