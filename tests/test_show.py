@@ -284,7 +284,7 @@ def test_rows_are_listed_a_line_each_with_long_values_cut() -> None:
     assert isinstance(out.file, io.StringIO)
     lines = out.file.getvalue().splitlines()[3:5]
     assert [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines] == [
-        ["1", "a b\\rc", '{"k": [1, null]}'],
+        ["1", "a\\nb\\rc", '{"k": [1, null]}'],
         ["2", "x" * 59 + "…", "NULL"],
     ]
 

@@ -11,6 +11,7 @@ from typing import Any
 from mirrorfeed import config
 from mirrorfeed.build import this_build
 from mirrorfeed.config import Config
+from mirrorfeed.display.printable import printable
 from mirrorfeed.errors import Terminal
 
 DEPLOYED = "deployed/deployment.json"
@@ -44,7 +45,7 @@ def setting(dbutils: Any) -> Setting:
     if zone := field("landing_zone"):
         given["landing_zone"] = zone
     loaded = config.load(os.path.normpath(folder / field("config")), **given)
-    print(f"mirrorfeed {this_build()}, {loaded.path}, landing zone {loaded.landing_zone}")
+    print(printable(f"mirrorfeed {this_build()}, {loaded.path}, landing zone {loaded.landing_zone}"))
     archived = next((name for name in (field("table"), *archive_tables) if name), None)
     return Setting(loaded, field("mirror") or mirror or None, archived)
 

@@ -156,5 +156,5 @@ def look(spark: Any, source: Source, rates: Rates | None, ledger: Source | None)
     month += "" if row.month_saving is None else f" and saves {row.month_saving:,.2f}"
     say(f"{source}: {found}{month}")
     if lost := keep(spark, ledger, [row]):
-        click.echo(coded(lost), err=True)
+        say(coded(lost), err=True)
     return told(row)

@@ -126,7 +126,7 @@ def _say_rule(spark: Any, source: Source, found: Policy) -> None:
         say(f"{error.problem[:-1]}, and none to show.")
         return
     made = rules.policy(found.rule)
-    say(json.dumps(made, indent=2, ensure_ascii=False))
+    say(*json.dumps(made, indent=2, ensure_ascii=False).split("\n"))
     say(rules.apply(made))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -57,13 +56,13 @@ def rule(
         facts = {"policy": made, "apply": rules.apply(made, there), "of_others": list(theirs)}
         say_json({"table": str(source), **facts, "problems": list(map(str, problems))})
         sys.exit(bool(problems))
-    click.echo(json.dumps(made, indent=2, ensure_ascii=False))
-    click.echo(rules.apply(made, there), err=True)
+    say_json(made)
+    say(rules.apply(made, there), err=True)
     if theirs:
         done = "Taken over" if take_over else "Kept, and taken over with --take-over"
-        click.echo(f"{done}: {', '.join(theirs)}, by which others archive files of {source} alone", err=True)
+        say(f"{done}: {', '.join(theirs)}, by which others archive files of {source} alone", err=True)
     for problem in problems:
-        click.echo(str(problem), err=True)
+        say(str(problem), err=True)
     sys.exit(bool(problems))
 
 

@@ -83,7 +83,7 @@ def tables(task_value: str | None, path: str) -> None:
         targets = [str(table.target) for table in expansion.config.tables]
         names = hand_on(task_value, targets)
         say_result(names)
-        say("\n".join(names))
+        say(*names)
         return
     from mirrorfeed.api.listing import listed
 
@@ -91,7 +91,7 @@ def tables(task_value: str | None, path: str) -> None:
         found = listed(expansion)
     say_result([row.to_dict() for row in found])
     for note in found.notes:
-        click.echo(note, err=True)
+        say(note, err=True)
     if not for_programs():
         from mirrorfeed.cli import output as show
 

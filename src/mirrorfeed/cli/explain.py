@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from mirrorfeed.cli.root import for_programs, main, say_json
+from mirrorfeed.cli.root import for_programs, main, say, say_json
 
 
 @main.command()
@@ -19,7 +19,7 @@ def explain(code: str) -> None:
     if for_programs():
         say_json(asdict(entry))
         return
-    click.echo(f"{entry.code} {entry.name} ({entry.kind})\n{entry.means}")
+    say(f"{entry.code} {entry.name} ({entry.kind})", entry.means)
     for way in entry.next.split("\n"):
-        click.echo(f"To do: {way}")
-    click.echo(f"Shown by {entry.shown_by}")
+        say(f"To do: {way}")
+    say(f"Shown by {entry.shown_by}")

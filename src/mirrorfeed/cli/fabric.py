@@ -68,7 +68,7 @@ def create(name: str, path: str) -> None:
 
     address = f"{ONELAKE}{workspace}/{database}"
     say_result({"name": name, "made": made, "landing_zone": address})
-    say(f"{name!r} {'was made' if made else 'is there already'}. In {path}:\n")
+    say(f"{name!r} {'was made' if made else 'is there already'}. In {path}:", "")
     say(f"landing_zone: {address}")
 
 

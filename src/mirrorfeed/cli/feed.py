@@ -55,7 +55,7 @@ def enable(tables: tuple[str, ...], path: str) -> None:
             say_error(trouble)
             done.append({"table": str(table.target), "source": str(table.source), "feed": None, "error": trouble})
     say_result(done)
-    say(f"For all new tables, in the Spark configuration of a cluster or job:\n{DEFAULT_LINE}")
+    say("For all new tables, in the Spark configuration of a cluster or job:", DEFAULT_LINE)
     sys.exit(any(each["error"] for each in done))
 
 
@@ -82,9 +82,9 @@ def changes(table: str, start: str, end: str | None, past_end: Any, preview: int
             {"table": str(source), "from_version_exclusive": after, "to_version_inclusive": to, **told, "rows": rows}
         )
         return
-    click.echo(f"{source}, {found.range}" if found.range.versions else f"{source}, no versions in this range")
+    say(f"{source}, {found.range}" if found.range.versions else f"{source}, no versions in this range")
     for kind, count in counts.items():
-        click.echo(f"  {kind:<17}{count:>12,}")
+        say(f"  {kind:<17}{count:>12,}")
     if rows:
         from mirrorfeed.cli.output import listed
 

@@ -13,9 +13,7 @@ from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import click
-
-from mirrorfeed.cli.root import spark_session
+from mirrorfeed.cli.root import say, spark_session
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import MirrorfeedError, coded
 
@@ -94,18 +92,18 @@ def follow_tables(config: Config, written: Config, tables: tuple[str, ...], minu
         runs = SparkRuns(spark, config, stop, said.outcome, said.trouble, written=written, names=tables)
         chosen = config.select(tables)
         words = "SIGTERM or Ctrl-C ends it once the file in hand is out."
-        click.echo(f"Following {counted(len(chosen), 'table')}. {words}")
+        say(f"Following {counted(len(chosen), 'table')}. {words}")
         with stop.listening():  # once more, for Spark listens too
             states = follow(chosen, runs, stop=stop, at_once=config.at_once, wait=stop.wait)
     failed = [name for name, state in states.items() if state.failures]
-    click.echo(f"Ended, with nothing half done{'; failed: ' if failed else ''}{', '.join(failed)}.")
+    say(f"Ended, with nothing half done{'; failed: ' if failed else ''}{', '.join(failed)}.")
     sys.exit(bool(failed))
 
 
 class Said:
     """One line for a publication; an error once, and again only when it is another."""
 
-    def __init__(self, echo: Callable[..., Any] = click.echo, now: Callable[[], datetime] = datetime.now) -> None:
+    def __init__(self, echo: Callable[..., Any] = say, now: Callable[[], datetime] = datetime.now) -> None:
         self._echo, self._now, self._errors = echo, now, dict[str, str]()
 
     def outcome(self, outcome: Outcome) -> None:

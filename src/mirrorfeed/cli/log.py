@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.cli.root import config_option, for_programs, load_as_written, main, say_json
+from mirrorfeed.cli.root import config_option, for_programs, load_as_written, main, say, say_json
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.terminal import waiting
 from mirrorfeed.errors import coded
@@ -70,23 +70,23 @@ def _told(target: Target, record: Record) -> dict[str, Any]:
 
 def _say(found: Examined | None, folder: str) -> None:
     if found is None:
-        click.echo(f"{folder} has no log: nothing was published there.")
+        say(f"{folder} has no log: nothing was published there.")
         return
     from mirrorfeed.publish.examine import published
 
-    click.echo(found.log)
+    say(found.log)
     for record in reversed(found.records):
         rows = sum(count for file in record.files for count in file.rows.values())
         files = counted(len(record.files), "file")
-        click.echo(f"  record {record.number} of {record.time}: {published(record)}, {counted(rows, 'row')}, {files}")
+        say(f"  record {record.number} of {record.time}: {published(record)}, {counted(rows, 'row')}, {files}")
     if not found.follows_on:
-        click.echo("The record that the newest one follows is not there.")
+        say("The record that the newest one follows is not there.")
     for place in found.places:
         if place.found:
-            click.echo(f"{place.address}: {place.found}")
+            say(f"{place.address}: {place.found}")
         elif place.consumed:
-            click.echo(f"{place.address}: consumed, and removed by Fabric")
+            say(f"{place.address}: consumed, and removed by Fabric")
     if found.lost:
-        click.echo(coded(found.lost))
+        say(coded(found.lost))
     if found.records and not found.places:
-        click.echo("The newest record has no files.")
+        say("The newest record has no files.")

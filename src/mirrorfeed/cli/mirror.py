@@ -88,9 +88,7 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str
         _say_reports(reports)
         sys.exit(any(report.state is replica.State.FAILED for report in reports))
     with suppress(KeyboardInterrupt):
-        replica.follow(
-            service, poll, lambda: False, on_pass=_say_reports, on_error=lambda error: click.echo(coded(error))
-        )
+        replica.follow(service, poll, lambda: False, on_pass=_say_reports, on_error=lambda error: say(coded(error)))
 
 
 def _say_reports(reports: Sequence[TableReport]) -> None:
@@ -160,7 +158,7 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
         told.append({**ledger.told(rows[-1], trouble), "differences": [asdict(difference) for difference in first]})
     say_result(told)
     if lost := ledger.keep(spark, config.ledger, rows):
-        click.echo(coded(lost), err=True)
+        say(coded(lost), err=True)
     sys.exit(any(row["outcome"] != ledger.VERIFIED for row in told))
 
 
@@ -186,7 +184,7 @@ def lint(landing_zone: str, path: str) -> None:
     report = linter.lint(zone)
     say_result(report.to_dict())
     for line in report.lines() if not for_programs() else ():
-        click.echo(line)
+        say(line)
     sys.exit(not report.conforms)
 
 

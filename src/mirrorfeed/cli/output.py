@@ -17,8 +17,9 @@ from rich.table import Column
 from rich.text import Text
 
 from mirrorfeed.display.humanize import counted, duration, size
-from mirrorfeed.display.terminal import Listing, folded
-from mirrorfeed.errors import coded, visible
+from mirrorfeed.display.printable import printable
+from mirrorfeed.display.terminal import Listing, folded, text
+from mirrorfeed.errors import coded
 from mirrorfeed.publish.freshness import Step
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Steps:
         self._tables, self._crowded = tables, tables > self._room
         what = f"Looking at {counted(tables, 'table')}"
         if self._bars is None:
-            self._out.print(Text(f"{what} …"))
+            self._out.print(text(f"{what} …"))
         else:
             self._tasks[""] = self._bars.add_task(what, total=None)
 
@@ -74,26 +75,26 @@ class Steps:
 
     def ending(self) -> None:
         """That it was asked to end."""
-        self._out.print(Text("Ending once the files in hand are out. Ctrl-C once more ends at once."))
+        self._out.print(text("Ending once the files in hand are out. Ctrl-C once more ends at once."))
 
     def __call__(self, table: str, progress: Progress) -> None:
         with self._lock:
             if self._bars is None:
-                self._out.print(Text(f"{table}: {_so_far(progress)}"))
+                self._out.print(text(f"{table}: {_so_far(progress)}"))
                 return
             if "" in self._tasks and not self._crowded:
                 self._bars.remove_task(self._tasks.pop(""))
             if table not in self._tasks and self._crowded and len(self._tasks) > self._room:
                 return
             if table not in self._tasks:
-                self._tasks[table] = self._bars.add_task(table, total=None)
+                self._tasks[table] = self._bars.add_task(printable(table), total=None)
             behind = (progress.latest or 0) - (progress.from_version_exclusive or progress.published or 0)
             ahead = (progress.published or 0) - (progress.from_version_exclusive or progress.published or 0)
             self._bars.update(
                 self._tasks[table],
                 total=max(1, behind),
                 completed=ahead,
-                description=f"{folded(table, self._out.width - _BESIDE)}: {_so_far(progress)}",
+                description=f"{folded(table, self._out.width - _BESIDE)}: {printable(_so_far(progress))}",
             )
 
 
@@ -149,21 +150,21 @@ def notes(outcomes: Sequence[Outcome], repeated: int = 0, *, rebuilt: bool = Fal
         # Of a folder that someone deleted nothing is left but what the ledger tells.
         names = f"First loads of tables that were published before, says the ledger: {', '.join(again)}."
         deleted = "Their folders were deleted from the landing zone: Fabric drops such a table and takes it anew."
-        found.append(Text(f"{names} {deleted}", style="yellow"))
+        found.append(text(f"{names} {deleted}", style="yellow"))
     for outcome in outcomes:
         if outcome.reseeded:
-            found.append(Text(f"{outcome.table}: reseeded from a snapshot. {outcome.reseeded.problem}", style="yellow"))
+            found.append(text(f"{outcome.table}: reseeded from a snapshot. {outcome.reseeded.problem}", style="yellow"))
         if outcome.error:
-            found.append(Text(f"{outcome.table}: {coded(outcome.error)}", style="red"))
+            found.append(text(f"{outcome.table}: {coded(outcome.error)}", style="red"))
         if outcome.tries > 1:
-            found.append(Text(f"{outcome.table}: took {outcome.tries} tries."))
+            found.append(text(f"{outcome.table}: took {outcome.tries} tries."))
         if outcome.first_load and not outcome.keys_checked:
-            found.append(Text(f"{outcome.table}: the keys of its first load were not checked (validate_keys: none)."))
+            found.append(text(f"{outcome.table}: the keys of its first load were not checked (validate_keys: none)."))
         if seconds := outcome.long_look_ups:
             took = f"{outcome.table}: looking up deleted keys in the source took {seconds:.0f} s, more than all else."
-            found.append(Text(f"{took} If its keys are always unique, set validate_keys: range."))
+            found.append(text(f"{took} If its keys are always unique, set validate_keys: range."))
     if repeated:
-        found.append(Text(f"{counted(repeated, 'call')} to the landing zone had to be repeated."))
+        found.append(text(f"{counted(repeated, 'call')} to the landing zone had to be repeated."))
     return found
 
 
@@ -197,7 +198,7 @@ def states(rows: Sequence[Status]) -> Text:
 
     counts = Counter(row.state for row in rows)
     told = [f"{counts[state]:,} {state}" for state in reversed(STATES) if counts[state]]
-    return Text(f"{counted(len(rows), 'table')}: {', '.join(told)}")
+    return text(f"{counted(len(rows), 'table')}: {', '.join(told)}")
 
 
 def status(rows: Sequence[Status]) -> Listing:
@@ -273,9 +274,8 @@ def listed(rows: Sequence[Mapping[str, Any]]) -> Listing:
 
 
 def _value(value: object) -> str:
-    text = "NULL" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    plain = " ".join(visible(text).splitlines())
-    return plain if len(plain) <= _LONGEST else f"{plain[: _LONGEST - 1]}…"
+    shown = "NULL" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return printable(shown, _LONGEST)
 
 
 def _or_dash(value: object) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import click
 
 from mirrorfeed.cli.outcomes import say_outcomes
@@ -45,7 +43,7 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
         say(f"{place} is deleted with all that is in it, and the table is gone in Fabric until it is published.")
     if not yes:
         confirm()
-    dropping = dropping_by(config, partial(click.echo, err=for_programs()), wait * 60)
+    dropping = dropping_by(config, say, wait * 60)
     spark, out, repeated = spark_session(), error_console() if for_programs() else console(), retries().value
     troubles: list[MirrorfeedError] = []
     with show.steps(out) as on_step:

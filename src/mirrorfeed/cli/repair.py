@@ -84,7 +84,7 @@ def _repaired(
         return {"table": str(table.target), "publications": [], "error": trouble}
     finally:
         for each in beside:
-            click.echo(coded(each), err=True)
+            say(coded(each), err=True)
     for line in words(found, str(table.target)):
         say(line)
     troubles = [each for each in (found.outcome and found.outcome.error, found.left) if each]

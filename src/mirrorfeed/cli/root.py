@@ -8,12 +8,15 @@ import sys
 from datetime import date
 from io import TextIOWrapper
 from pathlib import Path
+from traceback import format_exc
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from mirrorfeed import FILE
-from mirrorfeed.errors import MirrorfeedError, Terminal, is_spark_gone, named, visible
+from mirrorfeed.display.printable import is_escaped, printable, printable_block
+from mirrorfeed.display.redact import filter_logs, redact
+from mirrorfeed.errors import MirrorfeedError, Terminal, is_spark_gone, named
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +52,7 @@ class _Commands(click.Group):
     def main(self, *given: Any, **more: Any) -> Any:
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # names that its encoding lacks stop no command
+        filter_logs()
         return super().main(*given, **more)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -74,9 +78,10 @@ class _Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
-            if not for_programs() and not is_spark_gone(error):
-                raise
-            fail(named(f"mirrorfeed {ctx.invoked_subcommand}", error))
+            if for_programs() or is_spark_gone(error):
+                fail(named(f"mirrorfeed {ctx.invoked_subcommand}", error))
+            click.echo(printable_block(redact(format_exc())), err=True)
+            sys.exit(1)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -130,9 +135,10 @@ def for_programs() -> bool:
     return context is not None and bool(context.meta.get(_JSON))
 
 
-def say(words: str = "") -> None:
-    """For people; with --json beside the result."""
-    click.echo(words, err=for_programs())
+def say(*lines: str, err: bool = False) -> None:
+    """Print these lines for people; with --json on standard error, beside the result. No value in them starts another
+    line or acts on the terminal."""
+    click.echo("\n".join(map(printable, lines)), err=err or for_programs())
 
 
 def say_result(value: object) -> None:
@@ -145,7 +151,13 @@ def say_json(value: object) -> None:
     """Alone on standard output. Times are in ISO form, errors as they tell themselves, decisions in words."""
     encoding: str | None = sys.stdout.encoding
     escaped = encoding is not None and encoding.lower() != "utf-8"  # characters that it lacks would not be JSON
-    click.echo(json.dumps(value, indent=2, ensure_ascii=escaped, default=_told))
+    written = json.dumps(value, indent=2, ensure_ascii=escaped, default=_told)
+    # Inside texts alone, where JSON spells a character in this way, too.
+    click.echo(re.sub(r"[^\n -~]", _spelled, written))
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1] if is_escaped(found[0]) else found[0]
 
 
 def _told(value: object) -> object:
@@ -156,7 +168,7 @@ def _told(value: object) -> object:
 
 def say_error(error: MirrorfeedError, of: str = "") -> None:
     """On standard error, and whose it is, where there are several."""
-    click.echo(f"Error {error.code}: {of and f'{visible(of)}: '}{error}", err=True)
+    click.echo(f"Error {error.code}: {of and f'{printable(of)}: '}{error}", err=True)
 
 
 def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.cli.root import config_option, for_programs, load, main, say_error, say_json, spark_session
+from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_error, say_json, spark_session
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.terminal import console, text, waiting
 from mirrorfeed.errors import coded
@@ -42,7 +42,7 @@ def watch(mirror: str | None, path: str) -> None:
     with waiting(f"Looking at {counted(len(config.tables), 'table')}, and at what Fabric says"):
         seen = look_at_all(get_session, config, _now, mirror)
     if config.ledger and (lost := ledger.keep(spark_session(), config.ledger, seen.rows(_now()))):
-        click.echo(coded(lost), err=True)
+        say(coded(lost), err=True)
     store, folder = book_of(config)
     told = tell(store, seen.look, {OUTPUT: printed.append, **channels_of(config)}, uuid.uuid4().hex, _now, folder)
     if for_programs():
@@ -61,7 +61,7 @@ def watch(mirror: str | None, path: str) -> None:
         if any(each.fresh for each in seen.statuses):
             out.print(show.freshness(seen.statuses, _now()))
         for message in printed:
-            out.print(text(words.text(message), style="" if message.over else "red"))
+            out.print(text(words.title(message), *words.lines(message), style="" if message.over else "red"))
         if not printed:
             out.print(text(_nothing(len(seen.look.troubles), other=told.other)))
     for _, error in told.failed:

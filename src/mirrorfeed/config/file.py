@@ -20,7 +20,7 @@ from mirrorfeed.config.output import contradictions
 from mirrorfeed.config.selecting import misfits
 from mirrorfeed.config.words import check
 from mirrorfeed.credentials import ServicePrincipal
-from mirrorfeed.errors import Terminal, visible
+from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import BadTarget, Target, split_name
 from mirrorfeed.runtime.addresses import HttpsAddress
 
@@ -307,15 +307,18 @@ class ConfigInvalid(Terminal):
         self.path, self.mistakes = path, mistakes
 
     def what(self) -> str:
-        count = "a mistake" if len(self.mistakes) == 1 else f"{len(self.mistakes)} mistakes"
-        lines = [f"{self.path}:{m.line}: {m.field}: {m.reason}" for m in self.mistakes]
-        return "\n".join([f"The configuration has {count}:", *lines])
+        return "\n".join(self._mistakes())
 
     def next(self) -> str:
         return "Correct the file and run the same command again; nothing was done."
 
-    def __str__(self) -> str:
-        return visible(f"{self.what()}\n{self.next()}")
+    def message_lines(self) -> Sequence[str]:
+        return [*self._mistakes(), self.next()]
+
+    def _mistakes(self) -> list[str]:
+        count = "a mistake" if len(self.mistakes) == 1 else f"{len(self.mistakes)} mistakes"
+        lines = [f"{self.path}:{m.line}: {m.field}: {m.reason}" for m in self.mistakes]
+        return [f"The configuration has {count}:", *lines]
 
 
 class OptionInvalid(Terminal):

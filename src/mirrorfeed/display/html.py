@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from html import escape
+
+from mirrorfeed.display.printable import escape_html
 
 _CSS = """
 .mirrorfeed{font:13px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}
@@ -41,4 +42,4 @@ def _row(tag: str, texts: Sequence[str], right: Collection[int]) -> str:
 
 def _element(tag: str, text: str, style: str = "") -> str:
     attribute = f' class="{style}"' if style else ""
-    return f"<{tag}{attribute}>{escape(text)}</{tag}>"
+    return f"<{tag}{attribute}>{escape_html(text)}</{tag}>"

@@ -19,6 +19,8 @@ from types import ModuleType
 from typing import cast
 from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
+from mirrorfeed.display.printable import printable, printable_block
+
 HIDDEN = "(not shown)"
 _MOST = 100
 """Secrets that are remembered, the last used. Tokens change every hour."""
@@ -59,6 +61,7 @@ class _Memory(ModuleType):
 
 def remember(*secrets: str) -> None:
     """Remove these from all text from now on, also from the logs of mirrorfeed and of its HTTP clients."""
+    filter_logs()
     memory = _memory()
     with memory.lock:
         for secret in secrets:
@@ -68,9 +71,6 @@ def remember(*secrets: str) -> None:
                 memory.patterns.move_to_end(secret)
         while len(memory.patterns) > _MOST:
             memory.patterns.popitem(last=False)
-        if not memory.filters_logs:
-            _filter_logs()
-            memory.filters_logs = True
 
 
 def forget_all() -> None:
@@ -153,7 +153,13 @@ def _forms(text: str) -> Iterator[str]:
         yield letters[first:last].translate(str.maketrans("+/", "-_"))
 
 
-def _filter_logs() -> None:
+def filter_logs() -> None:
+    """Remove secrets from the logs of mirrorfeed and of its HTTP clients, and keep values in them to their line."""
+    memory = _memory()
+    with memory.lock:
+        if memory.filters_logs:
+            return
+        memory.filters_logs = True
     make, formatter = logging.getLogRecordFactory(), logging.Formatter()
 
     def record(*given: object, **more: object) -> logging.LogRecord:
@@ -164,10 +170,10 @@ def _filter_logs() -> None:
             message = made.getMessage()
         except (TypeError, ValueError):  # the handler reports it
             return made
-        if (shown := redact(message)) != message:
+        if (shown := printable(redact(message))) != message:
             made.msg, made.args = shown, None
         if made.exc_info and made.exc_info[0]:
-            made.exc_text = redact(formatter.formatException(made.exc_info))
+            made.exc_text = printable_block(redact(formatter.formatException(made.exc_info)))
         return made
 
     # A filter of a logger does not see the records of the loggers below it, and handlers are the application's.

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from threading import Timer
 from typing import TYPE_CHECKING, TextIO
 
+from mirrorfeed.display.printable import printable
+
 if TYPE_CHECKING:  # rich takes longer to import than most commands to be listed
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.table import Table
@@ -46,11 +48,11 @@ def buffer(width: int) -> Console:
     return Console(file=io.StringIO(), width=width, highlight=False, force_jupyter=False, force_terminal=False)
 
 
-def text(words: str, style: str = "") -> Text:
-    """What is shown as it stands: nothing in it is taken for markup."""
+def text(*lines: str, style: str = "") -> Text:
+    """These lines: no value in them starts another, is taken for markup or acts on the terminal."""
     from rich.text import Text
 
-    return Text(words, style=style)
+    return Text("\n".join(map(printable, lines)), style=style)
 
 
 def _unfolded(found: Console) -> Console:
@@ -68,7 +70,8 @@ def waiting(what: str) -> Iterator[None]:
     with _standard_error() as file:
         out = Console(file=file, highlight=False)
         spinner = out.status(text(what)) if out.is_terminal else None
-        timer = Timer(_MOMENT, spinner.start if spinner else lambda: print(f"{what} …", file=file, flush=True))
+        line = f"{printable(what)} …"
+        timer = Timer(_MOMENT, spinner.start if spinner else lambda: print(line, file=file, flush=True))
         timer.daemon = True
         timer.start()
         try:
@@ -103,9 +106,13 @@ class Listing:
     """The columns to align right, which hold numbers."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        header, *rows = [tuple(map(printable, cells)) for cells in (self.header, *self.rows)]
+        yield from Listing(header, rows, self.right)._drawn(options.max_width)
+
+    def _drawn(self, width: int) -> Iterator[Table | Text]:
         columns = list(zip(self.header, *self.rows, strict=True))
-        widths = fitting([_widths(cells, whole=not at) for at, cells in enumerate(columns)], options.max_width)
-        yield from [self._table(widths)] if widths else self._list(options.max_width)
+        widths = fitting([_widths(cells, whole=not at) for at, cells in enumerate(columns)], width)
+        yield from [self._table(widths)] if widths else self._list(width)
 
     def _table(self, widths: Sequence[int]) -> Table:
         from rich.table import Table
@@ -119,10 +126,10 @@ class Listing:
 
     def _list(self, width: int) -> Iterator[Text]:
         for name, *cells in self.rows:
-            yield text(folded(name, width), style="bold")
+            yield text(*folded(name, width).split("\n"), style="bold")
             told = [f"{what}: {cell}; " for what, cell in zip(self.header[1:], cells, strict=True) if cell]
             lines = packed([*told[:-1], told[-1].removesuffix("; ")], width - _INDENT)
-            yield text("\n".join(" " * _INDENT + line.rstrip() for line in lines))
+            yield text(*(" " * _INDENT + line.rstrip() for line in lines))
 
 
 def fitting(columns: Sequence[tuple[int, int]], width: int) -> list[int] | None:
@@ -148,7 +155,7 @@ def _widths(cells: Sequence[str], *, whole: bool) -> tuple[int, int]:
 
 def folded(name: str, width: int) -> str:
     """A name in lines that are no longer than this, broken after dots and underscores where it has any."""
-    parts = re.findall(r"[^._]*[._]|[^._]+$", name)
+    parts = re.findall(r"[^._]*[._]|[^._]+$", printable(name))
     return "\n".join(packed([part[at : at + width] for part in parts for at in range(0, len(part), width)], width))
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import re
 import reprlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date
 from string import Formatter
@@ -27,6 +27,7 @@ from traceback import walk_tb
 from typing import Any, ClassVar
 
 from mirrorfeed.display.humanize import a_few, counted, duration
+from mirrorfeed.display.printable import printable
 from mirrorfeed.display.redact import redact
 
 _log = logging.getLogger(__name__)
@@ -118,8 +119,12 @@ class MirrorfeedError(Exception):
         what, next_ = redact(self.problem), redact(self.solution)
         return {"code": self.code, "what": what, "next": next_, "facts": plain(vars(self))}
 
+    def message_lines(self) -> Sequence[str]:
+        """The message in the lines in which it is shown. A value in it never starts another line."""
+        return [f"{self.problem} {self.solution}".strip()]
+
     def __str__(self) -> str:
-        return visible(redact(f"{self.problem} {self.solution}".strip()))
+        return "\n".join(printable(redact(line)) for line in self.message_lines())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.__dict__)
@@ -181,11 +186,6 @@ def plain(value: Any) -> Any:
 def coded(error: MirrorfeedError) -> str:
     """As it is shown where it stands among other words."""
     return f"{error.code}: {error}"
-
-
-def visible(text: str) -> str:
-    """With carriage returns as `\\r`: a terminal would write the rest of the line over its beginning."""
-    return text.replace("\r", "\\r")
 
 
 def named(doing: str, error: Exception, helps: str = "") -> MirrorfeedError:

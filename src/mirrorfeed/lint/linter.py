@@ -9,7 +9,6 @@ from itertools import groupby
 from typing import Any
 
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.errors import visible
 from mirrorfeed.landing import log as records
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import (
@@ -53,9 +52,9 @@ class Report:
     def lines(self) -> Iterator[str]:
         """The findings under their files, and a last line with their number."""
         for file, found in groupby(self.findings, key=lambda finding: finding.file):
-            yield visible(file)
+            yield file
             for finding in found:
-                yield f"  {finding.code} {finding.severity}: {visible(finding.what)}"
+                yield f"  {finding.code} {finding.severity}: {finding.what}"
                 yield f"        {finding.next}"
         counts = Counter(finding.severity for finding in self.findings)
         numbers = [_to_text(counts[each], each) for each in Severity if counts[each]] or ["no findings"]

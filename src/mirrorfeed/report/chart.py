@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from html import escape
+
+from mirrorfeed.display.printable import escape_html
 
 COLOURS = 8
 """So many series are told apart; what is beyond is drawn as one."""
@@ -55,8 +56,8 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
         drawn.append(f'<polyline class="line {shade}" points="{path}"/>')
         drawn += [
             f'<circle class="{dot}" cx="{x(point.time):.1f}" cy="{_y(point.value, top):.1f}" r="2.5">'
-            f"<title>{escape(name)}, {_moment(point.time)}: {number(point.value)}"
-            f" {escape(what(unit, point.value))}</title></circle>"
+            f"<title>{escape_html(name)}, {_moment(point.time)}: {number(point.value)}"
+            f" {escape_html(what(unit, point.value))}</title></circle>"
             for point in own
         ]
     return _figure(drawn, [name for name, _ in _told_apart(series)])
@@ -82,8 +83,9 @@ def bars(columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str
                 high, low = _y(below + value, top), _y(below, top)
                 drawn.append(
                     f'<rect class="bar {_shade(colour)}" x="{middle - wide / 2:.1f}" y="{high:.1f}" width="{wide:.1f}"'
-                    f' height="{max(low - high, 0.5):.1f}"><title>{escape(label)}, {escape(kind)}: {number(value)}'
-                    f" {escape(what(unit, value))}</title></rect>"
+                    f' height="{max(low - high, 0.5):.1f}">'
+                    f"<title>{escape_html(label)}, {escape_html(kind)}: {number(value)}"
+                    f" {escape_html(what(unit, value))}</title></rect>"
                 )
                 below += value
     there = {kind for _, parts in columns for kind, value in parts.items() if value}
@@ -151,17 +153,19 @@ def _value_axis(top: Sequence[float], unit: str) -> list[str]:
         drawn.append(f'<line class="{kind}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         label = f"{number(value)} {what(unit, value)}" if value == top[-1] else number(value)
         anchor = f'x="{_LEFT - 6}" text-anchor="end"' if value != top[-1] else 'x="0" text-anchor="start"'
-        drawn.append(f'<text {anchor} y="{y + 4:.1f}">{escape(label)}</text>')
+        drawn.append(f'<text {anchor} y="{y + 4:.1f}">{escape_html(label)}</text>')
     return drawn
 
 
 def _tick_below(x: float, label: str) -> str:
-    return f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{escape(label)}</text>'
+    return f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{escape_html(label)}</text>'
 
 
 def _axis_below(words: str) -> str:
     """What the axis tells."""
-    return f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">{escape(words)}</text>' if words else ""
+    return (
+        f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">{escape_html(words)}</text>' if words else ""
+    )
 
 
 def _times(start: datetime, end: datetime) -> str:
@@ -175,7 +179,7 @@ def _figure(drawn: Sequence[str], names: Sequence[str]) -> str:
     if len(names) == 1:
         return svg  # the title says what it is
     told = [(_shade(n), name) for n, name in enumerate(names) if name and n < COLOURS]
-    keys = "".join(f'<span><i class="key {shade}"></i>{escape(name)}</span>' for shade, name in told)
+    keys = "".join(f'<span><i class="key {shade}"></i>{escape_html(name)}</span>' for shade, name in told)
     more = len([name for name in names if name]) - len(told)
     rest = f'<span><i class="key rest"></i>{more} more</span>' if more > 0 else ""
     return f'{svg}<p class="legend">{keys}{rest}</p>'

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from html import escape
 from typing import Any
 
 from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.printable import escape_html
 from mirrorfeed.publish.ledger import COMPARED, DIFFERENT, PUBLISHED, STANDS, STOPPED, WRONG, Row
 from mirrorfeed.report import archive, freshness, in_time
 from mirrorfeed.report.chart import Point, bars, lines, number, what
@@ -60,7 +60,7 @@ def framed(drawn: str) -> str:
 
 
 def titled(title: str, drawn: str) -> str:
-    return f"<h4>{escape(title)}</h4>{drawn}"
+    return f"<h4>{escape_html(title)}</h4>{drawn}"
 
 
 def lag_chart(rows: Iterable[Row]) -> str:
@@ -231,7 +231,7 @@ def _head(names: Iterable[str], numbers: Collection[int]) -> str:
 
 def _line(cells: Iterable[str], numbers: Collection[int], bad: Collection[int] = ()) -> str:
     told = (
-        f"<td{_kind('n', at in numbers) or _kind('bad', at in bad)}>{escape(cell)}</td>"
+        f"<td{_kind('n', at in numbers) or _kind('bad', at in bad)}>{escape_html(cell)}</td>"
         for at, cell in enumerate(cells)
     )
     return f"<tr>{''.join(told)}</tr>"
@@ -257,8 +257,8 @@ def failures(rows: Sequence[Row]) -> list[Row]:
 def _failures(rows: Sequence[Row]) -> str:
     failed = failures(rows)
     lines_ = [
-        f"<tr><td class=t>{moment(row.time)}</td><td>{escape(row.table)}</td>"
-        f"<td>{escape(row.error or row.outcome)}</td><td>{escape(row.message or '')}</td></tr>"
+        f"<tr><td class=t>{moment(row.time)}</td><td>{escape_html(row.table)}</td>"
+        f"<td>{escape_html(row.error or row.outcome)}</td><td>{escape_html(row.message or '')}</td></tr>"
         for row in failed[:_FAILURES]
     ]
     shown = _table("<th>Time (UTC)<th>Table<th>Error<th>What happened, and what to do", lines_)
@@ -273,7 +273,7 @@ def _table(head: str, lines_: Sequence[str]) -> str:
 
 
 def _card(title: str, content: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+    return f"<section><h2>{escape_html(title)}</h2>{content}</section>"
 
 
 def moment(time: datetime) -> str:

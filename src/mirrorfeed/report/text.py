@@ -9,6 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from mirrorfeed.cli.output import by_marker
+from mirrorfeed.display import terminal
 from mirrorfeed.display.humanize import counted, duration, size
 from mirrorfeed.display.terminal import Listing
 from mirrorfeed.publish.ledger import Row, named
@@ -23,8 +24,8 @@ _DAY = ("Day (UTC)", "Rows", "Bytes", *(phase.capitalize() for phase in PHASES),
 def text(rows: Sequence[Row], now: datetime) -> Iterator[Text | Listing]:
     """What all tables come to, where each stands and how fresh it is, how often it was in time, what was published each
     day, what is archived, and the newest of what went wrong."""
-    yield Text(f"As of {moment(now)} UTC, from {counted(len(rows), 'row')} of the ledger")
-    yield Text(", ".join(f"{number(value)} {what(name, value)}" for name, value in figures(rows, now).items()))
+    yield terminal.text(f"As of {moment(now)} UTC, from {counted(len(rows), 'row')} of the ledger")
+    yield terminal.text(", ".join(f"{number(value)} {what(name, value)}" for name, value in figures(rows, now).items()))
     if stand := standings(rows):
         yield Listing(STANDING, [standing.cells(now) for standing in stand], right=())
     if fresh := freshness.newest(rows):
@@ -37,9 +38,11 @@ def text(rows: Sequence[Row], now: datetime) -> Iterator[Text | Listing]:
         yield Listing(archive.HELD, held, right=range(1, 9))
     found = failures(rows)
     for row in found[:_FAILURES]:
-        yield Text(f"{moment(row.time)} {row.table}: {row.error or row.outcome}: {row.message or ''}", style="red")
+        yield terminal.text(
+            f"{moment(row.time)} {row.table}: {row.error or row.outcome}: {row.message or ''}", style="red"
+        )
     if len(found) > _FAILURES:
-        yield Text(f"{len(found) - _FAILURES:,} older ones are not shown; --html and --json have more.")
+        yield terminal.text(f"{len(found) - _FAILURES:,} older ones are not shown; --html and --json have more.")
 
 
 def _day(day: dict[str, Any]) -> tuple[str, ...]:

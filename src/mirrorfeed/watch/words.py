@@ -8,18 +8,19 @@ from types import MappingProxyType
 from typing import Any
 
 from mirrorfeed.display.humanize import duration
+from mirrorfeed.display.printable import printable
 from mirrorfeed.watch.telling import Message
 
-_LONGEST = 2_000
-"""Characters of a text: Slack takes 3,000 in a block, Teams 28 KB in all."""
+_LONGEST = 1_400
+"""Characters of each of the two texts in a message: Slack takes 3,000 in a block, Teams 28 KB in all."""
 _HEADER = 150
-"""Characters of a header in Slack."""
+"""Characters of a title, as Slack takes them."""
 
 
 def title(message: Message) -> str:
     entry = message.entry
     table = entry.table or "The mirrored database"
-    return f"{table}: {entry.kind}{' is over' if message.over else ''}"
+    return printable(f"{table}: {entry.kind}{' is over' if message.over else ''}", _HEADER)
 
 
 def lines(message: Message) -> list[str]:
@@ -27,8 +28,9 @@ def lines(message: Message) -> list[str]:
     entry = message.entry
     if entry.over is not None:
         lasted = duration(max(0.0, (entry.over - entry.since).total_seconds()))
-        return [f"Over since {_moment(entry.over)}, after {lasted}.", f"It was: {_cut(entry.what)}"]
-    return [_cut(entry.what), f"Since {_moment(entry.since)}.", f"Next: {entry.remedy}"]
+        return [f"Over since {_moment(entry.over)}, after {lasted}.", f"It was: {printable(entry.what, _LONGEST)}"]
+    what, remedy = printable(entry.what, _LONGEST), printable(entry.remedy, _LONGEST)
+    return [what, f"Since {_moment(entry.since)}.", f"Next: {remedy}"]
 
 
 def text(message: Message) -> str:
@@ -54,24 +56,17 @@ def teams(message: Message) -> dict[str, Any]:
 def slack(message: Message) -> dict[str, Any]:
     """For an incoming webhook. Blocks of plain text are shown as they are; in the text for notifications, what Slack
     would take for markup is escaped."""
-    heading, rest = title(message), "\n".join(lines(message))
-    if len(heading) > _HEADER:
-        heading = f"{heading[: _HEADER - 1]}…"
     escaped = text(message).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return {
         "text": escaped,
         "blocks": [
-            {"type": "header", "text": {"type": "plain_text", "text": heading, "emoji": False}},
-            {"type": "section", "text": {"type": "plain_text", "text": rest, "emoji": False}},
+            {"type": "header", "text": {"type": "plain_text", "text": title(message), "emoji": False}},
+            {"type": "section", "text": {"type": "plain_text", "text": "\n".join(lines(message)), "emoji": False}},
         ],
     }
 
 
 FORMS: Mapping[str, Callable[[Message], dict[str, Any]]] = MappingProxyType({"teams": teams, "slack": slack})
-
-
-def _cut(what: str) -> str:
-    return what if len(what) <= _LONGEST else f"{what[: _LONGEST - 1]}…"
 
 
 def _moment(time: datetime) -> str:

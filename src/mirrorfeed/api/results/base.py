@@ -66,6 +66,9 @@ class Failed(Terminal):
     def lines(self) -> str:
         return "\n".join(self.failed)
 
+    def message_lines(self) -> Sequence[str]:
+        return self.failed
+
 
 @dataclass(frozen=True, slots=True)
 class Chart:

@@ -1,0 +1,224 @@
+"""Text from outside, as a terminal, a page, a log or a message shows it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import shlex
+import unicodedata
+from collections.abc import Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+import mirrorfeed
+from fixtures.onelake import DATABASE, WORKSPACE, OneLake
+from mirrorfeed.api.results import Difference, Result
+from mirrorfeed.cli import main, output
+from mirrorfeed.cli.root import say_error
+from mirrorfeed.display import terminal
+from mirrorfeed.display.printable import escape_html, printable, printable_block, shell_argument
+from mirrorfeed.errors import Unexpected
+
+ESCAPE = "\x1b]0;title\x07\x1b[2J"
+LINE = "Error MF9999: forged line"
+HOSTILE = f"id{ESCAPE}\r\n{LINE}\u2028{LINE}\x9b2J\u202etxt.exe\u2066\u200b"
+SHOWN = (
+    r"id\x1b]0;title\x07\x1b[2J\r\nError MF9999: forged line\u2028Error MF9999: forged line\x9b2J\u202etxt.exe"
+    r"\u2066\u200b"
+)
+
+
+def hostile(text: str, *, lines: str = "\n") -> list[str]:
+    """Characters that a terminal obeys or that change the order of others, and lines that only a value made."""
+    odd = {char for char in text if char not in lines and unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")}
+    return sorted(odd) + [line for line in text.splitlines() if line.strip().startswith("Error MF9999")]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", ""),
+        ("läger.bestände_東京 'it''s' \\n 🙂", "läger.bestände_東京 'it''s' \\n 🙂"),
+        ("no\u00a0break, \u05d0\u05d1", "no\u00a0break, \u05d0\u05d1"),
+        ("a\nb\r\nc\td", r"a\nb\r\nc\td"),
+        ("\x00\x1b[31m\x7f\x85\x9b", r"\x00\x1b[31m\x7f\x85\x9b"),
+        ("\u2028\u2029", r"\u2028\u2029"),
+        ("\u202a\u202b\u202c\u202d\u202e", r"\u202a\u202b\u202c\u202d\u202e"),
+        ("\u2066\u2069\u200e\u200f\u061c", r"\u2066\u2069\u200e\u200f\u061c"),
+        ("\u00ad\u200b\ufeff\U000e0041", r"\xad\u200b\ufeff\U000e0041"),
+        ("\ud800", r"\ud800"),
+        (HOSTILE, SHOWN),
+    ],
+)
+def test_characters_that_act_or_are_not_seen_are_escaped(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@given(st.text(st.characters() | st.characters(categories=("Cc", "Cf", "Zl", "Zp"))), st.none() | st.integers(1, 40))
+def test_any_text_becomes_one_line_of_harmless_characters(text: str, longest: int | None) -> None:
+    shown = printable(text, longest)
+    assert not hostile(shown, lines="")
+    assert len(shown.splitlines()) <= 1
+    assert longest is None or len(shown) <= longest
+    assert printable(shown, longest) == shown
+    shown.encode()
+
+
+def test_what_is_too_long_is_cut_after_it_is_escaped() -> None:
+    assert printable("\x1b" * 10, 9) == r"\x1b\x1b…"
+    assert printable("abc", 3) == "abc"
+
+
+def test_lines_of_others_are_indented() -> None:
+    assert printable_block(f"a\n{LINE}\x1b\u2029{LINE}") == f"  a\n  {LINE}\\x1b\n  {LINE}"
+
+
+def test_a_page_shows_the_escapes_and_no_markup() -> None:
+    assert escape_html("<b>\u202e&") == r"&lt;b&gt;\u202e&amp;"
+
+
+@pytest.mark.parametrize(
+    ("argument", "shown"),
+    [
+        ("sales.orders", "sales.orders"),
+        ("s.`x;touch PWNED`", "'s.`x;touch PWNED`'"),
+        ("day = '2026-01-01'", "\"day = '2026-01-01'\""),
+        ("it's $(reboot)", "'it'\"'\"'s $(reboot)'"),
+        ("it's !!", "'it'\"'\"'s !!'"),
+        ("", "''"),
+        ("a\n'b'\\\u202e", r"$'a\n\'b\'\\\u202e'"),
+    ],
+)
+def test_an_argument_of_a_command_is_quoted_for_a_shell(argument: str, shown: str) -> None:
+    assert shell_argument(argument) == shown
+
+
+@given(st.text(st.characters(exclude_categories=("Cc", "Cf", "Cs", "Zl", "Zp"))))
+def test_a_shell_takes_a_quoted_argument_as_it_is(argument: str) -> None:
+    assert shlex.split(shell_argument(argument)) == [argument]
+
+
+# The commands
+
+
+def test_two_modules_alone_print() -> None:
+    prints = re.compile(r"click\.echo\(|\bText\(|rich import print")
+    package = Path(mirrorfeed.__file__).parent
+    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if prints.search(path.read_text())}
+    assert found == {"cli/root.py", "display/terminal.py"}
+
+
+def ran(*arguments: str) -> str:
+    result = CliRunner().invoke(main, list(arguments), env={"COLUMNS": "400"})
+    assert result.exit_code == 1 or result.exception is None, result.exception
+    return result.output
+
+
+def test_the_value_in_an_error_makes_no_line_of_its_own(tmp_path: Path) -> None:
+    said = ran("status", "--config", f"{tmp_path}/{HOSTILE}.yml")
+    assert SHOWN in said
+    assert hostile(said) == []
+
+
+def test_the_name_before_an_error_makes_no_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    say_error(Unexpected(doing="Reading", kind="ValueError", reason=HOSTILE), HOSTILE)
+    said = capsys.readouterr().err
+    assert hostile(said) == []
+    assert len(said.splitlines()) == 1
+
+
+def test_names_and_values_of_a_foreign_landing_zone_make_no_line_of_their_own(tmp_path: Path) -> None:
+    folder = tmp_path / f"orders{HOSTILE}"
+    folder.mkdir()
+    (folder / "_metadata.json").write_text(json.dumps({HOSTILE: 1, "keyColumns": [HOSTILE, HOSTILE]}))
+    said = ran("lint", str(tmp_path))
+    assert said.count(SHOWN) > 3
+    assert hostile(said) == []
+    assert any(HOSTILE in each["file"] for each in json.loads(ran("lint", str(tmp_path), "--json"))["findings"])
+
+
+def test_programs_get_exact_values_in_characters_that_a_terminal_can_show(tmp_path: Path) -> None:
+    said = ran("status", "--json", "--config", f"{tmp_path}/ö\x9b{HOSTILE}.yml")
+    assert hostile(said) == []
+    assert "ö" in said
+    assert json.loads(said)["error"]["facts"]["path"] == f"{tmp_path}/ö\x9b{HOSTILE}.yml"
+
+
+def test_the_response_of_a_service_makes_no_line_of_its_own(tmp_path: Path, onelake: OneLake) -> None:
+    file = tmp_path / "mirrorfeed.yml"
+    tables = "tables: [{source: ./orders, target: sales.orders, keys: [id]}]\n"
+    file.write_text(onelake.configuration(f"onelake://{WORKSPACE}/{DATABASE}") + tables, encoding="utf-8")
+    broken = {"status": f"Failed{HOSTILE}", "error": HOSTILE}
+    onelake.fabric.databases[DATABASE].tables = {("sales", f"orders{HOSTILE}"): broken}
+    said = ran("fabric", "status", "--config", str(file))
+    assert f"sales.orders{SHOWN}: Failed{SHOWN}: " in said
+    assert hostile(said) == []
+
+
+def test_columns_and_values_of_a_change_feed_make_no_line_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = SimpleNamespace(
+        counts=lambda: {"insert": 1},
+        first=lambda _: [{HOSTILE: HOSTILE, "id": 1}],
+        range=SimpleNamespace(versions=1, __str__=lambda _: "version 1"),
+    )
+    monkeypatch.setattr("mirrorfeed.cli.feed.spark_session", lambda *_: None)
+    monkeypatch.setattr("mirrorfeed.feed.preview.changes_between", lambda *_: found)
+    said = ran("changes", "main.sales.orders", "--from", "1")
+    assert SHOWN in said
+    assert hostile(said) == []
+
+
+@pytest.mark.parametrize("width", [40, 400])
+def test_no_cell_of_a_table_makes_a_line_of_its_own(width: int) -> None:
+    out = Console(file=io.StringIO(), width=width, highlight=False)
+    out.print(terminal.Listing(("table", HOSTILE), [(f"sales.{HOSTILE}", HOSTILE)], right=()))
+    with output.steps(out) as steps:
+        steps(HOSTILE, SimpleNamespace(decision=HOSTILE))  # type: ignore[arg-type]
+    drawn = out.file.getvalue()  # type: ignore[attr-defined]
+    assert {char for char in drawn if unicodedata.category(char) in ("Cc", "Cf")} == {"\n"}
+    assert not any(line.startswith("Error") for line in drawn.splitlines()) or width == 40
+
+
+def test_a_notebook_shows_no_character_that_acts() -> None:
+    found = Result((Difference(HOSTILE, HOSTILE, HOSTILE, None),), (HOSTILE,), HOSTILE)
+    assert hostile(repr(found)) == []
+    assert hostile(html := found._repr_html_()) == []
+    assert html.count(SHOWN) == 5
+
+
+def test_a_log_keeps_the_lines_of_a_record_apart(caplog: pytest.LogCaptureFixture) -> None:
+    from mirrorfeed.display import redact
+
+    redact.filter_logs()
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError as error:
+        logging.getLogger("mirrorfeed.test").error("%s failed", HOSTILE, exc_info=error)
+    (record,) = caplog.records
+    assert record.getMessage() == f"{SHOWN} failed"
+    shown = logging.Formatter().format(record)
+    assert [line for line in shown.splitlines() if line.startswith("Error")] == []
+    assert hostile(shown.replace(LINE, "")) == []
+
+
+def test_an_unexpected_error_of_a_command_is_shown_with_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError(HOSTILE)
+
+    monkeypatch.setattr("mirrorfeed.config.load", fails)
+    result = CliRunner().invoke(main, ["tables"])
+    assert result.exit_code == 1
+    lines: Iterable[str] = result.stderr.splitlines()
+    assert [line for line in lines if not line.startswith("  ")] == []
+    assert "ZeroDivisionError: id\\x1b" in result.stderr
