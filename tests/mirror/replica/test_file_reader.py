@@ -1,0 +1,29 @@
+"""Damaged data files: each gives rows, or an error that names it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from fixtures.damage import damaged, whole_files
+from mirrorfeed.errors import Terminal
+from mirrorfeed.lint.metadata_file import Settings
+from mirrorfeed.mirror.replica.file_reader import BrokenFile, read_rows
+
+SETTINGS = Settings(keys=("id",))
+CRASHES = (699, 834, 1997)
+"""Damage on which the Parquet library aborts while `lint` reads the types of columns in its child process."""
+
+
+def test_a_damaged_parquet_file_raises_no_error_of_the_library() -> None:
+    files = whole_files()
+    for seed in range(100):
+        with suppress(Terminal):
+            read_rows(damaged(files, seed), "1.parquet", "orders/1.parquet", SETTINGS)
+
+
+@pytest.mark.parametrize("seed", CRASHES)
+def test_a_file_that_crashes_the_library_elsewhere_is_refused_by_its_name(seed: int) -> None:
+    with pytest.raises(BrokenFile, match=r"orders/1\.parquet"):
+        read_rows(damaged(whole_files(), seed), "1.parquet", "orders/1.parquet", SETTINGS)
