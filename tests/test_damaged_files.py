@@ -21,13 +21,17 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.keep import record as kept
 from mirrorfeed.landing import log, metadata
 from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.monitor import alert_state
+from mirrorfeed.monitor.alert_state import REPEAT_AFTER
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.examine import examine
+from mirrorfeed.watch.troubles import Look, Trouble
 from tests.archive.bring_back.test_costs import PRICES
 from tests.archive.bring_back.test_plan import RATES, made
 from tests.damage import damaged
 from tests.keep.test_record import BOTH
 from tests.landing.test_log import RECORD, SELECTION
+from tests.monitor.test_alert_state import NOW
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,17 @@ def _saved(plan: Plan) -> bytes:
         return path.read_bytes()
 
 
+def _alerts(data: bytes) -> alert_state.Notified:
+    """Of a run that finds this state."""
+    store, sent = MemoryStore(), list[alert_state.Message]()
+    store.create("alerts.json", data)
+    look = Look((Trouble("a", "GAP", "What.", "mirrorfeed x"),))
+    found = alert_state.notify(store, "alerts.json", look, {"ops": sent.append}, lambda: NOW)
+    assert all(isinstance(each, DamagedFile) for each in found.warnings)
+    assert not found.warnings or [each for each in sent if not each.over]
+    return found
+
+
 def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
@@ -119,6 +134,19 @@ KINDS = {
         lambda data: metadata.parse(data, "x"),
         _json,
         (DamagedFile,),
+    ),
+    "alerts": Kind(
+        [
+            alert_state.spell(
+                (
+                    alert_state.Alert("a", "GAP", NOW, None, {"ops": NOW}),
+                    alert_state.Alert("b", "OTHER", NOW - REPEAT_AFTER, NOW, {"ops": NOW}),
+                )
+            )
+        ],
+        _alerts,
+        None,
+        (),
     ),
     "record of a history": Kind(
         [BOTH[0].to_json().encode(), BOTH[1].to_json().encode()],

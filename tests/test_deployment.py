@@ -152,10 +152,10 @@ def test_what_notebooks_are_to_know_is_written_when_a_deployment_is_built(file: 
     [
         (json.dumps(["t" * 9_997]), "has 10,001 characters, and a job takes 10,000. Write it as"),
         (json.dumps(["t" * 50] * 200), "has 10,800 characters, and a job takes 10,000. Write it as"),
-        ("main.sales.orders", "is no JSON (Expecting value"),
+        ("main.sales.orders", "cannot be read: it is not valid JSON (expected value"),
         ('{"a": 1}', 'is no list of names: {"a": 1}. Write it as'),
         ("[1]", "is no list of names: [1]. Write it as"),
-        ("[" * 10_000, "is no JSON (values are nested in it deeper than can be followed). Write it as"),
+        ("[" * 10_000, "cannot be read: it is not valid JSON (recursion limit exceeded"),
     ],
 )
 def test_tables_with_an_archive_that_no_job_could_loop_over_are_refused(file: str, tables: str, words: str) -> None:

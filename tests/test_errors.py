@@ -20,7 +20,6 @@ from mirrorfeed.feed.schemas import VersionExpired
 from mirrorfeed.keep.run import CannotGoOn
 from mirrorfeed.publish.fleet import MadeAnew, Untidy
 from mirrorfeed.stores import NotThere, StoreUnavailable
-from mirrorfeed.watch.book import PagesKeepGoing
 
 
 def test_an_error_of_ours_stays_as_it_is() -> None:
@@ -133,11 +132,6 @@ def test_a_secret_that_was_written_in_the_place_of_its_name_is_in_no_fact() -> N
             MadeAnew(["s.t"], "times in nanoseconds"),
             "Spark wrote files of s.t otherwise than files there are: times in nanoseconds. The driver made them anew,"
             " so nothing is wrong with them; it takes longer.",
-        ),
-        (
-            PagesKeepGoing("zone/_mirrorfeed/watch"),
-            "Other runs keep writing to zone/_mirrorfeed/watch, which says who was told of which trouble. Nothing was"
-            " told by this run; the next one does.",
         ),
     ],
     ids=lambda each: each.code if isinstance(each, MirrorfeedError) else "",

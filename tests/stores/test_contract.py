@@ -110,6 +110,20 @@ def test_what_is_replaced_has_the_new_content(store: Store) -> None:
     assert [entry.name for entry in store.list("a")] == ["b"]
 
 
+def test_with_an_etag_only_the_file_that_has_it_is_replaced(store: Store) -> None:
+    store.create("a/b", b"first")
+    (before,) = store.list("a")
+    store.replace("a/b", b"second", before.etag)
+    with pytest.raises(AlreadyThere):
+        store.replace("a/b", b"third", before.etag)
+    assert store.read("a/b") == b"second"
+    (after,) = store.list("a")
+    store.remove("a/b")
+    with pytest.raises((NotThere, StoreUnavailable)):
+        store.replace("a/b", b"third", after.etag)
+    assert store.list("a") == []
+
+
 def test_nothing_is_created_where_a_folder_is(store: Store) -> None:
     store.create("a/b", b"")
 

@@ -22,6 +22,7 @@ from mirrorfeed.config import load
 from mirrorfeed.config.alerts import Mail, Webhook
 from mirrorfeed.credentials import Secret, SecretUnreachable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.monitor.alert_state import Alert, Message
 from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.stores.patience import Patience
 from mirrorfeed.watch.channels import (
@@ -33,14 +34,14 @@ from mirrorfeed.watch.channels import (
     post,
     send_mail,
 )
-from mirrorfeed.watch.telling import Entry, Message
+from mirrorfeed.watch.troubles import Trouble
 from mirrorfeed.watch.words import slack, teams, text
 from tests.watch.conftest import HIDDEN, Hook
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
-ENTRY = Entry("sales.all_orders", "GAP", "Versions <3> & 4 *are* gone.", "mirrorfeed rebuild sales.all_orders", NOW)
-NEW = Message("ops", ENTRY)
-OVER = Message("ops", Entry("", "MIRRORING_PAUSED", "It is Paused.", "x", NOW, 0.0, NOW + timedelta(hours=2), ("ops",)))
+GAP = Trouble("sales.all_orders", "GAP", "Versions <3> & 4 *are* gone.", "mirrorfeed rebuild sales.all_orders")
+NEW = Message("ops", Alert(*GAP.key, NOW), GAP)
+OVER = Message("ops", Alert("", "MIRRORING_PAUSED", NOW, NOW + timedelta(hours=2), {"ops": NOW}))
 
 BRISK = Patience(seconds=5, first_pause=0.001, longest_pause=0.002, answer_seconds=5)
 
@@ -58,7 +59,6 @@ def test_a_message_says_what_is_wrong_since_when_and_what_to_do() -> None:
     assert text(OVER).splitlines() == [
         "The mirrored database: MIRRORING_PAUSED is over",
         "Over since 2026-03-14 11:30 UTC, after 2.0 h.",
-        "It was: It is Paused.",
     ]
 
 
@@ -85,7 +85,8 @@ def test_slack_gets_plain_text_and_an_escaped_line_for_notifications() -> None:
 
 
 def test_what_is_longer_than_they_take_is_cut() -> None:
-    long = Message("ops", Entry("t" * 300, "OTHER", "w" * 30_000, "mirrorfeed x", NOW))
+    trouble = Trouble("t" * 300, "OTHER", "w" * 30_000, "mirrorfeed x")
+    long = Message("ops", Alert(*trouble.key, NOW), trouble)
     header, section = (block["text"]["text"] for block in slack(long)["blocks"])
     assert (len(header), header[-1]) == (150, "…")
     assert len(section) < 3000

@@ -8,9 +8,8 @@ from typing import Any
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config import load
-from mirrorfeed.watch.book import tell
-from mirrorfeed.watch.look import book_of, look_at_all
-from mirrorfeed.watch.telling import Message
+from mirrorfeed.monitor.alert_state import Message, notify
+from mirrorfeed.watch.look import alert_state_of, look_at_all
 from mirrorfeed.watch.troubles import Look, Trouble
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -27,13 +26,13 @@ def test_a_place_that_nobody_may_look_at_is_told_once_and_hides_what_was_told_be
         + "tables: [{source: ./orders, target: sales.orders, keys: [id]}]\n"
     )
     config = load(tmp_path / "mirrorfeed.yml")
-    store, folder = book_of(config)
+    store, file = alert_state_of(config)
     sent: list[Message] = []
 
     def told(look: Look) -> list[tuple[str, str]]:
         sent.clear()
-        tell(store, look, {"output": sent.append}, "run", lambda: NOW, folder)
-        return [each.entry.key for each in sent]
+        notify(store, file, look, {"output": sent.append}, lambda: NOW)
+        return [each.alert.key for each in sent]
 
     assert told(Look((Trouble("sales.orders", "GAP", "What.", "mirrorfeed x"),))) == [("sales.orders", "GAP")]
 
@@ -47,5 +46,5 @@ def test_a_place_that_nobody_may_look_at_is_told_once_and_hides_what_was_told_be
 
 def test_who_was_told_what_is_remembered_beside_the_tables_unless_the_file_says_otherwise(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./a, target: b}]\n")
-    store, folder = book_of(load(tmp_path / "mirrorfeed.yml"))
-    assert store.address(folder) == f"{tmp_path}/zone/_mirrorfeed/alerts"
+    store, file = alert_state_of(load(tmp_path / "mirrorfeed.yml"))
+    assert store.address(file) == f"{tmp_path}/zone/_mirrorfeed/alerts.json"

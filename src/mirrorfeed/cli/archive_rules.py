@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from mirrorfeed.cli.archive import archive
 from mirrorfeed.cli.root import for_programs, say, say_json, say_result, spark_session
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
-from mirrorfeed.landing.spelled import load as load_json
+from mirrorfeed.landing.strict_json import parse_json
 
 _exported = click.Path(exists=True, dir_okay=False)
 
@@ -88,8 +89,9 @@ def lifecycle_check(file: str, table: str) -> None:
 
 
 def _json(path: str) -> Any:
-    try:  # PowerShell writes UTF-16, or UTF-8 with a mark, which the library detects in bytes
-        return load_json(Path(path).read_bytes())
+    raw = Path(path).read_bytes()
+    try:  # PowerShell writes UTF-16, or UTF-8 with a mark
+        return parse_json(raw.decode(json.detect_encoding(raw)))
     except ValueError as error:
         raise NoJson(path, str(error)) from error
 

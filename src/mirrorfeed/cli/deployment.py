@@ -30,7 +30,7 @@ from mirrorfeed.cli.root import (
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.terminal import console, text, waiting
 from mirrorfeed.errors import Terminal, coded
-from mirrorfeed.landing.spelled import load as load_json
+from mirrorfeed.landing.strict_json import parse_json
 
 if TYPE_CHECKING:
     from mirrorfeed.preflight import Check
@@ -169,9 +169,9 @@ def tables_in(archive_tables: str) -> list[str]:
     if (length := len(archive_tables)) > _LONGEST_INPUTS:
         raise ArchiveTablesInvalid(f"has {length:,} characters, and a job takes {_LONGEST_INPUTS:,}")
     try:
-        found = load_json(archive_tables.encode())
+        found = parse_json(archive_tables)
     except ValueError as error:
-        raise ArchiveTablesInvalid(f"is no JSON ({error})") from None
+        raise ArchiveTablesInvalid(f"cannot be read: {error}") from None
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise ArchiveTablesInvalid(f"is no list of names: {archive_tables}")
     return found

@@ -31,9 +31,11 @@ class DamagedFile(Terminal):
         " `mirrorfeed rebuild`.",
         "history": "Install a newer mirrorfeed if one wrote it. If somebody changed it, restore an earlier version of"
         " the history with RESTORE TABLE.",
+        "alerts": "The file is ignored and replaced, so current problems are reported again. If this repeats, set"
+        " `state` of `alerts` to a folder that only `mirrorfeed watch` writes to.",
     }
     reason: str
-    kind: Literal["table", "history"] = "table"
+    kind: Literal["table", "history", "alerts"] = "table"
 
     @property
     def case(self) -> str:

@@ -57,8 +57,13 @@ class Store(Protocol):
         at any time; once it did, never again."""
         ...
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Makes the file, or gives it this content in one step: no reader sees it missing or in part."""
+    def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
+        """Makes the file, or gives it this content in one step: no reader sees it missing or in part.
+
+        With an ETag from a listing, replaces only the file that has it. Otherwise raises `AlreadyThere`, or, if the
+        file is gone, `NotThere` or `StoreUnavailable`. In a folder the check comes just before the replacement, so two
+        writers may both pass it.
+        """
         ...
 
     def open_write(self, path: str) -> BinaryIO:

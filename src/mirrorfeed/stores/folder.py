@@ -86,8 +86,13 @@ class FolderStore:
     def create_once(self, path: str, data: bytes) -> None:
         self.create(path, data)
 
-    def replace(self, path: str, data: bytes) -> None:
-        self._finish("replace", path, data, os.replace)
+    def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
+        def give_name(unfinished: Path, target: Path) -> None:
+            if etag is not None and etag != _etag((found := target.lstat()).st_ino, found.st_mtime_ns):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+            os.replace(unfinished, target)
+
+        self._finish("replace", path, data, give_name)
 
     def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> str:
         """Writes the content under another name first: under its own it is there whole or not at all."""

@@ -89,11 +89,14 @@ class OneLakeStore:
             answer = blob.upload_blob(data, overwrite=False, length=len(data))
         return str(answer["etag"]).strip('"') if answer.get("etag") else None
 
-    def replace(self, path: str, data: bytes) -> None:
+    def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
         blob = self._clients.blobs.get_blob_client(self._change(path))
         self._expect_landing_zone()
-        with self._faults("replace", path):
-            blob.upload_blob(data, overwrite=True, length=len(data))
+        same: dict[str, Any] = (
+            {} if etag is None else {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
+        )
+        with self._faults("replace", path, None if etag is None else path):
+            blob.upload_blob(data, overwrite=True, length=len(data), **same)
 
     def open_write(self, path: str) -> BinaryIO:
         file = self._file(self._change(path))

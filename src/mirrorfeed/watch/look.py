@@ -15,6 +15,8 @@ from mirrorfeed.doctor import judge_table, judge_zone, look_at_table, look_at_zo
 from mirrorfeed.doctor.at_rest import look_at_rest
 from mirrorfeed.doctor.judge import TableFacts
 from mirrorfeed.feed.keys import Workspace
+from mirrorfeed.landing.names import LOG
+from mirrorfeed.monitor.alert_state import FILE
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.freshness import AHEAD, Step
 from mirrorfeed.publish.idle import Idle
@@ -22,7 +24,6 @@ from mirrorfeed.publish.status import Status, statuses
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import FolderStore, Store
 from mirrorfeed.watch.beyond import beyond_of, syncs_of
-from mirrorfeed.watch.book import FOLDER
 from mirrorfeed.watch.troubles import Look, judge
 from mirrorfeed.workspace import default_workspace
 
@@ -88,8 +89,8 @@ def look_at_all(
     return Seen(within, far, judge({each.table: each.fresh for each in far}, found, limits, now(), within, paused))
 
 
-def book_of(config: Config) -> tuple[Store, str]:
-    """Where it is kept who was told what."""
+def alert_state_of(config: Config) -> tuple[Store, str]:
+    """The store and the path of the file with the alerts sent so far."""
     if config.alerts.state is not None:
-        return FolderStore(config.alerts.state), "alerts"
-    return zone_of(config), FOLDER
+        return FolderStore(config.alerts.state), FILE
+    return zone_of(config), f"{LOG}/{FILE}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from mirrorfeed.display.humanize import duration
 from mirrorfeed.display.printable import printable
-from mirrorfeed.watch.telling import Message
+from mirrorfeed.monitor.alert_state import Message
 
 _LONGEST = 1_400
 """Characters of each of the two texts in a message: Slack takes 3,000 in a block, Teams 28 KB in all."""
@@ -18,19 +18,20 @@ _HEADER = 150
 
 
 def title(message: Message) -> str:
-    entry = message.entry
-    table = entry.table or "The mirrored database"
-    return printable(f"{table}: {entry.kind}{' is over' if message.over else ''}", _HEADER)
+    alert = message.alert
+    table = alert.table or "The mirrored database"
+    return printable(f"{table}: {alert.kind}{' is over' if message.over else ''}", _HEADER)
 
 
 def lines(message: Message) -> list[str]:
     """Below the title."""
-    entry = message.entry
-    if entry.over is not None:
-        lasted = duration(max(0.0, (entry.over - entry.since).total_seconds()))
-        return [f"Over since {_moment(entry.over)}, after {lasted}.", f"It was: {printable(entry.what, _LONGEST)}"]
-    what, remedy = printable(entry.what, _LONGEST), printable(entry.remedy, _LONGEST)
-    return [what, f"Since {_moment(entry.since)}.", f"Next: {remedy}"]
+    alert, trouble = message.alert, message.trouble
+    if trouble is None:
+        over = alert.over or alert.since
+        lasted = duration(max(0.0, (over - alert.since).total_seconds()))
+        return [f"Over since {_moment(over)}, after {lasted}."]
+    what, remedy = printable(trouble.what, _LONGEST), printable(trouble.remedy, _LONGEST)
+    return [what, f"Since {_moment(alert.since)}.", f"Next: {remedy}"]
 
 
 def text(message: Message) -> str:

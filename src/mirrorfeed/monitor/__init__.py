@@ -1,0 +1,1 @@
+"""Reports on tables: status, problems and alerts."""

@@ -1,0 +1,211 @@
+"""The alerts sent so far: a problem is one message when it starts, one a day while it lasts, and one at its end.
+
+The state is one JSON file. By default it is in the landing zone, where others may write, so it holds names and times
+only, and little of it is believed: an alert counts as sent for one day, and a file that is damaged or has times in the
+future is reported, ignored and replaced. The file is written after the messages are sent. If that fails, or
+two watchers run at the same moment, a message may be sent twice, but none is lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, TypeAdapter
+
+from mirrorfeed.errors import MirrorfeedError, Transient, named
+from mirrorfeed.landing.strict_json import CONFIG, DamagedFile, UtcTime, is_distinct, parse_json, validate
+from mirrorfeed.stores import AlreadyThere, NotThere, Store, StoreUnavailable
+from mirrorfeed.watch.troubles import Look, Trouble
+
+FILE = "alerts.json"
+REPEAT_AFTER = timedelta(days=1)
+_CLOCK_SKEW = timedelta(minutes=10)
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """A problem that was seen, and the channels that were notified of it."""
+
+    table: Annotated[str, Field(max_length=300)]
+    kind: Annotated[str, Field(pattern=r"^[A-Z0-9_]{1,64}$")]
+    since: UtcTime
+    over: UtcTime | None = None
+    notified: Mapping[str, UtcTime] = field(default_factory=dict)
+    """When each channel was last notified that the problem is there. A channel that was notified of the end is gone."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.table, self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    __pydantic_config__: ClassVar = CONFIG
+    alerts: tuple[Alert, ...]
+    format: Literal[1] = 1
+
+
+_FILE: TypeAdapter[_File] = TypeAdapter(_File)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    to: str
+    alert: Alert
+    trouble: Trouble | None = None
+    """None if the problem is over."""
+
+    @property
+    def over(self) -> bool:
+        return self.trouble is None
+
+
+Send = Callable[[Message], None]
+"""Sends a message to one channel, or raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notified:
+    sent: tuple[Message, ...] = ()
+    failed: tuple[tuple[str, MirrorfeedError], ...] = ()
+    """Channels that could not be reached, and why. The next run tries again."""
+    warnings: tuple[MirrorfeedError, ...] = ()
+    """What is wrong with the state."""
+
+
+class AlertsNotRecorded(Transient):
+    code = "MF8107"
+    what = "The alerts that this run sent are not recorded in {address}: {reason}."
+    fix = "Check that the folder is writable. The next run sends these alerts again."
+
+
+def notify(
+    store: Store, path: str, look: Look, channels: Mapping[str, Send], clock: Callable[[], datetime]
+) -> Notified:
+    """Send what is new for each channel, then record it in the file at `path`."""
+    now = clock()
+    state = _read(store, path, now)
+    sent: list[Message] = []
+    failed: dict[str, MirrorfeedError] = {}
+    for message in due_messages(observe(state.alerts, look, now), look, channels, now):
+        if message.to in failed:
+            continue
+        try:
+            channels[message.to](message)
+            sent.append(message)
+        except Exception as error:  # what was sent is still to be recorded
+            failed[message.to] = named(f"Notifying {message.to}", error)
+    lost = _record(store, path, state, lambda alerts: after(observe(alerts, look, now), sent, channels, now), now)
+    return Notified(tuple(sent), tuple(failed.items()), tuple(each for each in (state.damage, lost) if each))
+
+
+def observe(alerts: Iterable[Alert], look: Look, now: datetime) -> tuple[Alert, ...]:
+    """The alerts after a check of all tables. A problem that returns before its end was reported continues."""
+    there = {each.key: each for each in look.troubles}
+    found = []
+    for alert in alerts:
+        if there.pop(alert.key, None) is not None:
+            found.append(replace(alert, over=None))
+        elif alert.over is not None or look.hides(alert.key):
+            found.append(alert)
+        elif alert.notified:
+            found.append(replace(alert, over=now))
+    new = (Alert(*each.key, min(each.since or now, now)) for each in there.values())
+    return (*found, *new)
+
+
+def due_messages(alerts: Iterable[Alert], look: Look, channels: Collection[str], now: datetime) -> list[Message]:
+    """Messages to send now. Only channels that were notified of a problem are notified of its end."""
+    there = {each.key: each for each in look.troubles}
+    found = []
+    for alert in alerts:
+        trouble = there.get(alert.key)
+        if alert.over is not None:
+            found += [Message(name, alert) for name in alert.notified if name in channels]
+        elif trouble and (now - alert.since).total_seconds() >= trouble.lasting:
+            last = alert.notified
+            names = [name for name in channels if name not in last or now - last[name] >= REPEAT_AFTER]
+            found += [Message(name, alert, trouble) for name in names]
+    return found
+
+
+def after(
+    alerts: Iterable[Alert], sent: Iterable[Message], channels: Collection[str], now: datetime
+) -> tuple[Alert, ...]:
+    """The alerts once these messages are sent. Channels that are no longer configured are forgotten."""
+    out = {(each.to, each.alert.key) for each in sent}
+    found = []
+    for alert in alerts:
+        reached = {name: now for name in channels if (name, alert.key) in out}
+        known = {name: at for name, at in alert.notified.items() if name in channels}
+        if alert.over is None:
+            found.append(replace(alert, notified=known | reached))
+        elif left := {name: at for name, at in known.items() if name not in reached}:
+            found.append(replace(alert, notified=left))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    alerts: tuple[Alert, ...] = ()
+    etag: str | None = None
+    """None if there is no file."""
+    damage: DamagedFile | None = None
+
+
+def _read(store: Store, path: str, now: datetime) -> _State:
+    folder, _, name = path.rpartition("/")
+    etag = next((each.etag for each in store.list(folder) if each.name == name), None)
+    if etag is None:
+        return _State()
+    try:
+        return _State(parse(store.read(path), now), etag)
+    except NotThere:
+        return _State()
+    except ValueError as error:
+        return _State((), etag, DamagedFile(address=store.address(path), reason=str(error), kind="alerts"))
+
+
+def _record(
+    store: Store, path: str, state: _State, change: Callable[[tuple[Alert, ...]], tuple[Alert, ...]], now: datetime
+) -> AlertsNotRecorded | None:
+    """Replace the file that was read. If another watcher replaced it first, apply the change to its alerts."""
+    reason = "other watchers keep replacing it"
+    with suppress(StoreUnavailable):
+        for _ in range(_ATTEMPTS):
+            if (new := change(state.alerts)) == state.alerts and not state.damage:
+                return None
+            try:
+                if state.etag is None:
+                    store.create(path, spell(new))
+                else:
+                    store.replace(path, spell(new), state.etag)
+            except (AlreadyThere, NotThere):
+                pass
+            except MirrorfeedError as error:
+                reason = error.problem
+            state = _read(store, path, now)  # whatever the response was: a request that failed may take effect
+    return AlertsNotRecorded(address=store.address(path), reason=reason)
+
+
+def spell(alerts: tuple[Alert, ...]) -> bytes:
+    return json.dumps(asdict(_File(alerts)), ensure_ascii=False, indent=1, default=datetime.isoformat).encode()
+
+
+def parse(data: bytes, now: datetime) -> tuple[Alert, ...]:
+    """The alerts in a file, or `ValueError` with the reason not to believe it."""
+    alerts = validate(_FILE, parse_json(data)).alerts
+    is_distinct(tuple(alert.key for alert in alerts))
+    for alert in alerts:
+        times = [*alert.notified.values(), *([alert.over] if alert.over else [])]
+        if max([alert.since, *times]) > now + _CLOCK_SKEW:
+            raise ValueError("it has a time in the future")
+        if min([alert.since, *times]) + _CLOCK_SKEW < alert.since:
+            raise ValueError("it has an alert that was sent before its problem started")
+    return alerts

@@ -1,0 +1,274 @@
+"""One message per problem, one a day while it lasts and one at its end, whatever the shared state says."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fixtures.faults import Crash, FaultyStore, faults_at
+from fixtures.memory import MemoryStore
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.monitor.alert_state import (
+    REPEAT_AFTER,
+    Alert,
+    AlertsNotRecorded,
+    Message,
+    Notified,
+    after,
+    due_messages,
+    notify,
+    observe,
+    parse,
+    spell,
+)
+from mirrorfeed.stores import PlaceUnusable, Store
+from mirrorfeed.watch.channels import WebhookUnavailable
+from mirrorfeed.watch.troubles import Look, Trouble
+
+NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
+ONE, TWO = Trouble("a", "GAP", "What.", "mirrorfeed x"), Trouble("b", "BEHIND_SEEN", "Late.", "mirrorfeed y")
+BOTH = ["ops", "team"]
+PATH = "_mirrorfeed/alerts.json"
+
+
+def minutes(count: float) -> datetime:
+    return NOW + timedelta(minutes=count)
+
+
+class Life:
+    """Checks, ten minutes apart, and the messages after each."""
+
+    def __init__(self) -> None:
+        self.alerts: tuple[Alert, ...] = ()
+        self.now = NOW
+
+    def look(self, *troubles: Trouble, to: list[str] | None = None, deaf: str = "", **look: Any) -> list[str]:
+        names, seen = BOTH if to is None else to, Look(troubles, **look)
+        self.alerts = observe(self.alerts, seen, self.now)
+        sent = [each for each in due_messages(self.alerts, seen, names, self.now) if each.to != deaf]
+        self.alerts = after(self.alerts, sent, names, self.now)
+        assert parse(spell(self.alerts), self.now) == self.alerts
+        self.now += timedelta(minutes=10)
+        return [f"{each.to} {each.alert.kind}{' over' if each.over else ''}" for each in sent]
+
+
+def test_each_problem_is_sent_once_and_its_end_once() -> None:
+    life = Life()
+    assert life.look(ONE) == ["ops GAP", "team GAP"]
+    assert life.look(ONE) == []
+    assert life.look(ONE, TWO) == ["ops BEHIND_SEEN", "team BEHIND_SEEN"]
+    assert life.look(TWO) == ["ops GAP over", "team GAP over"]
+    assert life.look(TWO) == []
+    assert life.look() == ["ops BEHIND_SEEN over", "team BEHIND_SEEN over"]
+    assert life.look() == []
+    assert life.alerts == ()
+    assert life.look(ONE) == ["ops GAP", "team GAP"]
+
+
+def test_a_problem_that_lasts_is_sent_once_a_day() -> None:
+    life = Life()
+    assert [bool(life.look(ONE)) for _ in range(145)] == [True, *[False] * 143, True]
+
+
+def test_a_channel_that_failed_is_notified_later_and_of_the_end_only_if_it_knew() -> None:
+    life = Life()
+    assert life.look(ONE, deaf="team") == ["ops GAP"]
+    assert life.look(ONE) == ["team GAP"]
+    assert life.look(deaf="ops") == ["team GAP over"]
+    assert life.look() == ["ops GAP over"]
+    assert life.look(TWO, deaf="team") == ["ops BEHIND_SEEN"]
+    assert life.look() == ["ops BEHIND_SEEN over"]
+    assert life.alerts == ()
+
+
+def test_a_problem_that_returns_before_its_end_was_sent_is_the_same_problem() -> None:
+    life = Life()
+    life.look(ONE, to=["ops"])
+    assert life.look(to=["ops"], deaf="ops") == []
+    assert life.look(ONE, to=["ops"]) == []
+    assert life.look(to=["ops"]) == ["ops GAP over"]
+
+
+def test_a_problem_that_cannot_be_checked_is_neither_over_nor_sent_again() -> None:
+    life = Life()
+    life.look(ONE, TWO)
+    assert life.look(TWO, doubtful=frozenset({("a", "")})) == []
+    assert life.look(doubtful=frozenset({("", "")})) == []
+    assert life.look(ONE, TWO) == []
+
+
+def test_a_problem_that_may_pass_is_sent_once_it_has_lasted_and_not_if_it_passed() -> None:
+    slow = Trouble("a", "UNREACHABLE", "No answer.", "mirrorfeed x", lasting=1000.0)
+    life = Life()
+    assert [life.look(slow), life.look(slow), life.look(slow)] == [[], [], ["ops UNREACHABLE", "team UNREACHABLE"]]
+    assert life.look() == ["ops UNREACHABLE over", "team UNREACHABLE over"]
+    assert [life.look(slow), life.look(), life.look(slow)] == [[], [], []]
+
+
+def test_a_new_channel_is_notified_of_what_is_there_and_a_removed_one_is_forgotten() -> None:
+    life = Life()
+    life.look(ONE, to=["ops"])
+    assert life.look(ONE) == ["team GAP"]
+    assert life.look(to=["team"]) == ["team GAP over"]
+    assert life.alerts == ()
+
+
+# The file
+
+
+class Desk:
+    """Watchers that share a store."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.sent: list[str] = []
+        self.now = NOW
+
+    def run(
+        self, *troubles: Trouble, store: Store | None = None, send: Callable[[Message], None] | None = None
+    ) -> Notified:
+        return notify(
+            store or self.store, PATH, Look(troubles), dict.fromkeys(BOTH, send or self.keep), lambda: self.now
+        )
+
+    def keep(self, message: Message) -> None:
+        self.sent.append(f"{message.to} {message.alert.kind}{' over' if message.over else ''}")
+
+    @property
+    def etag(self) -> str | None:
+        return next((each.etag for each in self.store.list("_mirrorfeed")), None)
+
+
+def test_nothing_is_written_if_nothing_is_new() -> None:
+    desk = Desk()
+    desk.run()
+    assert desk.etag is None
+    desk.run(ONE)
+    etag = desk.etag
+    desk.run(ONE)
+    assert (desk.sent, desk.etag) == (["ops GAP", "team GAP"], etag)
+    desk.run()
+    assert desk.sent[2:] == ["ops GAP over", "team GAP over"]
+
+
+def test_of_two_watchers_at_the_same_moment_neither_forgets_what_the_other_sent() -> None:
+    desk = Desk()
+    desk.run(TWO)
+
+    def meanwhile(message: Message) -> None:
+        if message.to == "ops":
+            desk.run(ONE, TWO)
+        desk.keep(message)
+
+    desk.run(ONE, TWO, send=meanwhile)
+    assert Counter(desk.sent[2:]) == {"ops GAP": 2, "team GAP": 2}
+    desk.run(ONE, TWO)
+    assert len(desk.sent) == 6
+
+
+@pytest.mark.parametrize("failure", [WebhookUnavailable("ops", "503"), ValueError("not foreseen")])
+def test_a_channel_that_fails_delays_no_other_and_is_notified_later(failure: Exception) -> None:
+    desk = Desk()
+
+    def send(message: Message) -> None:
+        if message.to == "ops":
+            raise failure
+        desk.keep(message)
+
+    found = desk.run(ONE, TWO, send=send)
+    assert [name for name, _ in found.failed] == ["ops"]
+    assert desk.sent == ["team GAP", "team BEHIND_SEEN"]
+    desk.run(ONE, TWO)
+    assert desk.sent[2:] == ["ops GAP", "ops BEHIND_SEEN"]
+
+
+def test_whatever_call_fails_each_message_is_sent_once_or_twice() -> None:
+    played = 0
+    for first in range(12):
+        calls = Desk()
+        watched = FaultyStore(calls.store)
+        calls.run(ONE, store=watched)
+        if first >= len(watched.verbs):
+            break
+        for fault in faults_at(first, watched.verbs[first], [0, 1, None]):
+            desk = Desk()
+            faulty = FaultyStore(desk.store, [fault])
+            with suppress(MirrorfeedError, Crash):
+                desk.run(ONE, store=faulty)
+            faulty.deliver()
+            for _ in range(3):
+                desk.run(ONE)
+            sent = Counter(desk.sent)
+            assert set(sent) == {"ops GAP", "team GAP"}, fault
+            assert max(sent.values()) <= 2, fault
+            before = len(desk.sent)
+            desk.run()
+            assert sorted(desk.sent[before:]) == ["ops GAP over", "team GAP over"], fault
+            played += 1
+    assert played >= 10
+
+
+def test_a_state_that_cannot_be_written_is_a_warning() -> None:
+    class ReadOnly(MemoryStore):
+        def create(self, path: str, data: bytes) -> str | None:
+            raise PlaceUnusable("create", path, "it is read-only")
+
+    desk = Desk()
+    found = desk.run(ONE, store=ReadOnly())
+    assert desk.sent == ["ops GAP", "team GAP"]
+    assert isinstance(found.warnings[0], AlertsNotRecorded)
+    assert "are not recorded in memory:/_mirrorfeed/alerts.json: " in str(found.warnings[0])
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    told = dict.fromkeys(BOTH, minutes(-30).isoformat())
+    return {"table": "a", "kind": "GAP", "since": minutes(-60).isoformat(), "over": None, "notified": told} | changes
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"\xff",
+        {"format": 2, "alerts": []},
+        {"format": 1, "alerts": [], "until": "9999-12-31T00:00:00+00:00"},
+        {"format": 1, "alerts": [entry(), entry()]},
+        {"format": 1, "alerts": [entry(since="9999-12-31T00:00:00+00:00")]},
+        {"format": 1, "alerts": [entry(over="9999-12-31T00:00:00+00:00")]},
+        {"format": 1, "alerts": [entry(notified=dict.fromkeys(BOTH, "9999-12-31T00:00:00+00:00"))]},
+        {"format": 1, "alerts": [entry(notified=dict.fromkeys(BOTH, minutes(-120).isoformat()))]},
+        {"format": 1, "alerts": [entry(since="2026-03-14T09:00:00")]},
+        {"format": 1, "alerts": [entry(lasting=1e18)]},
+    ],
+)
+def test_a_state_that_is_not_believed_is_reported_and_all_alerts_are_sent(content: bytes | dict[str, Any]) -> None:
+    desk = Desk()
+    desk.store.create(PATH, content if isinstance(content, bytes) else json.dumps(content).encode())
+    found = desk.run(ONE)
+    assert desk.sent == ["ops GAP", "team GAP"]
+    (warning,) = found.warnings
+    assert isinstance(warning, DamagedFile)
+    assert str(warning).startswith(f"memory:/{PATH} is damaged, or mirrorfeed did not write it: ")
+    assert "current problems are reported again" in str(warning)
+    assert not desk.run(ONE).warnings
+    assert len(desk.sent) == 2
+
+
+def test_a_forged_state_silences_an_alert_for_a_day_at_most() -> None:
+    desk = Desk()
+    forged = entry(notified=dict.fromkeys(BOTH, NOW.isoformat()))
+    desk.store.create(PATH, json.dumps({"format": 1, "alerts": [forged]}).encode())
+    desk.run(ONE)
+    assert desk.sent == []
+    desk.now += REPEAT_AFTER
+    desk.run(ONE)
+    assert desk.sent == ["ops GAP", "team GAP"]
