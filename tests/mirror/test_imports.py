@@ -15,7 +15,7 @@ READERS = {
 }
 ENCODINGS = "landing.encodings"
 """Which encodings Python has, as opposed to what the publisher writes."""
-LOG_FORMAT = {f"landing.{module}" for module in ("names", "log", "consumed", "limits")}
+LOG_FORMAT = {f"landing.{module}" for module in ("names", "log", "strict_json", "consumed", "limits")}
 BELOW = {"stores", "errors", "display"}
 
 

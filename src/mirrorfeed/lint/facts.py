@@ -1,4 +1,4 @@
-"""What the rules judge: what somebody saw in a landing zone, gathered elsewhere and put down as it was found."""
+"""Facts about a landing zone, which the linter reads and the rules check."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from mirrorfeed.lint.delimited_text import TextFault
 from mirrorfeed.lint.specification import METADATA
 
 TYPELESS = "null"
-"""The type of a Parquet column whose writer found no value to tell one from."""
+"""The type of a Parquet column whose writer found no value to infer a type from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     name: str
     type: str | None
-    """The type by the name that Delta gives it, or Parquet's where Delta has none; None where text declares none."""
+    """The name of the type in Delta, or in Parquet if Delta has none; None if text declares none."""
     nullable: bool = True
 
 
 class Broken(StrEnum):
-    """Why there is nothing to say about what is in a file."""
+    """Why the content of a file is unknown."""
 
     TRUNCATED = "truncated"
     FOREIGN = "foreign"
@@ -37,49 +37,49 @@ class Broken(StrEnum):
 class Unreadable:
     why: Broken
     reason: str
-    """In words; for `CODEC` the name of the compression."""
+    """A phrase; for `CODEC` the name of the compression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
     columns: tuple[Column, ...]
-    """All of them, the marker too, in the file's order."""
+    """In the order of the file, with the marker."""
     rows: int = 0
     codecs: frozenset[str] = frozenset()
-    """Those that Parquet names beside its columns; none for text."""
+    """Compressions of the columns of a Parquet file; none for text."""
     markers: Mapping[str, int] = field(default_factory=dict)
-    """Rows by the value of the marker, in words; `NULL` where it is empty."""
+    """Rows by the value of the marker as text; `NULL` if it is NULL."""
     null_keys: Mapping[str, int] = field(default_factory=dict)
-    """Rows without a value, by key column; only columns with such rows."""
+    """Rows with NULL, by key column; only columns with such rows."""
     widest_keys: Mapping[str, int] = field(default_factory=dict)
     """The bytes of the longest text or binary value, by key column."""
     faults: tuple[TextFault, ...] = ()
-    """One of each kind is enough; what follows a structural one was not read."""
+    """The first of each kind. Rows after a structural fault are not read."""
     invalid_texts: Mapping[str, int] = field(default_factory=dict)
     """The first row, from 1, whose text is not valid UTF-8, by column; only of Parquet."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file in a table's folder whose name the service does not ignore."""
+    """A file in the folder of a table whose name Fabric does not ignore."""
 
     name: str
     size: int
     modified: datetime
     content: Contents | Unreadable | None = None
-    """None: it was not opened, or was gone by then."""
+    """None if the file was not opened, or was consumed meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What lies in `_mirrorfeed`."""
+    """The folder `_mirrorfeed`."""
 
     id: str | None
-    """Of the log that `log.json` names."""
+    """The id in `log.json`."""
     fault: str | None = None
-    """Why `log.json` or the newest record could not be read, after the path of the one that could not."""
+    """The path of `log.json` or of the newest record, and why it cannot be read."""
     too_new: str | None = None
-    """The format of a newest record that only a newer version knows, after the path of the record."""
+    """The path of the newest record and its format, if only a newer version can read it."""
     newest: Record | None = None
     staged: tuple[str, ...] = ()
     """Names in the log's folder that are not records, from a listing made after the newest record was read."""
@@ -93,36 +93,36 @@ class Table:
     """Its path below the landing zone."""
     metadata: bytes | None
     metadata_name: str = METADATA
-    """The name under which it was found."""
+    """The name of the metadata file."""
     files: tuple[DataFile, ...] = ()
     folders: tuple[str, ...] = ()
-    """Those in it that the service does not ignore."""
+    """Subfolders that Fabric does not ignore."""
     ignored: tuple[str, ...] = ()
     """Files and folders whose names start with `_`."""
     in_place: tuple[str, ...] = ()
     """Names of the data files in a second listing, made after the log was read and before `processed`."""
     processed: Mapping[str, str] = field(default_factory=dict)
-    """Files that the service is done with, and the folder each is in."""
+    """Consumed files, and the folder that each is in."""
     scratch: tuple[str, ...] = ()
-    """What is in `_scratchPad`."""
+    """Files in `_scratchPad`."""
     log: Log | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder that the service does not ignore, at the top or below another, with what is directly in it."""
+    """A folder that Fabric does not ignore, at the top or in another one, with its content."""
 
     path: str
     files: tuple[str, ...] = ()
     folders: tuple[Folder, ...] = ()
-    """To the depth where a table can be, and one below."""
+    """Down to one level below tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Zone:
     files: tuple[str, ...] = ()
-    """At its top, ignored names as well."""
+    """At the top, with ignored names."""
     folders: tuple[Folder, ...] = ()
     partner_events: bytes | None = None
     scratch: tuple[str, ...] = ()
-    """What is in `_scratchPad` at the top."""
+    """Files in `_scratchPad` at the top."""

@@ -146,7 +146,7 @@ class Settings:
     upserts: bool = False
     """Whether rows without a marker are upserts."""
     text: bool | None = None
-    """True: FileFormat says delimited text; False: it says Parquet; None: it is not set."""
+    """True for delimited text, False for Parquet, None if FileFormat is not set."""
     extension: str = "csv"
     dialect: Dialect = field(default_factory=Dialect)
     declared: tuple[DeclaredColumn, ...] | None = None

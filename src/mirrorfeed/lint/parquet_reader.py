@@ -1,4 +1,4 @@
-"""What is in a Parquet file: from its footer, and from the keys, the marker and all texts, read in batches."""
+"""Read the content of a Parquet file: its footer, and in batches its keys, its marker and all texts."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def parquet_contents(file: BinaryIO, size: int, keys: tuple[str, ...]) -> Conten
 
 
 def _check_ends(file: BinaryIO, size: int) -> Unreadable | None:
-    """What the first and last bytes say."""
+    """Check the first and last bytes."""
     head = file.read(4)
     file.seek(max(0, size - 4), os.SEEK_SET)
     tail = file.read(4)
@@ -161,7 +161,7 @@ def _reaches_past_end(metadata: Any, size: int) -> bool:
 
 
 def _columns(parquet: Any) -> Iterator[Column]:
-    """The top-level columns. Parquet's own types, for those that Arrow notes in the file are not seen by others."""
+    """The top-level columns with their Parquet types, because other readers ignore the types that Arrow adds."""
     leaf = 0
     for field in parquet.schema_arrow:
         leaves = _leaves(field.type)
@@ -239,7 +239,7 @@ def _without_dictionary(type_: Any) -> Any:
 
 
 def _first_invalid(texts: Any) -> int | None:
-    """The place of the first text that is not valid UTF-8; None if all texts are valid."""
+    """The index of the first text that is not valid UTF-8; None if all texts are valid."""
     try:
         texts.validate(full=True)
         return None
@@ -265,7 +265,7 @@ def _is_binary(type_: Any) -> bool:
 
 
 def _counted(values: Any, known: Counter[str]) -> dict[str, int]:
-    """Values in words. A column of many is not a marker: from some number on the rest is counted as one."""
+    """Rows by value as text. Above a limit all other values are counted together."""
     found: dict[str, int] = Counter()
     for one in pc.value_counts(values):
         value, rows = one["values"], one["counts"].as_py()

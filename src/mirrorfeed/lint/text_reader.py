@@ -1,4 +1,4 @@
-"""What is in a delimited file, read once from front to back under the options that its table declares."""
+"""Read the content of a delimited file once, with the options that its table declares."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def text_contents(file: BinaryIO, name: str, settings: Settings) -> Contents | U
 
 
 class _FactCounter:
-    """Takes one row after another and keeps what the rules ask for."""
+    """Collects the facts that the rules need, row by row."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -121,7 +121,7 @@ def _timestamp(text: str) -> object:
 
 
 def _time(text: str) -> object:
-    """The specification describes ITime as a full date and time; a time alone is taken as well."""
+    """The specification describes ITime as a full date and time. A time alone is valid as well."""
     return time.fromisoformat(text) if len(text) < len("2000-01-01") or text[2:3] == ":" else _timestamp(text)
 
 

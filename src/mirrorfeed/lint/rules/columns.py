@@ -127,8 +127,10 @@ FIRST_LOAD = advice(
 
 
 def check_columns(folder: str, files: list[DataFile], settings: Settings) -> list[Finding]:
-    """`files` in the order in which the service applies them."""
-    listed = (one for one in settings.declared or () if one.name != MARKER)  # some list it; it is no column of a table
+    """`files` are in the order in which Fabric applies them."""
+    listed = (
+        one for one in settings.declared or () if one.name != MARKER
+    )  # some publishers list it, but it is not a column of the table
     declared = {fold(one.name): Column(one.name, one.type, one.nullable) for one in listed}
     found: list[Finding] = []
     known: dict[str, Column] = dict(declared)
@@ -138,7 +140,7 @@ def check_columns(folder: str, files: list[DataFile], settings: Settings) -> lis
         if not isinstance(file.content, Contents):
             continue
         path, contents = f"{folder}/{file.name}", file.content
-        if contents.faults and not contents.columns:  # text that is at fault before the end of its header
+        if contents.faults and not contents.columns:  # text with a fault in its header
             continue
         columns = [column for column in contents.columns if fold(column.name) != fold(MARKER)]
         found += _names(path, columns)
@@ -177,11 +179,11 @@ def _types(path: str, columns: list[Column]) -> Iterator[Finding]:
             yield UNSUPPORTED.finding(path, what)
 
 
-def _typeless(path: str, columns: tuple[Column, ...], told: set[str]) -> Iterator[Finding]:
-    """Once for each column, the marker among them."""
+def _typeless(path: str, columns: tuple[Column, ...], reported: set[str]) -> Iterator[Finding]:
+    """Report each column once, also the marker."""
     for column in columns:
-        if column.type == TYPELESS and fold(column.name) not in told:
-            told.add(fold(column.name))
+        if column.type == TYPELESS and fold(column.name) not in reported:
+            reported.add(fold(column.name))
             yield NO_TYPE.finding(path, f"The column {column.name!r} has no type in this file.")
 
 
@@ -189,7 +191,9 @@ def _keys(path: str, columns: list[Column], contents: Contents, settings: Settin
     names = {column.name for column in columns}
     declared = None if settings.declared is None else {column.name for column in settings.declared}
     for key in settings.keys:
-        if key in names or (declared is not None and key not in declared):  # the latter is said of the metadata
+        if key in names or (
+            declared is not None and key not in declared
+        ):  # the rules for metadata report a key that is not declared
             continue
         near = [name for name in names if fold(name) == fold(key)]
         hint = f"it spells it {near[0]!r}" if near else f"it has {listed([column.name for column in columns])}"
@@ -215,7 +219,7 @@ def _undeclared(path: str, columns: list[Column], declared: dict[str, Column]) -
 def _evolution(
     path: str, columns: list[Column], contents: Contents, known: dict[str, Column], settings: Settings
 ) -> Iterator[Finding]:
-    """Compares with what came before, and takes this file into it. Each change is said once, where it happens."""
+    """Compare with `known` columns of earlier files, and update them. A change is reported only in its file."""
     here: dict[str, Column] = {}
     for column in columns:
         if column.name.strip():
@@ -234,7 +238,7 @@ def _evolution(
     absent = [] if only_deletes else [column for name, column in known.items() if name not in here]
     for column in absent:
         if fold(column.name) in map(fold, settings.keys):
-            continue  # said as a key that is missing
+            continue  # reported as a missing key
         rule, how = (GONE, "") if column.nullable else (REQUIRED_GONE, ", which is not nullable,")
         yield rule.finding(path, f"The column {column.name!r}{how} is not in this file; it was before.")
         del known[fold(column.name)]
@@ -255,7 +259,7 @@ def check_markers(table: Table, files: list[DataFile], settings: Settings) -> li
 
 
 def _column(path: str, contents: Contents, known: set[str]) -> Iterator[Finding]:
-    """Known are the columns of the table, by its log."""
+    """`known` are the columns of the table in its log."""
     names = [column.name for column in contents.columns]
     for name in names:
         if name not in known and name != MARKER and name.strip("_").lower() == MARKER.strip("_").lower():

@@ -153,7 +153,7 @@ class _Named:
 
 
 def form_of(name: str, settings: Settings) -> str | None:
-    """What a file of this name holds under these settings: Parquet, text, or neither."""
+    """The format of a file by its name and the settings: Parquet, text, or None."""
     match = _NAME.fullmatch(name)
     if not match or _UNFINISHED.fullmatch(name):
         return None
@@ -164,7 +164,7 @@ def form_of(name: str, settings: Settings) -> str | None:
 
 
 def sort_files(files: tuple[DataFile, ...], settings: Settings) -> list[DataFile]:
-    """As the service applies them."""
+    """The files in the order in which Fabric applies them."""
     if settings.by_time:
         return sorted(files, key=lambda file: (file.modified, file.name))
     return sorted(files, key=lambda file: file.name)
@@ -259,7 +259,7 @@ def _check_content(table: Table, file: DataFile) -> Iterator[Finding]:
 
 
 def _check_form(table: Table, settings: Settings) -> Iterator[Finding]:
-    """Parquet and CSV side by side, where the metadata leaves both open."""
+    """Report Parquet and CSV files in one folder if the metadata allows both."""
     forms = {
         form: file for file in reversed(sort_files(table.files, settings)) if (form := form_of(file.name, settings))
     }
@@ -269,7 +269,7 @@ def _check_form(table: Table, settings: Settings) -> Iterator[Finding]:
 
 
 def _lost(table: Table, settings: Settings) -> Sequence[int]:
-    """The numbers of files that our log says were published, and that are lost."""
+    """The numbers of lost files, which our log published."""
     log = table.log
     if log is None or log.newest is None:
         return ()

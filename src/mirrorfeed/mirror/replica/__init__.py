@@ -1,4 +1,4 @@
-"""A stand-in for the service: applies a landing zone to Delta tables, written from the specification alone."""
+"""A stand-in for Fabric: applies a landing zone to Delta tables, written from the specification alone."""
 
 from mirrorfeed.mirror.replica.service import Replica, State, TableReport, follow
 

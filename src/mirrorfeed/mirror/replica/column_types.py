@@ -1,4 +1,4 @@
-"""The column types of files as the Delta table gets them, and whether a file still fits its table."""
+"""Column types: from those of a file to those of Delta, and whether a file fits its table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def as_delta(rows: pa.Table, address: str) -> pa.Table:
     A column that holds only NULL may come without a type, which it keeps until its table gives it one.
     """
     schema = pa.schema([pa.field(field.name, _delta_type(field, address), field.nullable) for field in rows.schema])
-    # Only what lies below microseconds and above a double's width can be lost, and Delta cannot hold either.
+    # Only fractions of a microsecond can be lost, which Delta cannot hold.
     return rows if rows.schema == schema else rows.cast(schema, safe=False)
 
 
@@ -51,7 +51,7 @@ def _delta_type(field: pa.Field, address: str) -> pa.DataType:
 
 
 def with_types(schema: pa.Schema) -> pa.Schema:
-    """What a table can have of a file's columns."""
+    """The columns that have a type."""
     return pa.schema([field for field in schema if not pa.types.is_null(field.type)])
 
 
@@ -77,14 +77,14 @@ def added_columns(table: pa.Schema, file: pa.Schema, name: str, address: str) ->
         other = known.setdefault(field.name.lower(), field.name)
         if other != field.name:
             raise NameOnlyDiffersInCase(name, address, other, field.name)
-    return [field.with_nullable(True) for field in new]  # rows that are there already have no value in it
+    return [field.with_nullable(True) for field in new]  # earlier rows have no value in it
 
 
 def in_shape_of(schema: pa.Schema, rows: pa.Table) -> pa.Table:
-    """The rows with the columns of a table in its order; what they lack is NULL."""
+    """The rows with the columns of a table in its order. Missing columns are NULL."""
     there = with_types(rows.schema).names
     columns = [rows[field.name] if field.name in there else pa.nulls(rows.num_rows, field.type) for field in schema]
-    # Nullability follows the table; whether a NULL stands where none may be is checked when rows are written.
+    # Whether a column that is not nullable has NULLs is checked before rows are written.
     return pa.table(columns, schema=pa.schema([pa.field(field.name, field.type) for field in schema]))
 
 
@@ -104,7 +104,7 @@ class UnsupportedType(Terminal):
 
 
 class TypeChanged(Terminal):
-    """A data file changes the type of a column. The table is stopped until its folder is made anew."""
+    """A data file changes the type of a column. The table is stopped until its folder is recreated."""
 
     code = "MF7017"
 

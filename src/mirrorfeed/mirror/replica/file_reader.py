@@ -1,4 +1,4 @@
-"""A data file's bytes -> rows with Delta's types, and their markers."""
+"""Read a data file into rows with Delta types, and their markers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from mirrorfeed.mirror.replica.delimited_text import as_declared, read_delimited
 class FileRows:
     rows: pa.Table
     markers: pa.ChunkedArray | None
-    """One a row, int32 and never NULL; None if every row is an insert."""
+    """One per row, int32 and never NULL; None if every row is an insert."""
 
     def counts(self) -> Mapping[int, int]:
-        """How many rows carry which marker."""
+        """Rows by marker."""
         if self.markers is None:
             return {INSERT: self.rows.num_rows} if self.rows.num_rows else {}
         return {count["values"]: count["counts"] for count in pc.value_counts(self.markers).to_pylist()}
 
 
 def read_rows(data: bytes, name: str, address: str, settings: Settings) -> FileRows:
-    """What a file publishes; the end of its name says how it is written."""
+    """The rows of a file. The end of its name shows the format."""
     try:
         rows = _parsed(data, name, address, settings)
         _refuse_twice(rows, address)
@@ -71,7 +71,7 @@ def _split(rows: pa.Table, address: str) -> tuple[pa.Table, pa.ChunkedArray | No
     if place not in (0, rows.num_columns - 1):
         raise MarkerMisplaced(address, place + 1, rows.num_columns)
     markers = rows.column(place)
-    if pa.types.is_null(markers.type):  # its writer found no value to tell a type from
+    if pa.types.is_null(markers.type):  # its writer found no value to infer a type from
         markers = markers.cast(pa.int32())
     if not pa.types.is_integer(markers.type):
         raise UnknownMarker(address, None, str(markers.type))

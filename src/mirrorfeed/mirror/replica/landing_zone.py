@@ -18,7 +18,7 @@ from mirrorfeed.stores import AlreadyThere, Entry, NotThere, Store
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _KEPT_FOR = timedelta(days=7)
 _NOTES = Path("_replica", "processed.json")
-"""Beside the table's own files: Delta ignores names with `_`, and the notes go when the table goes."""
+"""In the folder of the Delta table, which ignores names that start with `_`. The notes are deleted with the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class TableFolder:
 
 
 def schemas_in(root: Iterable[Entry]) -> list[str]:
-    """The names of the schemas whose folders are at the top of the landing zone."""
+    """The names of the schemas with a folder at the top of the landing zone."""
     names = (entry.name for entry in root if _is_folder(entry) and entry.name.endswith(SCHEMA_SUFFIX))
     return [name.removesuffix(SCHEMA_SUFFIX) for name in names if name != SCHEMA_SUFFIX]
 
@@ -67,29 +67,29 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What a table folder asks for: `done` files first to last, `ready` ones in their order, and what blocks."""
+    """Data files of a table folder in order: `done` ones, `ready` ones, and those `waiting` for a missing number."""
 
     done: tuple[DataFile, ...]
     ready: tuple[DataFile, ...]
     missing: int | None = None
-    """The number that has to come before `waiting` files can be applied."""
+    """The number that must be applied before `waiting` files."""
     waiting: tuple[DataFile, ...] = ()
 
 
 def data_files(entries: Iterable[Entry]) -> list[DataFile]:
-    """The files of a table folder that the service looks at: all whose names do not begin with `_`."""
+    """The files of a table folder that Fabric does not ignore."""
     found = [entry for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
     return [DataFile(entry, number_of(entry.name)) for entry in found]
 
 
 def number_of(name: str) -> int | None:
-    """The number that a name of 20 digits and an extension carries; a foreign name carries none."""
+    """The number in a name of 20 digits and an extension; None for any other name."""
     match = _NUMBERED.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def by_number(files: Iterable[DataFile], applied: int, table: str) -> Queue:
-    """Numbers rise by one from 1; a gap blocks all that follows. Foreign names are no data files."""
+    """Files in the order of their numbers, from 1 without gaps. Files without a number are ignored."""
     numbered = sorted((file for file in files if file.number), key=lambda file: (file.number or 0, file.name))
     for one, other in pairwise(numbered):
         if one.number == other.number:
@@ -102,17 +102,17 @@ def by_number(files: Iterable[DataFile], applied: int, table: str) -> Queue:
 
 
 def by_time(files: Iterable[DataFile], processed: frozenset[str]) -> Queue:
-    """Files of any name in the order of their storage time. A path that was processed is never read again."""
-    # The service leaves ties undefined; the name makes them repeatable here.
+    """Files of any name in the order of their storage time. A processed path is never read again."""
+    # The specification leaves ties undefined; the name makes them repeatable here.
     ordered = sorted(files, key=lambda file: (file.entry.modified, file.name))
     done = tuple(file for file in ordered if file.name in processed)
     return Queue(done, tuple(file for file in ordered if file.name not in processed))
 
 
 def set_aside(store: Store, folder: str, done: Sequence[DataFile]) -> list[str]:
-    """Moves processed files away, but leaves the last. Returns the names that had been set aside before.
+    """Move processed files away, except the last. Return the names that were set aside before.
 
-    Such a name was published twice: it stays where it is and is never read.
+    Such a name was published twice. The second file stays and is never read.
     """
     repeated = []
     for file in done[:-1]:
@@ -126,9 +126,9 @@ def set_aside(store: Store, folder: str, done: Sequence[DataFile]) -> list[str]:
 
 
 def delete_old(store: Store, folder: str, mirror: Path, now: datetime) -> None:
-    """Deletes files that have lain aside for seven days. The time begins when the replica first sees them there.
+    """Delete files seven days after they were set aside. The time begins when the replica first sees them there.
 
-    Storage times do not tell: a rename keeps the time at which the file was written.
+    Storage times do not show it, because a rename keeps the time of the last write.
     """
     notes = mirror / _NOTES
     before = _load(notes)
@@ -148,7 +148,7 @@ def delete_old(store: Store, folder: str, mirror: Path, now: datetime) -> None:
 
 
 def _load(notes: Path) -> dict[str, str]:
-    with suppress(FileNotFoundError, ValueError):  # without its notes a file stays a week longer, nothing worse
+    with suppress(FileNotFoundError, ValueError):  # without its notes a file stays a week longer
         return dict(json.loads(notes.read_text()))
     return {}
 

@@ -1,8 +1,7 @@
-"""One mirrored Delta table with the replica's state inside it: one file is one commit, applied and remembered at once.
+"""A mirrored Delta table with the state of the replica: each data file is applied and recorded in one commit.
 
-The table's properties name the landing-zone folder that it mirrors, and each commit carries an application
-transaction for the file that it applies. A crash at any moment therefore leaves a file either applied and remembered,
-or neither.
+The properties of the table name its folder in the landing zone, and each commit has an application transaction for
+its data file. So after a crash at any moment, a file is either applied and recorded, or neither.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, dat
 
 
 def mirror_path(target: str, folder: TableFolder) -> Path:
-    """Where the mirror of a table folder is: `<target>/<schema>/<table>`."""
+    """The path of the mirror of a table folder: `<target>/<schema>/<table>`."""
     return Path(target, folder.schema or _DEFAULT_SCHEMA, folder.name)
 
 
 def find_delta_tables(target: str) -> list[Path]:
-    """Where Delta tables are below the target, whoever made them."""
+    """The paths of all Delta tables below the target."""
     return sorted(place for place in Path(target).glob("[!_]*/[!_]*") if Path(place, "_delta_log").is_dir())
 
 
 def open_mirror(place: Path) -> Mirror | None:
-    """The mirror that is there, None if nothing is, `NotOurs` if a table is there that no replica made."""
+    """The mirror at a path; None if there is no table. Raise `NotOurs` if no replica created the table."""
     with _delta_errors(place):
         delta = DeltaTable(_address(place)) if _is_table(place) else None
     if delta is None:
@@ -52,7 +51,7 @@ def open_mirror(place: Path) -> Mirror | None:
 
 
 def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Sequence[str]) -> Mirror:
-    """A table without rows, in one commit together with what it mirrors."""
+    """Create a table without rows, in one commit with the state of the replica."""
     state = {_FOLDER: folder.path, _ETAG: folder.etag, **({_KEYS: json.dumps(keys)} if keys else {})}
     with _delta_errors(place):
         delta = DeltaTable.create(
@@ -65,7 +64,7 @@ def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Seq
 
 
 def drop(place: Path, target: str) -> None:
-    """The table is gone with one rename; its files follow, and `delete_dropped` finishes that after a crash."""
+    """Drop the table with one rename, then delete its files. `delete_dropped` continues after a crash."""
     with _delta_errors(place):
         dropped = Path(target, _DROPPED)
         dropped.mkdir(parents=True, exist_ok=True)
@@ -83,7 +82,7 @@ class Mirror:
 
     @property
     def folder(self) -> str:
-        """The path of the table folder that it mirrors."""
+        """The path of the mirrored table folder."""
         return self._property(_FOLDER) or ""
 
     @property
@@ -92,12 +91,12 @@ class Mirror:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The key columns that were set, for good; none so far if empty."""
+        """The key columns, which never change after they are set. Empty if they are not set."""
         return tuple(json.loads(self._property(_KEYS) or "[]"))
 
     @property
     def stopped(self) -> str | None:
-        """Why no file is applied any more until the folder is recreated."""
+        """Why no file is applied until the folder is recreated; None if files are."""
         return self._property(_STOPPED)
 
     @property
@@ -111,12 +110,12 @@ class Mirror:
         self._set(_STOPPED, reason)
 
     def applied(self) -> int:
-        """The last file number that was applied, 0 if there is none."""
+        """The last applied file number; 0 if there is none."""
         with _delta_errors(self.place):
             return self._delta.transaction_version(self._app()) or 0
 
     def processed(self, files: Iterable[DataFile]) -> frozenset[str]:
-        """The names among these that were applied, by their own name or by a number that was reached."""
+        """The names of applied files among `files`, by name or by number."""
         applied = self.applied()
         with _delta_errors(self.place):
             return frozenset(
@@ -127,12 +126,12 @@ class Mirror:
             )
 
     def add_columns(self, fields: Sequence[pa.Field]) -> None:
-        """A commit of its own: after a crash the columns are there, and the file comes again."""
+        """Add columns in a separate commit: after a crash the columns exist, and the file is applied again."""
         with _delta_errors(self.place):
             self._delta.alter.add_columns([Field.from_arrow(field) for field in fields])
 
     def read_columns(self, columns: Sequence[str]) -> pa.Table:
-        """Some columns of all rows, in the order that `replace` relies on."""
+        """Some columns of all rows, in the order that `replace` needs."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset()
             schema = pa.schema([dataset.schema.field(name).with_nullable(True) for name in columns])
@@ -144,7 +143,7 @@ class Mirror:
             write_deltalake(self._delta, rows, mode="append", commit_properties=self._commit_properties(file, by_time))
 
     def replace(self, kept: pa.ChunkedArray, rows: pa.Table, file: DataFile, by_time: bool) -> None:
-        """Writes the table anew: of its rows those that are `kept`, in the order of `present`, and these rows."""
+        """Rewrite the table with the rows that `kept` selects, in the order of `read_columns`, and with `rows`."""
         with _delta_errors(self.place):
             dataset = self._delta.to_pyarrow_dataset()
             schema = pa.schema([field.with_nullable(True) for field in dataset.schema])
@@ -181,14 +180,14 @@ class Mirror:
 
 
 def refuse_nulls(schema: pa.Schema, rows: pa.Table, address: str) -> None:
-    """Rows that are written hold a value in every column that is not nullable; deletes need only their key."""
+    """Raise `NullNotAllowed` if a column that is not nullable has NULLs. Deleted rows are not among `rows`."""
     for field in schema:
         if not field.nullable and rows[field.name].null_count:
             raise NullNotAllowed(address, field.name)
 
 
 def refuse_years(rows: pa.Table, address: str) -> None:
-    """The engine describes each file by its least and greatest dates, and reads back those of four digits alone."""
+    """Raise `YearNotHeld` for dates whose statistics the engine cannot read: years that do not have four digits."""
     for field in rows.schema:
         if pa.types.is_date32(field.type):
             found = pc.min_max(rows[field.name].cast(pa.int32())).as_py()
@@ -209,7 +208,7 @@ def _delta_errors(place: Path) -> Iterator[None]:
     try:
         yield
     except (DeltaError, pa.ArrowException, OSError) as error:
-        # Below the first line there may be a stack of the engine's own calls.
+        # The lines below the first can be a stack of the engine's own calls.
         raise MirrorUnavailable(str(place), next(iter(str(error).splitlines()), type(error).__name__)) from error
 
 

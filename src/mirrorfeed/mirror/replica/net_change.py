@@ -1,8 +1,8 @@
-"""What the rows of one file do to a table, as a whole: its net effect, computed on columns.
+"""The net effect of one file on a table, computed on columns.
 
-Rows apply in their order, so per key only what follows the last delete counts, and of that the last update decides:
-it gives its values to every row that the key has by then, and the inserts after it add their own. Rows whose key has
-a NULL match nothing: they are added, and their deletes do nothing.
+Rows apply in their order. So for each key only rows after the last delete count, and of these the last update sets
+the values of every row that the key has by then; inserts after it add rows. Rows with a NULL in their key match
+nothing: they are added, and their deletes do nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mirrorfeed.lint.specification import DELETE, INSERT
 @dataclass(frozen=True, slots=True)
 class Change:
     kept: pa.ChunkedArray
-    """For each row of the table, in its order, whether it stays."""
+    """For each row of the table, in order, whether it stays."""
     added: pa.Table
-    """The rows that come to the table, with the file's columns."""
+    """New rows, with the columns of the file."""
 
     @property
     def removes(self) -> bool:
@@ -30,9 +30,9 @@ class Change:
 
 def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys: Sequence[str]) -> Change:
     """`present` are the key columns of the table's rows; types of keys are the same on both sides."""
-    whole = _has_full_key(rows, keys)
-    unmatched = rows.filter(pc.and_(pc.invert(whole), pc.not_equal(markers, DELETE)))
-    rows, markers = rows.filter(whole), markers.filter(whole)
+    is_full = _has_full_key(rows, keys)
+    unmatched = rows.filter(pc.and_(pc.invert(is_full), pc.not_equal(markers, DELETE)))
+    rows, markers = rows.filter(is_full), markers.filter(is_full)
     if not rows.num_rows:
         return Change(_repeated(True, present.num_rows), unmatched)
 
@@ -45,7 +45,7 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
     updated = _last(ids, position, updates)
     last_update = _spread(updated, ids)
 
-    # How many rows the key has when its last update comes.
+    # How many rows the key has before its last update.
     known = pc.if_else(pc.less(present_ids, len(deleted)), present_ids, None)
     at_start = pc.if_else(pc.greater(deleted, 0), 0, _count(known, len(deleted)))
     inserted = _per_key(ids, pc.cast(pc.and_(inserts, pc.less(position, last_update)), pa.int64()), "sum")
@@ -61,10 +61,10 @@ def net_change(present: pa.Table, rows: pa.Table, markers: pa.ChunkedArray, keys
 
 
 def _has_full_key(rows: pa.Table, keys: Sequence[str]) -> pa.ChunkedArray:
-    whole = _repeated(True, rows.num_rows)
+    is_full = _repeated(True, rows.num_rows)
     for key in keys:
-        whole = pc.and_(whole, pc.is_valid(rows[key]))
-    return whole
+        is_full = pc.and_(is_full, pc.is_valid(rows[key]))
+    return is_full
 
 
 def _key_ids(keys: pa.Table, present: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
@@ -74,14 +74,14 @@ def _key_ids(keys: pa.Table, present: pa.Table) -> tuple[pa.ChunkedArray, pa.Chu
     for column in both.columns[1:]:
         codes = _codes(column)
         width = pc.add(pc.max(codes), 1)
-        # Numbered anew after each column, or the products of many columns would grow beyond 64 bits.
+        # Numbered again after each column, or the products of many columns would exceed 64 bits.
         ids = _codes(pc.add(pc.multiply(ids, width), codes))
     return ids.slice(0, keys.num_rows), ids.slice(keys.num_rows)
 
 
 def _codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Numbers distinct values from 0 in the order in which they first occur."""
-    if pa.types.is_floating(column.type):  # values that compare as equal, but have several forms
+    """Numbers for distinct values, from 0 in the order of first occurrence."""
+    if pa.types.is_floating(column.type):  # equal values with more than one representation
         column = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
         column = pc.if_else(pc.equal(column, 0), pa.scalar(0.0, column.type), column)
     encoded = pc.dictionary_encode(column)
@@ -117,7 +117,7 @@ def _spread(per_key: pa.ChunkedArray, ids: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _multiplied(rows: pa.Table, times: pa.ChunkedArray) -> pa.Table:
-    """Each row as many times as it is told, which is mostly once or never."""
+    """Each row as many times as `times` has, which is mostly 0 or 1."""
     if pc.max(times).as_py() <= 1:
         return rows.filter(pc.equal(times, 1))
     ends = pc.cumulative_sum(times).combine_chunks()

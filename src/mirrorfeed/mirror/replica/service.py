@@ -1,4 +1,4 @@
-"""Passes over a whole landing zone."""
+"""Passes over all tables of a landing zone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class Replica:
-    """Keeps the Delta tables `<target>/<schema>/<table>` as the landing zone says; without a schema it is `dbo`.
+    """Applies a landing zone to the Delta tables `<target>/<schema>/<table>`. The default schema is `dbo`.
 
     All its state is in the target. One replica at a time may work on a target.
     """
@@ -42,7 +42,7 @@ class Replica:
     clock: Callable[[], datetime] = _utc_now
 
     def step(self) -> list[TableReport]:
-        """One pass over all tables. A table that fails says so in its report and never stops the others."""
+        """Make one pass over all tables. A failed table is reported and does not stop the others."""
         delete_dropped(self.target)
         folders = self._folders()
         places = Counter(mirror_path(self.target, folder) for folder in folders)
@@ -91,9 +91,9 @@ def follow(
     on_pass: Callable[[list[TableReport]], None] = lambda _: None,
     on_error: Callable[[Transient], None] = lambda _: None,
 ) -> None:
-    """Makes passes, `poll` seconds apart, until `stop` says so.
+    """Make passes, `poll` seconds apart, until `stop` returns True.
 
-    Each pass is told to `report`. A landing zone that cannot be listed for now is told to `on_error`.
+    `on_pass` gets the reports of each pass, `on_error` each transient error of listing the landing zone.
     """
     while not stop():
         try:

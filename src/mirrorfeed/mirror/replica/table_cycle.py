@@ -1,4 +1,4 @@
-"""One pass over one table folder: apply what is there and in order, then tidy."""
+"""One pass over one table folder: apply the files that are next in order, then set processed files aside."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class TableReport:
     """Rows applied, by marker."""
     message: str = ""
     error: MirrorfeedError | None = None
-    """What this pass failed with; a table that is stopped since before has a message alone."""
+    """The failure of this pass. A table that an earlier pass stopped has only a message."""
 
 
 class TableCycle:
-    """Not to be used twice: it gathers what one pass does."""
+    """One pass over one table. Use each instance once."""
 
     def __init__(self, zone: Store, target: str, folder: TableFolder) -> None:
         self._zone, self._target, self._folder = zone, target, folder
@@ -75,7 +75,7 @@ class TableCycle:
     def run(self, now: datetime) -> TableReport:
         try:
             return self._report(*self._run(now))
-        except Exception as caught:  # of an engine that fails in ways of its own: the other tables go on
+        except Exception as caught:  # an engine can raise anything, and the other tables continue
             error = named(f"Replicating {self._folder.table}", caught)
             return self._report(State.FAILED, str(error), error)
 
@@ -85,7 +85,7 @@ class TableCycle:
         if mirror is not None and mirror.etag != self._folder.etag:
             drop(place, self._target)
             mirror = None
-            self._notes.append("The folder was recreated, so the table was dropped and begins anew.")
+            self._notes.append("The folder was recreated, so the table was dropped and begins again.")
         if mirror is not None and mirror.stopped:
             return State.FAILED, mirror.stopped
         settings = self._settings()
@@ -102,7 +102,7 @@ class TableCycle:
                 failure = error
                 break
             done.append(file)
-        # What was applied before a failure is set aside as ever; of two failures the first is told.
+        # Files applied before a failure are set aside as usual; of two failures the first is raised.
         with suppress(*([MirrorfeedError] if failure else [])):
             if mirror is not None:
                 self._tidy(mirror, done, now)
@@ -132,7 +132,7 @@ class TableCycle:
         return by_number(files, mirror.applied() if mirror else 0, self._folder.table)
 
     def _apply(self, mirror: Mirror | None, place: Path, file: DataFile, settings: Settings) -> Mirror | None:
-        """The mirror with the file's rows in it; None while there is no column of which a table could be made."""
+        """Apply the file and return the mirror; None if no column has a type yet, so that there is no table."""
         path = f"{self._folder.path}/{file.name}"
         address = self._zone.address(path)
         content = read_rows(self._zone.read(path), file.name, address, settings)
@@ -165,7 +165,7 @@ class TableCycle:
         return mirror
 
     def _confirm_folder(self) -> None:
-        """What was read came from the folder of this pass if that one is still there."""
+        """Raise `FolderReplaced` unless the folder of this pass still exists, so that the data read is from it."""
         listed = tables_in(self._zone.list(self._folder.parent), self._folder.schema)
         if self._folder not in listed:
             raise FolderReplaced(self._folder.table, self._zone.address(self._folder.path))
@@ -178,7 +178,7 @@ class TableCycle:
             raise KeyNotPublished(self._folder.table, address, missing)
 
     def _check_types(self, mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
-        """Rows need a column with a type, and changes need keys with one, in this file or one before."""
+        """Rows need a column with a type, and changes need keys with a type, in this or an earlier file."""
         known = {*with_types(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
         needed = keys if content.markers is not None else content.rows.column_names[:1] if not known else ()
         if content.rows.num_rows and (typeless := [name for name in needed if name not in known]):
