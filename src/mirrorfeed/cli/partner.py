@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from mirrorfeed.cli.root import config_option, load_as_written, main, say, say_result
-from mirrorfeed.landing.partner import PARTNER_EVENTS
 
 
 @main.command()
@@ -14,6 +13,7 @@ from mirrorfeed.landing.partner import PARTNER_EVENTS
 def partner(force: bool, path: str) -> None:
     """Write `partner` of the configuration into the landing zone; `publish` does it too, where no file is."""
     config = load_as_written(path)
+    from mirrorfeed.landing.partner import PARTNER_EVENTS
     from mirrorfeed.publish.partner import introduce
     from mirrorfeed.publish.zone import zone_of
 
