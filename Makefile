@@ -14,7 +14,7 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # every process that tests start would compile what it imports
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick slow test-floor test-lowest test-connect check fmt docs dist bench bench-report soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow test-floor test-lowest test-connect check fmt docs dist bench bench-report soak lock clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-16s%s\n' "$$verb" "$$line"; done
@@ -36,6 +36,9 @@ test: setup ## run all tests but the long ones, in two processes with a Spark ea
 
 quick: check ## check, and run the tests that need no Spark
 	@$(RUN) -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark'
+
+golden: setup ## write the expected output of all commands again
+	@$(RUN) -m pytest tests/golden --renew
 
 slow: setup ## run all tests, and print where seconds and processors went: by cause, by file, by test
 	@$(RUN) -m pytest $(if $(ROOM),$(OF_ROOM),$(SIDE_BY_SIDE)) -p tests.slow

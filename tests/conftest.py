@@ -149,6 +149,7 @@ def dropping() -> Iterator[str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffled", type=int, metavar="SEED", help="files, and tests within each, in another order")
+    parser.addoption("--renew", action="store_true", help="write tests/golden/expected instead of comparing with it")
 
 
 @pytest.hookimpl(tryfirst=True)  # before marks choose
@@ -173,7 +174,7 @@ LONGEST = (
     *("publish/test_schema_changes", "test_notebooks", "test_wheel", "publish/test_source", "e2e/test_secrets"),
     *("test_repair", "publish/test_selection", "archive/guard/test_write", "files/test_place", "e2e/test_forms"),
     *("archive/guard/test_table", "archive/guard/test_statement", "archive/guard/test_guarded_writes"),
-    *("doctor/test_doctor", "publish/test_fleet", "e2e/test_cli", "e2e/test_compare_cli", "e2e/test_archive_cli"),
+    *("doctor/test_doctor", "publish/test_fleet", "e2e/test_cli", "golden/test_with_spark", "e2e/test_archive_cli"),
 )
 """Side by side these are begun first, so that all processes end together."""
 

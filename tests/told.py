@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -51,8 +52,14 @@ def told(*arguments: str, code: int = 0) -> Told:
     result = CliRunner().invoke(main, [*arguments, "--json"], env={"COLUMNS": "400"})
     assert result.exit_code == code, result.output
     value = json.loads(result.stdout)
-    if not (isinstance(value, dict) and set(value) == {"error"}):
-        command = max((each for each in forms() if f" {each} " in f" {' '.join(arguments)} "), key=len)
-        rows = value if isinstance(value, list) else [value]
-        assert all(map(forms()[command].fits, rows)), f"{command}: {list(map(set, rows))}"
+    check_form(arguments, value)
     return Told(value, " ".join(result.stderr.split()))
+
+
+def check_form(arguments: Sequence[str], value: Any) -> None:
+    """Assert that the value has the fields that the page names, or is an error."""
+    if isinstance(value, dict) and set(value) == {"error"}:
+        return
+    command = max((each for each in forms() if f" {each} " in f" {' '.join(arguments)} "), key=len)
+    rows = value if isinstance(value, list) else [value]
+    assert all(map(forms()[command].fits, rows)), f"{command}: {list(map(set, rows))}"

@@ -1,0 +1,277 @@
+"""The whole output of the commands that use Spark, compared with the files in `expected`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.tables import TableFeed
+from mirrorfeed.feed.source import Source
+from mirrorfeed.publish import ledger
+from mirrorfeed.publish.ledger import ARCHIVE, DIFFERENT, FAILED, PUBLISHED, UNVERIFIED, VERIFIED, WATCHED, Row
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.table import publish
+from mirrorfeed.stores import FolderStore
+from tests.archive.scenes import Orders
+from tests.delta import DeltaTable
+from tests.golden.expected_output import check
+from tests.golden.recorder import COMMANDS, Recorder, recording
+from tests.publish.scenes import two_orders
+
+OWN = ("archive", "changes", "doctor", "enable", "history", "preflight", "publish", "rebuild", "repair", "report")
+COMMANDS_WITH_SPARK = [each for each in COMMANDS if each.split()[0] in (*OWN, "status", "verify", "watch")]
+
+ALL = """landing_zone: zone
+ledger: ./ledger
+at_once: 1
+tables:
+  - {source: ./orders, target: sales.orders, keys: [id], history: ./history}
+  - {source: ./customers, target: sales.customers, keys: [id]}
+  - {source: ./prices, target: sales.prices, keys: [id], changes: compare}
+  - {source: ./missing, target: sales.missing, keys: [id]}
+"""
+"""One that changes, one that does not, one that is published by comparison, and one without a source."""
+GOOD = ("sales.orders", "sales.customers")
+MIRROR = ("--mirror", "mirror")
+
+
+@pytest.fixture(scope="module")
+def recorder(spark: SparkSession) -> Iterator[Recorder]:
+    with recording() as recorder:
+        Path("mirrorfeed.yml").write_text(ALL, encoding="utf-8")
+        orders = DeltaTable(spark, recorder.folder / "orders", feed=False)
+        orders.insert(1, 2, 3)
+        DeltaTable(spark, recorder.folder / "customers").insert(1)
+        _write_prices({1: "a", 2: "b", 3: "c"})
+        _publications(recorder, orders)
+        _mirrors(recorder, orders)
+        _histories(recorder)
+        _reports(recorder, spark)
+        _archives(recorder, spark)
+        yield recorder
+
+
+@pytest.mark.parametrize("command", COMMANDS_WITH_SPARK)
+def test_output_is_as_expected(recorder: Recorder, command: str, pytestconfig: pytest.Config) -> None:
+    check(recorder, command, pytestconfig)
+
+
+def test_the_ledger_has_every_verification(recorder: Recorder) -> None:
+    rows = deltalake.DeltaTable(recorder.folder / "ledger").to_pyarrow_table().sort_by("time").to_pylist()
+    kinds = (VERIFIED, DIFFERENT, UNVERIFIED)
+    found = [tuple(row[name] for name in ("table", "outcome", "to_version", "error")) for row in rows]
+    assert [row for row in found if row[1] in kinds] == [
+        ("sales.orders", UNVERIFIED, None, "MirrorMissing"),
+        ("sales.orders", VERIFIED, 5, None),
+        ("sales.prices", VERIFIED, 1, None),
+        ("sales.orders", DIFFERENT, 5, None),
+        ("sales.prices", DIFFERENT, 1, None),
+    ]
+
+
+def _publications(recorder: Recorder, orders: DeltaTable) -> None:
+    recorder.case("A feed is off, a source is missing", "preflight")
+    recorder.case("The feed is off", "publish", "sales.orders")
+    recorder.text("The feed is off", "publish", "sales.orders", "--dry-run")
+    recorder.text("A feed is off, a source is missing", "enable")
+    recorder.case("A feed is on, a source is missing", "enable", "sales.orders", "sales.missing")
+
+    recorder.case("Nothing is published", "status")
+    before = _files()
+    recorder.case("Nothing is published", "publish", "--dry-run")
+    assert _files() == before
+    recorder.text("First loads, and a source that is missing", "publish")
+    recorder.json("Nothing is new, and a source is missing", "publish", "sales.orders", "sales.missing")
+    recorder.case("All is published", "status", *GOOD)
+    recorder.text("Only tables behind", "status", "--behind", *GOOD)
+    recorder.text("Nothing is new", "publish", *GOOD)
+    _commit(orders, "UPDATE {} SET v = 'new' WHERE id = 1", "DELETE FROM {} WHERE id = 2")
+    _write_prices({1: "a", 2: "new", 4: "d"})
+    zone = FolderStore(str(recorder.folder / "zone"))
+    publish(TableFeed(two_orders()), zone, Plan("a", "sales.old", "sales.schema/old", ("id",)))
+    recorder.case("A table is behind, another is not configured", "status")
+    recorder.case("Only tables behind", "status", "--behind", *GOOD)
+    recorder.case("Two versions, and a comparison", "publish", "--dry-run", "sales.orders", "sales.prices")
+    recorder.json("An update and a delete, and a comparison", "publish", "sales.orders", "sales.prices")
+    _commit(orders, "INSERT INTO {} VALUES (4, 'v4')")
+    recorder.text("An insert", "publish", *GOOD)
+    recorder.case("An unknown table", "publish", "sales.nothing")
+    recorder.case("--for without --follow", "publish", "--for", "3")
+    recorder.json("--follow and JSON", "publish", "--follow")
+
+    changes = ("changes", "sales.orders")
+    recorder.text("Three versions, without rows", *changes, "--from", "3", "--to", "5", "--rows", "0")
+    recorder.text("A delete and an insert", *changes, "--from", "4", "--to", "5")
+    recorder.json("A delete and an insert, one row", *changes, "--from", "4", "--to", "5", "--rows", "1")
+    recorder.text(
+        "From a time, without rows", "changes", "./customers", "--from", "2020-01-01", "--to", "1", "--rows", "0"
+    )
+    recorder.case("Past the newest version", *changes, "--from", "9")
+    recorder.text("Past the newest version is empty", *changes, "--from", "9", "--past-end", "empty")
+    recorder.case("Neither a version nor a time", *changes, "--from", "yesterday")
+
+
+def _files() -> set[Path]:
+    return {path for path in Path().rglob("*") if path.is_file()}
+
+
+def _commit(table: DeltaTable, *statements: str) -> None:
+    """At times with milliseconds, which are part of the width of a table."""
+    for statement in statements:
+        table.sql(statement)
+        half = int(time.time()) - 0.5
+        os.utime(table.commit_file(table.latest), (half, half))
+
+
+def _write_prices(rows: dict[int, str]) -> None:
+    """A new file instead of the one that is there."""
+    shutil.rmtree("prices", ignore_errors=True)
+    Path("prices").mkdir()
+    columns = {"id": pa.array(list(rows), pa.int32()), "v": list(rows.values())}
+    pq.write_table(pa.table(columns), f"prices/{uuid.uuid4()}.parquet")
+
+
+def _mirrors(recorder: Recorder, orders: DeltaTable) -> None:
+    recorder.case("Nothing is published", "verify", "sales.missing", *MIRROR)
+    recorder.text("The place of the mirror is not given", "verify", "sales.orders")
+    recorder.text("The mirror is missing", "verify", "sales.orders", *MIRROR)
+    recorder.text("All files are applied", "replicate", "zone", "mirror")
+    recorder.text("Two tables are equal", "verify", "sales.orders", "sales.prices", *MIRROR)
+    recorder.text("How fresh the mirror is", "status", *GOOD, *MIRROR)
+    recorder.json("Nothing differs", "repair", "sales.orders", *MIRROR)
+    mirror = DeltaTable.at(orders.spark, recorder.folder / "mirror/sales/orders")
+    mirror.sql("UPDATE {} SET v = 'other' WHERE id = 1")
+    recorder.json("A row differs", "verify", "sales.orders", *MIRROR)
+    recorder.text("A row differs", "repair", "sales.orders", *MIRROR)
+    recorder.case("No condition is given", "repair", "sales.orders", "--source-only")
+    recorder.case("There is no feed", "repair", "sales.prices", *MIRROR)
+    _write_prices({1: "other", 2: "new"})
+    recorder.text("Two rows differ", "verify", "sales.prices", *MIRROR)
+
+    recorder.case("A source is missing", "doctor", "sales.orders", "sales.missing")
+    recorder.text("Nothing is wrong", "doctor", "sales.customers", "sales.prices")
+    recorder.text("A problem is new", "watch", *MIRROR)
+    recorder.json("The problem is known", "watch", *MIRROR)
+
+    recorder.text("It is not confirmed", "rebuild", "sales.orders", answer="n\n")
+    recorder.text("A table is published again", "rebuild", "sales.orders", "--yes")
+    recorder.case("The source is missing", "rebuild", "sales.missing", "--yes")
+
+
+def _histories(recorder: Recorder) -> None:
+    recorder.text("Nothing is kept", "history", "status")
+    recorder.text("A table is kept", "history", "run")
+    recorder.json("Nothing is new", "history", "run")
+    recorder.case("All is kept", "history", "status")
+    recorder.case("A table without a history", "history", "status", "sales.customers")
+    recorder.case("A table without a history", "history", "run", "sales.customers")
+    replay = ("history", "replay", "sales.orders", "--into", "./then")
+    recorder.text("A version is rebuilt", *replay, "--to-version", "5")
+    recorder.json("It was rebuilt before", *replay, "--to-version", "5")
+    recorder.case("A version that is not kept", *replay, "--to-version", "1")
+    recorder.case("Neither a version nor a time", *replay)
+
+
+def _reports(recorder: Recorder, spark: SparkSession) -> None:
+    config = "landing_zone: zone\ntables: [{source: a, target: b}]\n"
+    Path("no-ledger.yml").write_text(config, encoding="utf-8")
+    recorder.case("There is no ledger", "report", "--config", "no-ledger.yml")
+    now = datetime.now(UTC) - timedelta(minutes=2)
+    rows = [
+        Row(now, "sales.orders", PUBLISHED, None, 4, inserts=20, files=1, bytes=2**20, lag_versions=1, lag_seconds=60.0,
+            stage_seconds=2.5, record_seconds=0.5, rename_seconds=0.5),
+        Row(now, "sales.orders", PUBLISHED, 4, 5, upserts=7, deletes=2, files=1, bytes=2**20, lag_versions=0,
+            lag_seconds=60.0, stage_seconds=1.0, record_seconds=0.5, rename_seconds=0.5, retries=2),
+        Row(now, "sales.orders", VERIFIED, to_version=5, message="equal at version 5, 18 rows"),
+        Row(now, "sales.lines", DIFFERENT, to_version=4, message="DIFFERENT at version 4: 3 rows."),
+        Row(now, "sales.lines", FAILED, from_version=4, error="StoreUnavailable", message="No answer."),
+        Row(now, "sales.orders", WATCHED, committed_at=now, visible_at=now, visible_behind=0.0, fresh_within=15.0),
+        Row(now, "main.sales.orders", ARCHIVE, archived_share=0.25, archived_files=4, archived_bytes=2**30,
+            hot_bytes=3 * 2**30, restored_bytes=0),
+    ]  # fmt: skip
+    ledger.append(spark, Source(path=str(recorder.folder / "figures")), rows)
+    Path("report.yml").write_text(f"{config}ledger: ./figures\n", encoding="utf-8")
+    recorder.case("Two tables and an archive", "report", "--config", "report.yml")
+    recorder.text("A page is written", "report", "--html", "report.html", "--config", "report.yml")
+
+
+def _archives(recorder: Recorder, spark: SparkSession) -> None:
+    made = Orders(spark, recorder.folder / "sales")
+    table = str(made.path)
+    Path("mirrorfeed.yml").unlink()
+
+    def case(title: str, *arguments: str) -> None:
+        recorder.case(title, "archive", *arguments)
+
+    def text(title: str, *arguments: str) -> None:
+        recorder.text(title, "archive", *arguments)
+
+    def as_json(title: str, *arguments: str) -> None:
+        recorder.json(title, "archive", *arguments)
+
+    price = {"gib": 0, "objects": 10_000}
+    prices = {"currency": "EUR", "standard": price, "high": price, "stored": {"hot": 0, "archive": 0}}
+    Path("prices.json").write_text(json.dumps(prices), encoding="utf-8")
+    Path("asked.txt").write_text("-- from the dashboard\n\nid = 15\nid = 35\nnope = 1\n", encoding="utf-8")
+    Path("mirrorfeed.md").write_text("no JSON", encoding="utf-8")
+    Path("rules.json").write_text(json.dumps({"rules": []}), encoding="utf-8")
+
+    simulate = ("simulate", table, "60 days", "120 days", "--predicates", "asked.txt", "--prices", "prices.json")
+    text("Two intervals and four conditions", *simulate, "--where", "day = 3")
+    as_json("One interval", "simulate", table, "60 days")
+    text("The history of queries", "simulate", table, "60 days", "--history", "7")
+    case("No archive", "show", table)
+    text("A first interval", "set", table, "60 days")
+    case("An interval of months", "set", table, "2 months")
+    case("An interval of 60 days", "show", table)
+    case("An archived file is needed", "files", table, "--where", "id = 15 OR id = 35")
+    text("No such column", "files", table, "--where", "nope = 1")
+    text("No condition", "files", table, "--where", "*")
+    text("A folder has no tiers", "files", table, "--tiers")
+    text("No archived file is needed", "query", table, "--where", "id = 35")
+    as_json("No archived file is needed", "query", table, "--where", "id = 35")
+    case("Archived files are needed", "query", table)
+    text("No such column", "query", table, "--columns", "id,nope")
+    case("All files are there", "check", table)
+    text("With prices", "plan", table, "--where", "id < 30", "--prices", "prices.json", "--to", "plan.json")
+    as_json("For any query", "plan", "--sql", f"SELECT * FROM delta.`{table}` WHERE id < 30", "--to", "query.json")
+    text("No archived file is needed", "plan", "--sql", "SELECT 1", "--to", "other.json")
+    text("The query is wrong", "plan", "--sql", "nonsense", "--to", "other.json")
+    text("Past the newest version", "plan", table, "--feed-from", "9", "--to", "other.json")
+    case("The file exists", "plan", table, "--to", "plan.json")
+    text("The folder is missing", "plan", table, "--to", "no/such/plan.json")
+    text("The prices are missing", "plan", table, "--prices", "nothing.json", "--to", "other.json")
+    case("Neither a table nor a query", "plan", "--to", "other.json")
+    text("A condition and a feed", "plan", table, "--where", "id = 1", "--feed-from", "1", "--to", "other.json")
+    text("The end of a feed alone", "plan", table, "--feed-to", "1", "--to", "other.json")
+    case("The files have no tiers", "restore", "plan.json")
+    case("No such plan", "restore", "nothing.json")
+    text("Two of four files", "report", table)
+    as_json("A table is missing", "report", table, f"{table}-missing")
+    text("Files that are not archived are compacted", "maintain", table)
+    as_json("Statistics are collected", "maintain", table, "--no-optimize", "--analyze")
+    text("No such column", "maintain", table, "--zorder", "nope")
+    case("A folder has no lifecycle", "rule", table)
+    text("Options that exclude each other", "rule", table, "--paused", "--remove")
+    case("A folder has no lifecycle", "lifecycle-check", "rules.json", "--table", table)
+    text("The file is no JSON", "lifecycle-check", "mirrorfeed.md", "--table", table)
+    case("A rule of another interval comes first", "change-interval", table, "--to", "90 days")
+    text("A longer interval", "change-interval", table, "--to", "90 days", "--exact", "--rule-changed")
+    as_json("On the way to a longer interval", "step", table)
+    recorder.text("The ledger is another table", "--ledger", table, "archive", "step", table)
+    text("A shorter interval", "change-interval", table, "--to", "30 days")
+    as_json("The same interval", "change-interval", table, "--to", "30 days")
+    case("Files may be archived", "unset", table)
+    text("No file is archived", "unset", table, "--nothing-archived")

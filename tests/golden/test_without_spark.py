@@ -1,0 +1,166 @@
+"""The whole output of the commands that need no Spark, compared with the files in `expected`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures.onelake import DATABASE, WORKSPACE, OneLake
+from fixtures.tables import TableFeed
+from fixtures.zones import CUSTOMERS, customers, put, write_clean_zone
+from mirrorfeed.landing.names import Target, data_name
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.table import publish
+from mirrorfeed.stores import FolderStore
+from tests.golden.expected_output import FOLDER, check, file_of
+from tests.golden.recorder import COMMANDS, Recorder, recording
+from tests.golden.test_with_spark import COMMANDS_WITH_SPARK
+from tests.publish.scenes import two_orders
+
+COMMANDS_WITHOUT_SPARK = sorted({*COMMANDS} - {*COMMANDS_WITH_SPARK})
+TABLES = """tables:
+  - {source: ./orders, target: sales.orders, keys: [id]}
+  - {source: ./lines, target: sales.lines}
+"""
+
+
+@pytest.fixture(scope="module")
+def recorder() -> Iterator[Recorder]:
+    with recording() as recorder, pytest.MonkeyPatch.context() as patch:
+        _configurations(recorder)
+        _landing_zones(recorder)
+        _fabric(recorder, patch)
+        yield recorder
+
+
+@pytest.mark.parametrize("command", COMMANDS_WITHOUT_SPARK)
+def test_output_is_as_expected(recorder: Recorder, command: str, pytestconfig: pytest.Config) -> None:
+    check(recorder, command, pytestconfig)
+
+
+def test_every_file_belongs_to_a_command() -> None:
+    assert {*FOLDER.iterdir()} == {*map(file_of, COMMANDS)}
+
+
+def _configurations(recorder: Recorder) -> None:
+    recorder.text("The file is written", "init")
+    recorder.json("The file is written", "init", "other.yml")
+    recorder.case("The file exists", "init")
+    recorder.case("The folder is missing", "init", "no/such/folder.yml")
+
+    recorder.case("An error", "explain", "MF3405")
+    recorder.case("A rule of lint", "explain", "MF204")
+    recorder.case("No such code", "explain", "NoHistory")
+    recorder.case("No code is given", "explain")
+
+    tables, wrong = "{source: ./a, target: a, kyes: [id]}", "{source: ./b, target: A}"
+    _write("wrong.yml", f"landing_zone: zone\ntables:\n  - {tables}\n  - {wrong}\n")
+    _write("part.yml", f"landing_zone: zone\n{TABLES}  - {{source: ./eu, target: eu, keys: [id], columns: [id, v]}}\n")
+    _write("mirrorfeed.yml", f"landing_zone: zone\n{TABLES}")
+    recorder.case("Two tables", "tables")
+    recorder.case("A table of which a part is published", "tables", "--config", "part.yml")
+    recorder.case("A mistake in each of two tables", "tables", "--config", "wrong.yml")
+    recorder.case("The configuration is missing", "tables", "--config", "none.yml")
+    recorder.case("An unknown option", "tables", "--sorted")
+    recorder.case("Outside of a Databricks task", "tables", "--task-value", "names")
+
+    recorder.text("The tables with an archive", "deployment", "facts.json", "--archive-tables", '["main.sales.orders"]')
+    recorder.case("They are no JSON", "deployment", "facts.json", "--archive-tables", "main.sales.orders")
+
+
+def _landing_zones(recorder: Recorder) -> None:
+    zone = FolderStore(str(recorder.folder / "zone"))
+    recorder.case("Nothing is published", "log", "sales.orders")
+    _publish(zone, "sales.orders", times=2)
+    recorder.case("Two publications", "log", "sales.orders")
+    recorder.case("No such landing zone", "replicate", "nowhere", "mirror")
+    recorder.text("Two files are applied", "replicate", "zone", "mirror")
+    recorder.json("Nothing is new", "replicate", "zone", "mirror")
+    recorder.json("--follow and JSON", "replicate", "zone", "mirror", "--follow")
+    zone.create(f"sales.schema/orders/{data_name(3)}", b"no Parquet file")
+    recorder.case("A file that cannot be read", "replicate", "zone", "mirror")
+    zone.remove(f"sales.schema/orders/{data_name(3)}")
+    zone.remove(f"sales.schema/orders/{data_name(2)}")
+    zone.create(f"sales.schema/orders/{data_name(2)}", b"")
+    recorder.case("A file that is not the recorded one", "log", "sales.orders")
+
+    _publish(zone, "sales.old")
+    _publish(zone, "sales.older")
+    recorder.case("It is configured", "drop", "sales.orders", "--yes")
+    recorder.case("It was never published", "drop", "sales.never", "--yes")
+    recorder.text("It is not confirmed", "drop", "sales.old", answer="n\n")
+    recorder.text("It is dropped", "drop", "sales.old", "--yes")
+    recorder.json("It is dropped", "drop", "sales.older", "--yes")
+    zone.create(f"sales.schema/theirs/{data_name(1)}", b"of another publisher")
+    recorder.text("Another publisher wrote it", "drop", "sales.theirs", "--yes")
+
+    write_clean_zone(FolderStore(str(recorder.folder / "clean")))
+    recorder.case("Nothing is wrong", "lint", "clean")
+    recorder.case("No such landing zone", "lint", "nowhere")
+    recorder.case("No landing zone is given", "lint")
+    put(FolderStore(str(recorder.folder / "clean")), f"{CUSTOMERS}/{data_name(4)}", customers((None, "x", None)))
+    recorder.case("Two errors in a file", "lint", "clean")
+
+    recorder.case("Nobody is configured", "partner")
+    _write(
+        "partner.yml", f"landing_zone: zone\npartner: {{name: us, source_type: Delta, source_version: '4'}}\n{TABLES}"
+    )
+    recorder.text("The file is written", "partner", "--config", "partner.yml")
+    recorder.case("The file is there", "partner", "--config", "partner.yml")
+    _write("zone/_partnerEvents.json", "{}")
+    recorder.case("The file names another partner", "partner", "--config", "partner.yml")
+    recorder.text("It is replaced", "partner", "--force", "--config", "partner.yml")
+
+
+def _fabric(recorder: Recorder, patch: pytest.MonkeyPatch) -> None:
+    recorder.case("The landing zone is a folder", "fabric", "status")
+    with OneLake(recorder.folder / "certificates") as onelake:
+        for name, value in onelake.environment.items():
+            patch.setenv(name, value)
+        zone = f"onelake://{WORKSPACE}/{DATABASE}"
+        _write("mirrorfeed.yml", onelake.configuration(zone) + TABLES)
+        database = onelake.fabric.databases[DATABASE]
+        recorder.text("It is made", "fabric", "create", "shop")
+        recorder.json("It exists", "fabric", "create", "shop")
+        recorder.case("A table has no file", "fabric", "start")
+        for table in ("orders", "lines"):
+            onelake.store().create(f"sales.schema/{table}/{data_name(1)}", b"")
+        onelake.fabric.starting = ["Running"]
+        recorder.text("Mirroring starts", "fabric", "start")
+        recorder.json("Mirroring runs", "fabric", "start")
+        recorder.case("All tables replicate", "fabric", "status")
+        database.tables[("sales", "lines")] = {"status": "Failed", "error": "broken"}
+        recorder.case("A table has failed", "fabric", "status")
+        recorder.case("It runs", "fabric", "resume")
+        database.status = "Paused"
+        recorder.text("It is paused", "fabric", "resume")
+        at = "2026-03-14T09:30:00Z"
+        onelake.fabric.syncs = [{"tableName": "orders", "status": "Success", "lastSuccessfulSyncDateTime": at}]
+        recorder.case("All is taken up", "fabric", "refresh")
+        lost = {"errorCode": "DeltaTableMissing", "message": "No log."}
+        onelake.fabric.syncs.append({"tableName": "lines", "status": "Failure", "error": lost})
+        recorder.case("A table fails", "fabric", "refresh")
+        recorder.case("Nothing differs", "fabric", "plan")
+        _write("mirrorfeed.yml", f"{onelake.configuration(zone)}fabric: {{retention_days: 30}}\n{TABLES}")
+        recorder.case("A setting differs", "fabric", "plan")
+        recorder.text("It is not confirmed", "fabric", "apply", answer="n\n")
+        recorder.text("A setting is changed", "fabric", "apply", "--yes")
+        recorder.case("Nothing differs", "fabric", "apply", "--yes")
+        database.status = "Stopped"
+        recorder.case("It is stopped", "fabric", "stop")
+        recorder.case("It is stopped", "fabric", "resume")
+        _write("mirrorfeed.yml", onelake.configuration(f"onelake://{WORKSPACE}/{WORKSPACE}") + TABLES)
+        recorder.case("No such database", "fabric", "stop")
+
+
+def _write(name: str, text: str) -> None:
+    Path(name).write_text(text, encoding="utf-8")
+
+
+def _publish(zone: FolderStore, target: str, times: int = 1) -> None:
+    table = two_orders()
+    for _ in range(times):
+        publish(TableFeed(table), zone, Plan("a", target, Target.parse(target).folder, ("id",)))
+        table.update(1, status="paid")
