@@ -45,19 +45,6 @@ def test_a_path_at_which_there_is_no_table_is_told_before_spark_starts(
     assert f"Error MF2002: There is no Delta table at {config.parent}/orders: " in said(config, *arguments, code=1)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--for", "3"], "--for says how long --follow goes on, and is nothing without it."),
-        (["--follow", "--json"], "--follow tells of each publication as it is made, and takes no --json."),
-    ],
-)
-def test_options_of_publish_that_mean_nothing_together_are_refused(
-    config: Path, options: list[str], words: str
-) -> None:
-    assert words in said(config, "publish", *options, code=2)
-
-
 def test_a_share_without_a_table_is_no_failure_and_starts_no_spark(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
 import pytest
-from click.testing import CliRunner
 
-from mirrorfeed.cli import main
 from mirrorfeed.errors.explain import UnknownCode, explain
 
 
@@ -36,23 +33,6 @@ def test_a_code_that_there_is_not_is_refused_with_the_nearest(asked: str, neares
         explain(asked)
     assert list(caught.value.nearest) == nearest
     assert len(str(caught.value)) < 300
-
-
-def test_the_command_prints_the_entry_of_the_catalogue() -> None:
-    printed = CliRunner().invoke(main, ["explain", "MF3405"])
-    assert printed.output.splitlines() == [
-        "MF3405 TooManyToRepair (terminal)",
-        "More rows differ from the mirror than `repair_up_to` allows to be mended without asking. None of them was"
-        " published.",
-        "To do: Find out why so many differ; then run `mirrorfeed repair TABLE`, or raise the limit.",
-        "Shown by tests/test_repair.py::test_the_errors_say_what_to_do",
-    ]
-    told = json.loads(CliRunner().invoke(main, ["explain", "MF204", "--json"]).stdout)
-    assert {name: told[name] for name in ("code", "name", "kind")} == {
-        "code": "MF204",
-        "name": "MISSPELLED",
-        "kind": "lint, error",
-    }
 
 
 def test_nothing_heavy_is_imported_for_it() -> None:

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from mirrorfeed import config as configuration
 from mirrorfeed.cli import main
-from mirrorfeed.landing.partner import PARTNER_EVENTS
 from tests import told as telling
 from tests.told import forms
 
@@ -90,12 +89,6 @@ def test_the_page_about_results_has_every_command() -> None:
     assert {" ".join(path) for path, _ in _commands(main)} == set(forms()) - {"publish --dry-run"}
 
 
-def test_without_it_the_code_stands_before_the_words(file: str) -> None:
-    result = CliRunner().invoke(main, ["tables", "--config", f"{file}x"])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith(f"Error MF1101: There is no configuration at {file}x. Run `mirrorfeed init`")
-
-
 def test_a_failure_without_a_name_is_told_as_well_and_its_traceback_is_logged(
     file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,30 +104,6 @@ def test_a_failure_without_a_name_is_told_as_well_and_its_traceback_is_logged(
     assert [each.exc_info[0] for each in caplog.records if each.exc_info] == [ZeroDivisionError]
     shown = CliRunner().invoke(main, ["tables", "--config", file])
     assert (shown.exit_code, shown.stderr.splitlines()[-1]) == (1, "  ZeroDivisionError: somewhere")
-
-
-def test_results_that_need_no_spark(file: str, tmp_path: Path) -> None:
-    example = str(tmp_path / "example.yml")
-    assert told("init", example) == {"file": example}
-    assert told("init", example, code=1)["error"]["code"] == "MF1003"
-    (table,) = told("tables", "--config", file)
-    assert (table["table"], table["included"], table["why"]) == ("sales.orders", True, "named by itself")
-    place = str(tmp_path / "zone" / PARTNER_EVENTS)
-    assert told("partner", "--config", file) == {"address": place, "written": True}
-    assert told("partner", "--config", file) == {"address": place, "written": False}
-    assert told("lint", str(tmp_path / "zone"))["findings"] == []
-    assert told("replicate", str(tmp_path / "zone"), str(tmp_path / "mirror")) == []
-    assert told("drop", "sales.orders", "--yes", "--config", file, code=1)["error"]["code"] == "MF3401"
-
-
-def test_what_is_told_step_by_step_takes_none(file: str, tmp_path: Path) -> None:
-    assert told("publish", "--follow", "--config", file, code=2)["error"]["what"] == (
-        "--follow tells of each publication as it is made, and takes no --json."
-    )
-    (tmp_path / "zone").mkdir()
-    assert told("replicate", str(tmp_path / "zone"), "m", "--follow", code=2)["error"]["what"] == (
-        "--follow tells of each pass as it is made, and takes no --json."
-    )
 
 
 def test_names_that_the_encoding_of_the_output_lacks_are_told_all_the_same(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import shutil
 import subprocess
@@ -17,14 +16,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.text import Text
 
 from mirrorfeed import report
 from mirrorfeed.api.results import VersionChanges
-from mirrorfeed.cli import main
 from mirrorfeed.display.terminal import Listing
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
@@ -361,22 +358,6 @@ def test_a_browser_draws_it_without_an_error(tmp_path: Path) -> None:
     assert "CONSOLE" not in answer.stderr
 
 
-def test_the_report_is_written_from_a_ledger(spark: SparkSession, tmp_path: Path) -> None:
-    ledger.append(spark, Source(path=str(tmp_path / "ledger")), ROWS)
-    (tmp_path / "mirrorfeed.yml").write_text(
-        "landing_zone: ./zone\nledger: ./ledger\ntables: [{source: a, target: sales.orders}]\n"
-    )
-    target = tmp_path / "page.html"
-    arguments = ["report", "--html", str(target), "--config", str(tmp_path / "mirrorfeed.yml")]
-    result = CliRunner().invoke(main, arguments)
-    assert (result.exit_code, result.stdout) == (0, f"Wrote {target}, from 5 rows of the ledger.\n")
-    assert "sales.orders" in target.read_text(encoding="utf-8")
-    result = CliRunner().invoke(main, ["report", "--json", "--config", str(tmp_path / "mirrorfeed.yml")])
-    assert json.loads(result.stdout)["tables"][-1]["state"]["table"] == "sales.orders"
-    result = CliRunner().invoke(main, ["report", "--config", str(tmp_path / "mirrorfeed.yml")])
-    assert "stopped: StoreUnavailable" in result.stdout
-
-
 def test_the_text_tells_what_the_page_tells() -> None:
     now, rows = NOW + timedelta(hours=1), [*ROWS, *LATER, *FLEET]
     out = Console(width=1000, file=io.StringIO())
@@ -419,13 +400,6 @@ def test_of_many_failures_the_newest_are_told_and_the_others_counted() -> None:
     parts = [str(part) for part in report.text(rows, NOW)][-11:]
     assert "number 11." in parts[0]
     assert parts[-1] == "2 older ones are not shown; --html and --json have more."
-
-
-def test_a_report_without_a_ledger_says_where_it_would_come_from(tmp_path: Path) -> None:
-    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: a, target: b}]\n")
-    result = CliRunner().invoke(main, ["report", "--html", "x", "--config", str(tmp_path / "mirrorfeed.yml")])
-    assert result.exit_code == 1
-    assert "names no ledger" in result.output
 
 
 FIVE = [f"{step}_at" for step in Step]

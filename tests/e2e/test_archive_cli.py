@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -16,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.bring_back.restore import follow
-from mirrorfeed.archive.interval import intervals
 from mirrorfeed.cli import main
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source
@@ -114,122 +112,6 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
     assert [rule["Filter"]["Prefix"] for rule in made["Rules"]] == ["t/part-", "t/deletion_vector_", "t/_change_data/"]
 
 
-def test_from_an_interval_to_a_plan(spark: SparkSession, tmp_path: Path) -> None:
-    made = Orders(spark, tmp_path / "orders")
-    table = str(made.path)
-
-    def run(*arguments: str, code: int = 0) -> str:
-        return said(["archive", *arguments], code)
-
-    assert "has no archive: delta.timeUntilArchived is not set" in run("show", table, code=1)
-    sixty, first = told("archive", "set", table, "60 days")
-    assert f"{table}: files count as archived from 60 days on" in first
-    assert "The cloud's lifecycle rule must say the same: 60 days, by creation time." in first
-    assert "there is no lifecycle rule for it, and none to show." in first
-
-    def told_by(*arguments: str, code: int = 0) -> Any:
-        return told("archive", *arguments, code=code).value
-
-    assert told_by("show", table) == sixty == {"table": table, "days": 60, "rule": 60, "change": None}
-    assert [row["id"] for row in told_by("query", table, "--where", "id = 35")["rows"]] == [35]
-    assert told_by("query", table, code=1)["error"]["code"] == "MF5001"
-    assert told_by("check", table) == {"table": table, "missing": []}
-    listed = told_by("files", table, "--where", "id = 15")
-    assert [(row["partition"], row["rows"], row["age_days"], row["tier"]) for row in listed] == [
-        ({"day": "1"}, 10, 100, None)
-    ]
-    assert "needs 1 archived file, beside 1 hot file" in run("files", table, "--where", "id = 15 OR id = 35")
-    assert f"{table} is neither in Azure storage nor in S3, so its files have no tiers." in run(
-        "files", table, "--tiers", code=1
-    )
-
-    assert "needs 2 files" in run("query", table, code=1)
-    assert "names `nope`, which is no column" in run("query", table, "--where", "nope = 1", code=1)
-    for arguments in (["query", table, "--columns", "id,nope"], ["maintain", table, "--zorder", "nope"]):
-        assert f"{table} has no column 'nope'. Its columns are id, v, day." in run(*arguments, code=1)
-    for condition in ("*", ""):
-        assert f"The predicate {condition!r} for {table}" in run("files", table, "--where", condition, code=1)
-
-    prices = tmp_path / "prices.json"
-    price = {"gib": 0.02, "objects": 10_000}
-    prices.write_text(json.dumps({"currency": "EUR", "standard": price, "high": price}))
-    plan = str(tmp_path / "plan.json")
-    planned = run("plan", table, "--where", "id < 30", "--prices", str(prices), "--to", plan)
-    assert f"Wrote {plan}: 2 files, " in planned
-    assert "up to 15 hours, 2.00 EUR." in planned
-    assert "It asks for id < 30, with times as in " in planned
-    assert "is there already and is left as it is" in run("plan", table, "--to", plan, code=1)
-    for given in (["--feed-from", "9"], ["--feed-from", "2", "--feed-to", "1"], ["--feed-from", "1", "--feed-to", "9"]):
-        assert f"The log of {table} has no range from version" in run("plan", table, *given, "--to", "x", code=1)
-    relative = str(tmp_path / "relative.json")
-    run("plan", table, "--where", "id < 15 AND current_date() > DATE '2020-01-01'", "--to", relative)
-    where = json.loads(Path(relative).read_text())["where"]
-    assert where == f"id < 15 AND DATE '{spark.sql('SELECT string(current_date())').first()[0]}' > DATE '2020-01-01'"
-    made_plan = told_by("plan", table, "--where", "id < 30", "--to", str(tmp_path / "told.json"))
-    assert {name: made_plan[name] for name in ("tables", "files", "cost", "asks_for")} == {
-        "tables": [table],
-        "files": 2,
-        "cost": None,
-        "asks_for": "id < 30",
-    }
-    several = str(tmp_path / "several.json")
-    query = f"SELECT * FROM delta.`{table}` WHERE id < 30"
-    assert f"It asks for {query}" in run("plan", "--sql", query, "--to", several)
-    assert [each["uri"] for each in json.loads(Path(several).read_text())["files"]] == [
-        each["uri"] for each in json.loads(Path(plan).read_text())["files"]
-    ]
-    for wrong in (f"SELECT * FROM delta.`{table}` WHERE id > 30", "SELECT 1"):
-        assert "counts as archived, so there is nothing to plan." in run("plan", "--sql", wrong, "--to", "x", code=1)
-    for wrong in ("nonsense", "SELECT * FROM no_such_table", "SELECT nope FROM range(3)"):
-        assert "cannot be asked" in run("plan", "--sql", wrong, "--to", "x", code=1)
-    assert "so its files have no tiers" in run("restore", plan, code=1)
-
-    assert "--interval '90 days'`) and wait until that holds, in Azure for a day, then run the command" in run(
-        "change-interval", table, "--to", "90 days", code=1
-    )
-    done = (datetime.now(UTC) + timedelta(days=30)).strftime("%Y-%m-%d")
-    raised, changed = told("archive", "change-interval", table, "--to", "90 days", "--exact", "--rule-changed")
-    assert (raised["days"], raised["rule"], raised["change"]["exact"]) == (60, 90, True)
-    assert raised["change"]["until"].startswith(done)
-    assert "files count as archived from 60 days on" in changed
-    assert f"On the way to 90 days, raised daily: run `mirrorfeed archive step` daily, until {done}" in changed
-    rows = Source(path=str(tmp_path / "ledger"))
-    step, stepped = told("--ledger", str(rows), "archive", "step", table)
-    assert (step["change"], step["archived"]["archived_files"]) == (raised["change"], 2)
-    assert "files count as archived from 60 days on" in stepped
-    assert f"{table}: 2 of 4 files in the archive, " in stepped
-    (row,) = ledger.read(spark, rows)
-    assert (row.table, row.outcome, row.archived_files) == (table, ledger.ARCHIVE, 2)
-    assert row.archived_share == pytest.approx(0.5, abs=0.1)
-    lost = said(["--ledger", table, "archive", "step", table], 0)
-    assert f"The ledger {table} was not written: it is no ledger, for it has no column 'time'." in lost
-    short, shorter = told("archive", "change-interval", table, "--to", "30 days")
-    assert short == {"table": table, "days": 30, "rule": 30, "change": None}
-    assert "files count as archived from 30 days on Now change the cloud's rule to the same number" in shorter
-
-    rules = tmp_path / "rules.json"
-    rules.write_text(json.dumps({"rules": []}))
-    assert told_by("lifecycle-check", str(rules), "--table", table, code=1)["error"]["code"] == "MF5401"
-    assert "there is no lifecycle rule for it" in run("lifecycle-check", str(rules), "--table", table, code=1)
-    assert "all hot files are there" in run("check", table)
-    maintained, said_of_it = told("archive", "maintain", table)
-    assert (maintained["left_out"][0], len(maintained["statements"])) == ({"day": "1"}, 1)
-    assert "Left out, for it holds archived files: day=1" in said_of_it
-
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps(json.loads(Path(plan).read_text()) | {"table_id": "that of another"}))
-    assert "The plan is of another table than" in run("restore", str(other), code=1)
-    spark.sql("SET spark.databricks.delta.allowArbitraryProperties.enabled = true")
-    spark.sql(f"ALTER TABLE delta.`{table}` SET TBLPROPERTIES ('delta.timeUntilArchived' = '2 months')")
-    spark.sql("RESET spark.databricks.delta.allowArbitraryProperties.enabled")
-    assert "is not understood: delta.timeUntilArchived = '2 months'" in run("files", table, code=1)
-    assert "files count as archived from 30 days on" in run("set", table, "30 days")
-    assert told("archive", "unset", table, "--nothing-archived") == (
-        {"table": table, "days": None, "rule": None, "change": None},
-        f"{table}: no file counts as archived",
-    )
-
-
 def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,31 +154,14 @@ def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     assert "is for a range of its change feed, which is not copied" in restored("--into", "t", code=1)
 
 
-def test_an_interval_is_tried_out_before_it_is_set_and_looked_at_afterwards(
+def test_a_report_counts_restored_files_and_is_in_the_ledger(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Orders(spark, tmp_path / "orders")
+    made = Orders(spark, tmp_path / "orders", interval=60)
     table, rows = str(made.path), Source(path=str(tmp_path / "ledger"))
-    prices, asked = tmp_path / "prices.json", tmp_path / "asked.txt"
-    price = {"gib": 0, "objects": 0}
+    prices, price = tmp_path / "prices.json", {"gib": 0, "objects": 0}
     stored = {"hot": 2**30, "archive": 0}
     prices.write_text(json.dumps({"currency": "EUR", "standard": price, "high": price, "stored": stored}))
-    asked.write_text("-- from the dashboard\n\nid = 15\nid = 35\nnope = 1\n")
-    options = ["--where", "day = 3", "--predicates", str(asked), "--prices", str(prices)]
-    tried = said(["archive", "simulate", table, "60 days", "120 days", *options], 0)
-    assert "day = 3: 60 days: answered; 120 days: answered" in tried
-    assert "id = 15: 60 days: fails, for 1 file in the archive, " in tried
-    assert "nope = 1: not known, for it cannot be planned here: The predicate 'nope = 1'" in tried
-    assert re.search(
-        r" 60 days: 2 of 4 files in the archive, .* 50%; 1 of 3 questions would fail; a month costs", tried
-    )
-    assert re.search(r" 120 days: 0 of 4 files in the archive, .* 0%; 0 of 3 questions would fail;", tried)
-    assert "delta.timeUntilArchived" not in detail_of(spark, made.source).properties
-    shown = told("archive", "simulate", table, "60 days").value
-    assert shown["shares"]["60"]["archived_files"] == 2
-    assert "does not tell what" in said(["archive", "simulate", table, "60 days", "--history", "7"], 1)
-
-    intervals.set_first(spark, made.source, 60, datetime.now(UTC))
     tiers = FolderTiers(tmp_path / "aside", Clock(datetime.now(UTC)))
     monkeypatch.setattr("mirrorfeed.stores.tiered.tiers_at", lambda location: tiers)
     told_twice = ["--ledger", str(rows), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]

@@ -21,10 +21,9 @@ from mirrorfeed import config
 from mirrorfeed.cli import main
 from mirrorfeed.cli import output as show
 from mirrorfeed.feed.source import Source
-from mirrorfeed.publish import idle, ledger, status
+from mirrorfeed.publish import idle, status
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.session import SparkMissing
-from tests.commits import commit
 from tests.delta import DeltaTable
 from tests.told import told
 
@@ -107,81 +106,6 @@ def test_ctrl_c_ends_publishing_quietly_once_the_files_in_hand_are_out(
     assert "Ended as asked" not in again
 
 
-def test_from_enabling_to_a_verified_mirror(spark: SparkSession, project: Project) -> None:
-    table = DeltaTable(spark, project.folder / "orders", feed=False)
-    table.insert(1, 2, 3)
-    off = project.run("publish", code=1)
-    assert "The change data feed of" in off
-    assert "is off at version 1, so no changes could follow. Run `mirrorfeed enable`, then publish." in off
-
-    (row,) = project.json("publish", code=1)
-    assert (row["outcome"], row["error"]["code"], row["error"]["facts"]["version"]) == (ledger.FINDING, "MF2101", 1)
-    assert row["error"]["next"] == "Run `mirrorfeed enable`, then publish."
-
-    enabled = project.run("enable")
-    assert "orders: the change data feed is switched on" in enabled
-    assert "spark.databricks.delta.properties.defaults.enableChangeDataFeed true" in enabled
-    (told_,) = project.json("enable")
-    assert (told_["table"], told_["feed"], told_["error"]) == ("sales.orders", "on already", None)
-
-    assert "sales.orders: snapshot at version 2" in project.run("publish", "--dry-run")
-    assert not project.landing.exists()
-    (row,) = project.json("publish")
-    bounds = {"from_version", "to_version"}, {"from_version_exclusive", "to_version_inclusive"}
-    assert row.keys() == ({name for name, _, _ in ledger.COLUMNS} - bounds[0]) | bounds[1]
-    assert (row["table"], row["outcome"], row["from_version_exclusive"]) == ("sales.orders", ledger.PUBLISHED, None)
-    files = list(project.orders.glob("*.parquet"))
-    assert (row["to_version_inclusive"], row["inserts"], row["files"], row["lag_versions"]) == (2, 3, len(files), 0)
-    table.sql("UPDATE {} SET id = 30 WHERE id = 3")
-    assert "sales.orders: version 3" in project.run("publish", "sales.orders", "--dry-run")
-    assert project.json("publish", "--dry-run") == [{"table": "sales.orders", "error": None, "message": "version 3"}]
-    assert "1 upsert, 1 delete" in project.run("publish")
-    assert "nothing new at 3" in project.run("publish")
-    (row,) = project.json("publish")
-    assert (row["outcome"], row["from_version_exclusive"], row["lag_versions"]) == (ledger.WELL, 3, 0)
-
-    replicated = said(["replicate", str(project.landing), str(project.mirror)], 0)
-    assert "sales.orders: replicating, " in replicated
-    assert "3 inserts, 1 upsert, 1 delete" in replicated
-    assert "sales.orders: equal at version 3, 3 rows" in project.run("verify", "--mirror", str(project.mirror))
-
-    assert commit(project.mirror / "sales/orders", "UPDATE {} SET v = 'other' WHERE id = 30")
-    rows_in = Source(path=str(project.folder / "ledger"))
-    here = ("--ledger", str(rows_in), "verify")
-    wrong = project.run(*here, "--mirror", str(project.mirror), code=1)
-    assert "DIFFERENT at version 3" in wrong
-    assert "id = 30: v is 'v3' in the source, 'other' in the mirror" in wrong
-    assert "Error MF7101: sales.orders: There is no Delta table" in project.run(*here, "--mirror", "nowhere", code=1)
-    rows = ledger.read(spark, rows_in)
-    assert [(row.table, row.outcome, row.to_version, row.error) for row in rows] == [
-        ("sales.orders", ledger.DIFFERENT, 3, None),
-        ("sales.orders", ledger.UNVERIFIED, None, "MirrorMissing"),
-    ]
-    elsewhere = ("--ledger", str(table.path), "verify", "--mirror", str(project.mirror))
-    ((row,), words) = told(*elsewhere, "--config", str(project.config), code=1)
-    assert (row["table"], row["outcome"], row["to_version_inclusive"]) == ("sales.orders", ledger.DIFFERENT, 3)
-    assert row["differences"] == [{"key": "id = 30", "column": "v", "source": "v3", "mirror": "other"}]
-    assert f"The ledger {table.path} was not written: " in words
-
-
-def test_status_tells_how_far_each_table_is(project: Project, orders: DeltaTable) -> None:
-    assert project.json("status")[0]["published_version"] is None
-    orders.insert(1)
-    project.run("publish")
-    orders.insert(2)
-    (row,) = project.json("status")
-    assert (row["published_version"], row["newest_version"], row["lag_versions"]) == (1, 2, 1)
-    assert row["lag_seconds"] > 0
-    assert (row["not_renamed"], row["not_consumed"], row["error"]) == (0, 0, None)
-    assert "1 table: 1 behind " in project.run("status")
-    assert [each["table"] for each in project.json("status", "--behind")] == ["sales.orders"]
-    project.run("publish")
-    assert project.json("status", "--behind") == []
-    assert project.run("status", "--behind").endswith("1 table: 1 up to date")
-    project.configure("  - {source: ./orders, target: sales.bought, keys: [id]}")
-    assert "sales.orders is published and not in" in project.run("status")
-
-
 def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
     spark: SparkSession, project: Project, orders: DeltaTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,18 +153,6 @@ def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_withou
     assert idle.newest(Source(path="abfss://a@b/c")) is None
 
 
-def test_one_table_that_fails_leaves_the_others_alone(project: Project, orders: DeltaTable) -> None:
-    project.configure(
-        "  - {source: ./missing, target: sales.missing, keys: [id]}",
-        "  - {source: ./orders, target: sales.orders, keys: [id]}",
-    )
-    orders.insert(1)
-    ended = project.run("publish", code=1)
-    assert "sales.missing: MF2002: There is no Delta table at" in ended
-    assert "snapshot to 1" in ended
-    assert project.orders.is_dir()
-
-
 @pytest.mark.parametrize(
     ("command", "words", "other"),
     [
@@ -279,27 +191,6 @@ def test_an_empty_table_publishes_a_file_with_a_schema_and_no_rows(project: Proj
         said(["replicate", str(project.landing), str(project.mirror)], 0)
         + project.run("verify", "--mirror", str(project.mirror))
     )
-
-
-def test_changes_shows_the_feed_by_version_and_time(project: Project, orders: DeltaTable) -> None:
-    orders.insert(1, 2)
-    orders.sql("UPDATE {} SET v = 'new' WHERE id = 1")
-    orders.sql("DELETE FROM {} WHERE id = 2")
-    shown = project.run("changes", "sales.orders", "--from", "1", "--to", "3")
-    assert "versions 1 to 3 delete 1 insert 2 update_postimage 1 update_preimage 1" in shown
-    assert "_commit_version" in shown
-    few = project.json("changes", "sales.orders", "--from", "1", "--to", "3", "--rows", "1")
-    assert {name: few[name] for name in few if name not in ("table", "rows")} == {
-        "from_version_exclusive": 0, "to_version_inclusive": 3, "inserts": 2, "updates": 1, "deletes": 1,
-    }  # fmt: skip
-    assert [row["_change_type"] for row in few["rows"]] == ["insert"]
-    assert "insert 2" in project.run("changes", str(orders.path), "--from", "2020-01-01", "--to", "1", "--rows", "0")
-    assert "no versions in this range" in project.run("changes", "sales.orders", "--from", "9", "--past-end", "empty")
-    past = project.run("changes", "sales.orders", "--from", "9", code=1)
-    assert "Version 9 is past the newest version of" in past
-    assert "`--past-end empty` cuts instead of failing" in past
-    odd = project.run("changes", "sales.orders", "--from", "yesterday", code=1)
-    assert "'yesterday' is neither a version nor a time. Write a whole number, or a time as yyyy-MM-dd" in odd
 
 
 @pytest.fixture(scope="module")
@@ -376,17 +267,6 @@ def test_tables_that_cannot_be_enabled_are_named(spark: SparkSession, project: P
     assert "orders: the change data feed is on already" in ended
 
 
-def test_init_writes_an_example_and_never_over_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "mirrorfeed.yml"
-    assert "Edit it, then run `mirrorfeed enable` and `mirrorfeed publish`." in said(["init", str(file)], 0)
-    written = file.read_text()
-    assert "is there already and is left as it is." in said(["init", str(file)], 1)
-    assert file.read_text() == written
-    assert f"{tmp_path}/no/x.yml cannot be written: No such file or directory. Name a file in a folder that is" in said(
-        ["init", str(tmp_path / "no/x.yml")], 1
-    )
-
-
 def test_mistakes_in_the_configuration_are_told_before_spark_starts(tmp_path: Path) -> None:
     missing = said(["publish", "--config", str(tmp_path / "none.yml")], 1)
     assert f"There is no configuration at {tmp_path}/none.yml. Run `mirrorfeed init`" in missing
@@ -397,13 +277,6 @@ def test_mistakes_in_the_configuration_are_told_before_spark_starts(tmp_path: Pa
     assert "mirrorfeed.yml:4: target: 'A' is the target of another table too, on line 3" in wrong
     project.configure("  - {source: ./a, target: a}")
     assert "has no table 'b'. Name one of its targets (a)" in project.run("publish", "b", code=1)
-
-
-def test_verify_needs_a_publication_and_replicate_a_landing_zone(project: Project, orders: DeltaTable) -> None:
-    assert "nothing is published yet. Run `mirrorfeed publish`." in project.run("verify", "--mirror", "x", code=1)
-    assert project.json("verify", "--mirror", "x", code=1)[0]["outcome"] == ledger.UNVERIFIED
-    nowhere = said(["replicate", str(project.folder / "no"), str(project.mirror)], 1)
-    assert "There is no landing zone at" in nowhere
 
 
 def test_what_the_replica_lacks_is_told_with_the_ways_to_get_it(

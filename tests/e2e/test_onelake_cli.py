@@ -105,23 +105,3 @@ def test_a_rebuild_waits_for_fabric_and_goes_on_where_it_was_left(
         1,
     )
     assert project.files() == [data_name(1)]
-
-
-def test_a_folder_needs_its_mirror_named_and_waits_for_no_service(spark: SparkSession, tmp_path: Path) -> None:
-    config = tmp_path / "mirrorfeed.yml"
-    config.write_text("landing_zone: zone\ntables:\n  - {source: ./orders, target: orders, keys: [id]}\n")
-    DeltaTable(spark, tmp_path / "orders").insert(1)
-
-    def run(*arguments: str) -> str:
-        return " ".join(CliRunner().invoke(main, [*arguments, "--config", str(config)]).output.split())
-
-    unnamed = run("verify")
-    assert "Where the mirror of" in unnamed
-    assert (
-        "Name it with --mirror, in a notebook in the field `mirror`, or for a deployment in the variable `mirror`"
-        in unnamed
-    )
-    assert "the folder that `mirrorfeed replicate` writes to." in unnamed
-    rebuilt = run("rebuild", "orders", "--yes")
-    assert "The landing zone is a folder: no service is asked whether it has dropped the table." in rebuilt
-    assert "snapshot to 1" in rebuilt

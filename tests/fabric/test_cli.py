@@ -89,13 +89,6 @@ def test_mirroring_starts_without_files_if_it_must_and_is_stopped(project: Proje
     )
 
 
-def test_a_table_with_an_error_is_told(project: Project) -> None:
-    project.onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Failed", "error": "broken"}}
-    assert project.run("fabric", "status", code=1) == (
-        "The mirrored database is Initialized. sales.orders: Failed: broken"
-    )
-
-
 @pytest.mark.parametrize("command", ["start", "stop", "status"])
 def test_a_folder_has_nothing_to_do_with_fabric(project: Project, command: str) -> None:
     project.file.write_text(f"landing_zone: ./landing\n{TABLES}")

@@ -170,15 +170,6 @@ def test_a_definition_in_which_nothing_is_found_is_told(project: Project) -> Non
     )
 
 
-def test_the_sql_endpoint_takes_up_what_is_new_and_says_so(project: Project) -> None:
-    at = "2026-03-14T09:30:00Z"
-    project.onelake.fabric.syncs = [{"tableName": "orders", "status": "Success", "lastSuccessfulSyncDateTime": at}]
-    assert project.run("fabric", "refresh") == "orders: Success, up to 2026-03-14 09:30:00 UTC"
-    lost = {"errorCode": "DeltaTableMissing", "message": "No log."}
-    project.onelake.fabric.syncs.append({"tableName": "old", "status": "Failure", "error": lost})
-    assert project.run("fabric", "refresh", code=1).endswith("old: Failure: DeltaTableMissing: No log.")
-
-
 def test_what_a_paused_capacity_left_is_resumed_and_nothing_else(project: Project) -> None:
     fabric = project.onelake.fabric.databases[DATABASE]
     fabric.status = "Paused"

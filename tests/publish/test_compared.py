@@ -15,13 +15,15 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from fixtures.mirror import Mirror, canonical
+from mirrorfeed.config import load
 from mirrorfeed.feed.detail import SourceMissing
 from mirrorfeed.feed.history import newest_version
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.whole import NothingToRead
 from mirrorfeed.landing.metadata import KeysChanged
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.publish.compared import ColumnsMoved, ComparedFeed
+from mirrorfeed.publish.compared import ColumnsMoved, ComparedFeed, NeedsFeed
+from mirrorfeed.publish.follow import SparkRuns, follow
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.states import NotStates, States, StatesLost, StatesMoved
@@ -436,4 +438,16 @@ def test_columns_that_change_within_a_run_are_told(view: Compared) -> None:
     assert str(moved.value) == (
         f"The columns of {view.source} changed while it was about to be compared, so nothing of it was published."
         " Publish again."
+    )
+
+
+def test_what_needs_a_feed_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text("landing_zone: ./zone\ntables: [{source: ./files, target: a, keys: [id], changes: compare}]\n")
+    config = load(str(file))
+    with pytest.raises(NeedsFeed) as refused:
+        follow(config.tables, SparkRuns(spark, config, lambda: True), stop=lambda: True)
+    assert str(refused.value) == (
+        f"{tmp_path}/files is published by comparison (`changes: compare`), and to follow it takes a feed of"
+        " changes. `mirrorfeed publish` compares it as often as it runs; `mirrorfeed rebuild` starts it again."
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,8 +12,9 @@ from fixtures.faults import Crash
 from fixtures.shared_faults import NoRenames
 from fixtures.tables import TableFeed
 from mirrorfeed.cli import main
-from mirrorfeed.publish import ledger
+from mirrorfeed.landing.log import WholeRead
 from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.examine import published
 from mirrorfeed.publish.table import publish
 from mirrorfeed.stores import FolderStore
 from tests.publish.scenes import FOLDER, plan, two_orders
@@ -29,55 +29,14 @@ def said(tmp_path: Path, table: str = "sales.orders", *options: str) -> tuple[in
     return ended.exit_code, ended.stdout.splitlines()
 
 
-def test_a_table_without_a_log_is_told(tmp_path: Path) -> None:
-    assert said(tmp_path) == (
-        0,
-        [f"{tmp_path}/zone/{FOLDER} has no log: nothing was published there."],
-    )
-
-
-def test_publications_and_their_files_are_shown(tmp_path: Path) -> None:
-    store, table = FolderStore(str(tmp_path / "zone")), two_orders()
-    publish(TableFeed(table), store, PLAN)
-    table.update(1, status="paid")
-    publish(TableFeed(table), store, PLAN)
-    (newest, first) = TableLog(store, FOLDER).records(TableLog(store, FOLDER).look())  # type: ignore[arg-type]
-
-    code, lines = said(tmp_path)
-
-    assert (code, lines[1:3], lines[3:]) == (
-        0,
-        [
-            f"  record 1 of {first.time}: snapshot at version 1, 2 rows, 1 file",
-            f"  record 2 of {newest.time}: version 2, 1 row, 1 file",
-        ],
-        [
-            f"{tmp_path}/zone/{FOLDER}/00000000000000000002.parquet: the file, {newest.files[0].bytes:,} bytes,"
-            " with the checksum of the record"
-        ],
-    )
-
-
-def test_programs_are_told_the_same_under_the_names_of_the_ledger(tmp_path: Path) -> None:
-    def told() -> dict[str, Any]:
-        found: dict[str, Any] = json.loads("".join(said(tmp_path, "sales.orders", "--json")[1]))
-        return found
-
-    assert told() == {"log": None, "follows_on": None, "records": [], "files": [], "error": None}
-    store, table = FolderStore(str(tmp_path / "zone")), two_orders()
-    publish(TableFeed(table), store, PLAN)
-    table.update(1, status="paid")
-    publish(TableFeed(table), store, PLAN)
-
-    found = told()
-
-    newest = found["records"][0]
-    names = {name for name, _, _ in ledger.COLUMNS}
-    assert newest.keys() - names == {"record", "from_version_exclusive", "to_version_inclusive"}
-    assert [
-        newest[name] for name in ("record", "from_version_exclusive", "to_version_inclusive", "upserts", "files")
-    ] == [2, 1, 2, 1, 1]
-    assert [place["is_the_file"] for place in found["files"]] == [False, True]
+def test_a_publication_by_comparison_has_the_number_of_rows_read(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path / "zone"))
+    publish(TableFeed(two_orders()), store, PLAN)
+    view = TableLog(store, FOLDER).look()
+    assert view is not None
+    assert view.newest is not None
+    record = replace(view.newest, from_version_exclusive=0, read=WholeRead(3, 0.5))
+    assert published(record) == "version 1, 3 rows compared"
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from fixtures.memory import MemoryStore
-from mirrorfeed.cli import main
 from mirrorfeed.config import Config, load
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.partner import ForeignPartnerEvents
@@ -70,23 +68,3 @@ class Closed(MemoryStore):
 
 def test_a_landing_zone_that_does_not_answer_is_trouble_and_no_failure(config: Config) -> None:
     assert isinstance(trouble_in_introducing(Closed(), config), StoreUnavailable)
-
-
-def run(config: Config, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["partner", "--config", config.path, *arguments])
-
-
-def test_the_command_writes_the_file_and_says_so(config: Config) -> None:
-    path = Path(config.landing_zone, FILE)
-    assert run(config).output == f"{path} was written.\n"
-    assert run(config).output == f"{path} says it already.\n"
-    path.write_text("{}")
-    refused = run(config)
-    assert (refused.exit_code, refused.stderr[:40]) == (1, f"Error MF3010: {path}"[:40])
-    assert run(config, "--force").output == f"{path} was written.\n"
-
-
-def test_without_partner_the_command_does_nothing(config: Config) -> None:
-    Path(config.path).write_text("landing_zone: ./zone\ntables: [{source: a, target: a}]\n")
-    assert run(config).output == "The configuration has no `partner`; nothing was done.\n"
-    assert not Path(config.landing_zone).exists()
