@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -20,7 +22,7 @@ from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.delimited_text import split
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.lint.metadata_file import Dialect
-from mirrorfeed.stores import NotThere
+from mirrorfeed.stores import FolderStore, NotThere
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +106,26 @@ def test_a_file_that_the_service_takes_meanwhile_is_passed_over() -> None:
     store = Taken()
     write_clean_zone(store)
     assert lint(store).findings == ()
+
+
+def test_links_and_special_files_are_findings(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path))
+    store.create("t/_mirrorfeed/a/b.begun", b"")
+    for name in ("_partnerEvents.json", "t/_metadata.json", "t/_mirrorfeed/log.json"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "t" / data_name(1)).symlink_to("/dev/zero")
+    store.create("u/_mirrorfeed/log.json", b'{"log_id": "a"}')
+    for name in ("u/_mirrorfeed/a", "u/_ProcessedFiles", "v/_mirrorfeed"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(tmp_path / "t")
+    assert {(found.code, found.file) for found in lint(store).findings} >= {
+        ("MF107", "_partnerEvents.json"),
+        ("MF203", "t/_metadata.json"),
+        ("MF314", f"t/{data_name(1)}"),
+        ("MF707", "t/_mirrorfeed/log.json"),
+        ("MF707", "u/_mirrorfeed/a"),
+        ("MF707", "v/_mirrorfeed/log.json"),
+    }
 
 
 def test_a_row_at_fault_is_named_by_its_number() -> None:

@@ -17,7 +17,6 @@ from mirrorfeed.feed.settings import ALL_DAYS
 from mirrorfeed.landing.limits import SPREAD
 from mirrorfeed.preflight import Check, State, preflight
 from mirrorfeed.preflight.checks import (
-    FOLDER,
     ExecutorsElsewhere,
     _policies,
     check_changes,
@@ -65,7 +64,7 @@ def test_all_is_told_in_one_list_and_nothing_is_left_behind(spark: SparkSession,
     assert found[6].detail.startswith("There is no Delta table at")
     assert [check.code for check in found] == [*[None] * 5, "MF2101", "MF2002", "MF2001", None, None]
     assert found[3].detail == f"{tmp_path}/zone/_mirrorfeed_files{MADE_ANEW}"
-    assert not (tmp_path / "zone" / FOLDER).exists()
+    assert not list((tmp_path / "zone").glob("_mirrorfeed_preflight*"))
     assert list((tmp_path / "zone/_mirrorfeed_files").iterdir()) == []
 
 

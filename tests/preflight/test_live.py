@@ -11,7 +11,7 @@ from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from mirrorfeed.config import Config
 from mirrorfeed.preflight import State, live
-from mirrorfeed.preflight.checks import FOLDER
+from mirrorfeed.preflight.checks import new_folder
 from mirrorfeed.preflight.live import BY_HAND, NotAsExpected, _creates_once, _renames
 from mirrorfeed.stores import AlreadyThere
 from tests.preflight.test_checks import MADE_ANEW
@@ -40,8 +40,9 @@ def test_what_is_harmless_is_tried_and_the_rest_is_listed(spark: SparkSession, t
 @pytest.mark.parametrize("check", [_creates_once, _renames])
 def test_onelakes_simulator_is_as_expected_and_left_clean(onelake: OneLake, check: object) -> None:
     store = onelake.store()
-    check(store, f"{FOLDER}/x")  # type: ignore[operator]
-    store.remove_folder(FOLDER)
+    folder = new_folder()
+    check(store, folder)  # type: ignore[operator]
+    store.remove_folder(folder)
     assert store.list("") == []
 
 

@@ -21,8 +21,8 @@ from mirrorfeed.landing.metadata import KeysChanged, spell
 from mirrorfeed.landing.names import begun_name, is_begun
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.strict_json import DamagedFile
-from mirrorfeed.publish import metadata
-from mirrorfeed.publish.commit import KeepsChanging, TableLog
+from mirrorfeed.publish import commit, metadata
+from mirrorfeed.publish.commit import KeepsChanging, TableLog, TooManyFiles
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table import RowsRefused, publish
@@ -412,6 +412,30 @@ def test_folders_of_other_logs_are_leftovers_and_other_names_are_not_ours() -> N
     TableLog(store, T).tidy(look(store, T), 10, others=True)
 
     assert names(store, f"{T}/_mirrorfeed") == ["Notes.of", "abc", "log.json"]
+
+
+def test_the_folder_of_another_log_stays_if_it_holds_what_is_not_ours() -> None:
+    for foreign in ("notes.txt", "notes/of/others", f"{name(1)}.json/below"):
+        store = zone(a_record(1))
+        put(store, f"{T}/_mirrorfeed/0ld/{name(2)}.json", f"{T}/_mirrorfeed/0ld/{foreign}")
+
+        TableLog(store, T).tidy(look(store, T), 10, others=True)
+
+        assert names(store, f"{T}/_mirrorfeed") == ["0ld", "abc", "log.json"]
+
+
+def test_a_record_that_could_not_be_read_again_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = zone(a_record(1))
+    put(store, f"{LOG}/{name(2)}-0002-1.parquet")
+    monkeypatch.setattr(commit, "READ_LIMIT", 2**20)
+
+    with pytest.raises(TooManyFiles) as refused:
+        TableLog(store, T).record(look(store, T), a_record(2, files=8000, follows=FIRST))
+    assert str(refused.value) == (
+        "The record of 8,000 files for memory:/shop.schema/orders is larger than 1 MiB. Set a larger `file_size` and"
+        " publish again. Nothing was published."
+    )
+    assert names(store, LOG) == [f"{name(1)}.json", begun_name("0001")]
 
 
 def test_a_log_that_came_into_force_since_the_look_is_no_leftover() -> None:

@@ -7,10 +7,11 @@ import io
 import os
 import pickle
 import re
+import socket
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,7 +25,9 @@ from mirrorfeed.stores import (
     PlaceUnusable,
     Store,
     StoreUnavailable,
+    UnreadableFile,
 )
+from mirrorfeed.stores.base import READ_LIMIT
 from mirrorfeed.stores.folder import SymbolicLink
 
 STORES: dict[str, Callable[[Path], Store]] = {
@@ -292,24 +295,6 @@ def test_a_killed_deletion_leaves_no_part_of_its_folder(tmp_path: Path, monkeypa
     assert (store.list(""), store.list("a"), store.list("a/c")) == ([], [], [])
 
 
-def test_a_folder_is_removed_where_windows_opens_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = FolderStore(str(tmp_path))
-    store.create("a/b", b"")
-
-    opened = os.open
-
-    def refused(path: Path, flags: int, **more: Any) -> int:
-        if not more:  # shutil has another way there
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return opened(path, flags, **more)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("sys.platform", "win32")
-        patched.setattr("os.open", refused)
-        store.remove_folder("a")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_creation_leaves_nothing_but_its_file(tmp_path: Path) -> None:
     store = FolderStore(str(tmp_path))
     store.create("a", b"")
@@ -365,32 +350,41 @@ def test_a_folder_that_is_removed_while_a_file_is_opened_in_it_is_a_fault_that_p
         FolderStore(str(tmp_path)).open_write("t/a")
 
 
-def test_leftovers_of_the_killed_go_with_a_listing_once_they_are_older_than_any_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("change", ["create", "replace", "remove_folder"])
+def test_leftovers_of_the_killed_go_with_a_change_once_they_are_older_than_any_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    (tmp_path / ".unfinished-file").write_bytes(b"half")
-    (tmp_path / ".unfinished-folder/below").mkdir(parents=True)
-    (tmp_path / "kept").write_bytes(b"")
+    ours, folder = (f".unfinished-{uuid.uuid4().hex}" for _ in range(2))
+    (tmp_path / ours).write_bytes(b"half")
+    (tmp_path / folder / "below").mkdir(parents=True)
+    (tmp_path / ".unfinished-thoughts").write_bytes(b"another's")
+    (tmp_path / f".unfinished-{uuid.UUID(int=0).hex}").symlink_to(tmp_path / folder)
     store, now, day = FolderStore(str(tmp_path)), time.time(), 24 * 3600
 
-    monkeypatch.setattr("time.time", lambda: now + 6.9 * day)
-    store.list("")
-    assert len(list(tmp_path.iterdir())) == 3
-    monkeypatch.setattr("time.time", lambda: now + 7.1 * day)
-    store.list("")
-    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    for days, left in ((6.9, 5), (7.1, 3)):
+        monkeypatch.setattr("time.time", lambda days=days: now + days * day)
+        (tmp_path / "t").mkdir()
+        if change == "remove_folder":
+            store.remove_folder("t")
+            (tmp_path / "t").mkdir()
+        else:
+            getattr(store, change)("a", b"")
+            (tmp_path / "a").unlink()
+        assert len(list(tmp_path.iterdir())) == left
+        (tmp_path / "t").rmdir()
 
 
 def test_leftovers_that_cannot_be_removed_are_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".unfinished-file").write_bytes(b"half")
+    (tmp_path / f".unfinished-{uuid.uuid4().hex}" / "below").mkdir(parents=True)
     now = time.time()
     monkeypatch.setattr("time.time", lambda: now + 1e7)
 
     def refuse(*_: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr("os.unlink", refuse)
-    assert FolderStore(str(tmp_path)).list("") == []
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    FolderStore(str(tmp_path)).create("a", b"")
+    assert names(FolderStore(str(tmp_path)), "") == ["a"]
 
 
 @pytest.fixture
@@ -465,7 +459,7 @@ def test_nothing_is_written_through_a_symbolic_link(tmp_path: Path, write: str, 
         WRITES[write](FolderStore(str(zone)), path)
     assert str(refused.value).endswith(
         f" {zone}/{path}: {zone}/link is a symbolic link, and what it leads to may be another's. Put the folder or file"
-        " itself in its place, or let `landing_zone` in the configuration name the place that it leads to."
+        " itself in its place, or let the configuration name the place that it leads to."
     )
     assert [each.name for each in elsewhere.iterdir()] == ["below"]
     assert list((elsewhere / "below").iterdir()) == []
@@ -480,11 +474,11 @@ def test_what_stands_behind_a_symbolic_link_is_not_removed(tmp_path: Path) -> No
     (zone / "to a file").symlink_to(elsewhere / "file")
     store = FolderStore(str(zone))
 
-    with pytest.raises(SymbolicLink):
-        store.remove("link/file")
-    store.remove("to a file")
+    for path in ("link/file", "to a file"):
+        with pytest.raises(SymbolicLink):
+            store.remove(path)
     assert (elsewhere / "file").read_bytes() == b"another's"
-    assert names(store, "") == ["link"]
+    assert names(store, "") == ["link", "to a file"]
 
 
 def test_a_landing_zone_may_be_reached_through_a_symbolic_link(tmp_path: Path) -> None:
@@ -515,7 +509,7 @@ def test_a_loop_of_links_and_a_name_that_is_too_long_are_told_in_words(tmp_path:
     store = FolderStore(str(tmp_path))
 
     for path in ("loop", "loop/a"):
-        with pytest.raises(PlaceUnusable, match=rf"^Cannot read {tmp_path}/{path}: Too many levels of symbolic links"):
+        with pytest.raises(SymbolicLink, match=rf"^Cannot read {tmp_path}/{path}: {tmp_path}/loop is a symbolic link"):
             store.read(path)
     with pytest.raises(PlaceUnusable, match="File name too long"):
         store.create("x" * 300, b"")
@@ -530,3 +524,73 @@ def test_only_folders_are_asked_when_they_were_made(tmp_path: Path, monkeypatch:
 
     store.list("")
     assert asked == [str(tmp_path / "a")]
+
+
+# What others may put into a folder.
+
+
+def special_files(folder: Path) -> dict[str, Path]:
+    """A FIFO that nobody writes to, a link to a device that never ends, and a socket, by name."""
+    os.mkfifo(folder / "fifo")
+    (folder / "link").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "socket"))
+    return {name: folder / name for name in ("fifo", "link", "socket")}
+
+
+def test_special_files_are_refused_without_waiting(tmp_path: Path) -> None:
+    for name in special_files(tmp_path):
+        for read in (FolderStore(str(tmp_path)).read, FolderStore(str(tmp_path)).open_read):
+            with pytest.raises((UnreadableFile, PlaceUnusable)):
+                read(name)
+
+
+def test_a_fifo_is_named_with_the_way_out(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log.json")
+    with pytest.raises(UnreadableFile) as refused:
+        FolderStore(str(tmp_path)).read("log.json")
+    assert str(refused.value) == (
+        f"Cannot read {tmp_path}/log.json: it is not a regular file. mirrorfeed did not write it. Find out who did, and"
+        " remove it. If it replaced a file of mirrorfeed, restore that file, or run `mirrorfeed rebuild`."
+    )
+
+
+def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "log.json").open("wb") as file:
+        file.truncate(READ_LIMIT)
+    assert len(FolderStore(str(tmp_path)).read("log.json")) == READ_LIMIT
+    with (tmp_path / "log.json").open("ab") as file:
+        file.truncate(READ_LIMIT + 1)
+    with pytest.raises(UnreadableFile, match=r"log\.json: it is larger than 32 MiB\."):
+        FolderStore(str(tmp_path)).read("log.json")
+
+
+@pytest.mark.parametrize("read", ["list", "read", "open_read"])
+def test_nothing_is_read_through_a_symbolic_link(tmp_path: Path, read: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/file").write_bytes(b"another's")
+    (tmp_path / "zone").mkdir()
+    (tmp_path / "zone/link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SymbolicLink):
+        getattr(FolderStore(str(tmp_path / "zone")), read)("link" if read == "list" else "link/file")
+
+
+def test_a_listing_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / f".unfinished-{uuid.uuid4().hex}").write_bytes(b"half")
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + 1e7)
+    FolderStore(str(tmp_path)).list("")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_root_is_not_removed(tmp_path: Path) -> None:
+    with pytest.raises(PathOutside):
+        FolderStore(str(tmp_path)).remove_folder("")
+    assert tmp_path.exists()
+
+
+def test_a_file_is_not_removed_as_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "orders").write_bytes(b"another's")
+    with pytest.raises(PlaceUnusable, match="Not a directory"):
+        FolderStore(str(tmp_path)).remove_folder("orders")
+    assert (tmp_path / "orders").read_bytes() == b"another's"

@@ -27,7 +27,7 @@ from mirrorfeed.files.place import Place
 from mirrorfeed.files.rolling import write_files
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.zone import DatabaseNotNamed, zone_of
-from mirrorfeed.stores import AlreadyThere, FolderStore, NotThere, PathOutside, Store, StoreUnavailable
+from mirrorfeed.stores import AlreadyThere, FolderStore, NotThere, PathOutside, Store, StoreUnavailable, UnreadableFile
 from mirrorfeed.stores.answers import (
     CapacityPaused,
     DatabaseMissing,
@@ -38,6 +38,7 @@ from mirrorfeed.stores.answers import (
     TokenRefused,
     WorkspaceMissing,
 )
+from mirrorfeed.stores.base import READ_LIMIT
 from mirrorfeed.stores.patience import Patience
 from mirrorfeed.stores.process import retries
 
@@ -209,6 +210,14 @@ def test_a_reader_asks_for_the_ranges_that_it_needs(onelake: OneLake) -> None:
         assert source.seek(-4, os.SEEK_END) > 0
         assert source.read() == b"PAR1"
         assert source.read() == b""
+
+
+def test_a_file_above_the_limit_is_not_downloaded(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("large", bytes(READ_LIMIT + 2**20))
+    with pytest.raises(UnreadableFile, match=r"large: it is larger than 32 MiB\."):
+        store.read("large")
+    assert onelake.verbs()[2:] == ["read"]
 
 
 def test_a_reader_does_not_mix_two_files_of_one_name(onelake: OneLake) -> None:

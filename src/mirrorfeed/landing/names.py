@@ -201,6 +201,11 @@ def staged_record_number(name: str, extension: str | None = None) -> int | None:
     return _number(_STAGED, name, extension)
 
 
+def is_log_file(name: str) -> bool:
+    """Whether a publisher gives such names to files in the folder of a log."""
+    return bool(record_number(name) or staged_record_number(name) or is_begun(name))
+
+
 def staged_batch(name: str) -> str | None:
     """The batch that a staged file belongs to; None for any other name."""
     return name.split("-")[1] if staged_record_number(name) else None

@@ -21,7 +21,7 @@ from mirrorfeed.landing.names import (
     staged_record_number,
 )
 from mirrorfeed.landing.strict_json import DamagedFile
-from mirrorfeed.lint.facts import Contents, DataFile, Folder, Log, Table, Unreadable, Zone
+from mirrorfeed.lint.facts import Broken, Contents, DataFile, Folder, Log, Table, Unreadable, Zone
 from mirrorfeed.lint.findings import Finding, Severity
 from mirrorfeed.lint.metadata_file import Settings, find_metadata_name, load_object, read_metadata
 from mirrorfeed.lint.parquet_process import ParquetProcess
@@ -30,7 +30,8 @@ from mirrorfeed.lint.rules.files import PARQUET, form_of
 from mirrorfeed.lint.rules.zone import find_tables
 from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, is_ignored
 from mirrorfeed.lint.text_reader import text_contents
-from mirrorfeed.stores import Entry, NotThere, Store
+from mirrorfeed.stores import Entry, NotThere, Store, UnreadableFile
+from mirrorfeed.stores.folder import SymbolicLink
 
 _TABLE_DEPTH = 2
 
@@ -136,11 +137,13 @@ def _read_file(store: Store, folder: str, entry: Entry, settings: Settings, parq
                 )
         except NotThere:  # Fabric has consumed it since it was listed
             content = None
+        except (UnreadableFile, SymbolicLink) as error:
+            content = Unreadable(Broken.UNSAFE, error.reason)
     return DataFile(entry.name, entry.size, entry.modified, content)
 
 
 def _read_log(store: Store, folder: str) -> Log:
-    entries = store.list(f"{folder}/{LOG}")
+    entries = _entries(store, f"{folder}/{LOG}")
     folders = tuple(entry.name for entry in entries if entry.is_folder)
     data = _read(store, f"{folder}/{LOG_ID}")
     if data is None:
@@ -151,6 +154,8 @@ def _read_log(store: Store, folder: str) -> Log:
             raise ValueError(f"{log_id!r} is not an id")
     except (ValueError, TypeError, KeyError) as error:
         return Log(None, f"{LOG_ID}: it names no log ({error!r})")
+    if log_id not in folders and any(entry.name == log_id for entry in entries):
+        return Log(None, f"{log_folder(log_id)}: it is not a folder")
     path = f"{folder}/{log_folder(log_id)}"
     newest, fault, too_new = _newest_record(store, folder, log_id)
     staged = tuple(name for name in _names(store, path) if staged_record_number(name))
@@ -173,11 +178,22 @@ def _newest_record(store: Store, folder: str, log_id: str) -> tuple[Record | Non
 
 
 def _names(store: Store, folder: str) -> tuple[str, ...]:
-    return tuple(entry.name for entry in store.list(folder) if not entry.is_folder)
+    return tuple(entry.name for entry in _entries(store, folder) if not entry.is_folder)
+
+
+def _entries(store: Store, folder: str) -> list[Entry]:
+    """None of a symbolic link, which is not followed."""
+    try:
+        return store.list(folder)
+    except SymbolicLink:
+        return []
 
 
 def _read(store: Store, path: str) -> bytes | None:
+    """None if it is not there; empty, so that each rule reports it, if it cannot be read."""
     try:
         return store.read(path)
     except NotThere:
         return None
+    except (UnreadableFile, SymbolicLink):
+        return b""

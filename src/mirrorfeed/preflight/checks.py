@@ -37,7 +37,12 @@ from mirrorfeed.workspace import default_workspace
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
-FOLDER = "_mirrorfeed_preflight"
+
+def new_folder() -> str:
+    """A folder of the landing zone that readers ignore, for one run."""
+    return f"_mirrorfeed_preflight-{uuid.uuid4().hex}"
+
+
 """Readers of a landing zone ignore it; it is there for a moment."""
 _TOKEN_FOR = "https://storage.azure.com/.default"
 
@@ -118,19 +123,19 @@ def check_credential(config: Config) -> Check:
 def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
     """The driver records, sends and renames; executors are asked for where they are to send."""
     store = zone_of(config)
-    path = f"{FOLDER}/{uuid.uuid4().hex}"
+    folder = new_folder()
 
     def from_driver() -> None:
-        store.create(f"{path}-driver", b"")
-        store.remove(f"{path}-driver")
+        store.create(f"{folder}/driver", b"")
+        store.remove(f"{folder}/driver")
 
     def from_executor() -> None:
-        _write_on_executor(spark, store, f"{path}-executor")
+        _write_on_executor(spark, store, f"{folder}/executor")
         try:
-            store.read(f"{path}-executor")
+            store.read(f"{folder}/executor")
         except NotThere as error:
             raise ExecutorsElsewhere(store.address("")) from error
-        store.remove(f"{path}-executor")
+        store.remove(f"{folder}/executor")
 
     def tried(who: str, attempt: Callable[[], None]) -> Check:
         what = f"landing zone, written by {who}"
@@ -147,7 +152,7 @@ def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
     if config.send == "executors":
         yield tried("executors", from_executor)
     try:
-        store.remove_folder(FOLDER)
+        store.remove_folder(folder)
     except MirrorfeedError as error:
         yield missing("landing zone, clean again", error)
 

@@ -6,7 +6,6 @@ What is tried goes into a folder of the landing zone that readers ignore, and is
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 
 from pyspark.sql import SparkSession
@@ -15,7 +14,7 @@ from mirrorfeed.config import Config
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
 from mirrorfeed.preflight.check import Check, State, missing
-from mirrorfeed.preflight.checks import FOLDER, check_credential, check_place
+from mirrorfeed.preflight.checks import check_credential, check_place, new_folder
 from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import AlreadyThere, NotThere, Store
 
@@ -86,7 +85,7 @@ BY_HAND = (
 
 def live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Check]:
     store = zone_of(config)
-    place = f"{FOLDER}/{uuid.uuid4().hex}"
+    place = new_folder()
     yield check_credential(config)
     for what, attempt in (
         ("create if absent (If-None-Match on Put Blob) refuses a second time", _creates_once),
@@ -141,7 +140,8 @@ def _writes_parts(store: Store, place: str) -> str:
     data = os.urandom(20 * 2**20)
     with store.open_write(f"{place}/parts") as file:
         file.write(data)
-    _expect(store.read(f"{place}/parts") == data, "it was read back as something else")
+    with store.open_read(f"{place}/parts") as written:
+        _expect(written.read() == data, "it was read back as something else")
     return counted(len(data), "byte")
 
 

@@ -26,6 +26,7 @@ from mirrorfeed.landing.names import (
     data_number,
     is_begun,
     is_ignored,
+    is_log_file,
     is_log_id,
     log_folder,
     published_name,
@@ -39,6 +40,7 @@ from mirrorfeed.landing.strict_json import DamagedFile, parse_json
 from mirrorfeed.publish.view import FilesLost, LastFileGone, LogLost, View, check, data_in
 from mirrorfeed.stores import AlreadyThere, Entry, NotThere, Store, StoreUnavailable
 from mirrorfeed.stores.anew import open_anew, patiently
+from mirrorfeed.stores.base import READ_LIMIT
 
 Arguments = ParamSpec("Arguments")
 _LOOKS = 20
@@ -59,6 +61,21 @@ class KeepsChanging(Transient):
 
     def next(self) -> str:
         return "Publish again later, and let one publisher at a time do it."
+
+
+class TooManyFiles(Terminal):
+    """A publication has so many files that its record would be too large to be read again. Nothing was published."""
+
+    code = "MF3218"
+
+    def __init__(self, address: str, files: int) -> None:
+        self.address, self.files = address, files
+
+    def what(self) -> str:
+        return f"The record of {self.files:,} files for {self.address} is larger than {READ_LIMIT // 2**20} MiB."
+
+    def next(self) -> str:
+        return "Set a larger `file_size` and publish again. Nothing was published."
 
 
 class TimesTie(Transient):
@@ -209,6 +226,9 @@ class TableLog:
     def record(self, view: View, new: Record) -> View | None:
         """The commit, and the look after it, which tells whose record is the newest; None if the log is gone. Raises if
         its number is still free, for then nobody got on, and what was staged would be staged again and again."""
+        if len(new.to_json()) > READ_LIMIT:
+            self.discard(view, new.batch)
+            raise TooManyFiles(self._address(), len(new.files))
         path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
         trouble = unbelieved(self._create_record, view.log_id, path, new)
         # The id of the log was read before, and is read again at the end.
@@ -352,7 +372,9 @@ class TableLog:
         # was there before `log.json` named this one never comes back.
         if others and self._log_id() == log_id:
             for name in others:
-                self.store.remove_folder(f"{self.folder}/{log_folder(name)}")
+                folder = f"{self.folder}/{log_folder(name)}"
+                if all(is_log_file(entry.name) and not entry.is_folder for entry in self.store.list(folder)):
+                    self.store.remove_folder(folder)
 
     def _lost_log(self) -> tuple[str, Record] | None:
         """The log whose newest record is the youngest, of those that no file names."""

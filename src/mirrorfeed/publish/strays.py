@@ -16,7 +16,8 @@ from mirrorfeed.landing.names import LOG, METADATA, BadTarget, Target
 from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.view import View
-from mirrorfeed.stores import Store
+from mirrorfeed.stores import Store, UnreadableFile
+from mirrorfeed.stores.folder import SymbolicLink
 
 _SCHEMA = ".schema"
 
@@ -154,5 +155,5 @@ def _shows(store: Store, target: Target) -> bool:
     """Whether something in the folder shows that it is ours."""
     try:
         return _is_ours(store, target, TableLog(store, target.folder).glance())
-    except (DamagedFile, RecordTooNew):
+    except (DamagedFile, RecordTooNew, SymbolicLink, UnreadableFile):
         return False

@@ -8,6 +8,7 @@ from mirrorfeed.stores.base import (
     PlaceUnusable,
     Store,
     StoreUnavailable,
+    UnreadableFile,
 )
 from mirrorfeed.stores.folder import FolderStore
 
@@ -20,4 +21,5 @@ __all__ = [
     "PlaceUnusable",
     "Store",
     "StoreUnavailable",
+    "UnreadableFile",
 ]

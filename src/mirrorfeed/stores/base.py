@@ -9,6 +9,9 @@ from typing import BinaryIO, Protocol
 
 from mirrorfeed.errors import Terminal, Transient
 
+READ_LIMIT = 32 * 2**20
+"""The largest file, in bytes, that `Store.read` returns. The record of a publication of 100,000 files is smaller."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -40,11 +43,11 @@ class Store(Protocol):
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole content, or `NotThere`."""
+        """The whole content, `NotThere`, or `UnreadableFile` if there are more than `READ_LIMIT` bytes."""
         ...
 
     def open_read(self, path: str) -> BinaryIO:
-        """A seekable reader, or `NotThere`."""
+        """A seekable reader of a regular file; `NotThere`, or `UnreadableFile`. Never waits for a writer."""
         ...
 
     def create(self, path: str, data: bytes) -> str | None:
@@ -172,6 +175,28 @@ class PathOutside(Terminal):
 
     def next(self) -> str:
         return "Use relative paths without empty parts, '.', '..' or backslashes."
+
+
+class UnreadableFile(Terminal):
+    """A file is not read because it is not a regular file, or because it is larger than any that mirrorfeed writes."""
+
+    code = "MF4007"
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address, self.reason = address, reason
+
+    @classmethod
+    def too_large(cls, address: str) -> UnreadableFile:
+        return cls(address, f"it is larger than {READ_LIMIT // 2**20} MiB")
+
+    def what(self) -> str:
+        return f"Cannot read {self.address}: {self.reason}."
+
+    def next(self) -> str:
+        return (
+            "mirrorfeed did not write it. Find out who did, and remove it. If it replaced a file of mirrorfeed, restore"
+            " that file, or run `mirrorfeed rebuild`."
+        )
 
 
 _ODD = re.compile(r"[\\\x00]")

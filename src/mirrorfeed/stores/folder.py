@@ -1,4 +1,8 @@
-"""A folder on a file system: for development, tests and the demo, and for Databricks volumes with one publisher."""
+"""A folder on a file system: for development, tests and the demo, and for Databricks volumes with one publisher.
+
+All that mirrorfeed removes from folders that others can write to is removed here. No call follows a symbolic link below
+the root, and nothing but a regular file is read.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,13 @@ import ctypes
 import errno
 import io
 import os
+import re
 import shutil
+import stat
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,17 +24,20 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from mirrorfeed.stores.base import (
+    READ_LIMIT,
     AlreadyThere,
     Entry,
     NotThere,
     PathOutside,
     PlaceUnusable,
     StoreUnavailable,
+    UnreadableFile,
     is_inside,
 )
 
 _UNFINISHED = ".unfinished-"
 """What did not get its name yet, or has lost it; listings leave it out."""
+_LEFT = re.compile(rf"{re.escape(_UNFINISHED)}[0-9a-f]{{32}}")
 _LEFT_SECONDS = 7 * 24 * 3600
 """No run is as long as this: what did not get its name by then was left by one that was killed."""
 _UNUSABLE = (
@@ -39,21 +48,45 @@ _UNUSABLE = (
     errno.EISDIR,
     errno.ELOOP,
     errno.ENAMETOOLONG,
+    errno.ENXIO,  # a socket
 )
 _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
 class SymbolicLink(PlaceUnusable):
-    """A symbolic link stands in the way to a place that is to be changed. Links are not followed, for they may lead
-    anywhere."""
+    """A symbolic link is part of a path in the landing zone or in the staging area. Links are not followed, because
+    they may lead anywhere."""
 
     code = "MF4006"
 
     def next(self) -> str:
-        return (
-            "Put the folder or file itself in its place, or let `landing_zone` in the configuration name the place that"
-            " it leads to."
-        )
+        return "Put the folder or file itself in its place, or let the configuration name the place that it leads to."
+
+
+def resolve(action: str, root: str, path: str) -> Path:
+    """Return the place of a relative path. Raises `SymbolicLink` if a part of the path is a link.
+
+    The root may be a link: it is what the configuration names.
+    """
+    if not is_inside(path):
+        raise PathOutside(path, root)
+    place = Path(root)
+    for part in Path(path).parts:
+        place /= part
+        if place.is_symlink():
+            reason = f"{place} is a symbolic link, and what it leads to may be another's"
+            raise SymbolicLink(action, str(Path(root, path)), reason)
+    return place
+
+
+def open_regular(place: Path) -> BinaryIO:
+    """Open a regular file to read. Raises `UnreadableFile` for any other, without waiting for one that writes to it."""
+    flags = os.O_NONBLOCK | os.O_NOFOLLOW
+    file = open(place, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115 - the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise UnreadableFile(str(place), "it is not a regular file")
+    return file
 
 
 @dataclass(frozen=True)
@@ -65,20 +98,22 @@ class FolderStore:
     def list(self, folder: str) -> list[Entry]:
         with self._faults("list", folder):
             try:
-                found = list(os.scandir(self._at(folder)))
+                found = list(os.scandir(self._at("list", folder)))
             except FileNotFoundError:
                 return []
-            _remove_left(item for item in found if item.name.startswith(_UNFINISHED))
             entries = [self._entry(item) for item in found if not item.name.startswith(_UNFINISHED)]
         return sorted((entry for entry in entries if entry), key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes:
-        with self._faults("read", path):
-            return self._at(path).read_bytes()
+        with self._faults("read", path), open_regular(self._at("read", path)) as file:
+            data = file.read(READ_LIMIT + 1)
+        if len(data) > READ_LIMIT:
+            raise UnreadableFile.too_large(self.address(path))
+        return data
 
     def open_read(self, path: str) -> BinaryIO:
         with self._faults("read", path):
-            return self._at(path).open("rb")
+            return open_regular(self._at("read", path))
 
     def create(self, path: str, data: bytes) -> str | None:
         return self._finish("create", path, data, _take_name)
@@ -96,7 +131,7 @@ class FolderStore:
 
     def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> str:
         """Writes the content under another name first: under its own it is there whole or not at all."""
-        target = self._change(action, path)
+        target = self._at(action, path)
         unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
         with self._faults(action, path):
             _make_folders(target.parent)
@@ -111,10 +146,11 @@ class FolderStore:
                 with suppress(FileNotFoundError):
                     unfinished.unlink()
             _sync(target.parent)
+        _remove_left(target.parent)
         return _etag(written.st_ino, written.st_mtime_ns)
 
     def open_write(self, path: str) -> BinaryIO:
-        target = self._change("write", path)
+        target = self._at("write", path)
         with self._faults("write", path):
             _make_folders(target.parent)
             try:
@@ -123,7 +159,7 @@ class FolderStore:
                 raise StoreUnavailable("write", self.address(path), "its folder was removed meanwhile") from error
 
     def rename(self, path: str, new_path: str) -> None:
-        source, target = self._change("rename", path), self._change("rename", new_path)
+        source, target = self._at("rename", path), self._at("rename", new_path)
         with self._faults("rename", path):
             # A link and an unlink would refuse a taken name for certain, but for a moment the file would have two
             # names, and a reader that consumed the new one in that moment would be given it twice.
@@ -136,38 +172,29 @@ class FolderStore:
                 _sync(folder)
 
     def remove(self, path: str) -> None:
-        self._change("remove", path.rpartition("/")[0])  # a link itself may go
+        place = self._at("remove", path)
         with self._faults("remove", path), suppress(FileNotFoundError):
-            self._at(path).unlink()
+            place.unlink()
 
     def remove_folder(self, folder: str) -> None:
-        place = self._change("remove", folder)
+        if not folder:  # the root is not ours
+            raise PathOutside(folder, self.root)
+        place = self._at("remove", folder)
         gone = place.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
         with self._faults("remove", folder), suppress(FileNotFoundError):
+            if not stat.S_ISDIR(place.lstat().st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             os.rename(place, gone)  # nobody may take what a killed deletion leaves for a whole folder
             _sync(place.parent)
             shutil.rmtree(gone)
+        _remove_left(place.parent)
 
     def address(self, path: str) -> str:
         return str(Path(self.root, path))
 
-    def _at(self, path: str) -> Path:
-        if not is_inside(path):
-            raise PathOutside(path, self.root)
-        return Path(self.root, path)
-
-    def _change(self, action: str, path: str) -> Path:
-        """Where to change something. The root may be a link: it is what the configuration names."""
-        target = self._at(path)
-        place = Path(self.root)
-        for part in Path(path).parts:
-            place /= part
-            with self._faults(action, path):
-                is_link = place.is_symlink()
-            if is_link:
-                reason = f"{place} is a symbolic link, and what it leads to may be another's"
-                raise SymbolicLink(action, self.address(path), reason)
-        return target
+    def _at(self, action: str, path: str) -> Path:
+        with self._faults(action, path):
+            return resolve(action, self.root, path)
 
     @contextmanager
     def _faults(self, action: str, path: str) -> Iterator[None]:
@@ -176,7 +203,7 @@ class FolderStore:
         except FileNotFoundError as error:
             raise NotThere(self.address(path)) from error
         except FileExistsError as error:
-            if self._at(path).parent.is_dir():
+            if Path(self.root, path).parent.is_dir():
                 raise AlreadyThere(self.address(path)) from error
             raise PlaceUnusable(action, self.address(path), "a folder above it is a file") from error
         except OSError as error:
@@ -186,14 +213,14 @@ class FolderStore:
     @staticmethod
     def _entry(item: os.DirEntry[str]) -> Entry | None:
         try:
-            stat = item.stat(follow_symlinks=False)
+            found = item.stat(follow_symlinks=False)
             is_folder = item.is_dir(follow_symlinks=False)
             # A file's time changes with each that is written under its name; a folder's with each that is put into it.
-            made = _birth(item.path) if is_folder else stat.st_mtime_ns
+            made = _birth(item.path) if is_folder else found.st_mtime_ns
         except FileNotFoundError:  # gone since the listing began
             return None
-        modified = datetime.fromtimestamp(stat.st_mtime, UTC)
-        return Entry(item.name, is_folder, 0 if is_folder else stat.st_size, modified, _etag(stat.st_ino, made))
+        modified = datetime.fromtimestamp(found.st_mtime, UTC)
+        return Entry(item.name, is_folder, 0 if is_folder else found.st_size, modified, _etag(found.st_ino, made))
 
 
 class _Writer(io.RawIOBase):
@@ -242,8 +269,6 @@ def _make_folders(folder: Path) -> None:
 
 def _sync(folder: Path) -> None:
     """Makes the names in it outlive a power cut; where the file system cannot, it has another way or none."""
-    if sys.platform == "win32":  # it opens no folder
-        return
     with suppress(FileNotFoundError):  # removed meanwhile, with all names in it
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -255,16 +280,18 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
-def _remove_left(items: Iterable[os.DirEntry[str]]) -> None:
-    """Those that the killed left. What cannot be removed is in nobody's way."""
-    for item in items:
-        with suppress(OSError):
-            stat = item.stat(follow_symlinks=False)
-            if max(stat.st_ctime, stat.st_mtime) > time.time() - _LEFT_SECONDS:  # a folder keeps its time when renamed
+def _remove_left(folder: Path) -> None:
+    """Removes what killed processes left in a folder. What cannot be removed is in nobody's way."""
+    with suppress(OSError):
+        for item in list(os.scandir(folder)):
+            if not _LEFT.fullmatch(item.name):
                 continue
-            if item.is_dir(follow_symlinks=False):
+            found = item.stat(follow_symlinks=False)
+            if max(found.st_ctime, found.st_mtime) > time.time() - _LEFT_SECONDS:
+                continue  # a folder keeps its time of modification when it is renamed
+            if stat.S_ISDIR(found.st_mode):
                 shutil.rmtree(item.path)
-            else:
+            elif stat.S_ISREG(found.st_mode):
                 os.unlink(item.path)
 
 

@@ -19,7 +19,16 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, Pat
 from mirrorfeed.credentials import Credential, Default, token_credential
 from mirrorfeed.errors import first_line
 from mirrorfeed.stores.answers import Answer, DatabaseMissing, NotAnOpenMirror, WorkspaceMissing, meaning
-from mirrorfeed.stores.base import AlreadyThere, Entry, NotThere, PathOutside, StoreUnavailable, is_inside
+from mirrorfeed.stores.base import (
+    READ_LIMIT,
+    AlreadyThere,
+    Entry,
+    NotThere,
+    PathOutside,
+    StoreUnavailable,
+    UnreadableFile,
+    is_inside,
+)
 from mirrorfeed.stores.patience import Patience, retry_after
 from mirrorfeed.stores.process import keep
 from mirrorfeed.stores.retries import API_VERSION, Retries, transport
@@ -68,7 +77,10 @@ class OneLakeStore:
     def read(self, path: str) -> bytes:
         file = self._file(self._at(path))
         with self._missing_place(), self._faults("read", path):
-            return file.download_file().readall()
+            content = file.download_file()  # the first answer has at most 32 MiB
+            if content.size > READ_LIMIT:
+                raise UnreadableFile.too_large(self.address(path))
+            return content.readall()
 
     def open_read(self, path: str) -> BinaryIO:
         file = self._file(self._at(path))

@@ -40,6 +40,7 @@ from mirrorfeed.mirror.replica.mirrored_table import (
 )
 from mirrorfeed.mirror.replica.net_change import net_change
 from mirrorfeed.stores import NotThere, Store
+from mirrorfeed.stores.folder import resolve
 
 
 class State(StrEnum):
@@ -81,6 +82,7 @@ class TableCycle:
 
     def _run(self, now: datetime) -> tuple[State, str]:
         place = mirror_path(self._target, self._folder)
+        resolve("write", self._target, f"{place.parent.name}/{place.name}")
         mirror = open_mirror(place)
         if mirror is not None and mirror.etag != self._folder.etag:
             drop(place, self._target)
@@ -135,7 +137,8 @@ class TableCycle:
         """Apply the file and return the mirror; None if no column has a type yet, so that there is no table."""
         path = f"{self._folder.path}/{file.name}"
         address = self._zone.address(path)
-        content = read_rows(self._zone.read(path), file.name, address, settings)
+        with self._zone.open_read(path) as source:
+            content = read_rows(source.read(), file.name, address, settings)
         self._confirm_folder()
         self._check_keys(content, settings.keys, address)
         self._check_types(mirror, content, settings.keys, address)
