@@ -33,11 +33,14 @@ from mirrorfeed.files.place import (
     HandoverUnusable,
     NoHandover,
     Place,
+    clear_staging,
     place_for,
 )
+from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.source import DeltaFeed
 from mirrorfeed.publish.table import Progress, RowsRefused, publish
 from mirrorfeed.stores import FolderStore
+from mirrorfeed.stores.folder import SymbolicLink
 from tests.delta import DeltaTable, Zone
 
 
@@ -198,7 +201,7 @@ def test_what_a_dead_run_left_is_removed_by_the_next_of_that_table_and_others_ke
     spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(_job: StagingJob, files: Made) -> list[Receipt]:
-        shutil.copytree(files.folder, f"{files.folder}-of-another-run")
+        shutil.copytree(files.folder, files.folder[:-32] + "0" * 32)
         raise Crash
 
     with monkeypatch.context() as dying:
@@ -206,7 +209,7 @@ def test_what_a_dead_run_left_is_removed_by_the_next_of_that_table_and_others_ke
         with pytest.raises(Crash):
             published(orders)
     (left,) = {path.parent for path in handed.rglob("*.parquet")}
-    elsewhere = handed / "another/00000000000000000001-a/part.parquet"
+    elsewhere = handed / f"{'0' * 20}-a-00000000000000000001-a/part.parquet"
     elsewhere.parent.mkdir(parents=True)
     elsewhere.write_bytes(b"")
 
@@ -381,6 +384,10 @@ class Workspace:
             raise FileNotFoundError(f"{path} does not exist")
         return SimpleNamespace(contents=io.BytesIO(self.kept[path]))
 
+    def list(self, path: str) -> list[Any]:
+        names = {name.removeprefix(f"{path}/").split("/")[0] for name in self.kept if name.startswith(f"{path}/")}
+        return [SimpleNamespace(path=f"{path}/{name}", is_dir=True) for name in sorted(names)]
+
     def delete(self, path: str, *, recursive: bool) -> None:
         assert recursive
         for name in list(self.kept):
@@ -440,6 +447,90 @@ def test_more_than_a_few_rows_need_a_handover_over_connect(
     assert orders.mirrors_the_table()
 
 
+def job_of(store: Any, log: str = "a" * 32, number: int = 3, batch: str = "b" * 32) -> StagingJob:
+    folder = f"sales.schema/orders/_mirrorfeed/{log}"
+    return StagingJob(store, folder, number, batch, (Column("id", "int"),), ("id",), True, "zstd", 2**20)
+
+
+def filled(folder: str) -> Path:
+    Path(folder).mkdir(parents=True)
+    Path(folder, "part-00000-x.parquet").write_bytes(b"rows")
+    return Path(folder)
+
+
+AREAS: dict[str, Callable[[Path], Place]] = {
+    "zone": lambda folder: Place(f"{folder}/{place.IN_ZONE}", in_zone=True),
+    "handover": lambda folder: Place(f"{folder}/handover"),
+}
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_only_folders_of_the_table_that_nothing_can_publish_are_cleared(tmp_path: Path, area: str) -> None:
+    between, store = AREAS[area](tmp_path), FolderStore(str(tmp_path))
+    job = job_of(store)
+    gone = [
+        filled(f"{between.folder(each)}{part}")
+        for each in (job, job_of(store, number=2), job_of(store, "c" * 32, 9))
+        for part in ("", "-2", "-probe", "-2-probe")
+    ]
+    root = Path(between.root)
+    left = [filled(between.folder(job_of(store, number=4)))]
+    left += [filled(str(root / name)) for name in (".ssh", "+a", "00000000000000000001", between.folder(job)[-20:])]
+    left += [filled(between.folder(replace(job, folder="other/_mirrorfeed/a")))]
+    elsewhere = filled(str(tmp_path / "elsewhere"))
+    Path(f"{between.folder(job_of(store, number=1))}").symlink_to(elsewhere)
+    between.clear(job)
+    assert [each for each in gone if each.exists()] == []
+    assert [each for each in [*left, elsewhere] if not left_in(each)] == []
+    between.clear_table(job.table)
+    assert [each.name for each in left if not each.exists()] == [left[0].name]
+    assert left_in(elsewhere)
+
+
+@pytest.mark.parametrize("level", ["area", "folder"])
+def test_nothing_is_removed_or_written_through_a_symbolic_link(tmp_path: Path, level: str) -> None:
+    zone, elsewhere = tmp_path / "zone", tmp_path / "elsewhere"
+    store = FolderStore(str(zone))
+    between, job = Place(f"{zone}/{place.IN_ZONE}", in_zone=True), job_of(store)
+    there = filled(str(elsewhere / Path(between.folder(job)).name))
+    zone.mkdir()
+    link = Path(between.root if level == "area" else between.folder(job))
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere if level == "area" else there)
+    between.clear(job)
+    between.clear_table(job.table)
+    between.remove(between.folder(job))
+    with pytest.raises(SymbolicLink):
+        between.check(between.folder(job))
+    with pytest.raises(SymbolicLink):
+        between.open(f"{between.folder(job)}/part-00000-x.parquet")
+    assert left_in(there)
+
+
+def test_a_volume_that_only_spark_sees_is_cleared_by_the_same_names() -> None:
+    between = Place(VOLUME, workspace=lambda: Workspace(kept))
+    job = job_of(Elsewhere())
+    old, new = (f"{between.folder(job_of(Elsewhere(), *each))}/part" for each in (("c" * 32, 9), ("a" * 32, 4)))
+    kept = {old: b"rows", new: b"rows", f"{VOLUME}/notes/part": b"another's"}
+    between.clear(job, may_ask=False)
+    assert list(kept) == [old, new, f"{VOLUME}/notes/part"]
+    between.clear(job)
+    assert list(kept) == [new, f"{VOLUME}/notes/part"]
+    between.clear_table(job.table)
+    assert list(kept) == [f"{VOLUME}/notes/part"]
+
+
+def test_the_files_of_a_table_are_cleared_in_every_staging_area(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store = FolderStore(str(tmp_path / "zone"))
+    areas = [AREAS["zone"](tmp_path / "zone"), Place(f"{tmp_path}/between"), Place(place._temporary())]
+    there = [filled(area.folder(job_of(store))) for area in areas]
+    clear_staging(f"{tmp_path}/between", store, job_of(store).table)
+    assert [each for each in there if each.exists()] == []
+
+
 DATABRICKS = {"DATABRICKS_RUNTIME_VERSION": "client.4.9"}
 
 
@@ -489,6 +580,16 @@ def test_the_temporary_folder_is_of_who_runs_and_not_of_whom_the_environment_nam
     mine = place._temporary()
     monkeypatch.setenv("LOGNAME", "bob")
     assert place._temporary() == mine
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
+def test_a_temporary_folder_that_others_can_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    Path(place._temporary()).chmod(mode)
+    with pytest.raises(HandoverUnusable, match="other users can write to it"):
+        place._temporary()
 
 
 def test_a_handover_outside_the_catalog_is_refused_on_databricks(spark: SparkSession, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
 def drop(table: str, yes: bool, path: str) -> None:
     """Delete TABLE, a target that the configuration does not name any more, from the landing zone: Fabric drops it."""
     config = load(path)
+    from mirrorfeed.files.place import clear_staging
     from mirrorfeed.landing.names import Target
     from mirrorfeed.publish.strays import droppable
     from mirrorfeed.publish.zone import zone_of
@@ -70,6 +71,7 @@ def drop(table: str, yes: bool, path: str) -> None:
     if not yes:
         confirm()
     store.remove_folder(target.folder)
+    clear_staging(config.handover, store, store.address(target.folder))
     say_result(
         {"table": str(target), "address": store.address(target.folder), "hashes": found.hashes and str(found.hashes)}
     )

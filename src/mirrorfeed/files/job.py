@@ -69,6 +69,10 @@ class StagingJob:
         return NewFile(self.store, self.new_path)
 
     @property
+    def log_id(self) -> str:
+        return self.folder.rpartition("/")[2]
+
+    @property
     def table(self) -> str:
         """The address of its folder in the landing zone."""
         folder, _, _ = self.folder.rsplit("/", 2)  # what is above its log

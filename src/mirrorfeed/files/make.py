@@ -60,6 +60,7 @@ def made(
     options = _FORM | {"compression": "zstd" if text else job.compression}
     if rows_per_file is not None:
         options["maxRecordsPerFile"] = str(rows_per_file)
+    place.check(folder)
     try:
         try:
             finished.write.options(**options).parquet(folder)

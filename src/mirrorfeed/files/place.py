@@ -1,35 +1,41 @@
 """Where Spark writes files that this process reads: in the landing zone itself where both share it, else the handover.
 
-Below it every table has a folder of its own, named by where the table is published, so deployments may share one. A
-publication has a folder in that.
+Each publication has a folder of its own below it, named by where the table is published, by the table's log, and by the
+number of the record. So deployments may share one, and a folder whose rows can never be published is known by its name.
+Nothing else is removed.
 """
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote
-
-from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line, innermost_cause
 from mirrorfeed.files.job import StagingJob
 from mirrorfeed.session import is_on_databricks, is_on_this_machine
+from mirrorfeed.stores import FolderStore
 from mirrorfeed.stores.anew import Sink
+from mirrorfeed.stores.folder import open_regular, resolve
 from mirrorfeed.workspace import default_workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 VOLUMES = "/Volumes/"
 IN_ZONE = "_mirrorfeed_files"
 """At the top of a landing zone, and never in a table's folder: Spark would make one anew that was deleted."""
+_FOLDER = re.compile(r"([0-9a-f]{20})-([0-9a-z-]+)-([0-9]{20})-[0-9a-f]+(?:-2)?(?:-probe)?")
+"""By table, log and record."""
 _GLOB = re.compile(r"([\\*?{}\[\]])")
 _PART = re.compile(r"part-(\d+)-.*?(?:-c(\d+))?(?:\.\w+)*\.parquet")
 _COPIED = 2**20
@@ -44,10 +50,11 @@ class Place:
     workspace: Callable[[], Any] = default_workspace
 
     def folder(self, job: StagingJob) -> str:
-        return f"{self.of_table(job.table)}/{job.record_number:020d}-{job.batch}"
+        return f"{self.root}/{_hash(job.table)}-{job.log_id}-{job.record_number:020d}-{job.batch}"
 
-    def of_table(self, address: str) -> str:
-        return f"{self.root}/{hashlib.sha256(address.encode()).hexdigest()[:20]}"
+    def check(self, folder: str) -> None:
+        """Raises `SymbolicLink` if Spark would write through one."""
+        resolve("write", *self._below(folder))
 
     def in_order(self, folder: str, written: DataFrame) -> list[str]:
         """The names of files that count, by the partitions that they were written from: those that Spark's reader
@@ -67,7 +74,7 @@ class Place:
         """What Spark wrote, as a file that can be read in any order."""
         try:
             if self.sees():
-                return Path(path).open("rb")
+                return open_regular(resolve("read", *self._below(path)))
             if self.root.startswith(VOLUMES):  # Spark is elsewhere
                 return self._fetched(path)
         except PermissionError as error:
@@ -76,26 +83,46 @@ class Place:
             raise HandoverLost(path, error.strerror or str(error)) from error
         raise HandoverUnseen(self.root)
 
-    def remove(self, path: str) -> None:
+    def remove(self, folder: str) -> None:
         """As far as that can be done: what is left harms nobody, and the next publication of the table tries again."""
         if self.sees():
-            shutil.rmtree(path, ignore_errors=True)
+            root, below = self._below(folder)
+            with suppress(MirrorfeedError):
+                FolderStore(root).remove_folder(below)
         elif self.root.startswith(VOLUMES):
             with suppress(Exception):
-                self.workspace().dbfs.delete(path, recursive=True)
+                self.workspace().dbfs.delete(folder, recursive=True)
 
     def clear(self, job: StagingJob, *, may_ask: bool = True) -> None:
-        """Removes what is there of a table up to this record: of a run that died, or is about to lose the race for the
-        same number. Where Spark is elsewhere that takes a call."""
-        table = self.of_table(job.table)
-        if self.sees():
-            for folder in Path(table).glob("*"):
-                if folder.name[:20] <= f"{job.record_number:020d}":
-                    shutil.rmtree(folder, ignore_errors=True)
-            with suppress(OSError):  # another run is at work there, or nothing is
-                os.rmdir(table)
-        elif may_ask:
-            self.remove(table)
+        """Removes what is there of a table from other logs, and up to this record: of a run that died, or is about to
+        lose the race for the same number. Where Spark is elsewhere that takes calls."""
+        if may_ask or self.sees():
+            for folder, log_id, number in self._folders(job.table):
+                if log_id != job.log_id or number <= job.record_number:
+                    self.remove(folder)
+
+    def clear_table(self, address: str) -> None:
+        """Removes all that is there of a table, which is about to start again or is dropped."""
+        for folder, *_ in self._folders(address):
+            self.remove(folder)
+
+    def _folders(self, address: str) -> Iterator[tuple[str, str, int]]:
+        """The folders of a table's publications, with their logs and record numbers."""
+        names: list[str] = []
+        with suppress(Exception):
+            if self.sees():
+                root, below = self._below(self.root)
+                names = [entry.name for entry in FolderStore(root).list(below) if entry.is_folder]
+            elif self.root.startswith(VOLUMES):
+                names = [entry.path.rpartition("/")[2] for entry in self.workspace().dbfs.list(self.root)]
+        for name in names:
+            if (found := _FOLDER.fullmatch(name)) and found[1] == _hash(address):
+                yield f"{self.root}/{name}", found[2], int(found[3])
+
+    def _below(self, path: str) -> tuple[str, str]:
+        """The folder that the configuration names, and the path below it."""
+        root = self.root.removesuffix(f"/{IN_ZONE}") if self.in_zone else self.root
+        return root, path[len(root) + 1 :]
 
     def sees(self) -> bool:
         """Whether its files are at hand for this process, without a call."""
@@ -143,13 +170,32 @@ def place_for(
     return Place(_temporary()) if here else None
 
 
+def clear_staging(handover: str | None, store: Sink, table: str) -> None:
+    """Removes what is left of a table, by its address, wherever Spark may have written its files."""
+    zone = store.address("")
+    places = [Place(handover)] if handover else []
+    if Path(zone).is_absolute():
+        places.append(Place(f"{zone}/{IN_ZONE}", in_zone=True))
+    with suppress(HandoverUnusable):
+        places.append(Place(_temporary()))
+    for place in places:
+        place.clear_table(table)
+
+
+def _hash(address: str) -> str:
+    return hashlib.sha256(address.encode()).hexdigest()[:20]
+
+
 def _temporary() -> str:
     """Of this user, and the same for each run, so that one finds what another left."""
-    own = os.getuid() if hasattr(os, "getuid") else None  # the name in the environment may be that of who became root
-    folder = Path(tempfile.gettempdir(), f"mirrorfeed-{getpass.getuser() if own is None else own}")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if own is not None and (folder.is_symlink() or folder.stat().st_uid != own):
+    folder = Path(tempfile.gettempdir(), f"mirrorfeed-{os.getuid()}")
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise HandoverUnusable(str(folder), "it is somebody else's")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise HandoverUnusable(str(folder), "other users can write to it")
     return str(folder)
 
 

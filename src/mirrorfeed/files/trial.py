@@ -11,6 +11,7 @@ from mirrorfeed.files.job import StagingJob
 from mirrorfeed.files.look import look
 from mirrorfeed.files.make import made
 from mirrorfeed.files.place import Place
+from mirrorfeed.landing.names import LOG
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.stores.anew import Sink
 
@@ -25,7 +26,7 @@ _VALUES = {
 def trial(spark: SparkSession, place: Place, store: Sink) -> str:
     """In what the file differs from those that are written here; empty: in nothing. Nothing of it is left."""
     columns = tuple(Column(name, type_) for name, (type_, _) in _VALUES.items())
-    folder, batch = f"{uuid.uuid4().hex}/_/_", uuid.uuid4().hex
+    folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex
     job = StagingJob(store, folder, 1, batch, columns, ("id",), False, "zstd", 2**20)
     values = ", ".join(f"CAST({value} AS {type_}) AS {name}" for name, (type_, value) in _VALUES.items())
     with made(spark.sql(f"SELECT {values}, CAST(NULL AS int) AS {PROBLEM}"), place, job) as files:

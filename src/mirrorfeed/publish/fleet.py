@@ -19,6 +19,7 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed.keys import Workspace
+from mirrorfeed.files.place import clear_staging
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.across import spanning
 from mirrorfeed.publish.course import TRIES, Course, Rules, after, reseeds
@@ -341,6 +342,7 @@ def _tried(fleet: Fleet, table: Table, progress: Progress, course: Course, rules
         if course.clears:
             with fleet.dropping(table):
                 clear(feed, fleet.zone, plan)
+                clear_staging(fleet.config.handover, fleet.zone, fleet.zone.address(plan.folder))
             course = replace(course, cleared=True)
         fleet.way.work(feed, fleet.zone, plan, progress, partial(fleet.on_step, name), stop)
     except Exception as caught:
@@ -353,6 +355,7 @@ def rebuild_table(fleet: Fleet, table: Table) -> Outcome:
     for it. What goes wrong before that is raised."""
     with fleet.dropping(table):
         clear(feed_for(fleet.spark, fleet.config, table), fleet.zone, plan_of(table, lambda: fleet.client))
+        clear_staging(fleet.config.handover, fleet.zone, fleet.zone.address(table.target.folder))
     way = replace(fleet.way, heeds_pauses=False)
     (outcome,) = publish_tables(replace(fleet, way=way, store=fleet.zone), [str(table.target)])
     return outcome
