@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -200,12 +201,14 @@ def test_the_recent_part_is_cut_out_once(
 def test_folders_of_the_recent_part_are_removed_when_many_follow_and_when_their_process_is_gone(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fcntl = pytest.importorskip("fcntl")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for name in ("mirrorfeed-hot-of-a-killed-process", "mirrorfeed-hot-of-a-running-process"):
+    killed, running, linked, foreign = (f"mirrorfeed-hot-{letter * 32}" for letter in "abcx")
+    for name in (killed, running, foreign):
         (tmp_path / name / "1").mkdir(parents=True)
         (tmp_path / f"{name}.lock").touch()
-    with (tmp_path / "mirrorfeed-hot-of-a-running-process.lock").open() as lock:
+    (tmp_path / linked / "1").mkdir(parents=True)
+    (tmp_path / f"{linked}.lock").symlink_to(tmp_path / f"{foreign}.lock")
+    with (tmp_path / f"{running}.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         monkeypatch.setattr(hot, "_clones", hot.Clones(most=2))
         made = Orders(spark, tmp_path / "orders", interval=60)
@@ -213,9 +216,10 @@ def test_folders_of_the_recent_part_are_removed_when_many_follow_and_when_their_
         for day in (5, 6, 7):
             made.sql(f"INSERT INTO {{}} VALUES ({day}0, 'v', {day})")
             assert guarded.recent().rows.count() == day * 10 - 20 - 9 * (day - 4)
-    own, other = sorted(tmp_path.glob("mirrorfeed-hot-*/"), key=lambda each: "running" in each.name)
-    assert other.name == "mirrorfeed-hot-of-a-running-process"
-    assert len(list(own.iterdir())) == 2
+    there = {path.name for path in tmp_path.glob("mirrorfeed-hot-*/")}
+    assert there > {running, linked, foreign}
+    (own,) = there - {running, linked, foreign}
+    assert len(list((tmp_path / own).iterdir())) == 2
 
 
 def test_the_recent_part_is_cut_out_on_one_machine_only() -> None:

@@ -7,9 +7,10 @@ machine; on Databricks the engine itself leaves archived files out where it may.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import json
+import re
 import shutil
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Collection, Hashable
@@ -17,7 +18,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import TextIO
+from typing import IO, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,8 +26,11 @@ from mirrorfeed.archive.interval.intervals import any_property
 from mirrorfeed.archive.log.entry import uri_of
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source
+from mirrorfeed.stores import UnreadableFile
+from mirrorfeed.stores.folder import open_regular
 
 _PREFIX = "mirrorfeed-hot-"
+_LOCK = re.compile(rf"{_PREFIX}[0-9a-f]{{32}}\.lock")
 
 
 def without(spark: SparkSession, source: Source, table_id: str, version: int, left_out: Collection[str]) -> DataFrame:
@@ -62,7 +66,7 @@ class Clones:
     def __init__(self, most: int = 64) -> None:
         self._most = most
         self._made: dict[Hashable, Path] = {}
-        self._own: tuple[Path, TextIO] | None = None
+        self._own: tuple[Path, IO[str]] | None = None
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[Path], None]) -> Source:
@@ -81,7 +85,7 @@ class Clones:
 _clones = Clones()
 
 
-def _own_folder() -> tuple[Path, TextIO]:
+def _own_folder() -> tuple[Path, IO[str]]:
     """A new folder, and a file beside it that this process keeps locked."""
     temporary = Path(tempfile.gettempdir())
     _remove_abandoned(temporary)
@@ -97,23 +101,18 @@ def _own_folder() -> tuple[Path, TextIO]:
 def _remove_abandoned(temporary: Path) -> None:
     """Removes the folders of processes that were killed."""
     for path in temporary.glob(f"{_PREFIX}*.lock"):
-        with suppress(OSError), path.open("r+", encoding="utf-8") as lock:  # it may be another user's
+        if not _LOCK.fullmatch(path.name):
+            continue
+        with suppress(OSError, UnreadableFile), open_regular(path) as lock:  # it may be another user's
             if _try_lock(lock):
                 shutil.rmtree(path.with_suffix(""), ignore_errors=True)
                 path.unlink()
 
 
-def _try_lock(file: TextIO) -> bool:
+def _try_lock(file: IO[Any]) -> bool:
     """Locks a file until it is closed; False if another process has it locked."""
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.lint.specification import PROCESSED, SCHEMA_SUFFIX, is_ignored
-from mirrorfeed.stores import AlreadyThere, Entry, NotThere, Store
+from mirrorfeed.stores import AlreadyThere, Entry, FolderStore, NotThere, Store
 
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _KEPT_FOR = timedelta(days=7)
-_NOTES = Path("_replica", "processed.json")
+_NOTES = "_replica/processed.json"
 """In the folder of the Delta table, which ignores names that start with `_`. The notes are deleted with the table."""
 
 
@@ -130,8 +130,8 @@ def delete_old(store: Store, folder: str, mirror: Path, now: datetime) -> None:
 
     Storage times do not show it, because a rename keeps the time of the last write.
     """
-    notes = mirror / _NOTES
-    before = _load(notes)
+    own = FolderStore(str(mirror))
+    before = _load(own)
     seen: dict[str, str] = {}
     for aside in PROCESSED:
         for entry in store.list(f"{folder}/{aside}"):
@@ -144,20 +144,13 @@ def delete_old(store: Store, folder: str, mirror: Path, now: datetime) -> None:
             else:
                 seen[path] = since
     if seen != before:
-        _save(notes, seen)
+        own.replace(_NOTES, json.dumps(seen).encode())
 
 
-def _load(notes: Path) -> dict[str, str]:
-    with suppress(FileNotFoundError, ValueError):  # without its notes a file stays a week longer
-        return dict(json.loads(notes.read_text()))
+def _load(own: FolderStore) -> dict[str, str]:
+    with suppress(NotThere, ValueError):  # without its notes a file stays a week longer
+        return dict(json.loads(own.read(_NOTES)))
     return {}
-
-
-def _save(notes: Path, seen: dict[str, str]) -> None:
-    notes.parent.mkdir(exist_ok=True)
-    unfinished = notes.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(seen))
-    unfinished.replace(notes)
 
 
 class NumberTwice(Terminal):

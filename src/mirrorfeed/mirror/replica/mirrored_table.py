@@ -7,10 +7,11 @@ its data file. So after a crash at any moment, a file is either applied and reco
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
 
@@ -19,13 +20,15 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.mirror.replica.landing_zone import DataFile, TableFolder
+from mirrorfeed.stores import FolderStore
+from mirrorfeed.stores.folder import resolve
 
 _PREFIX = "mirrorfeed.replica"
 _FOLDER, _ETAG, _KEYS, _STOPPED = (f"{_PREFIX}.{name}" for name in ("folder", "etag", "keys", "stopped"))
 _DEFAULT_SCHEMA = "dbo"
-_DROPPED = "_dropped"
+_DROPPED, _DROPPED_NAME = "_dropped", re.compile(r"[0-9a-f]{32}")
 _FIRST_DAY, _LAST_DAY = ((day - date(1970, 1, 1)).days for day in (date.min, date.max))
 
 
@@ -65,15 +68,16 @@ def create_mirror(place: Path, folder: TableFolder, schema: pa.Schema, keys: Seq
 
 def drop(place: Path, target: str) -> None:
     """Drop the table with one rename, then delete its files. `delete_dropped` continues after a crash."""
-    with _delta_errors(place):
-        dropped = Path(target, _DROPPED)
-        dropped.mkdir(parents=True, exist_ok=True)
-        place.rename(dropped / uuid.uuid4().hex)
-        delete_dropped(target)
+    FolderStore(target).rename(f"{place.parent.name}/{place.name}", f"{_DROPPED}/{uuid.uuid4().hex}")
+    delete_dropped(target)
 
 
 def delete_dropped(target: str) -> None:
-    shutil.rmtree(Path(target, _DROPPED), ignore_errors=True)
+    """Remove dropped tables as far as possible, and nothing that has a name of another kind."""
+    with suppress(MirrorfeedError, OSError):
+        for entry in FolderStore(target).list(_DROPPED):
+            if entry.is_folder and _DROPPED_NAME.fullmatch(entry.name):
+                shutil.rmtree(resolve("remove", target, f"{_DROPPED}/{entry.name}"))
 
 
 class Mirror:
