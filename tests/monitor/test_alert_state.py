@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,7 +30,7 @@ from mirrorfeed.monitor.alert_state import (
     parse,
     spell,
 )
-from mirrorfeed.stores import PlaceUnusable, Store
+from mirrorfeed.stores import FolderStore, PlaceUnusable, Store
 from mirrorfeed.watch.channels import WebhookUnavailable
 from mirrorfeed.watch.troubles import Look, Trouble
 
@@ -261,6 +263,21 @@ def test_a_state_that_is_not_believed_is_reported_and_all_alerts_are_sent(conten
     assert "current problems are reported again" in str(warning)
     assert not desk.run(ONE).warnings
     assert len(desk.sent) == 2
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link"])
+def test_a_special_file_or_a_link_in_its_place_silences_no_alert(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / PATH
+    place.parent.mkdir()
+    if kind == "fifo":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/zero")
+    desk = Desk()
+    found = desk.run(ONE, store=FolderStore(str(tmp_path)))
+    assert desk.sent == ["ops GAP", "team GAP"]
+    assert isinstance(found.warnings[0], DamagedFile)
+    assert place.is_symlink() == (kind == "link")
 
 
 def test_a_forged_state_silences_an_alert_for_a_day_at_most() -> None:

@@ -19,7 +19,8 @@ from pydantic import Field, TypeAdapter
 
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.landing.strict_json import CONFIG, DamagedFile, UtcTime, is_distinct, parse_json, validate
-from mirrorfeed.stores import AlreadyThere, NotThere, Store, StoreUnavailable
+from mirrorfeed.stores import AlreadyThere, NotThere, Store, StoreUnavailable, UnreadableFile
+from mirrorfeed.stores.folder import SymbolicLink
 from mirrorfeed.watch.troubles import Look, Trouble
 
 FILE = "alerts.json"
@@ -169,7 +170,10 @@ def _read(store: Store, path: str, now: datetime) -> _State:
     except NotThere:
         return _State()
     except ValueError as error:
-        return _State((), etag, DamagedFile(address=store.address(path), reason=str(error), kind="alerts"))
+        reason = str(error)
+    except (UnreadableFile, SymbolicLink) as error:
+        reason = error.reason
+    return _State((), etag, DamagedFile(address=store.address(path), reason=reason, kind="alerts"))
 
 
 def _record(
