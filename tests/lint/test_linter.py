@@ -11,17 +11,13 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fixtures.defects import DEFECTS, Defect
 from fixtures.memory import MemoryStore
 from fixtures.zones import write_clean_zone
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.schema import MARKER
-from mirrorfeed.lint.delimited_text import split
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.lint.metadata_file import Dialect
 from mirrorfeed.stores import FolderStore, NotThere
 
 
@@ -183,49 +179,3 @@ def test_a_row_marker_that_is_not_valid_utf8_is_a_finding() -> None:
     marker = _strings(b"\xff")
     store.create(f"t/{data_name(1)}", _parquet_of(id=pa.array([1]), **{MARKER: marker}))
     assert "MF315" in [finding.code for finding in lint(store).findings]
-
-
-_DIALECTS = st.builds(
-    Dialect,
-    row=st.sampled_from(["\r\n", "\n", "\r"]),
-    column=st.sampled_from([",", ";", "|", "\t"]),
-    quote=st.sampled_from(['"', "'"]),
-    escape=st.sampled_from(["\\", "/", '"', "'"]),
-)
-_VALUES = st.text(st.sampled_from("ab,;|\t\r\n\"'\\/ "), max_size=6)
-
-
-@given(_DIALECTS, st.lists(st.lists(_VALUES, min_size=1, max_size=4), min_size=1, max_size=4), st.integers(1, 5))
-def test_quoted_rows_come_back_as_they_were_written_however_they_are_cut(
-    dialect: Dialect, rows: list[list[str]], size: int
-) -> None:
-    text = "".join(dialect.column.join(_quoted(value, dialect) for value in row) + dialect.row for row in rows)
-    cut = [text[at : at + size] for at in range(0, len(text), size)]
-    assert list(split(cut, dialect)) == rows
-
-
-def _quoted(value: str, dialect: Dialect) -> str:
-    for special in dict.fromkeys((dialect.escape, dialect.quote)):
-        value = value.replace(special, dialect.escape + special)
-    return dialect.quote + value + dialect.quote
-
-
-@pytest.mark.parametrize(
-    ("text", "rows"),
-    [
-        ("a|b\nc|d", [["a", "b"], ["c", "d"]]),
-        ("a\\|b|c\n", [["a|b", "c"]]),
-        ("\\\\|a\\\nb|\\N\n", [["\\", "a\nb", "\\N"]]),
-        ('"a"|b"c"\n', [['"a"', 'b"c"']]),
-        ("||\n", [["", "", ""]]),
-        ("", []),
-    ],
-)
-def test_without_quotes_an_escape_protects_the_separator(text: str, rows: list[list[str]]) -> None:
-    assert list(split([text], Dialect("\n", "|", "", "\\", "\\N"))) == rows
-
-
-def test_without_quotes_and_escapes_every_value_is_what_stands_there() -> None:
-    dialect = Dialect(quote="", escape="")
-    rows = split(['a,b\r\n"x",\\y\r\n'], dialect)
-    assert list(rows) == [["a", "b"], ['"x"', "\\y"]]
