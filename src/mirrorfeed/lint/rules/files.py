@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.consumed import last_renamed, missing_files
@@ -145,11 +144,13 @@ _TEXT_RULES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    file: DataFile
-    number: int
-    extension: str
+_UNREADABLE = {
+    Broken.TRUNCATED: (TRUNCATED, "is cut short: {}"),
+    Broken.CODEC: (CODEC, "is compressed with {}"),
+    Broken.UNSAFE: (UNSAFE, "cannot be read safely: {}"),
+    Broken.ENCRYPTED: (UNREADABLE, "is encrypted: {}"),
+    Broken.FOREIGN: (UNREADABLE, "cannot be read: {}"),
+}
 
 
 def form_of(name: str, settings: Settings) -> str | None:
@@ -172,15 +173,12 @@ def sort_files(files: tuple[DataFile, ...], settings: Settings) -> list[DataFile
 
 def check_files(table: Table, settings: Settings) -> list[Finding]:
     found: list[Finding] = []
-    named: list[_Named] = []
     for file in table.files:
         if _UNFINISHED.fullmatch(file.name):
             found.append(UNFINISHED.finding(_path(table, file), "The name is that of an unfinished or temporary file."))
             continue
         found += _name(table, file, settings)
         found += _check_content(table, file)
-        if parsed := _parse(file):
-            named.append(parsed)
     found += [
         SUBFOLDER.finding(f"{table.folder}/{name}", "There is a folder inside the table's folder.")
         for name in table.folders
@@ -192,7 +190,7 @@ def check_files(table: Table, settings: Settings) -> list[Finding]:
         more = f", together with {counted(len(lost) - 1, 'later file')}" if len(lost) > 1 else ""
         found.append(LOST.finding(path, f"The file was removed before Fabric consumed it{more}."))
     if not settings.by_time:
-        found += _numbers(table, named, lost)
+        found += _numbers(table, lost)
     if not table.files and not table.processed and not (table.log and table.log.staged):
         found.append(NO_FILES.finding(table.folder, "The table's folder holds no data file."))
     return found
@@ -201,12 +199,6 @@ def check_files(table: Table, settings: Settings) -> list[Finding]:
 def number_of(name: str) -> int | None:
     match = _NAME.fullmatch(name)
     return int(match[1]) or None if match and _DIGITS.fullmatch(match[1]) else None
-
-
-def _parse(file: DataFile) -> _Named | None:
-    number = number_of(file.name)
-    match = _NAME.fullmatch(file.name)
-    return _Named(file, number, match[2]) if number and match else None
 
 
 def _path(table: Table, file: DataFile) -> str:
@@ -239,17 +231,8 @@ def _check_content(table: Table, file: DataFile) -> Iterator[Finding]:
     if file.size == 0:
         yield EMPTY.finding(path, "The file has no bytes.")
     elif isinstance(file.content, Unreadable):
-        reason = file.content.reason
-        if file.content.why is Broken.TRUNCATED:
-            yield TRUNCATED.finding(path, f"The file is cut short: {reason}.")
-        elif file.content.why is Broken.CODEC:
-            yield CODEC.finding(path, f"The file is compressed with {reason}.")
-        elif file.content.why is Broken.UNSAFE:
-            yield UNSAFE.finding(path, f"The file cannot be read safely: {reason}.")
-        elif file.content.why is Broken.ENCRYPTED:
-            yield UNREADABLE.finding(path, f"The file is encrypted: {reason}.")
-        else:
-            yield UNREADABLE.finding(path, f"The file cannot be read: {reason}.")
+        rule, what = _UNREADABLE[file.content.why]
+        yield rule.finding(path, f"The file {what.format(file.content.reason)}.")
     elif isinstance(file.content, Contents):
         if odd := sorted(file.content.codecs - CODECS):
             yield CODEC.finding(path, f"Columns are compressed with {', '.join(odd)}.")
@@ -260,12 +243,9 @@ def _check_content(table: Table, file: DataFile) -> Iterator[Finding]:
 
 def _check_form(table: Table, settings: Settings) -> Iterator[Finding]:
     """Report Parquet and CSV files in one folder if the metadata allows both."""
-    forms = {
-        form: file for file in reversed(sort_files(table.files, settings)) if (form := form_of(file.name, settings))
-    }
-    if len(forms) == 2:
-        later = max(forms.values(), key=lambda file: sort_files(table.files, settings).index(file))
-        yield FORM.finding(_path(table, later), "The folder holds Parquet files and delimited text.")
+    files = [(file, form) for file in sort_files(table.files, settings) if (form := form_of(file.name, settings))]
+    if other := next((file for file, form in files if form != files[0][1]), None):
+        yield FORM.finding(_path(table, other), "The folder holds Parquet files and delimited text.")
 
 
 def _lost(table: Table, settings: Settings) -> Sequence[int]:
@@ -281,25 +261,29 @@ def _lost(table: Table, settings: Settings) -> Sequence[int]:
     return found.numbers if found.lost else ()
 
 
-def _numbers(table: Table, named: list[_Named], lost: Collection[int]) -> Iterator[Finding]:
+def _numbers(table: Table, lost: Collection[int]) -> Iterator[Finding]:
     processed = {number: f"{folder}/{name}" for name, folder in table.processed.items() if (number := number_of(name))}
-    by_number: dict[int, _Named] = {}
-    for one in named:
-        if one.number in by_number:
-            other = by_number[one.number].file.name
-            yield NUMBER_TWICE.finding(_path(table, one.file), f"The number {one.number} is also that of {other}.")
-        by_number.setdefault(one.number, one)
+    by_number: dict[int, DataFile] = {}
+    for file in table.files:
+        if (number := number_of(file.name)) is None or _UNFINISHED.fullmatch(file.name):
+            continue
+        if number in by_number:
+            what = f"The number {number} is also that of {by_number[number].name}."
+            yield NUMBER_TWICE.finding(_path(table, file), what)
+        by_number.setdefault(number, file)
     last_processed = max(processed, default=0)
     if last_processed and not by_number:
         what = f"Number {last_processed} was processed, and no data file is left in the folder."
         yield LAST_GONE.finding(table.folder, what)
     for number in sorted(by_number.keys() & processed.keys() - {last_processed}):
         what = f"The number {number} was processed before, as {processed[number]}."
-        yield USED_AGAIN.finding(_path(table, by_number[number].file), what)
+        yield USED_AGAIN.finding(_path(table, by_number[number]), what)
     yield from _gaps(table, by_number, set(processed), lost)
 
 
-def _gaps(table: Table, by_number: dict[int, _Named], processed: set[int], lost: Collection[int]) -> Iterator[Finding]:
+def _gaps(
+    table: Table, by_number: dict[int, DataFile], processed: set[int], lost: Collection[int]
+) -> Iterator[Finding]:
     """Missing numbers, except those that are reported as lost."""
     numbers = sorted(by_number)
     before: int | None = None
@@ -308,11 +292,11 @@ def _gaps(table: Table, by_number: dict[int, _Named], processed: set[int], lost:
             one = number == before + 2
             missing = f"number {before + 1} is" if one else f"the numbers {before + 1} to {number - 1} are"
             what = f"Before it, {missing} missing; the last before is {before}."
-            yield GAP.finding(_path(table, by_number[number].file), what)
+            yield GAP.finding(_path(table, by_number[number]), what)
         before = number
     if len(numbers) > 1 and numbers[0] > 1 and not processed and table.log is None:
         what = f"The first number is {numbers[0]}, and nothing shows that those before it were processed."
-        yield LATE_START.finding(_path(table, by_number[numbers[0]].file), what)
+        yield LATE_START.finding(_path(table, by_number[numbers[0]]), what)
 
 
 def check_text(folder: str, files: list[DataFile]) -> Iterator[Finding]:
