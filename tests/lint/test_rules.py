@@ -207,6 +207,10 @@ def test_metadata_sets_what_it_says(metadata: dict[str, Any], settings: Settings
             {"keyColumns": ["id", 1]},
             "MF206 _metadata.json: keyColumns lists the value 1, which is not",
         ),
+        (
+            {"keyColumns": ["id"], "fileDetectionStrategy": 5},
+            "MF208 _metadata.json: fileDetectionStrategy is the value 5.",
+        ),
         ({"keyColumns": ["id", "ID"]}, "MF207 _metadata.json: keyColumns lists 'ID' twice."),
         (
             {"keyColumns": ["id"], "isUpsertDefaultRowMarker": 1},

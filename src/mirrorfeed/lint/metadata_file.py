@@ -198,10 +198,12 @@ def load_object(data: bytes) -> dict[str, Any]:
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise _DuplicateProperty(f"the property {twice[0]!r} is there twice")
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _DuplicateProperty(f"the property {name!r} is there twice")
+        found[name] = value
+    return found
 
 
 def describe(value: object) -> str:
@@ -221,10 +223,11 @@ class _Reader:
     def settings(self, found: Mapping[str, Any]) -> Settings:
         found = self._known(found, _PROPERTIES, UNKNOWN, "The property {!r} is not one that the specification names.")
         keys, declared = self._keys(found), self._declared(found)
-        if declared is not None and (absent := [key for key in keys if key not in {each.name for each in declared}]):
+        columns = {column.name for column in declared or ()}
+        if declared and (absent := [key for key in keys if key not in columns]):
             self._report(KEY_UNDECLARED, f"SchemaDefinition does not declare the key {listed(absent)}.", True)
         strategy = found.get("fileDetectionStrategy")
-        self._value(found, "fileDetectionStrategy", None, DETECTION, TIMESTAMPS.__eq__)
+        self._value(found, "fileDetectionStrategy", None, DETECTION, (TIMESTAMPS,).__contains__)
         by_time = isinstance(strategy, str) and strategy.lower() == TIMESTAMPS.lower()
         upserts = self._value(found, "isUpsertDefaultRowMarker", False, UPSERT_TYPE, _is_flag, meanings=_FLAGS)
         if upserts and not any(found.get(name) for name in _KEYS):
@@ -280,12 +283,12 @@ class _Reader:
         if wrong := [key for key in keys if not isinstance(key, str) or not key]:
             self._report(KEYS_TYPE, f"{names[0]} lists {describe(wrong[0])}, which is not a column's name.")
             return ()
-        by_name = {key.casefold(): key for key in reversed(keys)}
-        if twice := [key for at, key in enumerate(keys) if key.casefold() in map(str.casefold, keys[:at])]:
+        first: dict[str, int] = {}
+        if twice := [key for at, key in enumerate(keys) if first.setdefault(key.casefold(), at) != at]:
             self._report(KEYS_TWICE, f"{names[0]} lists {twice[0]!r} twice.")
         if len(keys) > MAX_KEYS:
             self._report(MANY_KEYS, f"It sets {len(keys)} key columns.", True)
-        return tuple(reversed(by_name.values()))
+        return tuple(keys[at] for at in first.values())
 
     def _extension(self, found: Mapping[str, Any], form: str | None) -> str:
         if "FileExtension" not in found and form == "DelimitedText":

@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mirrorfeed.lint.metadata_file import DeclaredColumn, Dialect, Settings
+from mirrorfeed.lint.metadata_file import DeclaredColumn, Dialect, Settings, read_metadata
 from mirrorfeed.mirror.replica.metadata_file import BadMetadata, parse_settings
 
 TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
@@ -136,3 +138,32 @@ def test_what_cannot_be_used_is_named(content: bytes | dict[str, Any], reason: s
     assert str(caught.value).startswith("Cannot use t/_metadata.json: ")
     assert reason in str(caught.value)
     assert str(caught.value).endswith("Correct the file; the table goes on with the next pass.")
+
+
+_TEXTS = st.sampled_from(["", "a", "A", "true", ".tsv", ",", "\\n", "CSV", "DelimitedText", "utf-8", "Int32"])
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 2) | st.floats() | _TEXTS,
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(
+                ["Columns", "Name", "DataType", "IsNullable", "FirstRowAsHeader", "RowSeparator", "Encoding"]
+            ),
+            inner,
+        )
+    ),
+    max_leaves=5,
+)
+_NAMES = ["keyColumns", "KeyColumns", "keycolumns", "fileDetectionStrategy", "isUpsertDefaultRowMarker", "FileFormat"]
+_NAMES += ["FileExtension", "FileFormatTypeProperties", "SchemaDefinition", "more"]
+
+
+@given(st.dictionaries(st.sampled_from(_NAMES), _VALUES, max_size=4))
+def test_any_object_is_read_and_only_unclear_deviations_are_refused(found: dict[str, Any]) -> None:
+    data = json.dumps(found).encode()
+    settings, deviations = read_metadata(data)
+    if all(deviation.is_clear for deviation in deviations):
+        assert parse_settings(data, "m") == settings
+    else:
+        with pytest.raises(BadMetadata):
+            parse_settings(data, "m")
