@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.feed.changes import TAKEN_OUT
 from mirrorfeed.feed.keys import Workspace
@@ -86,7 +87,7 @@ class OnlyRebuildMends(Terminal):
         return f"No change to {self.table} mends this: {self.reason}."
 
     def next(self) -> str:
-        return f"Run `mirrorfeed rebuild {self.table}`, which starts the table again from a snapshot."
+        return f"Run `mirrorfeed rebuild {shell_argument(self.table)}`, which starts the table again from a snapshot."
 
 
 class TooManyToRepair(Terminal):
@@ -105,7 +106,10 @@ class TooManyToRepair(Terminal):
         )
 
     def next(self) -> str:
-        return f"Find out why so many differ; then run `mirrorfeed repair {self.table}`, or raise the limit."
+        return (
+            f"Find out why so many differ; then run `mirrorfeed repair {shell_argument(self.table)}`, or raise the"
+            " limit."
+        )
 
 
 def decide(table: str, wrong: Wrong, *, by_time: bool = False, at_most: int | None = None) -> Mend | TooManyToRepair:

@@ -13,7 +13,7 @@ from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.cli import main
 from mirrorfeed.credentials import CertificatesUnreadable, CredentialRefused, Default
 from mirrorfeed.doctor import Code, TableFacts, ZoneFacts, judge_table, judge_zone
-from mirrorfeed.doctor.findings import REMEDIES, SAFE, Weight
+from mirrorfeed.doctor.findings import REMEDIES, SAFE, Weight, remedy
 from mirrorfeed.doctor.judge import seconds_left
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.fabric import answers as fabric
@@ -52,8 +52,8 @@ def test_a_table_that_is_well_gives_nothing() -> None:
 def test_every_code_has_a_remedy_that_is_a_command_there_is() -> None:
     assert REMEDIES.keys() == set(Code)
     assert isinstance(main, click.Group)
-    for remedy in REMEDIES.values():
-        for command in remedy.split(" && "):
+    for template in REMEDIES.values():
+        for command in template.split(" && "):
             if command.startswith("mirrorfeed "):
                 group: click.Command = main
                 for word in re.findall(r"[a-z-]+", command.removeprefix("mirrorfeed "))[:2]:
@@ -93,9 +93,9 @@ def test_every_code_has_a_remedy_that_is_a_command_there_is() -> None:
     ids=lambda each: type(each).__name__ if isinstance(each, MirrorfeedError) else each.name,
 )
 def test_what_publication_would_be_refused_with(error: MirrorfeedError, code: Code) -> None:
-    (finding,) = judge_table(TableFacts("s.t", "a.b.c", **{**WELL, "trouble": error}))  # type: ignore[arg-type]
+    (finding,) = judge_table(TableFacts("s.t", "a.b.c", "a.b.c", **{**WELL, "trouble": error}))  # type: ignore[arg-type]
     assert (finding.code, finding.what, finding.weight) == (code, str(error), Weight.WRONG)
-    assert finding.remedy == REMEDIES[code].format(table="s.t", source="a.b.c", zone="the landing zone")
+    assert finding.remedy == remedy(code, table="s.t", source="a.b.c", source_name="a.b.c", zone="the landing zone")
 
 
 @pytest.mark.parametrize(
@@ -202,3 +202,12 @@ def test_a_warning_says_in_how_many_hours() -> None:
         "Publication is 6.0 d behind; at the present rate it falls behind what the feed keeps (7.0 d) in 24.0 hours."
     )
     assert finding.weight is Weight.SOON
+
+
+def test_a_command_takes_hostile_names_as_arguments() -> None:
+    facts = TableFacts("s.`x;touch PWNED`", "delta.`/lake/$(id)`", "/lake/$(id)", published=None)
+    commands = {code: remedy(code, table=facts.table, source_name=facts.source_name, zone="a b") for code in Code}
+    assert commands[Code.GAP] == "mirrorfeed rebuild 's.`x;touch PWNED`'"
+    assert commands[Code.ARCHIVE_BLOCKS] == "mirrorfeed archive plan '/lake/$(id)'"
+    assert commands[Code.TABLE_FAILED] == "mirrorfeed lint 'a b'"
+    assert judge_table(facts)[0].remedy == "mirrorfeed publish 's.`x;touch PWNED`'"

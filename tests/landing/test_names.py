@@ -60,6 +60,9 @@ def test_a_target_names_a_folder_of_the_landing_zone(text: str, schema: str | No
         ("or\x00ders", "has a control character: '\\x00'"),
         ("or\x85ders", "has a control character: '\\x85'"),
         ("or\ud800ders", "has a control character: '\\ud800'"),
+        ("orders\u202etxt", "has a character that is not seen: '\\u202e'"),
+        ("sales\u200b.orders", "has a character that is not seen: '\\u200b'"),
+        ("or\u00adders", "has a character that is not seen: '\\xad'"),
         ("a" * 129, "has a part of 129 characters, where 128 are the most"),
     ],
 )
@@ -79,6 +82,11 @@ def test_the_refusal_names_the_target_and_says_what_to_write() -> None:
         "schema.table or table, with names that can be folders in the landing zone."
     )
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_a_target_is_never_an_option_of_a_command() -> None:
+    assert str(Target.parse("--yes")) == "`--yes`"
+    assert str(Target.parse("a-b.c-d")) == "a-b.c-d"
 
 
 @pytest.mark.parametrize(("schema", "table"), [(None, "../x"), ("", "x"), ("..", "x"), (None, "")])

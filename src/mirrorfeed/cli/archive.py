@@ -19,6 +19,7 @@ from mirrorfeed.cli.root import (
     say_result,
     spark_session,
 )
+from mirrorfeed.display.printable import shell_argument
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -135,7 +136,7 @@ def plan(
     cost = "" if made.cost is None else f", {made.cost:,.2f} {made.currency}"
     say(
         f"Wrote {target}: {counted(len(made.files), 'file')}, {size(made.bytes)}, up to {made.hours:g} hours{cost}."
-        f" Carry it out with `mirrorfeed archive restore {target}`."
+        f" Carry it out with `mirrorfeed archive restore {shell_argument(str(target))}`."
     )
     if asked := made.sql or made.where:
         say(f"It asks for {asked}, with times as in {made.zone}.")

@@ -10,6 +10,7 @@ import click
 from mirrorfeed.cli.archive import archive, given_rates, now, source_of
 from mirrorfeed.cli.root import config_option, given_ledger, say, say_result, spark_session
 from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ class StillArchived(Terminal):
 
     def next(self) -> str:
         return (
-            f"Remove the cloud's rule (`mirrorfeed archive rule {self.table} --merge EXPORTED --remove`), bring all"
+            f"Remove the cloud's rule (`mirrorfeed archive rule {shell_argument(self.table)} --merge EXPORTED"
+            " --remove`), bring all"
             " files back, then run the command again with --nothing-archived."
         )
 
@@ -174,7 +176,8 @@ class RuleFirst(Terminal):
 
     def next(self) -> str:
         return (
-            f"Let the cloud's rule say {counted(self.asked, 'day')} (`mirrorfeed archive rule {self.table} --merge"
+            f"Let the cloud's rule say {counted(self.asked, 'day')} (`mirrorfeed archive rule"
+            f" {shell_argument(self.table)} --merge"
             f" EXPORTED --interval '{self.asked} days'`) and wait until that holds, in Azure for a day, then run the"
             " command again with --rule-changed."
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from mirrorfeed.cli import main as command
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal
 
 
@@ -27,7 +28,7 @@ class TaskFailed(Terminal):
         self.arguments, self.status = arguments, status
 
     def what(self) -> str:
-        return f"mirrorfeed {' '.join(self.arguments)} ended with status {self.status}."
+        return f"mirrorfeed {' '.join(map(shell_argument, self.arguments))} ended with status {self.status}."
 
     def next(self) -> str:
         return "What it printed above says why."

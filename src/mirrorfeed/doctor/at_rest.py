@@ -40,6 +40,7 @@ def look_at_rest(
         return TableFacts(
             table=str(table.target),
             source=table.source.sql,
+            source_name=str(table.source),
             lag_seconds=0.0,
             longest_wait=waits(records, times),
             retention=seconds_of(properties, FILES),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
+from mirrorfeed.display.printable import shell_argument
+
 
 class Code(Enum):
     """`mirrorfeed.errors` says what other codes there are."""
@@ -108,7 +110,7 @@ REMEDIES: Mapping[Code, str] = MappingProxyType(
         Code.SOURCE_RECREATED: _REBUILD,
         Code.SOURCE_MISSING: "mirrorfeed preflight",
         Code.CLONED: _LOOK,
-        Code.ARCHIVE_BLOCKS: "mirrorfeed archive plan {source}",
+        Code.ARCHIVE_BLOCKS: "mirrorfeed archive plan {source_name}",
         Code.CREDENTIAL: "mirrorfeed preflight",
         Code.PERMISSION: "mirrorfeed preflight",
         Code.UNREACHABLE: "mirrorfeed doctor {table}",
@@ -128,7 +130,8 @@ REMEDIES: Mapping[Code, str] = MappingProxyType(
         Code.LAST_FILE_GONE: "mirrorfeed verify {table}",
     }
 )
-"""{table} is the target, {source} the source as SQL spells it, {zone} the landing zone."""
+"""{table} is the target, {source} the source as SQL spells it, {source_name} as commands take it, {zone} the landing
+zone."""
 
 SAFE = frozenset({Code.UNFINISHED, Code.ORPHANS})
 """What `--fix` carries out: the steps with which every run begins anyway. No other remedy leaves sources, rows in
@@ -136,6 +139,13 @@ Fabric and what is paid for as they are."""
 
 
 NOTHING = "Nothing is wrong, as far as can be told without publishing."
+
+
+def remedy(code: Code, *, table: str = "", source: str = "", source_name: str = "", zone: str = "") -> str:
+    """Return the command for a finding, with its arguments quoted for a shell, or the SQL statement."""
+    words = {"table": table, "source_name": source_name, "zone": zone}
+    quoted = {name: shell_argument(word) if word else "" for name, word in words.items()}
+    return REMEDIES[code].format(source=source, **quoted).strip()
 
 
 class Weight(Enum):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from mirrorfeed import credentials
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.display.humanize import a_few, counted, duration
-from mirrorfeed.doctor.findings import REMEDIES, Code, Finding, Weight
+from mirrorfeed.doctor.findings import Code, Finding, Weight, remedy
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.fabric import answers as fabric
 from mirrorfeed.feed import keys, read
@@ -63,6 +63,9 @@ _NOT_YET = 0.05
 class TableFacts:
     table: str
     source: str
+    """As SQL spells it."""
+    source_name: str = ""
+    """As commands take it."""
     trouble: MirrorfeedError | None = None
     """What the next publication would be refused with, or what stood in the way of looking."""
     published: int | None = None
@@ -112,8 +115,8 @@ class ZoneFacts:
 
 def judge_table(facts: TableFacts, zone: str = "the landing zone") -> list[Finding]:
     def finding(code: Code, what: str, weight: Weight = Weight.WRONG) -> Finding:
-        remedy = REMEDIES[code].format(table=facts.table, source=facts.source, zone=zone)
-        return Finding(code, facts.table, what, remedy, weight)
+        names = {"table": facts.table, "source": facts.source, "source_name": facts.source_name}
+        return Finding(code, facts.table, what, remedy(code, zone=zone, **names), weight)
 
     found: list[Finding] = []
     if facts.trouble:
@@ -152,7 +155,7 @@ def judge_table(facts: TableFacts, zone: str = "the landing zone") -> list[Findi
 
 def judge_zone(facts: ZoneFacts, zone: str = "the landing zone") -> list[Finding]:
     def finding(code: Code, what: str) -> Finding:
-        return Finding(code, "", what, REMEDIES[code].format(table="", source="", zone=zone).strip())
+        return Finding(code, "", what, remedy(code, zone=zone))
 
     if facts.trouble:
         said = str(facts.trouble)

@@ -43,7 +43,7 @@ def look_at_table(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> TableFacts:
     """`states` are what Fabric says about its tables, where it could be asked."""
-    facts = dict[str, object](table=str(table.target), source=table.source.sql)
+    facts = dict[str, object](table=str(table.target), source=table.source.sql, source_name=str(table.source))
     trouble: MirrorfeedError | None = None
     view: View | None = None
     log = TableLog(store, table.target.folder)

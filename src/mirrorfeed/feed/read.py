@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from mirrorfeed.display.humanize import a_few
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import MirrorfeedError, Terminal, innermost_cause
 from mirrorfeed.feed import ranges
 from mirrorfeed.feed.faults import (
@@ -110,7 +111,8 @@ class FilesArchived(Terminal):
 
     def next(self) -> str:
         return (
-            f"Let `mirrorfeed archive set {self.table} 'X days'` say from when on the cloud moves files, so that this"
+            f"Let `mirrorfeed archive set {shell_argument(self.table)} 'X days'` say from when on the cloud moves"
+            " files, so that this"
             " is known before anything is read; then plan and restore with `mirrorfeed archive`."
         )
 

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.archive.guard import feed as archive
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.build import this_build
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed import history as log
 from mirrorfeed.feed import read
@@ -335,7 +336,8 @@ class CannotGoOn(Finding):
 
     def next(self) -> str:
         return (
-            f"`mirrorfeed history run {self.table} --begin-again` goes on with a snapshot, beside what is kept; the"
+            f"`mirrorfeed history run {shell_argument(self.table)} --begin-again` goes on with a snapshot, beside"
+            " what is kept; the"
             " versions between are lost to it, and `mirrorfeed history status` says which. `reseed` in the"
             " configuration does that by itself."
         )

@@ -20,7 +20,7 @@ _FORBIDDEN = frozenset('/\\:*?"<>|')
 _NUMBER_LIMIT = 10**20
 
 _PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]*)")
-_PLAIN = re.compile(r"[\w-]+")
+_PLAIN = re.compile(r"\w[\w-]*")
 _ENDING = r"([0-9a-z]+)(?:\.(?:gz|zst|snappy))?"
 _NUMBERED = re.compile(rf"([0-9]{{20}})\.{_ENDING}")
 _STAGED = re.compile(rf"([0-9]{{20}})-[0-9a-f]+-[0-9a-z-]+\.{_ENDING}")
@@ -126,6 +126,8 @@ def fold(name: str) -> str:
 
 
 def _folder_fault(part: str) -> str | None:
+    if odd := [character for character in part if unicodedata.category(character) == "Cf"]:
+        return f"has a character that is not seen: {odd[0]!r}"
     if part.startswith("_"):
         return f"has a part that starts with '_', which the service ignores: {part!r}"
     if part in (".", ".."):

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql.functions import col, expr, row_number
 
 from mirrorfeed.build import this_build
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
 from mirrorfeed.feed.ranges import Finding
 from mirrorfeed.feed.source import Source, quote
@@ -210,7 +211,7 @@ def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> 
         return Row(now, table, UNVERIFIED, error=type(found).__name__, message=str(found))
     if found.equal:
         return Row(now, table, VERIFIED, to_version=found.version, message=f"{found}.")
-    message = f"{found}. `mirrorfeed verify {table}` shows the first of them."
+    message = f"{found}. `mirrorfeed verify {shell_argument(table)}` shows the first of them."
     return Row(now, table, DIFFERENT, to_version=found.version, message=message)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mirrorfeed.config import Config
 from mirrorfeed.config.hashes import hashes_of
 from mirrorfeed.display.humanize import a_few, counted
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import Record, RecordTooNew
@@ -67,7 +68,7 @@ class LeftBehind(Terminal):
     def next(self) -> str:
         return (
             "The source was renamed or dropped, or is not to be seen any more. What is published is left alone; "
-            f"`mirrorfeed drop {self.targets[0]}` removes it."
+            f"`mirrorfeed drop {shell_argument(self.targets[0])}` removes it."
         )
 
 

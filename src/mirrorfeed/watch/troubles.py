@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mirrorfeed.display.humanize import duration
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.doctor.findings import Code, Finding, Weight
 from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
 
@@ -95,4 +96,4 @@ def judge(
 
 def _behind(table: str, kind: str, step: Step, since: datetime, waited: float) -> Trouble:
     what = f"{_WAITS[step].format(since=f'{since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC')} That is {duration(waited)}."
-    return Trouble(table, kind, what, _HELPS[step].format(table=table), since)
+    return Trouble(table, kind, what, _HELPS[step].format(table=shell_argument(table)), since)

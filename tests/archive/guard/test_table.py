@@ -93,7 +93,7 @@ def test_the_error_names_count_bytes_files_and_the_way_out(guarded: ArchiveAware
     (file,) = caught.value.files
     assert str(caught.value) == (
         f"A query of {table.path} at version 3 needs 1 file ({file.size} B) that is in the archive: {file.uri}. Nothing"
-        f' was read. Bring them back with `mirrorfeed archive plan {table.path} --where "id = 15" --to PLAN` and'
+        f" was read. Bring them back with `mirrorfeed archive plan {table.path} --where 'id = 15' --to PLAN` and"
         " `mirrorfeed archive restore PLAN`, or ask for what needs no archived file."
     )
 

@@ -15,6 +15,7 @@ from mirrorfeed.archive.bring_back.costs import of_restore, spelled
 from mirrorfeed.archive.bring_back.plan import Plan
 from mirrorfeed.config.prices import Rates
 from mirrorfeed.display.humanize import a_few, counted
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.stores.tiers import COPY_DAYS, MOST_IN_A_BATCH, Facts, Priority, Tier, TierStore
 
@@ -133,7 +134,8 @@ def afterwards(table: str, tiers: TierStore, terms: Terms) -> str:
         days = counted(terms.keep_days or COPY_DAYS, "day")
         return f"The copies go {days} after they were asked for; the files stay in the archive. --keep makes it longer."
     return (
-        f"Unless it is paused (`mirrorfeed archive rule {table} --merge EXPORTED --paused`), the cloud's rule archives"
+        f"Unless it is paused (`mirrorfeed archive rule {shell_argument(table)} --merge EXPORTED --paused`), the"
+        " cloud's rule archives"
         " these files again at one of its next runs, which are daily, for they keep their creation time. --into copies"
         " the rows, so that this does no harm."
     )
@@ -187,7 +189,8 @@ class KeptByARule(Terminal):
 
     def next(self) -> str:
         return (
-            f"Pause the rule meanwhile (`mirrorfeed archive rule {self.table} --merge EXPORTED --paused`; a change can"
+            f"Pause the rule meanwhile (`mirrorfeed archive rule {shell_argument(self.table)} --merge EXPORTED"
+            " --paused`; a change can"
             " take a day to hold) and restore without --keep, or copy the rows with --into."
         )
 

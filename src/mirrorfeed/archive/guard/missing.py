@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded, amount
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.config.prices import Rates
 from mirrorfeed.display.humanize import a_few
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.stores.tiers import Priority
 
 
@@ -69,7 +69,7 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
     def next(self) -> str:
         made = "Make the one plan that brings all of it back with `error.plan().save('PLAN')`"
         if self.statement is not None:
-            asked = f"`mirrorfeed archive plan --sql {shlex.quote(self.statement)} --to PLAN`"
+            asked = f"`mirrorfeed archive plan --sql {shell_argument(self.statement)} --to PLAN`"
             made = f"Make the one plan that brings all of it back with {asked}"
         return (
             f"{made}, and carry it out with `mirrorfeed archive restore PLAN`; or ask for what needs no archived file."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.display.humanize import a_few, counted, size
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
@@ -29,11 +29,6 @@ def amount(files: Sequence[LogFile]) -> str:
     known = [file.size for file in files if file.size is not None]
     of = f" ({size(sum(known))})" if len(known) == len(files) else ""
     return f"{counted(len(files), 'file')}{of}"
-
-
-def _quoted(condition: str) -> str:
-    """For a shell, which between double quotes takes these signs for its own."""
-    return shlex.quote(condition) if set('"$`\\').intersection(condition) else f'"{condition}"'
 
 
 class ArchivedFilesNeeded(Terminal):
@@ -66,10 +61,11 @@ class ArchivedFilesNeeded(Terminal):
         )
 
     def next(self) -> str:
-        asked = f" --where {_quoted(self.where)}" if self.where else ""
+        asked = f" --where {shell_argument(self.where)}" if self.where else ""
         if self.feed_from is not None:
             asked = f" --feed-from {self.feed_from} --feed-to {self.version}"
         return (
-            f"Bring them back with `mirrorfeed archive plan {self.table}{asked} --to PLAN` and `mirrorfeed archive"
+            f"Bring them back with `mirrorfeed archive plan {shell_argument(self.table)}{asked} --to PLAN` and"
+            " `mirrorfeed archive"
             " restore PLAN`, or ask for what needs no archived file."
         )

@@ -20,6 +20,7 @@ from mirrorfeed.archive.interval.policy import (
     understood,
 )
 from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source
@@ -108,7 +109,10 @@ class NoPolicy(Terminal):
         return f"{self.table} has no archive: {PROPERTY} is not set."
 
     def next(self) -> str:
-        return f"Run `mirrorfeed archive set {self.table} 'X days'` with the days of the cloud's lifecycle rule."
+        return (
+            f"Run `mirrorfeed archive set {shell_argument(self.table)} 'X days'` with the days of the cloud's"
+            " lifecycle rule."
+        )
 
 
 class LongerInterval(Terminal):
@@ -128,6 +132,6 @@ class LongerInterval(Terminal):
 
     def next(self) -> str:
         return (
-            f"Change the cloud's rule, then run `mirrorfeed archive change-interval {self.table} --to"
+            f"Change the cloud's rule, then run `mirrorfeed archive change-interval {shell_argument(self.table)} --to"
             f" '{self.asked} days'`."
         )

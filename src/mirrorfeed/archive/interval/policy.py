@@ -8,6 +8,7 @@ from datetime import datetime
 
 from mirrorfeed.archive.interval.age import Frontier, property_days
 from mirrorfeed.days import BadInterval, parse_days, spell
+from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal
 
 PROPERTY = "delta.timeUntilArchived"
@@ -101,6 +102,7 @@ class NotUnderstood(Terminal):
 
     def next(self) -> str:
         return (
-            f"Run `mirrorfeed archive set {self.table} 'X days'` with the days of the cloud's rule, or, if nothing of"
-            f" it is in the archive, `mirrorfeed archive unset {self.table} --nothing-archived`."
+            f"Run `mirrorfeed archive set {shell_argument(self.table)} 'X days'` with the days of the cloud's rule,"
+            " or, if nothing of"
+            f" it is in the archive, `mirrorfeed archive unset {shell_argument(self.table)} --nothing-archived`."
         )
