@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.landing.strict_json import validate
 from mirrorfeed.stores.answers import CapacityPaused, is_paused
 from mirrorfeed.stores.patience import WORTH_REPEATING
 
@@ -16,6 +19,23 @@ _NO_ITEM = {"ItemNotFound", "EntityNotFound", "ArtifactNotFound"}
 _NAME_TAKEN = "ItemDisplayNameAlreadyInUse"
 _SHOWN, _LONGEST_TEXT = 300, 2000
 """Characters of a text in a response that are shown, and that are searched for secrets."""
+
+
+T = TypeVar("T")
+
+
+class Response(BaseModel):
+    """Part of a response. Fields that nothing here reads are ignored."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+class Page(Response, Generic[T]):
+    """One page of a listing. Most list their entries under `value`, the status of tables under `data`."""
+
+    value: tuple[T, ...] | None = None
+    data: tuple[T, ...] | None = None
+    continuationToken: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +63,14 @@ class Answer:
         return f"{self.status} {said}".strip()
 
 
+def validated(model: TypeAdapter[T], body: Any, action: str, place: Place) -> T:
+    """The body of a successful response, or `ResponseInvalid`."""
+    try:
+        return validate(model, body)
+    except ValueError as error:
+        raise ResponseInvalid(action=action, place=str(place), reason=str(error)) from error
+
+
 def answer_in(status: int, retry_after: str, body: Any) -> Answer:
     """From the status, the header and the body of an answer, whatever the body is."""
     spelled = body if isinstance(body, dict) else {}
@@ -55,9 +83,8 @@ def answer_in(status: int, retry_after: str, body: Any) -> Answer:
     )
 
 
-def error_in(entry: Any) -> str | None:
-    """The error of an entry in a response, or None."""
-    error = entry.get("error")
+def error_in(error: Any) -> str | None:
+    """The text of an error in a response, or None."""
     if isinstance(error, dict):
         error = ": ".join(str(error[name]) for name in ("errorCode", "message") if error.get(name))
     return _one_line(error) or None
@@ -97,6 +124,12 @@ def meaning(action: str, place: Place, answer: Answer) -> MirrorfeedError:
         wait = f"; it asks to be left alone for {answer.retry_after} s" if answer.retry_after else ""
         return FabricUnavailable(action, str(place), f"{answer}{wait}")
     return CallRefused(action, str(place), str(answer))
+
+
+class ResponseInvalid(Terminal):
+    code = "MF4220"
+    what = "Fabric's response to the request to {action} ({place}) is not as documented: {reason}."
+    fix = "Run the same command again. If it repeats, check whether a proxy on the way to Fabric changes responses."
 
 
 class TokenRefused(Terminal):

@@ -7,15 +7,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
+from pydantic import TypeAdapter
 
 from mirrorfeed.credentials import LoginUnavailable
 from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.fabric.answers import FabricUnavailable, Place, answer_in, meaning
+from mirrorfeed.fabric.answers import FabricUnavailable, Page, Place, ResponseInvalid, answer_in, meaning, validated
+from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.stores.patience import Patience, Tries, retry_after
+
+T = TypeVar("T")
 
 ENDPOINT = "https://api.fabric.microsoft.com"
 AUDIENCE = "https://api.fabric.microsoft.com"
@@ -55,15 +59,26 @@ class Api:
             response = self._send(action, place, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
         return _content(response)
 
-    def pages(self, ask: Callable[..., dict[str, Any]], field_: str) -> Iterator[dict[str, Any]]:
+    def pages(
+        self,
+        send: Callable[..., dict[str, Any]],
+        action: str,
+        place: Place,
+        path: str,
+        page_model: TypeAdapter[Page[T]],
+    ) -> Iterator[T]:
         """All entries of a listing, page after page."""
         query: dict[str, str] = {}
+        seen: set[str] = set()
         while True:
-            page = ask(**query)
-            yield from page.get(field_) or []
-            if not page.get("continuationToken"):
+            page = validated(page_model, send(action, place, path, **query), action, place)
+            yield from page.value or page.data or ()
+            if not (token := page.continuationToken):
                 return
-            query = {"continuationToken": page["continuationToken"]}
+            if token in seen:
+                raise ResponseInvalid(action=action, place=str(place), reason="it names the same page twice")
+            seen.add(token)
+            query = {"continuationToken": token}
 
     def _address(self, place: Place, path: str) -> str:
         parts = [self.endpoint, "v1", "workspaces", place.workspace, "mirroredDatabases", place.database, path]
@@ -126,7 +141,7 @@ class Api:
 
 def _content(response: requests.Response) -> dict[str, Any]:
     try:
-        found = response.json()
+        found = parse_json(response.content)
     except ValueError:
         return {}
     if isinstance(found, list):

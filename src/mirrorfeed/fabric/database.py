@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from mirrorfeed.config import Config
 from mirrorfeed.config.mirroring import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.credentials import bearer
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.fabric.answers import NameTaken, Place, error_in, moment
+from mirrorfeed.fabric.answers import NameTaken, Page, Place, Response, error_in, moment
 from mirrorfeed.fabric.api import AUDIENCE, ENDPOINT, Api
 from mirrorfeed.fabric.definition import part, read, spelled
 from mirrorfeed.landing.names import Target, fold
+from mirrorfeed.landing.strict_json import Count
 
 _POLL_SECONDS = 5.0
 _NOTHING_SAID = FabricOptions()
@@ -41,6 +44,28 @@ class TableState:
         return f"{self.status}{rows}{f': {self.error}' if self.error else ''}"
 
 
+class _Metrics(Response):
+    processedRows: Count | None = None
+    lastSyncDateTime: str | None = None
+
+
+class _Table(Response):
+    sourceSchemaName: str | None = None
+    sourceTableName: str = ""
+    status: str = ""
+    metrics: _Metrics | None = None
+    error: Any = None
+
+
+class _Item(Response):
+    id: str
+    displayName: str
+
+
+_TABLES: TypeAdapter[Page[_Table]] = TypeAdapter(Page[_Table])
+_ITEMS: TypeAdapter[Page[_Item]] = TypeAdapter(Page[_Item])
+
+
 @dataclass(frozen=True)
 class MirroredDatabase:
     api: Api
@@ -51,10 +76,9 @@ class MirroredDatabase:
         return str(self.api.post("tell the status", self.place, "getMirroringStatus").get("status", "unknown"))
 
     def tables(self) -> list[TableState]:
-        def ask(**query: str) -> dict[str, Any]:
-            return self.api.post("tell the status of its tables", self.place, "getTablesMirroringStatus", **query)
-
-        return [_table_state(entry) for entry in self.api.pages(ask, "data")]
+        action = "tell the status of its tables"
+        entries = self.api.pages(self.api.post, action, self.place, "getTablesMirroringStatus", _TABLES)
+        return [_table_state(entry) for entry in entries]
 
     def start(self, on_status: Callable[[str], None], seconds: float) -> None:
         """Waits until it is running; nothing to do if it is."""
@@ -127,19 +151,16 @@ def create(
 
 
 def _find(api: Api, place: Place, name: str) -> str | None:
-    def ask(**query: str) -> dict[str, Any]:
-        return api.get("list the mirrored databases", place, **query)
-
-    ids = [str(entry["id"]) for entry in api.pages(ask, "value") if fold(entry["displayName"]) == fold(name)]
+    entries = api.pages(api.get, "list the mirrored databases", place, "", _ITEMS)
+    ids = [entry.id for entry in entries if fold(entry.displayName) == fold(name)]
     return ids[0] if ids else None
 
 
-def _table_state(entry: dict[str, Any]) -> TableState:
-    metrics = entry.get("metrics") or {}
-    schema = entry.get("sourceSchemaName") or DEFAULT_SCHEMA
-    synced = moment(metrics.get("lastSyncDateTime"))
-    name, status, rows = entry.get("sourceTableName", ""), entry.get("status", ""), metrics.get("processedRows")
-    return TableState(schema, name, status, rows, error_in(entry), synced)
+def _table_state(entry: _Table) -> TableState:
+    metrics = entry.metrics or _Metrics()
+    synced = moment(metrics.lastSyncDateTime)
+    schema, name = entry.sourceSchemaName or DEFAULT_SCHEMA, entry.sourceTableName
+    return TableState(schema, name, entry.status, metrics.processedRows, error_in(entry.error), synced)
 
 
 def api_of(config: Config) -> Api:

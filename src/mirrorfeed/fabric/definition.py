@@ -9,10 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ConfigDict, TypeAdapter
+
 from mirrorfeed.config.mirroring import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.fabric.answers import Place
+from mirrorfeed.fabric.answers import Place, Response, validated
 from mirrorfeed.fabric.api import Api
+from mirrorfeed.landing.strict_json import parse_json, validate
 
 MIRRORING = "mirroring.json"
 OPEN_MIRROR = "GenericMirror"
@@ -110,6 +113,42 @@ def part(content: Mapping[str, Any]) -> dict[str, str]:
     return {"path": MIRRORING, "payload": payload, "payloadType": "InlineBase64"}
 
 
+class _Part(Response):
+    model_config = ConfigDict(extra="allow")
+
+    path: str
+    payload: str
+
+
+class _Parts(Response):
+    parts: tuple[_Part, ...] = ()
+
+
+class _Answer(Response):
+    definition: _Parts = _Parts()
+
+
+class _Source(Response):
+    type: str
+
+
+class _Target(Response):
+    typeProperties: dict[str, Any] | None = None
+
+
+class _Properties(Response):
+    source: _Source
+    target: _Target | None = None
+
+
+class _Content(Response):
+    properties: _Properties
+
+
+_PARTS: TypeAdapter[_Answer] = TypeAdapter(_Answer)
+_CONTENT: TypeAdapter[_Content] = TypeAdapter(_Content)
+
+
 @dataclass(frozen=True)
 class Definition:
     """As Fabric gives it."""
@@ -124,16 +163,16 @@ def read(api: Api, place: Place, name: str | None = None) -> Definition:
     """Of a database that takes files, under the name by which it was asked for; or `OtherMirror`,
     `DefinitionUnreadable`."""
     action, path = "tell its definition", f"mirroredDatabases/{place.database}/getDefinition"
-    parts = (api.outcome(action, place, path).get("definition") or {}).get("parts") or []
-    own = [each for each in parts if each.get("path") == MIRRORING]
+    parts = validated(_PARTS, api.outcome(action, place, path), action, place).definition.parts
+    own = [each for each in parts if each.path == MIRRORING]
     try:
-        content = json.loads(base64.b64decode(own[0]["payload"], validate=True))
-        kind = content["properties"]["source"]["type"]
-    except (LookupError, TypeError, ValueError) as error:
+        content = parse_json(base64.b64decode(own[0].payload, validate=True))
+        kind = validate(_CONTENT, content).properties.source.type
+    except (LookupError, ValueError) as error:
         raise DefinitionUnreadable(str(place)) from error
     if kind != OPEN_MIRROR:
         raise OtherMirror(name or str(place.database), str(place), kind)
-    return Definition(content, tuple(each for each in parts if each.get("path") not in (MIRRORING, _ITEM)))
+    return Definition(content, tuple(each.model_dump() for each in parts if each.path not in (MIRRORING, _ITEM)))
 
 
 def apply(api: Api, place: Place, options: FabricOptions) -> list[Difference]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from mirrorfeed.config.mirroring import DEFAULT_SCHEMA
 from mirrorfeed.errors import Transient
-from mirrorfeed.fabric.answers import error_in, moment
+from mirrorfeed.fabric.answers import Page, Response, error_in, moment, validated
 from mirrorfeed.fabric.database import MirroredDatabase
 from mirrorfeed.landing.names import Target, fold
 
@@ -35,6 +37,29 @@ class TableSync:
         return self.status not in ("Success", "NotRun")
 
 
+class _EndpointProperties(Response):
+    id: Annotated[str, Field(pattern=r"^[0-9A-Za-z-]+$")] | None = None
+
+
+class _Properties(Response):
+    sqlEndpointProperties: _EndpointProperties | None = None
+
+
+class _Item(Response):
+    properties: _Properties | None = None
+
+
+class _Sync(Response):
+    tableName: str = ""
+    status: str = ""
+    lastSuccessfulSyncDateTime: str | None = None
+    error: Any = None
+
+
+_ITEM: TypeAdapter[_Item] = TypeAdapter(_Item)
+_SYNCS: TypeAdapter[Page[_Sync]] = TypeAdapter(Page[_Sync])
+
+
 class NoSqlEndpoint(Transient):
     """The mirrored database has no SQL endpoint yet, so how far its tables are cannot be asked there."""
 
@@ -53,14 +78,15 @@ class NoSqlEndpoint(Transient):
 def refresh(database: MirroredDatabase) -> list[TableSync]:
     """Lets the endpoint take up what is new, and what it says of each table then; or `NoSqlEndpoint`."""
     place = database.place
-    told = database.api.get("tell its SQL endpoint", place)
-    endpoint = ((told.get("properties") or {}).get("sqlEndpointProperties") or {}).get("id")
+    asking = "tell its SQL endpoint"
+    properties = validated(_ITEM, database.api.get(asking, place), asking, place).properties
+    endpoint = properties.sqlEndpointProperties.id if properties and properties.sqlEndpointProperties else None
     if not endpoint:
         raise NoSqlEndpoint(str(place))
     body = {"timeout": {"timeUnit": "Minutes", "value": _MINUTES}}
     action = "take up what is new in its SQL endpoint"
     found = database.api.outcome(action, place, f"sqlEndpoints/{endpoint}/refreshMetadata", body)
-    return [_sync(entry) for entry in found.get("value") or []]
+    return [_sync(entry) for entry in validated(_SYNCS, found, action, place).value or ()]
 
 
 def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:
@@ -72,6 +98,5 @@ def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[
     return next((each for each in syncs if fold(each.name.replace("[", "").replace("]", "")) in names), None)
 
 
-def _sync(entry: dict[str, Any]) -> TableSync:
-    synced = moment(entry.get("lastSuccessfulSyncDateTime"))
-    return TableSync(str(entry.get("tableName", "")), str(entry.get("status", "")), synced, error_in(entry))
+def _sync(entry: _Sync) -> TableSync:
+    return TableSync(entry.tableName, entry.status, moment(entry.lastSuccessfulSyncDateTime), error_in(entry.error))
