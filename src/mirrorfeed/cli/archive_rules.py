@@ -13,7 +13,6 @@ from mirrorfeed.cli.archive import archive
 from mirrorfeed.cli.root import for_programs, say, say_json, say_result, spark_session
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
-from mirrorfeed.landing.strict_json import parse_json
 
 _exported = click.Path(exists=True, dir_okay=False)
 
@@ -89,6 +88,8 @@ def lifecycle_check(file: str, table: str) -> None:
 
 
 def _json(path: str) -> Any:
+    from mirrorfeed.landing.strict_json import parse_json
+
     raw = Path(path).read_bytes()
     try:  # PowerShell writes UTF-16, or UTF-8 with a mark
         return parse_json(raw.decode(json.detect_encoding(raw)))

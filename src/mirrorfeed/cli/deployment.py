@@ -30,7 +30,6 @@ from mirrorfeed.cli.root import (
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.terminal import console, text, waiting
 from mirrorfeed.errors import Terminal, coded
-from mirrorfeed.landing.strict_json import parse_json
 
 if TYPE_CHECKING:
     from mirrorfeed.preflight import Check
@@ -166,6 +165,8 @@ _LONGEST_INPUTS = 10_000
 
 def tables_in(archive_tables: str) -> list[str]:
     """The tables over which the archive's job loops, or `ArchiveTablesInvalid`."""
+    from mirrorfeed.landing.strict_json import parse_json
+
     if (length := len(archive_tables)) > _LONGEST_INPUTS:
         raise ArchiveTablesInvalid(f"has {length:,} characters, and a job takes {_LONGEST_INPUTS:,}")
     try:
