@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from fixtures.memory import MemoryStore
 from mirrorfeed.archive.bring_back.plan import BadPlan, Plan
-from mirrorfeed.config.prices import BadRates, Rates
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.keep import record as kept
 from mirrorfeed.landing import log, metadata
@@ -25,6 +24,7 @@ from mirrorfeed.monitor import alert_state
 from mirrorfeed.monitor.alert_state import REPEAT_AFTER
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.examine import examine
+from mirrorfeed.storage.prices import BadRates, Rates
 from mirrorfeed.watch.troubles import Look, Trouble
 from tests.archive.bring_back.test_costs import PRICES
 from tests.archive.bring_back.test_plan import RATES, made

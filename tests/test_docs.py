@@ -31,8 +31,8 @@ from pydantic_core import PydanticUndefined
 from fixtures.pages import ROOT, Snippet, pages, snippets, within_sentences
 from fixtures.reference import FOLDER, stale
 from mirrorfeed.cli import main
-from mirrorfeed.config import keeping, load
-from mirrorfeed.config.credential import PLACES, PRINCIPAL
+from mirrorfeed.config import history, load
+from mirrorfeed.config.destination import PLACES, PRINCIPAL
 from mirrorfeed.config.model import Options, Sources, Table, Top
 from mirrorfeed.stores.onelake import ENDPOINT
 
@@ -299,7 +299,7 @@ def in_the_file() -> dict[str, FieldInfo | None]:
     }
     secret = {f"credential.service_principal.secret.{name}" for name in PLACES}
     principal = {f"credential.service_principal.{name}" for name in PRINCIPAL}
-    by_hand = {"credential.service_credential", *principal, *secret, *(f"history.{each}" for each in keeping._KNOWN)}
+    by_hand = {"credential.service_credential", *principal, *secret, *(f"history.{each}" for each in history._KNOWN)}
     return {**dict(fields(Top)), **of_tables, **dict.fromkeys(by_hand)}
 
 

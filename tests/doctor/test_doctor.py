@@ -19,12 +19,12 @@ from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
 from mirrorfeed.config import load
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.doctor import Code, judge_table, judge_zone, look_at_table, look_at_zone
 from mirrorfeed.doctor.judge import TableFacts
 from mirrorfeed.doctor.look import of_service
 from mirrorfeed.doctor.texts import longest_text
 from mirrorfeed.fabric import TableState
-from mirrorfeed.publish.zone import zone_of
 from tests.delta import DeltaTable, Zone
 
 

@@ -16,7 +16,7 @@ from fixtures.onelake.faults import Fault, How
 from mirrorfeed import config
 from mirrorfeed.cli import main
 from mirrorfeed.config import ConfigInvalid
-from mirrorfeed.config.mirroring import FabricOptions
+from mirrorfeed.config.destination import FabricOptions
 from mirrorfeed.fabric import MirroredDatabase
 from mirrorfeed.fabric.definition import Difference, NotApplied, apply, changed, differences, read, spelled
 from tests.fabric.test_cli import TABLES, Project

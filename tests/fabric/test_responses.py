@@ -12,7 +12,7 @@ import requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorfeed.config.mirroring import FabricOptions
+from mirrorfeed.config.destination import FabricOptions
 from mirrorfeed.fabric import Api, MirroredDatabase, create, refresh
 from mirrorfeed.fabric.answers import Place, ResponseInvalid
 from mirrorfeed.fabric.database import NotListed

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config
-from mirrorfeed.config.pause import Pause
+from mirrorfeed.config.schedule import Pause
 from mirrorfeed.feed.ranges import FeedOff
 from mirrorfeed.publish.decisions import decisions
 from mirrorfeed.publish.fleet import Fleet, publish_tables

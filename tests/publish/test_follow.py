@@ -24,8 +24,8 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.cli.follow import Said, Stop
 from mirrorfeed.config import Config, load
 from mirrorfeed.config import Table as Configured
+from mirrorfeed.config.expansion import expanded
 from mirrorfeed.errors import MirrorfeedError, SessionLost
-from mirrorfeed.expansion import expanded
 from mirrorfeed.feed.gather import State, Waiting
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger

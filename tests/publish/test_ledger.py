@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive.upkeep.share import Share
 from mirrorfeed.build import this_build
 from mirrorfeed.config import load
-from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import MirrorfeedError, Unexpected
 from mirrorfeed.feed import history
 from mirrorfeed.feed.ranges import FeedOff
@@ -38,6 +37,7 @@ from mirrorfeed.publish.ledger import (
 from mirrorfeed.publish.outcome import Outcome
 from mirrorfeed.publish.table import Progress, Publication
 from mirrorfeed.report import page
+from mirrorfeed.storage.prices import Rates
 from mirrorfeed.verify import Comparison, Difference, NothingTaken
 from tests.delta import DeltaTable
 from tests.test_report import tiles

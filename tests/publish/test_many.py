@@ -12,7 +12,7 @@ import pytest
 
 from mirrorfeed.at_once import bearable_by
 from mirrorfeed.config import Config
-from mirrorfeed.config.pause import Pause
+from mirrorfeed.config.schedule import Pause
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.fleet import Fleet, Stop, Way, publish_each
 from mirrorfeed.publish.outcome import Progress

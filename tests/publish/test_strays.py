@@ -7,10 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from fixtures.tables import TableFeed
-from mirrorfeed import expansion
 from mirrorfeed.cli import main
-from mirrorfeed.config import Config, load
-from mirrorfeed.config.expand import expand
+from mirrorfeed.config import Config, expansion, load
+from mirrorfeed.config.expansion import expand
 from mirrorfeed.feed.pattern import Found
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target

@@ -21,12 +21,12 @@ import mirrorfeed
 from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.config import Config
+from mirrorfeed.config.landing_zone import DatabaseNotNamed, zone_of
 from mirrorfeed.files.executors import sending
 from mirrorfeed.files.job import StagingJob
 from mirrorfeed.files.place import Place
 from mirrorfeed.files.rolling import write_files
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.zone import DatabaseNotNamed, zone_of
 from mirrorfeed.stores import AlreadyThere, FolderStore, NotThere, PathOutside, Store, StoreUnavailable, UnreadableFile
 from mirrorfeed.stores.answers import (
     CapacityPaused,

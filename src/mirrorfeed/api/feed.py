@@ -109,7 +109,7 @@ class Feed:
         Raises `MirrorfeedError` where a pattern matches nothing, or two tables meet in one target.
         """
         from mirrorfeed.api.listing import listed
-        from mirrorfeed.expansion import expanded
+        from mirrorfeed.config.expansion import expanded
 
         return listed(expanded(self._written, lambda: self._spark))
 
@@ -217,9 +217,9 @@ class Feed:
         Raises `MirrorfeedError` where the log cannot be read.
         """
         from mirrorfeed.api.came import records
+        from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.landing.names import Target
         from mirrorfeed.publish.examine import examine
-        from mirrorfeed.publish.zone import zone_of
 
         target = Target.parse(table)
         return records(str(target), examine(zone_of(self._written), target.folder))
@@ -230,8 +230,8 @@ class Feed:
 
         Raises `MirrorfeedError` where the landing zone cannot be read.
         """
+        from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.lint.linter import lint
-        from mirrorfeed.publish.zone import zone_of
 
         found = lint(zone_of(self._written)).findings
         rows = tuple(Finding(each.code, each.severity.value, each.file, each.what, each.next) for each in found)
@@ -396,7 +396,7 @@ class Feed:
     @property
     def _config(self) -> Config:
         """With all tables that it stands for now: asked once in each method."""
-        from mirrorfeed.expansion import expanded
+        from mirrorfeed.config.expansion import expanded
 
         return expanded(self._written, lambda: self._spark).config
 

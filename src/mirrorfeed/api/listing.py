@@ -8,8 +8,8 @@ from functools import partial
 
 from mirrorfeed.api.results import Listed, Result
 from mirrorfeed.at_once import each_of
-from mirrorfeed.config.expand import Expansion
-from mirrorfeed.config.expand import Listed as Decided
+from mirrorfeed.config.expansion import Expansion
+from mirrorfeed.config.expansion import Listed as Decided
 from mirrorfeed.errors import named
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog
 from mirrorfeed.landing.limits import about_tables

@@ -24,8 +24,8 @@ from mirrorfeed.display.printable import shell_argument
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mirrorfeed.config.prices import Rates
     from mirrorfeed.feed.source import Source
+    from mirrorfeed.storage.prices import Rates
 
 where_option = click.option("--where", metavar="PREDICATE", help="A condition as after WHERE.")
 
@@ -285,7 +285,7 @@ def _tiers(spark: Any, source: Source) -> Any:
 
 def given_rates(prices: str | None, path: str) -> Rates | None:
     """Those of a file of their own, else those of the configuration, where there is one and it has them."""
-    from mirrorfeed.config.prices import Rates
+    from mirrorfeed.storage.prices import Rates
 
     if prices:
         return Rates.load(prices)

@@ -27,8 +27,8 @@ from mirrorfeed.errors import MirrorfeedError, coded, named
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.upkeep.simulate import Simulation
-    from mirrorfeed.config.prices import Rates
     from mirrorfeed.feed.source import Source
+    from mirrorfeed.storage.prices import Rates
 
 prices_option = click.option("--prices", metavar="FILE", help="Your prices, in place of the configuration's.")
 

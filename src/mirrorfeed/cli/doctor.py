@@ -25,8 +25,8 @@ def doctor(tables: tuple[str, ...], fix: bool, path: str) -> None:
     chosen = config.select(tables)
     spark = spark_session()
     from mirrorfeed import doctor as room
+    from mirrorfeed.config.landing_zone import zone_of
     from mirrorfeed.doctor.findings import NOTHING, Weight
-    from mirrorfeed.publish.zone import zone_of
 
     store, zone = zone_of(config), config.landing_zone
     with waiting("Looking at the landing zone and the mirrored database"):

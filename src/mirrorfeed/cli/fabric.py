@@ -80,7 +80,7 @@ def start(force: bool, wait: float, path: str) -> None:
     """Start mirroring, once every table of the configuration has a first file, and wait until it runs."""
     config = load(path)
     from mirrorfeed import fabric as service
-    from mirrorfeed.publish.zone import without_files
+    from mirrorfeed.config.landing_zone import without_files
 
     database = service.database_of(config)
     if not force and (lacking := without_files(config)):

@@ -28,8 +28,8 @@ def log(table: str, path: str) -> None:
     Reads these files whole, changes nothing, and needs no Spark.
     """
     config = load_as_written(path)
+    from mirrorfeed.config.landing_zone import zone_of
     from mirrorfeed.publish.examine import examine
-    from mirrorfeed.publish.zone import zone_of
 
     store, target = zone_of(config), Target.parse(table)
     with waiting(f"Reading the log of {target} and the newest publication's files"):

@@ -191,7 +191,7 @@ def lint(landing_zone: str, path: str) -> None:
 def _zone(landing_zone: str, path: str) -> Store:
     """The landing zone that is named; one in OneLake by what the configuration, if there is one, says about OneLake."""
     from mirrorfeed.config import ONELAKE, Config, onelake_address
-    from mirrorfeed.publish.zone import zone_of
+    from mirrorfeed.config.landing_zone import zone_of
 
     if not landing_zone.startswith(ONELAKE):
         if not Path(landing_zone).is_dir():

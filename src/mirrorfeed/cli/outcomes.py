@@ -14,7 +14,7 @@ from mirrorfeed.errors import MirrorfeedError, coded
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from mirrorfeed.config.pause import Pause
+    from mirrorfeed.config.schedule import Pause
     from mirrorfeed.publish.outcome import Outcome
 
 

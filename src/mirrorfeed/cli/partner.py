@@ -13,9 +13,9 @@ from mirrorfeed.cli.root import config_option, load_as_written, main, say, say_r
 def partner(force: bool, path: str) -> None:
     """Write `partner` of the configuration into the landing zone; `publish` does it too, where no file is."""
     config = load_as_written(path)
+    from mirrorfeed.config.landing_zone import zone_of
     from mirrorfeed.landing.partner import PARTNER_EVENTS
     from mirrorfeed.publish.partner import introduce
-    from mirrorfeed.publish.zone import zone_of
 
     if config.partner is None:
         say_result({"address": None, "written": False})

@@ -56,9 +56,9 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
     if follow:
         follow_tables(config, load_as_written(path), tables, minutes)
     out = error_console() if for_programs() else console()
+    from mirrorfeed.config.landing_zone import zone_of
     from mirrorfeed.publish.fleet import Fleet, all_at_rest, publish_tables
     from mirrorfeed.publish.strays import left_behind
-    from mirrorfeed.publish.zone import zone_of
 
     with waiting("Looking at what is published"):
         at_rest = all_at_rest(config, tables)

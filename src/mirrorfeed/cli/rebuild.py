@@ -33,9 +33,9 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
     config = load(path)
     chosen = config.select([table])
     from mirrorfeed.cli import output as show
+    from mirrorfeed.config.landing_zone import zone_of
     from mirrorfeed.publish.fleet import Fleet, rebuild_table
     from mirrorfeed.publish.rebuild import dropping_by
-    from mirrorfeed.publish.zone import zone_of
     from mirrorfeed.stores.process import retries
 
     for each in chosen:
@@ -60,10 +60,10 @@ def rebuild(table: str, yes: bool, wait: float, path: str) -> None:
 def drop(table: str, yes: bool, path: str) -> None:
     """Delete TABLE, a target that the configuration does not name any more, from the landing zone: Fabric drops it."""
     config = load(path)
+    from mirrorfeed.config.landing_zone import zone_of
     from mirrorfeed.files.place import clear_staging
     from mirrorfeed.landing.names import Target
     from mirrorfeed.publish.strays import droppable
-    from mirrorfeed.publish.zone import zone_of
 
     store, target = zone_of(config), Target.parse(table)
     found = droppable(store, config, target)

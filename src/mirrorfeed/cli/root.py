@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.config.expand import Expansion
+    from mirrorfeed.config.expansion import Expansion
     from mirrorfeed.feed.source import Source
 
 config_option = click.option(
@@ -186,7 +186,7 @@ def load(path: str) -> Config:
 
 def load_expanded(path: str) -> Expansion:
     """The same, and why each table is in or out."""
-    from mirrorfeed.expansion import expanded
+    from mirrorfeed.config.expansion import expanded
 
     return expanded(load_as_written(path), spark_session)
 

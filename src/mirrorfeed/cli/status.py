@@ -54,9 +54,9 @@ def status(tables: tuple[str, ...], behind: bool, with_fabric: bool, mirror: str
 
     rows = told(config, chosen, ask_log, ask_spark)
     from mirrorfeed.cli import output as show
+    from mirrorfeed.config.landing_zone import zone_of
     from mirrorfeed.publish.status import CURRENT, by_need
     from mirrorfeed.publish.strays import strays
-    from mirrorfeed.publish.zone import zone_of
 
     every = [replace(row, service=words) for row, words in zip(rows, said, strict=True)]
     found = [row for row in every if not behind or row.state not in CURRENT]

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
-from mirrorfeed.config import fields
-from mirrorfeed.config.credential import secret_place
+from mirrorfeed.config import values
+from mirrorfeed.config.destination import secret_place
 from mirrorfeed.credentials import Secret
 from mirrorfeed.feed.source import without_query
 from mirrorfeed.runtime.addresses import is_host
@@ -33,13 +33,13 @@ def _secret(value: object) -> Secret:
 
 def _address(value: object) -> str:
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
-        raise ValueError(f"{fields.short(value)} is not an address, as in someone@example.com")
+        raise ValueError(f"{values.short(value)} is not an address, as in someone@example.com")
     return value
 
 
 def _server(value: str) -> str:
     if not is_host(value):
-        raise ValueError(f"{fields.short(value)} is not a host, as in smtp.example.com")
+        raise ValueError(f"{values.short(value)} is not a host, as in smtp.example.com")
     return value
 
 
@@ -54,14 +54,14 @@ def _name(value: str) -> str:
 def _folder(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty: name a folder, or leave the field out")
-    if fields.URI.match(value) or value.startswith("~"):
+    if values.URI.match(value) or value.startswith("~"):
         raise ValueError(
             f"{without_query(value)!r} is not a folder that this process can write to: name a volume (/Volumes/…)"
         )
     return value
 
 
-Minutes = Annotated[float | None, PlainValidator(fields.minutes)]
+Minutes = Annotated[float | None, PlainValidator(values.minutes)]
 Hidden = Annotated[Secret, PlainValidator(_secret)]
 Address = Annotated[str, PlainValidator(_address)]
 

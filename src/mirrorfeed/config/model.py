@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import zlib
 from collections.abc import Sequence
@@ -12,23 +13,21 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
 from mirrorfeed import FILE
-from mirrorfeed.config import fields, keeping
+from mirrorfeed.config import values
 from mirrorfeed.config.alerts import Alerts
-from mirrorfeed.config.credential import credential_in
-from mirrorfeed.config.fields import ONELAKE, located
-from mirrorfeed.config.gather import GatherOptions
-from mirrorfeed.config.keeping import KeptIn
-from mirrorfeed.config.mirroring import FabricOptions
+from mirrorfeed.config.destination import FabricOptions, credential_in
+from mirrorfeed.config.history import KeptIn, of_all, of_many, of_one
 from mirrorfeed.config.output import OutputOptions, Partner
-from mirrorfeed.config.pause import Pause
-from mirrorfeed.config.prices import Rates
-from mirrorfeed.config.selecting import SelectionOptions
+from mirrorfeed.config.schedule import GatherOptions, Pause
+from mirrorfeed.config.selection import SelectionOptions
+from mirrorfeed.config.values import ONELAKE, located
 from mirrorfeed.credentials import Credential, Default
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.pattern import Pattern
 from mirrorfeed.feed.source import BadSource, Source
 from mirrorfeed.landing.names import BadTarget, Target
 from mirrorfeed.landing.output import COMPRESSION
+from mirrorfeed.storage.prices import Rates
 
 
 class Options(OutputOptions):
@@ -38,7 +37,7 @@ class Options(OutputOptions):
     markers: Literal["upsert", "exact"] = "upsert"
     validate_keys: Literal["source", "range", "none"] = "source"
     compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
-    file_size: Annotated[int, PlainValidator(fields.size)] = 128 * 2**20
+    file_size: Annotated[int, PlainValidator(values.size)] = 128 * 2**20
     """The bytes that a data file aims at."""
     versions_per_range: Annotated[int, Field(ge=1, le=100_000)] = 500
     keep_records: Annotated[int, Field(ge=1)] = 10
@@ -51,20 +50,20 @@ class Options(OutputOptions):
     """So many keys that `verify` finds different are published once more without asking."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Tables with a higher one are published before those with a lower one."""
-    fresh_within: Annotated[float | None, PlainValidator(fields.minutes)] = None
+    fresh_within: Annotated[float | None, PlainValidator(values.minutes)] = None
     """Minutes from a commit until it is to be published; None: as `alerts` says of all."""
-    time_limit: Annotated[float | None, PlainValidator(fields.minutes)] = None
+    time_limit: Annotated[float | None, PlainValidator(values.minutes)] = None
     """Minutes that a run gives a table; None: as many as it takes."""
 
 
 class Table(SelectionOptions, Options):
-    source: Annotated[Source, PlainValidator(fields.source)]
-    target: Annotated[Target, PlainValidator(fields.target)]
-    keys: Annotated[tuple[str, ...] | None, PlainValidator(fields.keys)] = None
+    source: Annotated[Source, PlainValidator(values.source)]
+    target: Annotated[Target, PlainValidator(values.target)]
+    keys: Annotated[tuple[str, ...] | None, PlainValidator(values.keys)] = None
     """By the source's names. None: the primary key constraint decides. Empty: the table has no key."""
-    history: Annotated[Any, PlainValidator(keeping.of_one)] = None
+    history: Annotated[Any, PlainValidator(of_one)] = None
     """A `KeptIn`, once it is resolved; None: no history is kept."""
-    landing_zone: Annotated[str, AfterValidator(fields.landing_zone)] | None = None
+    landing_zone: Annotated[str, AfterValidator(values.landing_zone)] | None = None
     """Another than that of the configuration, once it is resolved; None: that one."""
     paused: Pause | None = None
     """Why and until when it is not published."""
@@ -76,18 +75,18 @@ class Table(SelectionOptions, Options):
 class Sources(SelectionOptions, Options):
     """An entry of the file that stands for as many tables as there are. `expand` makes tables of it."""
 
-    sources: Annotated[Pattern, PlainValidator(fields.sources)]
-    except_: Annotated[tuple[tuple[str, ...], ...], PlainValidator(fields.endings)] = Field((), alias="except")
-    target: Annotated[str, PlainValidator(fields.template)] = "{schema}.{table}"
-    keys: Annotated[tuple[str, ...] | None, PlainValidator(fields.keys)] = None
+    sources: Annotated[Pattern, PlainValidator(values.sources)]
+    except_: Annotated[tuple[tuple[str, ...], ...], PlainValidator(values.endings)] = Field((), alias="except")
+    target: Annotated[str, PlainValidator(values.template)] = "{schema}.{table}"
+    keys: Annotated[tuple[str, ...] | None, PlainValidator(values.keys)] = None
     """Of the tables that have all of these columns."""
-    history: Annotated[Any, PlainValidator(keeping.of_many)] = None
+    history: Annotated[Any, PlainValidator(of_many)] = None
     """A `KeptIn` of a schema or a folder, once it is resolved; None: no history is kept."""
-    landing_zone: Annotated[str, AfterValidator(fields.landing_zone)] | None = None
+    landing_zone: Annotated[str, AfterValidator(values.landing_zone)] | None = None
 
     @model_validator(mode="after")
     def _names_are_there(self) -> Sources:
-        if lacking := fields.filled_in(self.target) - set(self.sources.names):
+        if lacking := values.filled_in(self.target) - set(self.sources.names):
             raise ValueError(f"target: {self.sources} has no {', '.join(sorted(lacking))} to fill in")
         return self
 
@@ -99,28 +98,28 @@ class ArchiveOptions(BaseModel):
 
 
 class Top(Options):
-    landing_zone: Annotated[str, AfterValidator(fields.landing_zone)]
-    endpoint: Annotated[str | None, PlainValidator(fields.endpoint)] = None
+    landing_zone: Annotated[str, AfterValidator(values.landing_zone)]
+    endpoint: Annotated[str | None, PlainValidator(values.endpoint)] = None
     """Of OneLake; None: the public one."""
-    fabric_endpoint: Annotated[str | None, PlainValidator(fields.endpoint)] = None
+    fabric_endpoint: Annotated[str | None, PlainValidator(values.endpoint)] = None
     """Of Fabric's REST API; None: the public one."""
-    trusted_hosts: Annotated[tuple[str, ...], PlainValidator(fields.trusted_hosts)] = ()
+    trusted_hosts: Annotated[tuple[str, ...], PlainValidator(values.trusted_hosts)] = ()
     """Hosts that may get tokens beside those of Microsoft."""
     ca_file: str | None = None
     """Certificates to trust at the endpoint; None: those of the system."""
     credential: Annotated[Credential, PlainValidator(credential_in)] = Default()
     send: Literal["driver", "executors"] = "driver"
     """Who brings the files that Spark makes into the landing zone."""
-    handover: Annotated[str, AfterValidator(fields.handover)] | None = None
+    handover: Annotated[str, AfterValidator(values.handover)] | None = None
     """The folder in which Spark makes files, where that cannot be in the landing zone; None: on this machine alone a
     temporary one."""
-    ledger: Annotated[Source | None, PlainValidator(fields.source)] = None
+    ledger: Annotated[Source | None, PlainValidator(values.source)] = None
     """The Delta table that tells of every publication; None: no one is told."""
     at_once: Annotated[int, Field(ge=1, le=256)] | None = None
     """So many tables are published at a time; None: as many as the driver bears."""
     partner: Partner | None = None
     """Who publishes, for `_partnerEvents.json`; None: no such file is written."""
-    history: Annotated[KeptIn | None, PlainValidator(keeping.of_all)] = None
+    history: Annotated[KeptIn | None, PlainValidator(of_all)] = None
     """Where the feeds of all tables are kept for good; None: only those are that say so themselves."""
     archive: ArchiveOptions | None = None
     """About tables whose old files are in an archive tier."""
@@ -197,6 +196,29 @@ _SHARE = re.compile(r"share:([1-9][0-9]{0,4})/([1-9][0-9]{0,4})")
 def share_of(target: Target, count: int) -> int:
     """In which of so many shares a table is, counted from 1."""
     return zlib.crc32(".".join(target.fold()).encode()) % count + 1
+
+
+_PREFIX = "hashes_"
+
+
+def hashes_of(ledger: Source, target: Target) -> Source:
+    """No two targets have the same."""
+    known = hashlib.sha256("\0".join(target.fold()).encode()).hexdigest()[:8]
+    words = re.sub(r"[^a-z0-9]+", "_", str(target).lower()).strip("_")
+    return _beside(ledger, f"{_PREFIX}{words}_{known}")
+
+
+def may_be_hashes(ledger: Source, source: Source) -> bool:
+    """Whether a source has such a name in such a place."""
+    name = source.parts[-1] if source.path is None else source.path.rstrip("/").rpartition("/")[2]
+    return name.startswith(_PREFIX) and source.fold() == _beside(ledger, name).fold()
+
+
+def _beside(ledger: Source, name: str) -> Source:
+    if ledger.path is None:
+        return Source((*ledger.parts[:-1], name))
+    above, slash, _ = ledger.path.rstrip("/").rpartition("/")
+    return Source(path=f"{above}{slash}{name}")
 
 
 class UnknownTable(Terminal):

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
-from mirrorfeed.config.fields import short
+from mirrorfeed.config.values import short
 from mirrorfeed.landing.encodings import is_text_encoding
 from mirrorfeed.landing.output import PARQUET, Delimited, Output
 

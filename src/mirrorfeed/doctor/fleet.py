@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.doctor.findings import Finding
 from mirrorfeed.doctor.judge import judge_table, judge_zone
 from mirrorfeed.doctor.look import look_at_table, look_at_zone
-from mirrorfeed.publish.zone import zone_of
 
 
 def findings_of(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> list[Finding]:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from mirrorfeed.config import Config
-from mirrorfeed.config.mirroring import DEFAULT_SCHEMA, FabricOptions
+from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.credentials import bearer
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal, Transient

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from mirrorfeed.config.mirroring import DEFAULT_SCHEMA, FabricOptions
+from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.fabric.answers import Place, Response, validated
 from mirrorfeed.fabric.api import Api

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from mirrorfeed.config.mirroring import DEFAULT_SCHEMA
+from mirrorfeed.config.destination import DEFAULT_SCHEMA
 from mirrorfeed.errors import Transient
 from mirrorfeed.fabric.answers import Page, Response, error_in, moment, validated
 from mirrorfeed.fabric.database import MirroredDatabase

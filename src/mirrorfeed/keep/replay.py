@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.archive.bring_back.into import made_before
-from mirrorfeed.config.fields import URI
+from mirrorfeed.config.values import URI
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.preview import moments, parse_bound
 from mirrorfeed.feed.source import Source, quote

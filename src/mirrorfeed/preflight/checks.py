@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import mirrorfeed
 from mirrorfeed.config import ONELAKE, Config
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import size
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.detail import detail_of
@@ -30,7 +31,6 @@ from mirrorfeed.preflight.check import Check, State, missing
 from mirrorfeed.preflight.network import check_hosts
 from mirrorfeed.preflight.rights import check_rights, needed
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import NotThere, Store
 from mirrorfeed.workspace import default_workspace
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
 from mirrorfeed.preflight.check import Check, State, missing
 from mirrorfeed.preflight.checks import check_credential, check_place, new_folder
-from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import AlreadyThere, NotThere, Store
 
 BY_HAND = (

@@ -11,7 +11,7 @@ from typing import Literal
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config import Config, Table
-from mirrorfeed.config.hashes import hashes_of
+from mirrorfeed.config.model import hashes_of
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.differences import DIFFERS, differences, hashed, places
 from mirrorfeed.feed.ranges import Commit, Facts, Range

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.feed.ranges import Gap
@@ -18,7 +19,6 @@ from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.kept import feed_for, leads_on
 from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.table import look_ahead, preflight
-from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.workspace import default_workspace
 
 

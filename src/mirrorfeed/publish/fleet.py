@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.at_once import bearable, each_of
 from mirrorfeed.config import Config, Table
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed.keys import Workspace
@@ -34,7 +35,6 @@ from mirrorfeed.publish.strays import left_behind
 from mirrorfeed.publish.table import publish
 from mirrorfeed.publish.teller import ByMinute, News, Teller
 from mirrorfeed.publish.turns import Turn, Turns
-from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
 from mirrorfeed.workspace import default_workspace
 

@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.at_once import bearable
 from mirrorfeed.config import Config, Table
+from mirrorfeed.config.expansion import expanded
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import MirrorfeedError, named
-from mirrorfeed.expansion import expanded
 from mirrorfeed.feed.gather import ASK_AGAIN, State, Waiting, after, due
 from mirrorfeed.feed.notice import waiting
 from mirrorfeed.feed.source import Source
@@ -29,7 +30,6 @@ from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.strays import LeftBehind, strays
 from mirrorfeed.publish.teller import ByMinute, News, Teller
 from mirrorfeed.publish.turns import Turn, Turns
-from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.session import renewed
 from mirrorfeed.stores import Store
 

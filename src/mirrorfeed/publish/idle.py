@@ -15,6 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mirrorfeed.config import Config, Table
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.feed.detail import Detail, as_told
 from mirrorfeed.feed.here import opened
 from mirrorfeed.feed.log import commit_name
@@ -29,7 +30,6 @@ from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.status import Status, fresh_of, status_of
 from mirrorfeed.publish.view import View
-from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
 
 

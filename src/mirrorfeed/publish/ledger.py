@@ -25,7 +25,7 @@ from mirrorfeed.publish.outcome import Outcome, Publication
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.upkeep.share import Share
-    from mirrorfeed.config.prices import Rates
+    from mirrorfeed.storage.prices import Rates
     from mirrorfeed.verify import Comparison
 
 PUBLISHED, WELL, FINDING, FAILED, RESEEDED = "published", "well", "finding", "failed", "reseeded"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirrorfeed.config import Config, Table
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.landing.consumed import may_stand_at
 from mirrorfeed.landing.log import Record
 from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import Store
 
 

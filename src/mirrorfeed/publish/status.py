@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import counted, duration
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed import history
@@ -21,7 +22,6 @@ from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.compared import COMPARED
 from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
 from mirrorfeed.publish.view import FilesLost, LastFileGone, View
-from mirrorfeed.publish.zone import zone_of
 
 STATES = ("in trouble", "behind", "never published", "paused", "as last compared", "up to date")
 """What a reader looks for, in this order."""

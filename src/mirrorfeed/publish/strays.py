@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from mirrorfeed.config import Config
-from mirrorfeed.config.hashes import hashes_of
+from mirrorfeed.config.model import hashes_of
 from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import MirrorfeedError, Terminal

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 
 from mirrorfeed.config import Config
-from mirrorfeed.expansion import expanded
+from mirrorfeed.config.expansion import expanded
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 
 

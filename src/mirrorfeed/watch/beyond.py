@@ -68,7 +68,7 @@ def _place(config: Config, target: Target, mirror: str | None) -> tuple[Store, s
         return FolderStore(str(folder)), "_delta_log" if (folder / "_delta_log").is_dir() else log
     if workspace is None or database is None:
         raise MirrorNotNamed(config.landing_zone)
-    from mirrorfeed.stores.onelake import ENDPOINT, OneLakeStore  # as in publish.zone
+    from mirrorfeed.stores.onelake import ENDPOINT, OneLakeStore  # as in config.landing_zone
 
     place = config.endpoint or ENDPOINT
     return OneLakeStore(workspace, database, config.credential, place, config.ca_file, below="Tables"), log

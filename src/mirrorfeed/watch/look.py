@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.doctor import judge_table, judge_zone, look_at_table, look_at_zone
 from mirrorfeed.doctor.at_rest import look_at_rest
 from mirrorfeed.doctor.judge import TableFacts
@@ -21,7 +22,6 @@ from mirrorfeed.publish import ledger
 from mirrorfeed.publish.freshness import AHEAD, Step
 from mirrorfeed.publish.idle import Idle
 from mirrorfeed.publish.status import Status, statuses
-from mirrorfeed.publish.zone import zone_of
 from mirrorfeed.stores import FolderStore, Store
 from mirrorfeed.watch.beyond import beyond_of, syncs_of
 from mirrorfeed.watch.troubles import Look, judge

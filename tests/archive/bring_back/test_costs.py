@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.bring_back.costs import Cost, of_restore, spelled
-from mirrorfeed.config.prices import BadRates, Rates
+from mirrorfeed.storage.prices import BadRates, Rates
 from mirrorfeed.stores.tiers import Facts, Priority, Tier
 
 GIB = 2**30

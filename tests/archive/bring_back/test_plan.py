@@ -17,7 +17,7 @@ from mirrorfeed.archive.bring_back.plan import (
     check_place,
 )
 from mirrorfeed.archive.log.entry import LogFile
-from mirrorfeed.config.prices import Rates, Restoring
+from mirrorfeed.storage.prices import Rates, Restoring
 from mirrorfeed.stores.tiers import Priority
 
 GIB = 2**30

@@ -22,7 +22,7 @@ from mirrorfeed.archive.bring_back.restore import (
     Progress,
     Terms,
 )
-from mirrorfeed.config.prices import Rates
+from mirrorfeed.storage.prices import Rates
 from mirrorfeed.stores.tiers import Tier
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from mirrorfeed.config.prices import Rates
 from mirrorfeed.display.humanize import counted
+from mirrorfeed.storage.prices import Rates
 from mirrorfeed.stores.tiers import Facts, Priority, Tier
 
 ARCHIVE_DAYS = 180

@@ -21,13 +21,13 @@ from mirrorfeed.archive.guard.world import index_of
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.interval.policy import understood
 from mirrorfeed.archive.log.archived import archived_of
-from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.faults import FILES_GONE, first_of
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.feed.source import Source
+from mirrorfeed.storage.prices import Rates
 from mirrorfeed.stores.tiers import Priority, TierStore
 
 

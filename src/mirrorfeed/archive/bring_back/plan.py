@@ -15,9 +15,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from mirrorfeed.archive.log.entry import LogFile
-from mirrorfeed.config.prices import Rates
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, is_distinct, parse_json, validate
+from mirrorfeed.storage.prices import Rates
 from mirrorfeed.stores.tiers import Priority
 
 FORMAT: Literal[2] = 2

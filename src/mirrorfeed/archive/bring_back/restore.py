@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 
 from mirrorfeed.archive.bring_back.costs import of_restore, spelled
 from mirrorfeed.archive.bring_back.plan import Plan
-from mirrorfeed.config.prices import Rates
 from mirrorfeed.display.humanize import a_few, counted
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.storage.prices import Rates
 from mirrorfeed.stores.tiers import COPY_DAYS, MOST_IN_A_BATCH, Facts, Priority, Tier, TierStore
 
 _ROUNDS_WITHOUT_PROGRESS = 3

@@ -9,9 +9,9 @@ from mirrorfeed.archive.bring_back import plan as planning
 from mirrorfeed.archive.bring_back.plan import Plan, PlannedTable
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded, amount
 from mirrorfeed.archive.log.entry import LogFile
-from mirrorfeed.config.prices import Rates
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.storage.prices import Rates
 from mirrorfeed.stores.tiers import Priority
 
 

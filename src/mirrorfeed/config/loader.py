@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from mirrorfeed import FILE
-from mirrorfeed.config import fields
+from mirrorfeed.config import values
 from mirrorfeed.config.alerts import Alerts
-from mirrorfeed.config.document import Document, Mistake, Place, read
-from mirrorfeed.config.fields import ONELAKE, absolute, located
-from mirrorfeed.config.keeping import KeptIn, below
-from mirrorfeed.config.mirroring import DEFAULT_SCHEMA
+from mirrorfeed.config.destination import DEFAULT_SCHEMA
+from mirrorfeed.config.history import KeptIn, below
 from mirrorfeed.config.model import Config, Options, Sources, Table, Top
 from mirrorfeed.config.output import contradictions
-from mirrorfeed.config.selecting import misfits
-from mirrorfeed.config.words import check
+from mirrorfeed.config.selection import misfits
+from mirrorfeed.config.values import ONELAKE, absolute, located
+from mirrorfeed.config.yaml_document import Document, Mistake, Place, check, read
 from mirrorfeed.credentials import ServicePrincipal
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import BadTarget, Target, split_name
@@ -108,7 +107,7 @@ def _zones(
     if not any(own):
         return _whole(top.landing_zone, file), [None] * len(own)
     try:
-        home = fields.landing_zone(fields.text(document.data.get("landing_zone", top.landing_zone)))
+        home = values.landing_zone(values.text(document.data.get("landing_zone", top.landing_zone)))
     except ValueError as error:  # what is given takes its place, but not for tables that have no place of their own
         raise ConfigInvalid(file, (document.mistake(("landing_zone",), str(error)),)) from None
     places = [_whole(each or home, file) for each in own]

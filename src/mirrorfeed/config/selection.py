@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, PlainValidator
 
-from mirrorfeed.config import fields
+from mirrorfeed.config import values
 from mirrorfeed.landing.condition import Condition
 from mirrorfeed.landing.names import fold
 from mirrorfeed.landing.selection import EVERYTHING, Cast, Selection, key_faults, name_fault
@@ -17,14 +17,14 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 def _names(value: object) -> tuple[str, ...] | None:
-    found = fields.keys(value)
+    found = values.keys(value)
     if found == ():
         raise ValueError("is empty: name a column, or leave the field out")
     return found
 
 
 def _condition(value: object) -> str:
-    text = fields.text(value).strip()
+    text = values.text(value).strip()
     if not text:
         raise ValueError("is empty: write a condition, or leave the field out")
     Condition.parse(text)
@@ -33,7 +33,7 @@ def _condition(value: object) -> str:
 
 def _by_column(value: object, example: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(each, str) for each in (*value, *value.values())):
-        raise ValueError(f"must hold columns of the source, each with text, as in {example}, not {fields.short(value)}")
+        raise ValueError(f"must hold columns of the source, each with text, as in {example}, not {values.short(value)}")
     return dict(value)
 
 

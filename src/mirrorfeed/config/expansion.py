@@ -1,21 +1,26 @@
-"""What a configuration with patterns stands for, decided over what was found for them. Pure."""
+"""Expands the patterns of a configuration to tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.config import fields, keeping
-from mirrorfeed.config.fields import ONELAKE
-from mirrorfeed.config.hashes import may_be_hashes
-from mirrorfeed.config.keeping import KeptIn
-from mirrorfeed.config.model import Config, Sources, Table
+from mirrorfeed.config import values
+from mirrorfeed.config.history import KeptIn, below
+from mirrorfeed.config.model import Config, Sources, Table, may_be_hashes
+from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.listing import found
 from mirrorfeed.feed.pattern import Found, is_left_out, named_parts
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import BadTarget, fold
+from mirrorfeed.workspace import default_workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _BY_ITSELF = "named by itself"
 
@@ -35,6 +40,14 @@ class Expansion:
     config: Config
     """With every table; as it was, where it has no pattern."""
     listed: tuple[Listed, ...]
+
+
+def expanded(
+    config: Config, spark: Callable[[], SparkSession], workspace: Callable[[], Any] = default_workspace
+) -> Expansion:
+    """Nothing is asked, and no Spark started, for a configuration that names each table by itself."""
+    there = [found(each.sources, each.keys is not None, spark, workspace) for each in config.patterns]
+    return expand(config, there)
 
 
 def expand(config: Config, found: Sequence[Sequence[Found]]) -> Expansion:
@@ -108,11 +121,11 @@ def _is_below(source: Source, place: Source) -> bool:
 def _listed(entry: Sources, found: Found) -> Listed:
     """As one table of its entry, with its options."""
     try:
-        target = fields.filled(entry.target, named_parts(found.source))
+        target = values.filled(entry.target, named_parts(found.source))
     except BadTarget as error:
         return Listed(found.source, None, f"cannot be the target {error.text!r}, which {error.reason}")
     table = Table(source=found.source, target=target, keys=_keys(entry, found))
-    history = keeping.below(entry.history, target) if entry.history else None
+    history = below(entry.history, target) if entry.history else None
     options = {name: getattr(entry, name) for name in _ALIKE}
     return Listed(found.source, table.model_copy(update={**options, "history": history}), f"by {entry.sources}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mirrorfeed.config import fields
+from mirrorfeed.config import values
 from mirrorfeed.days import BadInterval, parse_days
 from mirrorfeed.feed.source import MOST_PARTS, Source
 from mirrorfeed.landing.names import Target
@@ -53,12 +53,12 @@ def _kept_in(value: object, expected: str) -> KeptIn:
     if unknown := [name for name in given if name not in _KNOWN]:
         raise ValueError(f"{unknown[0]!r} is not a known field of it; known here: {', '.join(_KNOWN)}")
     if not isinstance(given.get("into"), str):
-        raise ValueError(f"must name {expected}, not {fields.short(given.get('into'))}")
-    return KeptIn(fields.source(given["into"]), _days(given.get("archive")))
+        raise ValueError(f"must name {expected}, not {values.short(given.get('into'))}")
+    return KeptIn(values.source(given["into"]), _days(given.get("archive")))
 
 
 def _days(value: object) -> int | None:
     try:
-        return None if value is None else parse_days(fields.text(value))
+        return None if value is None else parse_days(values.text(value))
     except BadInterval as error:
         raise ValueError(f"archive: {error.text!r} {error.reason}") from error

@@ -23,8 +23,8 @@ from mirrorfeed import session
 from mirrorfeed.api.listing import listed
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, ConfigInvalid
-from mirrorfeed.config.expand import Expansion, HistoriesMeet, NothingMatches, TargetsMeet, expand
-from mirrorfeed.config.file import OptionInvalid, SeveralLandingZones
+from mirrorfeed.config.expansion import Expansion, HistoriesMeet, NothingMatches, TargetsMeet, expand
+from mirrorfeed.config.loader import OptionInvalid, SeveralLandingZones
 from mirrorfeed.feed.pattern import Found
 from mirrorfeed.feed.source import Source
 from tests.delta import FEED
@@ -414,14 +414,14 @@ def test_a_feed_asks_anew_in_each_call_and_shows_itself_without_asking(lake: Pat
 
 
 def test_a_configuration_that_names_its_tables_asks_nothing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirrorfeed.expansion.found", lambda *_: pytest.fail("it asked"))
+    monkeypatch.setattr("mirrorfeed.config.expansion.found", lambda *_: pytest.fail("it asked"))
     (lake / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./tables/orders, target: a}]\n")
     assert mirrorfeed.load(lake / "mirrorfeed.yml").tables == ("a",)
     assert "named by itself" in " ".join(run(lake, "tables").split())
 
 
 def test_commands_that_need_no_tables_ask_nothing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirrorfeed.expansion.found", lambda *_: pytest.fail("it asked"))
+    monkeypatch.setattr("mirrorfeed.config.expansion.found", lambda *_: pytest.fail("it asked"))
     run(lake, "partner")
     assert "MF8001" in CliRunner().invoke(main, ["report", "--config", str(lake / "mirrorfeed.yml")]).output
 

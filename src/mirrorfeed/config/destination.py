@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
+from mirrorfeed.landing.names import BadTarget, Target
 from mirrorfeed.runtime.addresses import HttpsAddress
 
 PRINCIPAL = ("tenant_id", "client_id", "secret", "authority")
@@ -67,3 +70,27 @@ def secret_place(value: object) -> Secret | None:
     if not all(isinstance(each, str) and PLACES[name].fullmatch(each) for name, each in value.items()):
         return None
     return Secret(**value)
+
+
+DEFAULT_SCHEMA = "dbo"
+"""Where the service puts tables without a schema, unless the database says otherwise."""
+
+
+def _schema(value: str) -> str:
+    try:
+        Target(value, "t")
+    except BadTarget as error:
+        raise ValueError(f"{value!r} can be no schema: as the target {error.text!r} it {error.reason}") from None
+    return value
+
+
+class FabricOptions(BaseModel):
+    """What is left out is left as it is."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    retention_days: Annotated[int, Field(ge=1, le=30)] | None = None
+    """For so long the mirror keeps what was deleted and replaced in it."""
+    change_data_feed: bool | None = None
+    """Of the mirrored tables."""
+    default_schema: Annotated[str, Field(min_length=1), AfterValidator(_schema)] | None = None

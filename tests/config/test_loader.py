@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from mirrorfeed import config
 from mirrorfeed.config import Config, ConfigInvalid, Options, Table, UnknownTable
-from mirrorfeed.config.document import ConfigMissing, ConfigUnreadable
+from mirrorfeed.config.yaml_document import ConfigMissing, ConfigUnreadable
 from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source

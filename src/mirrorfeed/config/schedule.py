@@ -1,0 +1,77 @@
+"""The fields of the user's file that say how much is gathered into one publication while tables are followed."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
+
+from mirrorfeed.config import values
+from mirrorfeed.feed.gather import AtMost
+
+_POLICY = AtMost()
+
+
+def _seconds(value: object) -> float | None:
+    if value == "never":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 86_400:
+        raise ValueError(f"must be a number of seconds from 0 to 86400, or never, not {values.short(value)}")
+    return float(value)
+
+
+class GatherOptions(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    seconds: Annotated[float | None, PlainValidator(_seconds)] = _POLICY.seconds
+    """None: never because of the time."""
+    rows: Annotated[int, Field(ge=1)] | None = _POLICY.rows
+    bytes: Annotated[int, PlainValidator(values.size)] | None = _POLICY.bytes
+
+    @model_validator(mode="after")
+    def _fires(self) -> GatherOptions:
+        if self.seconds is None and self.rows is None and self.bytes is None:
+            raise ValueError("would never publish anything: give it seconds, rows or bytes that come about")
+        return self
+
+    @property
+    def policy(self) -> AtMost:
+        return AtMost(self.seconds, self.rows, self.bytes)
+
+
+def _moment(value: object) -> datetime:
+    found: object = value
+    if isinstance(value, str):
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            found = None
+    if isinstance(found, date) and not isinstance(found, datetime):
+        found = datetime(found.year, found.month, found.day)
+    if not isinstance(found, datetime):
+        raise ValueError(
+            f"must be a day or a moment, as 2026-12-01 or 2026-12-01 18:00 (in UTC unless it says otherwise), not"
+            f" {values.short(value)}"
+        )
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _reason(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty: say why, for whoever looks meanwhile")
+    return value
+
+
+class Pause(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    reason: Annotated[str, AfterValidator(_reason)]
+    until: Annotated[datetime, PlainValidator(_moment)]
+    """A pause ends by itself."""
+
+    def holds(self, now: datetime) -> bool:
+        return now < self.until
+
+    def __str__(self) -> str:
+        return f"paused until {self.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {self.reason}"

@@ -1,0 +1,1 @@
+"""Where files are: archive tiers and their prices."""
