@@ -42,7 +42,7 @@ def test_a_path_at_which_there_is_no_table_is_told_before_spark_starts(
     config: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setattr(session, "get_session", lambda: pytest.fail("Spark was started"))
-    assert f"Error MF2002: There is no Delta table at {config.parent}/orders: " in said(config, *arguments, code=1)
+    assert f"Error MF2002: There is no Delta table at {config.parent}/orders." in said(config, *arguments, code=1)
 
 
 def test_a_share_without_a_table_is_no_failure_and_starts_no_spark(

@@ -13,12 +13,10 @@ from py4j.protocol import Py4JNetworkError
 
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.credentials import Secret, SecretUnreachable
-from mirrorfeed.errors import MirrorfeedError, SessionLost, Unexpected, named, plain
-from mirrorfeed.feed.history import NoVersions
-from mirrorfeed.feed.ranges import Gap, Range, SourceRecreated
-from mirrorfeed.feed.schemas import VersionExpired
-from mirrorfeed.keep.run import CannotGoOn
-from mirrorfeed.publish.fleet import MadeAnew, Untidy
+from mirrorfeed.errors import SessionLost, Unexpected, named, plain
+from mirrorfeed.feed.errors import Gap, SourceRecreated
+from mirrorfeed.feed.ranges import Range
+from mirrorfeed.keep.errors import CannotGoOn
 from mirrorfeed.stores import NotThere, StoreUnavailable
 
 
@@ -63,21 +61,21 @@ def test_a_spark_that_ended_is_named_and_other_refused_connections_are_not(caplo
 
 
 def test_an_error_is_data_as_well() -> None:
-    error = Gap("a.b.orders", 5, Range(5, 7), "the feed was off")
+    error = Gap(table="a.b.orders", published=5, where=Range(5, 7), reason="the feed was off")
     assert json.loads(json.dumps(pickle.loads(pickle.dumps(error)).to_dict())) == {
         "code": "MF2102",
         "what": "The changes of a.b.orders after version 5 cannot be read: in versions 6 to 7 the feed was off.",
-        "next": (
-            "Only a new snapshot helps: start the table again with `mirrorfeed rebuild`. `on_gap: reseed` does that by"
-            " itself."
-        ),
+        "next": ("Publish a new snapshot with `mirrorfeed rebuild`. With `on_gap: reseed` this happens automatically."),
         "facts": {"table": "a.b.orders", "published": 5, "where": "versions 6 to 7", "reason": "the feed was off"},
     }
 
 
 def test_an_error_about_an_error_tells_it_too() -> None:
-    inner = SourceRecreated("a.b.orders", "x", "y", 3, 9)
-    assert CannotGoOn("history", 3, inner).to_dict()["facts"]["finding"] == inner.to_dict()
+    inner = SourceRecreated(table="a.b.orders", published_id="x", found_id="y", published=3, latest=9)
+    assert (
+        CannotGoOn(table="a.b.orders", history="history", version=3, finding=inner).to_dict()["facts"]["finding"]
+        == inner.to_dict()
+    )
 
 
 def test_a_token_in_a_fact_is_not_shown() -> None:
@@ -108,33 +106,3 @@ def test_facts_are_as_json_can_say_them() -> None:
 def test_a_secret_that_was_written_in_the_place_of_its_name_is_in_no_fact() -> None:
     error = SecretUnreachable(Secret(env="hunter2-as-it-is"), "it is not set")
     assert "hunter2" not in json.dumps(error.to_dict())
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (
-            VersionExpired("a.b", 3),
-            "Version 3 of a.b is older than its delta.deletedFileRetentionDuration. Ask for a newer version, or set a"
-            " longer duration, if VACUUM has not taken its files yet.",
-        ),
-        (
-            NoVersions("a.b"),
-            "The history of a.b is empty: no version of it can be named. Check the table's _delta_log folder, or write"
-            " to the table, then publish again.",
-        ),
-        (
-            Untidy("s.t", NotThere("zone/x")),
-            "Leftovers beside s.t stay where they are: zone/x is not there. They do no harm; each run tries again to"
-            " remove them.",
-        ),
-        (
-            MadeAnew(["s.t"], "times in nanoseconds"),
-            "Spark wrote files of s.t otherwise than files there are: times in nanoseconds. The driver made them anew,"
-            " so nothing is wrong with them; it takes longer.",
-        ),
-    ],
-    ids=lambda each: each.code if isinstance(each, MirrorfeedError) else "",
-)
-def test_the_words_of_what_is_seldom_met(error: MirrorfeedError, words: str) -> None:
-    assert str(error) == words

@@ -14,7 +14,7 @@ from fixtures.face import FUNCTIONS, members, signatures, values
 from mirrorfeed.api import results
 from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Publication, Result, Status
-from mirrorfeed.feed.ranges import FeedOff
+from mirrorfeed.feed.errors import FeedOff
 
 ROOT = Path(__file__).parent.parent
 
@@ -159,7 +159,7 @@ def test_a_result_is_a_sequence_that_says_whether_all_is_well() -> None:
 
 
 def test_a_result_is_told_to_programs_with_errors_by_their_parts() -> None:
-    error = FeedOff("main.a", 4)
+    error = FeedOff(table="main.a", version=4)
     told = Result((publication("a", error=error),), ("A note.",)).to_dict()
     json.dumps(told)
     assert (told["ok"], told["notes"], told["rows"][0]["table"]) == (False, ["A note."], "a")
@@ -168,7 +168,9 @@ def test_a_result_is_told_to_programs_with_errors_by_their_parts() -> None:
 
 def test_a_result_is_a_table_in_a_notebook_and_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    found = Result((publication("sales.orders"), publication("b<", error=FeedOff("main.b", 4))), ("A note.",))
+    found = Result(
+        (publication("sales.orders"), publication("b<", error=FeedOff(table="main.b", version=4))), ("A note.",)
+    )
     drawn = found._repr_html_()
     assert "<th>table</th><th>published</th>" in drawn
     assert '<td>sales.orders</td><td>1 to 3</td><td class="n">7</td>' in drawn

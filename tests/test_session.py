@@ -217,6 +217,6 @@ def test_a_remote_session_that_expired_is_taken_up_anew(monkeypatch: pytest.Monk
 def test_where_there_is_no_other_session_it_is_said(kind: type[_Answering], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mirrorfeed.session.get_session", lambda: kind(False))
     lost: Any = kind(False)
-    with pytest.raises(SessionLost, match=r"Spark ended while it was needed: .* Run the same command again"):
+    with pytest.raises(SessionLost, match=r"The Spark session ended: .* Run the same command again"):
         renewed(lost)
     assert lost.stopped is (kind is _Remote)  # a runtime's own session is nobody's to stop

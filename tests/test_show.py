@@ -21,7 +21,7 @@ from fixtures.tables import TableFeed
 from mirrorfeed.cli import output as show
 from mirrorfeed.display import humanize as amounts
 from mirrorfeed.display import terminal
-from mirrorfeed.feed.ranges import FeedOff
+from mirrorfeed.feed.errors import FeedOff
 from mirrorfeed.landing.schema import IncompatibleSchema
 from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
 from mirrorfeed.publish.outcome import Outcome
@@ -83,13 +83,13 @@ def test_the_summary_has_a_line_a_table() -> None:
 def test_failures_repeated_tries_and_unchecked_keys_are_told_below() -> None:
     first = Progress("…", None, 3, published=3, latest=3, publications=1, rows={"insert": 1}, files=1, bytes=10)
     lines = printed(
-        Outcome("a", Progress(), 0.1, error=FeedOff("main.a", 4)),
+        Outcome("a", Progress(), 0.1, error=FeedOff(table="main.a", version=4)),
         Outcome("b", first, 0.1, keys_checked=False, tries=3),
     )
     assert "failed" in lines[3]
     assert "snapshot to 3" in lines[4]
     below = " ".join(lines[6:])
-    assert "a: MF2101: The change data feed of main.a is off at version 4, so no changes could follow." in below
+    assert "a: MF2101: The change data feed of main.a is off at version 4." in below
     assert "b: took 3 tries." in below
     assert "b: the keys of its first load were not checked (validate_keys: none)." in below
 
@@ -268,7 +268,7 @@ def test_what_is_piped_is_never_folded(capsys: pytest.CaptureFixture[str]) -> No
     progress = Progress("…", 1, 4, published=4, latest=4, publications=1, rows={"upsert": 1}, files=1)
     out = terminal.console()
     out.print(show.summary([Outcome(f"{LONG}_{LONG}_{LONG}", progress, 0.1)]))
-    for note in show.notes([Outcome("a", Progress(), 0.1, error=FeedOff("main." + LONG * 9, 4))]):
+    for note in show.notes([Outcome("a", Progress(), 0.1, error=FeedOff(table="main." + LONG * 9, version=4))]):
         out.print(note)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6

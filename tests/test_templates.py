@@ -6,6 +6,7 @@ import ast
 import importlib
 import pickle
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -15,10 +16,24 @@ import pytest
 import mirrorfeed
 from fixtures import codes
 from mirrorfeed.errors import MirrorfeedError, Terminal, choices
+from mirrorfeed.feed.errors import NoVersions
+from mirrorfeed.feed.ranges import Commit
+from mirrorfeed.files.job import BadRow
+from mirrorfeed.landing.rows import Problem
 
 _SOURCE = Path(mirrorfeed.__file__).parent
 _ERRORS = [each for each in codes.errors() if not callable(each.what)]
-_SAMPLES: dict[str, Any] = {}
+_SAMPLES: dict[str, Any] = {
+    "asked": 3,
+    "cause": NoVersions(table="t"),
+    "expected": 3,
+    "finding": NoVersions(table="t"),
+    "first": Commit(1, datetime(2026, 3, 1, tzinfo=UTC), "WRITE"),
+    "last": Commit(1, datetime(2026, 3, 1, tzinfo=UTC), "WRITE"),
+    "minutes": 3,
+    "rows": [BadRow(Problem.NULL_KEY, "id = NULL")],
+    "where": 3,
+}
 """Fields that need a value of a certain type."""
 
 

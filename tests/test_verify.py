@@ -257,7 +257,7 @@ def test_a_version_that_is_gone_is_told_and_so_is_a_source_that_is_gone(
         " `mirrorfeed rebuild`."
     )
     shutil.rmtree(table.path)
-    assert told().startswith(f"There is no Delta table at {table.path}: ")
+    assert told().startswith(f"There is no Delta table at {table.path}.")
 
 
 @pytest.mark.parametrize("of", ["source", "mirror"])

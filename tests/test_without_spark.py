@@ -30,7 +30,7 @@ WITHOUT_SPARK = {
     "tables": (0, "sales.orders"),
     "lint landing": (0, "no findings"),
     "partner": (0, "nothing was done"),
-    "drop sales.gone": (1, "is not there"),
+    "drop sales.gone": (1, "does not exist"),
     "fabric status": (1, "names no mirrored database of Fabric"),
     "fabric start": (1, "names no mirrored database of Fabric"),
     f"--landing-zone {NOWHERE} fabric status": (1, "mirrored database"),

@@ -13,8 +13,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.printable import shell_argument
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.changes import TAKEN_OUT
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.feed.read import snapshot
@@ -23,10 +22,10 @@ from mirrorfeed.feed.settings import faithful
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.output import PARQUET
-from mirrorfeed.publish.compared import NeedsFeed
+from mirrorfeed.publish.errors import NeedsFeed, NothingPublished, OnlyRebuildMends, TooManyToRepair
 from mirrorfeed.publish.fleet import Fleet, Way, publish_tables
 from mirrorfeed.publish.outcome import Outcome
-from mirrorfeed.publish.repair import NothingPublished, repair
+from mirrorfeed.publish.repair import repair
 from mirrorfeed.publish.standing import standings
 from mirrorfeed.verify import (
     IN_MIRROR,
@@ -75,43 +74,6 @@ class Repaired:
     """What this does not mend."""
 
 
-class OnlyRebuildMends(Terminal):
-    """The mirror is wrong in a way that publishing rows once more cannot mend."""
-
-    code = "MF3404"
-
-    def __init__(self, table: str, reason: str) -> None:
-        self.table, self.reason = table, reason
-
-    def what(self) -> str:
-        return f"No change to {self.table} mends this: {self.reason}."
-
-    def next(self) -> str:
-        return f"Run `mirrorfeed rebuild {shell_argument(self.table)}`, which starts the table again from a snapshot."
-
-
-class TooManyToRepair(Terminal):
-    """More rows differ from the mirror than `repair_up_to` allows to be mended without asking. None of them was
-    published."""
-
-    code = "MF3405"
-
-    def __init__(self, table: str, keys: int, at_most: int) -> None:
-        self.table, self.keys, self.at_most = table, keys, at_most
-
-    def what(self) -> str:
-        return (
-            f"{counted(self.keys, 'key')} of {self.table} would be repaired, and the configuration allows"
-            f" {self.at_most:,} (`repair_up_to`). Nothing of them is published."
-        )
-
-    def next(self) -> str:
-        return (
-            f"Find out why so many differ; then run `mirrorfeed repair {shell_argument(self.table)}`, or raise the"
-            " limit."
-        )
-
-
 def decide(table: str, wrong: Wrong, *, by_time: bool = False, at_most: int | None = None) -> Mend | TooManyToRepair:
     """What of it is published once more. With files that are read by their times, a delete and an upsert of one key
     might be in two files of one moment."""
@@ -124,8 +86,8 @@ def decide(table: str, wrong: Wrong, *, by_time: bool = False, at_most: int | No
     if wrong.nameless:
         reasons.append(f"{counted(wrong.nameless, 'row')} cannot be named by a key, for a part of it is NULL")
     if at_most is not None and keys > at_most:
-        return TooManyToRepair(table, keys, at_most)
-    return Mend(keys, not left, OnlyRebuildMends(table, "; ".join(reasons)) if reasons else None)
+        return TooManyToRepair(table=table, keys=keys, at_most=at_most)
+    return Mend(keys, not left, OnlyRebuildMends(table=table, reason="; ".join(reasons)) if reasons else None)
 
 
 def repair_table(
@@ -143,13 +105,13 @@ def repair_table(
     in the mirror. Without a folder the mirror is not read: then rows that the source does not have stay there."""
     name = str(table.target)
     if table.changes == "compare":
-        raise NeedsFeed(str(table.source), "to repair its mirror")
+        raise NeedsFeed(table=str(table.source), asked="to repair its mirror")
     ((_, standing),) = standings(config, [name])
     newest = standing.newest
     if newest is None:
-        raise NothingPublished(name)
+        raise NothingPublished(table=name)
     if not newest.keys:
-        raise OnlyRebuildMends(name, "it has no keys, so its rows can be added and not replaced")
+        raise OnlyRebuildMends(table=name, reason="it has no keys, so its rows can be added and not replaced")
     found: Comparison | None = None
     mirror = None if mirrors is None else mirror_of(mirrors, table.target)
     with readable(spark, table.source, newest.to_version_inclusive, mirror), faithful(spark):
@@ -159,7 +121,7 @@ def repair_table(
             try:
                 found, keys = _of_mirror(spark, table, mirror, standing.candidates, where)
             except MirrorColumns as error:
-                raise OnlyRebuildMends(name, "; ".join(error.faults)) from error
+                raise OnlyRebuildMends(table=name, reason="; ".join(error.faults)) from error
             if found is not None and found.equal:
                 return Repaired(found)
         wrong = _counted(keys, newest.keys)

@@ -12,7 +12,7 @@ from mirrorfeed.api.results import Result
 from mirrorfeed.display.humanize import size
 from mirrorfeed.display.render import grid_of, render
 from mirrorfeed.display.rows import Row, nonzero, row, shown
-from mirrorfeed.feed.ranges import FeedOff
+from mirrorfeed.feed.errors import FeedOff
 
 
 @row
@@ -66,7 +66,7 @@ def test_many_quiet_rows_are_counted(quiet: int, listed: int) -> None:
 
 
 def test_json_has_every_field_and_errors_by_their_parts() -> None:
-    error = FeedOff("main.a", 4)
+    error = FeedOff(table="main.a", version=4)
     result = Result((Copied("a", 1, 2, AT, ("x",), error), Copied("b", 0, error="Gone.")), ("A note.",), "Summary.")
     found = json.loads(render(result, "json"))
     assert found == result.to_dict()
@@ -80,7 +80,7 @@ def test_json_has_every_field_and_errors_by_their_parts() -> None:
 
 def test_the_summary_is_first_and_remarks_and_notes_follow_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    error = FeedOff("main.a", 4)
+    error = FeedOff(table="main.a", version=4)
     result = Result((Copied("a", 1, error=error),), ("A note.",), "One table.")
     lines = repr(result).splitlines()
     assert (lines[0], lines[-2], lines[-1]) == ("One table.", f"a: {error.code}: {error}", "A note.")

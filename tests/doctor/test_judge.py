@@ -18,13 +18,19 @@ from mirrorfeed.doctor.judge import seconds_left
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.fabric import answers as fabric
 from mirrorfeed.fabric.answers import FabricUnavailable
-from mirrorfeed.feed.detail import SourceMissing
-from mirrorfeed.feed.keys import RowsProtected
-from mirrorfeed.feed.ranges import EXPIRED, FeedOff, Gap, PartitionsChanged, SourceRecreated
-from mirrorfeed.feed.read import FilesArchived
+from mirrorfeed.feed.errors import (
+    FeedOff,
+    FilesArchived,
+    Gap,
+    PartitionsChanged,
+    RowsProtected,
+    SourceMissing,
+    SourceRecreated,
+)
+from mirrorfeed.feed.ranges import EXPIRED
 from mirrorfeed.landing.metadata import KeysChanged
 from mirrorfeed.landing.strict_json import DamagedFile
-from mirrorfeed.publish.view import (
+from mirrorfeed.publish.errors import (
     FilesLost,
     FinalNameTaken,
     ForeignFile,
@@ -66,26 +72,26 @@ def test_every_code_has_a_remedy_that_is_a_command_there_is() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (FeedOff("t", 3), Code.FEED_OFF),
-        (Gap("t", 3, 4, "the log has no commit"), Code.GAP),
-        (Gap("t", 3, 4, EXPIRED), Code.VACUUM_AHEAD),
-        (SourceRecreated("t", "a", "b", 3, 4), Code.SOURCE_RECREATED),
-        (PartitionsChanged("t", 3, ["a"], ["b"]), Code.SCHEMA_CHANGED),
+        (FeedOff(table="t", version=3), Code.FEED_OFF),
+        (Gap(table="t", published=3, where=4, reason="the log has no commit"), Code.GAP),
+        (Gap(table="t", published=3, where=4, reason=EXPIRED), Code.VACUUM_AHEAD),
+        (SourceRecreated(table="t", published_id="a", found_id="b", published=3, latest=4), Code.SOURCE_RECREATED),
+        (PartitionsChanged(table="t", published=3, before=["a"], now=["b"]), Code.SCHEMA_CHANGED),
         (KeysChanged("t", ("a",), ("b",)), Code.KEYS_CHANGED),
-        (NumbersDisagree("zone/7", 5), Code.NUMBERS_DISAGREE),
-        (ForeignFile("zone/x"), Code.NUMBERS_DISAGREE),
-        (FinalNameTaken("zone/7", "zone/s"), Code.NUMBERS_DISAGREE),
-        (FilesLost("zone/t", [3, 4]), Code.FILES_LOST),
-        (StagedFileDamaged("zone/s", 0, 9), Code.LOG_DAMAGED),
+        (NumbersDisagree(address="zone/7", expected=5), Code.NUMBERS_DISAGREE),
+        (ForeignFile(address="zone/x"), Code.NUMBERS_DISAGREE),
+        (FinalNameTaken(address="zone/7", staged="zone/s"), Code.NUMBERS_DISAGREE),
+        (FilesLost(address="zone/t", numbers=[3, 4]), Code.FILES_LOST),
+        (StagedFileDamaged(address="zone/s", found=0, expected=9), Code.LOG_DAMAGED),
         (DamagedFile(address="zone/r", reason="it is not UTF-8"), Code.LOG_DAMAGED),
-        (SourceMissing("t"), Code.SOURCE_MISSING),
-        (FilesArchived("t", 3), Code.ARCHIVE_BLOCKS),
+        (SourceMissing(table="t"), Code.SOURCE_MISSING),
+        (FilesArchived(table="t", range=3), Code.ARCHIVE_BLOCKS),
         (ArchivedFilesNeeded("The change feed", "t", 3, None, [], 2), Code.ARCHIVE_BLOCKS),
         (CredentialRefused(Default(), "expired"), Code.CREDENTIAL),
         (CertificatesUnreadable("ca.pem", "no certificate found"), Code.CREDENTIAL),
         (stores.TokenRefused("zone", "401"), Code.CREDENTIAL),
         (stores.NoPermission("write", "zone", "403"), Code.PERMISSION),
-        (RowsProtected("t", "a row filter", ()), Code.PERMISSION),
+        (RowsProtected(table="t", row_filter="a row filter", masked=()), Code.PERMISSION),
         (stores.CapacityPaused("zone", "paused"), Code.MIRRORING_PAUSED),
         (StoreUnavailable("list", "zone", "no answer"), Code.UNREACHABLE),
         (named("Looking", ValueError("what nobody knows")), Code.OTHER),
@@ -104,7 +110,7 @@ def test_what_publication_would_be_refused_with(error: MirrorfeedError, code: Co
         ({"published": None, "folder": False, "data_files": 0}, [Code.NOT_PUBLISHED]),
         ({"published": None, "data_files": 0}, [Code.NOT_PUBLISHED, Code.EMPTY_TABLE]),
         ({"unfinished": 2}, [Code.UNFINISHED]),
-        ({"data_files": 0, "last_gone": LastFileGone("zone/t", [4])}, [Code.LAST_FILE_GONE]),
+        ({"data_files": 0, "last_gone": LastFileGone(address="zone/t", numbers=[4])}, [Code.LAST_FILE_GONE]),
         ({"orphans": ("a", "b")}, [Code.ORPHANS]),
         ({"empty_files": ("zone/7.parquet",)}, [Code.EMPTY_FILE]),
         ({"cloned_from": "a.b.original"}, [Code.CLONED]),

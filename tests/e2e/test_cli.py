@@ -218,11 +218,11 @@ def break_record(project: Project, content: Callable[[str], str]) -> None:
         ),
         (
             lambda p: (p.orders / f"{7:020d}.parquet").touch(),
-            "is there, and the log gave out numbers only up to",
+            "exists, but the last file number in the log is",
         ),
         (
             lambda p: (p.orders / "notes.txt").touch(),
-            "is not one of the files that a publisher of this table writes. Remove it, or give it a name that starts",
+            "was not written by a publisher of this table",
         ),
         (
             lambda p: (p.orders / "_metadata.json").write_text('{"keyColumns": ["v"]}'),

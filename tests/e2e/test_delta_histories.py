@@ -22,8 +22,9 @@ from fixtures.selections import drawn
 from mirrorfeed.feed.source import Source
 from mirrorfeed.files import few
 from mirrorfeed.publish.compared import ComparedFeed
+from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.states import States
-from mirrorfeed.publish.table import Progress, RowsRefused, publish
+from mirrorfeed.publish.table import Progress, publish
 from mirrorfeed.stores import FolderStore, Store
 
 SHARED = 1000

@@ -11,7 +11,7 @@ import mirrorfeed
 from mirrorfeed.api.notebook import NoArchiveNamed
 from mirrorfeed.api.results import Failed
 from mirrorfeed.config import UnknownTable
-from mirrorfeed.keep.fleet import NoHistory
+from mirrorfeed.keep.errors import NoHistory
 from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.stores import FolderStore
 from mirrorfeed.verify import MirrorNotNamed

@@ -183,7 +183,7 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
     publisher.kill()
     assert publisher.wait() == -signal.SIGKILL
 
-    assert "otherwise than files there are" not in shop.publish()
+    assert "differ from existing files" not in shop.publish()
     assert not any((tmp_path / "handover").rglob("*.parquet"))
 
     shop.orders.sql("UPDATE {} SET id = -id WHERE id BETWEEN 10 AND 20")
@@ -209,8 +209,8 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
     assert f"may not read what Spark wrote into the handover {tmp_path}/handover: Permission denied." in said
     assert "Leave out `send: executors`" in said
     assert "snapshot to 1 " in said
-    assert "is off at version 0, so no changes could follow" in said
-    assert "a key stands for more than one row" in said
+    assert "is off at version 0" in said
+    assert "a key is not unique" in said
     assert "a key is NULL" in said
     assert "The condition 'id' cannot be asked of the rows of " in said
     changing = {"create", "append", "flush", "put blob", "rename", "create folder"}

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.feed.detail import NotDelta, detail_of
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.enable import DEFAULT_LINE, Enabled, create_with_feed, enable, enable_by_default
+from mirrorfeed.feed.errors import NotDelta
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.schema import ReservedColumn
 from tests.delta import DeltaTable

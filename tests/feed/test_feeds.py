@@ -13,9 +13,10 @@ from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.cli import main
 from mirrorfeed.feed import detail, switch
-from mirrorfeed.feed.detail import NoIdentity, NotDelta, detail_of
+from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.enable import Enabled, enable
-from mirrorfeed.feed.features import UnknownFeatures, unknown
+from mirrorfeed.feed.errors import NoIdentity, NotDelta, UnknownFeatures
+from mirrorfeed.feed.features import unknown
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.switch import Feed, feed_of
 from tests.delta import DeltaTable
@@ -122,11 +123,7 @@ def test_other_formats_have_no_changes(format_: str | None) -> None:
 def test_a_table_without_an_identity_is_refused_for_it_could_be_another_tomorrow() -> None:
     with pytest.raises(NoIdentity) as refused:
         detail_of(engine(format="iceberg", id=None), ICEBERG)
-    assert str(refused.value) == (
-        "main.sales.orders, a table in the format iceberg, has no id in DESCRIBE DETAIL: if it were dropped and made"
-        " again, its mirror would keep the rows of both. Publish a Delta table that holds the same rows, or ask for"
-        " this format with the output of that command."
-    )
+    assert (refused.value.table, refused.value.format) == ("main.sales.orders", "iceberg")
 
 
 @pytest.mark.parametrize(
@@ -145,8 +142,4 @@ def test_features_are_known_by_name_and_so_are_their_previews(features: list[str
 def test_a_feature_that_nobody_looked_at_is_refused_by_its_name() -> None:
     with pytest.raises(UnknownFeatures) as refused:
         detail_of(engine(tableFeatures=["appendOnly", "timeMachine"]), ICEBERG)
-    assert str(refused.value) == (
-        "main.sales.orders has table features that this release does not know: timeMachine. What they change is"
-        " unknown. Install a newer release of mirrorfeed, or drop the features from the table (ALTER TABLE … DROP"
-        " FEATURE)."
-    )
+    assert refused.value.names == ("timeMachine",)

@@ -6,7 +6,7 @@ import pytest
 
 from mirrorfeed.errors import MirrorfeedError, SessionLost
 from mirrorfeed.feed.gather import LOOK_ANYWAY, PERSONS_PAUSE, AtMost, State, Waiting, after, due
-from mirrorfeed.publish.repair import NothingPublished
+from mirrorfeed.publish.errors import NothingPublished
 
 STANDS = State(published=7, at=100.0, looked=100.0)
 ONE, NONE = Waiting(1, 10, 2_000), Waiting(0)
@@ -50,7 +50,7 @@ def test_questions_are_asked_often_enough_for_the_policy(seconds: float | None, 
         (1, SessionLost(), 4.0),
         (9, SessionLost(), 60.0),
         (500, SessionLost(), 60.0),
-        (0, NothingPublished("t"), PERSONS_PAUSE),
+        (0, NothingPublished(table="t"), PERSONS_PAUSE),
     ],
 )
 def test_a_failure_puts_the_next_try_off(failures: int, error: MirrorfeedError, pause: float) -> None:

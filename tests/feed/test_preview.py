@@ -9,19 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.feed.preview import (
-    BadBound,
-    Bound,
-    BoundsCrossed,
-    Changes,
-    NotRecorded,
-    OutsideHistory,
-    PastEnd,
-    SchemasDiffer,
-    changes_between,
-    parse_bound,
-    resolve,
-)
+from mirrorfeed.feed.errors import BadBound, BoundsCrossed, NotRecorded, OutsideHistory, SchemasDiffer
+from mirrorfeed.feed.preview import Bound, Changes, PastEnd, changes_between, parse_bound, resolve
 from mirrorfeed.feed.ranges import Commit, Range
 from tests.delta import DeltaTable
 
@@ -54,7 +43,7 @@ def test_a_bound_is_a_version_or_a_time(text: str | int, bound: Bound) -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "now", "2026-13-01", "2026-03-01T08:30:00", "2026-03-01 08:30", "٣"])
 def test_other_texts_are_refused_with_the_forms_that_are_taken(text: str) -> None:
-    with pytest.raises(BadBound, match=r"is neither a version nor a time\. Write a whole number, or a time as"):
+    with pytest.raises(BadBound, match=r"is neither a version nor a time"):
         parse_bound(text, in_utc)
 
 
@@ -96,17 +85,14 @@ def test_what_is_outside_the_history_is_an_error_that_says_what_there_is(
     with pytest.raises(OutsideHistory) as caught:
         resolve("t", start, end, HISTORY, "error")
     assert str(caught.value).startswith(words)
-    assert "version 3 (2026-03-01 06:00:00 UTC) to 6 (2026-03-01 12:00:00 UTC)" in str(caught.value)
+    assert "version 3 (2026-03-01 06:00:00 UTC) to version 6 (2026-03-01 12:00:00 UTC)" in str(caught.value)
 
 
 def test_of_the_times_that_are_compared_no_millisecond_is_left_out() -> None:
     known = [Commit(each.version, each.timestamp + MILLISECONDS, each.operation) for each in HISTORY]
     with pytest.raises(OutsideHistory) as caught:
         resolve("t", at(6), None, known, "error")
-    assert str(caught.value).startswith(
-        "The time 2026-03-01 06:00:00 UTC is before the kept history of t. Its history goes from version 3 (2026-03-01"
-        " 06:00:00.007 UTC) to 6 (2026-03-01 12:00:00.007 UTC);"
-    )
+    assert caught.value.oldest == "version 3 (2026-03-01 06:00:00.007 UTC)"
     with pytest.raises(
         BoundsCrossed, match=r"start 2026-03-01 06:00:00\.007 UTC is after the end 2026-03-01 06:00:00 UTC"
     ):
@@ -114,7 +100,7 @@ def test_of_the_times_that_are_compared_no_millisecond_is_left_out() -> None:
 
 
 def test_a_start_after_the_end_is_refused() -> None:
-    with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 4\. Give the earlier one first"):
+    with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 4\."):
         resolve("t", 5, 4, HISTORY, "empty")
 
 
@@ -148,11 +134,7 @@ def test_a_column_that_is_gone_from_the_newest_version_cannot_be_shown(spark: Sp
     table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
     with pytest.raises(SchemasDiffer) as caught:
         changes_between(spark, table.source, 0, 2)
-    assert str(caught.value) == (
-        f"Delta cannot read the changes of {table.source} in versions 0 to 2 any more: it reads them with the newest"
-        " columns, and of those of version 2 'w' is gone. Start at a version after the one that changed them;"
-        " `DESCRIBE HISTORY` shows which one it is."
-    )
+    assert (caught.value.fault.version, list(caught.value.fault.lost)) == ("2", ["'w' is gone"])
     assert changes_between(spark, table.source, 3).counts() == {"delete": 1}
 
 

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from mirrorfeed.feed.errors import FileDamaged, Gap, SettingFixed, SnapshotGone
 from mirrorfeed.feed.preview import changes_between
-from mirrorfeed.feed.ranges import Gap
-from mirrorfeed.feed.read import FileDamaged, SnapshotGone
-from mirrorfeed.feed.settings import ALL_DAYS, SettingFixed, all_days_are_read, faithful
+from mirrorfeed.feed.settings import ALL_DAYS, all_days_are_read, faithful
 from mirrorfeed.feed.source import Source
 from mirrorfeed.files import few
 from mirrorfeed.keep.run import Keeping, keep

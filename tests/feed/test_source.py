@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.source import BadSource, Source, quote
+from mirrorfeed.feed.errors import BadSource
+from mirrorfeed.feed.source import Source, quote
 
 PART = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclude_characters="/"), min_size=1).filter(
     lambda part: part == part.strip()
@@ -102,11 +103,8 @@ def test_the_refusal_names_the_source_as_it_was_written_and_says_what_to_write()
     with pytest.raises(BadSource) as caught:
         Source.parse("a.b.c.d")
     assert isinstance(caught.value, Terminal)
-    assert str(caught.value) == (
-        "The source 'a.b.c.d' has 4 parts, where catalog, schema and table are 3. Write a name such as "
-        "main.sales.orders, with backticks around a part that holds a dot, or the path of the table's folder "
-        "without backticks."
-    )
+    assert caught.value.text == "a.b.c.d"
+    assert caught.value.reason == "has 4 parts, where catalog, schema and table are 3"
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 

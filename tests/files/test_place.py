@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from fixtures.faults import Crash
 from mirrorfeed.errors import Transient
 from mirrorfeed.feed import changes
-from mirrorfeed.feed.ranges import Gap
+from mirrorfeed.feed.errors import Gap
 from mirrorfeed.files import few, place, stage, unique
 from mirrorfeed.files.job import Receipt, StagingJob
 from mirrorfeed.files.make import Made
@@ -37,8 +37,9 @@ from mirrorfeed.files.place import (
     place_for,
 )
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import Progress, RowsRefused, publish
+from mirrorfeed.publish.table import Progress, publish
 from mirrorfeed.stores import FolderStore
 from mirrorfeed.stores.folder import SymbolicLink
 from tests.delta import DeltaTable, Zone
@@ -160,7 +161,7 @@ def test_every_change_in_the_order_of_commits_across_files_of_spark(spark: Spark
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("INSERT INTO {} VALUES (1, 'again')", r"a key stands for more than one row \(id = 1\)"),
+        ("INSERT INTO {} VALUES (1, 'again')", r"a key is not unique \(id = 1\)"),
         ("INSERT INTO {} VALUES (NULL, 'no key')", r"a key is NULL \(id = NULL\)"),
     ],
 )

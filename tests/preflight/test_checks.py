@@ -150,5 +150,5 @@ def test_a_table_that_hides_something_is_told_before_anything_is_published(tmp_p
     tables = config(tmp_path, "main.sales.orders", "./local", "main.sales.notes")
     orders, notes = _policies(tables, lambda: RecordingWorkspace(answers))  # type: ignore[arg-type, return-value]
     assert (orders.what, orders.state) == ("no row filter and no column mask on main.sales.orders", State.MISSING)
-    assert orders.detail.startswith("main.sales.orders has masks on card: time travel does not work on it")
+    assert orders.detail.startswith("main.sales.orders has column masks on card.")
     assert (notes.what, notes.state) == ("no row filter and no column mask on main.sales.notes", State.OK)

@@ -11,10 +11,10 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Transient
+from mirrorfeed.publish.errors import BeginningMissing, NothingPublished
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.repair import NothingPublished, repair
+from mirrorfeed.publish.repair import repair
 from mirrorfeed.publish.table import publish
-from mirrorfeed.publish.view import BeginningMissing
 from mirrorfeed.stores import Store
 
 FOLDER = "sales.schema/orders"

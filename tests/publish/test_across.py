@@ -13,13 +13,12 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, load
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.differences import DIFFERS, HASH, differences, hashed, landing_rows, one_per_key, places
-from mirrorfeed.feed.ranges import Gap
+from mirrorfeed.feed.errors import Gap
 from mirrorfeed.landing.schema import columns_of
-from mirrorfeed.publish.across import ByComparison, NotComparable
 from mirrorfeed.publish.decisions import decisions
+from mirrorfeed.publish.errors import ByComparison, ByDifference, NotComparable
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.outcome import Outcome
-from mirrorfeed.publish.source import ByDifference
 from mirrorfeed.stores import FolderStore
 from tests.delta import DeltaTable, SparkTable, Zone
 
@@ -58,11 +57,7 @@ def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: 
     assert outcome.progress.rows == {"upsert": 1, "delete": 1}
     (note,) = told
     assert isinstance(note, ByComparison)
-    assert str(note) == (
-        f"The changes of {table.source} after version 1 cannot be read: at version 2 the change data feed is off."
-        " What differs was found by a comparison with version 1. Nothing is lost. Publish oftener, or let the source"
-        " keep its changes for longer."
-    )
+    assert (note.gap.table, note.gap.published, note.gap.where) == (str(table.source), 1, 2)
     assert zone.mirrors_the_table()
     table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
     outcome, told = published(spark, config)
@@ -110,10 +105,7 @@ def test_a_published_version_that_is_gone_is_told(spark: SparkSession, tmp_path:
     shutil.rmtree(table.path / "_change_data", ignore_errors=True)
     outcome, told = published(spark, config)
     assert isinstance(outcome.error, NotComparable)
-    assert str(outcome.error) == (
-        f"The feed of {table.source} has a gap, and version 1, which is published, is gone as well. Only a new snapshot"
-        " helps: start the table again with `mirrorfeed rebuild`."
-    )
+    assert (outcome.error.table, outcome.error.published) == (str(table.source), 1)
     assert told == []
 
 
@@ -158,11 +150,9 @@ def test_where_only_the_feed_cannot_be_read_the_difference_of_two_versions_is_pu
     assert outcome.progress.rows == {"delete": 29_400, "upsert": 6}
     (note,) = told
     assert isinstance(note, ByDifference)
-    assert str(note) == (
-        f"The changes of {zone.table.source} after version 2 cannot be read: in versions 3 to 5 a deletion vector is"
-        " too large for Delta's feed reader. The rows that differ between versions 2 and 5 were published instead."
-        " Nothing is lost. `REORG TABLE … APPLY (PURGE)` rewrites files that have large deletion vectors."
-    )
+    assert (note.range.from_version_exclusive, note.range.to_version_inclusive) == (2, 5)
+    assert "a deletion vector is too large" in note.problem
+    assert "`REORG TABLE … APPLY (PURGE)`" in note.solution
     zone.table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
     outcome, told = published(spark, a_config(tmp_path, ""))
     assert (outcome.progress.publications, told) == (1, [])

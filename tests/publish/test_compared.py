@@ -16,18 +16,18 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import load
-from mirrorfeed.feed.detail import SourceMissing
+from mirrorfeed.feed.errors import NothingToRead, SourceMissing
 from mirrorfeed.feed.history import newest_version
 from mirrorfeed.feed.source import Source
-from mirrorfeed.feed.whole import NothingToRead
 from mirrorfeed.landing.metadata import KeysChanged
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.publish.compared import ColumnsMoved, ComparedFeed, NeedsFeed
+from mirrorfeed.publish.compared import ComparedFeed
+from mirrorfeed.publish.errors import ColumnsMoved, NeedsFeed, NotStates, RowsRefused, StatesLost, StatesMoved
 from mirrorfeed.publish.follow import SparkRuns, follow
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.states import NotStates, States, StatesLost, StatesMoved
-from mirrorfeed.publish.table import RowsRefused, publish
+from mirrorfeed.publish.states import States
+from mirrorfeed.publish.table import publish
 from mirrorfeed.stores import FolderStore, Store
 
 
@@ -199,7 +199,7 @@ def test_where_nothing_differs_hashes_are_not_written_anew_though_all_rows_are_k
 def test_a_run_that_published_nothing_leaves_hashes_that_do_not_count(view: Compared) -> None:
     view.states = Source(("hashes_of_a_first_run",))  # in the catalog, of which only Spark knows
     view.holds((1, "a"), (1, "b"))
-    with pytest.raises(RowsRefused, match=r"a key stands for more than one row \(id = 1\)"):
+    with pytest.raises(RowsRefused, match=r"a key is not unique \(id = 1\)"):
         view.publish()
     assert not list((view.root / "landing").rglob("*.parquet"))
     view.holds()
@@ -340,10 +340,7 @@ def test_a_commit_of_somebody_else_is_seen_and_the_next_run_is_right(published: 
 
     with pytest.raises(StatesMoved) as moved:
         publish(Disturbed(feed.spark, feed.source, feed.states), view.store, view.plan)
-    assert str(moved.value) == (
-        f"Another commit came to {view.states} while {view.source} was compared, so nothing of it was published."
-        " Publish again. If it repeats, see to it that one run at a time publishes the table."
-    )
+    assert (moved.value.states, moved.value.table) == (str(view.states), str(view.source))
     assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
 
 
@@ -357,11 +354,7 @@ def test_hashes_that_are_gone_are_told(published: Compared) -> None:
     shutil.rmtree(view.root / "hashes")
     with pytest.raises(StatesLost) as lost:
         view.publish()
-    assert str(lost.value) == (
-        f"The hashes of {view.source} that were published as version 2 are not in {view.states}. If somebody"
-        " deleted or replaced that table, restore it. Otherwise start the table again with `mirrorfeed rebuild`;"
-        " `on_gap: reseed` does that by itself."
-    )
+    assert (lost.value.published, lost.value.states) == (2, str(view.states))
 
 
 def test_a_table_that_somebody_else_made_is_left_alone(view: Compared) -> None:
@@ -369,10 +362,7 @@ def test_a_table_that_somebody_else_made_is_left_alone(view: Compared) -> None:
     view.spark.range(1).write.format("delta").save(view.states.path)
     with pytest.raises(NotStates) as there:
         view.publish()
-    assert str(there.value) == (
-        f"{view.states} is there, and mirrorfeed did not make it: the hashes of {view.source} belong there."
-        " Move it away or delete it, or name a ledger in another schema or folder."
-    )
+    assert there.value.states == str(view.states)
 
 
 def test_columns_of_a_view_come_and_go_as_those_of_a_table_do(published: Compared) -> None:
@@ -416,10 +406,7 @@ def test_a_path_without_rows_is_refused(view: Compared) -> None:
     view.source = Source(path=str(view.root / "nothing"))
     with pytest.raises(NothingToRead) as refused:
         view.publish()
-    assert str(refused.value) == (
-        f"There is neither a Delta table nor Parquet files at {view.source}. Check the path, or name the view or the"
-        " table in the catalog."
-    )
+    assert refused.value.path == str(view.source)
     view.source = Source(("no_such_view",))
     with pytest.raises(SourceMissing):
         view.publish()

@@ -6,11 +6,13 @@ import pytest
 
 from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
-from mirrorfeed.feed.ranges import FeedOff, Gap, PartitionsChanged
+from mirrorfeed.feed.errors import FeedOff, Gap, PartitionsChanged
 from mirrorfeed.landing.schema import ColumnsDropped
 from mirrorfeed.publish.course import Course, Rules, after, reseeds
 
-GAP, OTHER_GAP = (Gap("main.a", version, version + 1, "its files are gone") for version in (3, 7))
+GAP, OTHER_GAP = (
+    Gap(table="main.a", published=version, where=version + 1, reason="its files are gone") for version in (3, 7)
+)
 
 
 class Busy(Transient):
@@ -96,9 +98,9 @@ def test_a_table_is_reseeded_once_its_folder_is_deleted() -> None:
     ("option", "error", "expected"),
     [
         ({"on_gap": "reseed"}, GAP, True),
-        ({"on_gap": "reseed"}, FeedOff("main.a", 4), False),
+        ({"on_gap": "reseed"}, FeedOff(table="main.a", version=4), False),
         ({"on_schema_change": "reseed"}, GAP, False),
-        ({"on_schema_change": "reseed"}, PartitionsChanged("main.a", 4, ("day",), ()), True),
+        ({"on_schema_change": "reseed"}, PartitionsChanged(table="main.a", published=4, before=("day",), now=()), True),
         ({"on_dropped_column": "reseed"}, ColumnsDropped("main.a", 4, ["v"]), True),
         ({"on_schema_change": "reseed"}, ColumnsDropped("main.a", 4, ["v"]), False),
         ({}, GAP, False),

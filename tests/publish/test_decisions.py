@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config
 from mirrorfeed.config.schedule import Pause
-from mirrorfeed.feed.ranges import FeedOff
+from mirrorfeed.feed.errors import FeedOff
 from mirrorfeed.publish.decisions import decisions
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from tests.delta import DeltaTable

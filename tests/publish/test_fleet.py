@@ -14,9 +14,7 @@ from fixtures.fakes import RecordingWorkspace
 from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, Table, load
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.feed.keys import KeysNotReadable
-from mirrorfeed.feed.ranges import FeedOff, Gap, PartitionsChanged
-from mirrorfeed.feed.read import FeedUnreadable
+from mirrorfeed.feed.errors import FeedOff, FeedUnreadable, Gap, KeysNotReadable, PartitionsChanged
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.publish.decisions import decisions
 from mirrorfeed.publish.fleet import Fleet, publish_tables

@@ -29,9 +29,9 @@ from mirrorfeed.errors import MirrorfeedError, SessionLost
 from mirrorfeed.feed.gather import State, Waiting
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
+from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.follow import SparkRuns, follow
 from mirrorfeed.publish.outcome import Outcome, Progress
-from mirrorfeed.publish.repair import NothingPublished
 from mirrorfeed.publish.table import publish
 from mirrorfeed.stores import FolderStore
 from tests.delta import DeltaTable
@@ -141,7 +141,7 @@ def test_a_failure_is_tried_again_later_and_told_once() -> None:
 
 
 def test_what_takes_a_person_is_tried_again_after_minutes() -> None:
-    world = World(ends=700.0, failures=[NothingPublished("t")] * 9)
+    world = World(ends=700.0, failures=[NothingPublished(table="t")] * 9)
     assert world.follow().failures == 3
     assert [when for when, _ in world.runs] == [0.0, 300.0, 600.0]
 

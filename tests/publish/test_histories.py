@@ -15,8 +15,9 @@ from hypothesis.stateful import initialize, precondition, rule
 from fixtures.faults import Fault, Mode
 from fixtures.mirror import canonical
 from fixtures.tables import Table, TableFeed
+from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import RowsRefused, publish
+from mirrorfeed.publish.table import publish
 from tests.publish.machines import FOLDER, Published
 
 _KEYS: dict[str, st.SearchStrategy[Any]] = {

@@ -13,8 +13,9 @@ from mirrorfeed.feed.source import Source
 from mirrorfeed.files import few
 from mirrorfeed.landing.output import Delimited, Output
 from mirrorfeed.publish.compared import ComparedFeed
+from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.states import States
-from mirrorfeed.publish.table import RowsRefused, publish
+from mirrorfeed.publish.table import publish
 from tests.delta import SparkTable, Zone
 
 COLUMNS = "id int, k string, v string, nested struct<list: array<string>, by_name: map<string, string>, raw: binary>"

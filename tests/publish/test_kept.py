@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.cli import main
 from mirrorfeed.config import load
-from mirrorfeed.feed.ranges import Gap
+from mirrorfeed.feed.errors import Gap
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from tests.delta import DeltaTable, Zone
 from tests.told import Told, told
@@ -86,7 +86,7 @@ def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession,
     table.sql("INSERT INTO {} VALUES (5, 'v5')")
     assert "sales.orders: versions 2 to 3, from its history" in run(tmp_path, "publish", "--dry-run")
     words = run(tmp_path, "publish")
-    assert "They were read from its history" in words
+    assert "The changes were read from its history" in words
     assert zone.mirrors_the_table()
     into = tmp_path / "then"
     asked = ["history", "replay", "sales.orders", "--to-version", "2", "--into", str(into)]

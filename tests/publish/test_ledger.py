@@ -16,10 +16,11 @@ from mirrorfeed.build import this_build
 from mirrorfeed.config import load
 from mirrorfeed.errors import MirrorfeedError, Unexpected
 from mirrorfeed.feed import history
-from mirrorfeed.feed.ranges import FeedOff
+from mirrorfeed.feed.errors import FeedOff
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import PublishedFile, Record
 from mirrorfeed.publish import ledger
+from mirrorfeed.publish.errors import LedgerNotWritten, LedgerUnreadable
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.idle import known_here
 from mirrorfeed.publish.ledger import (
@@ -81,7 +82,7 @@ def test_every_publication_of_a_run_is_a_row_with_its_range_its_rows_and_its_lag
 @pytest.mark.parametrize(
     ("error", "outcome", "kind"),
     [
-        (FeedOff("main.sales.orders", 4), FINDING, "FeedOff"),
+        (FeedOff(table="main.sales.orders", version=4), FINDING, "FeedOff"),
         (Unexpected(doing="Publishing", kind="ValueError", reason="odd"), FAILED, "Unexpected"),
     ],
 )
@@ -95,7 +96,7 @@ def test_what_stopped_a_table_is_a_row_of_its_own(error: MirrorfeedError, outcom
 def test_a_table_that_was_started_again_is_said_beside_its_publication_and_does_not_count_as_stopped() -> None:
     progress = Progress(published=9, latest=9)
     progress.add(publication(None, 9, {"insert": 3}))
-    off = FeedOff("main.sales.orders", 4)
+    off = FeedOff(table="main.sales.orders", version=4)
     found = ledger.rows([Outcome("sales.orders", progress, 1.0, reseeded=off)], NOON)
     assert [(row.outcome, row.error) for row in found] == [(PUBLISHED, None), (RESEEDED, "FeedOff")]
     assert RESEEDED not in ledger.STANDS
@@ -201,11 +202,8 @@ def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stoppe
 
 
 def test_losing_the_ledger_is_said_with_what_it_means() -> None:
-    error = ledger.LedgerNotWritten("main.mirrorfeed.ledger", PermissionError("no\nmore"))
-    assert str(error) == (
-        "The ledger main.mirrorfeed.ledger was not written: no. What was done is done; only the ledger does not tell of"
-        " it. Check `ledger` and its rights."
-    )
+    error = LedgerNotWritten(ledger="main.mirrorfeed.ledger", reason="no")
+    assert error.problem == "The ledger main.mirrorfeed.ledger was not written: no."
 
 
 def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing(
@@ -281,5 +279,5 @@ def test_the_bytes_of_changes_are_those_of_the_tables_since_then_without_snapsho
 
 
 def test_a_ledger_that_cannot_be_read_is_said(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ledger.LedgerUnreadable, match=r"nowhere cannot be read: .*\. Publish once with `ledger`"):
+    with pytest.raises(LedgerUnreadable, match=r"nowhere cannot be read: "):
         ledger.read(spark, Source(path=str(tmp_path / "nowhere")))

@@ -14,6 +14,7 @@ from mirrorfeed.at_once import bearable_by
 from mirrorfeed.config import Config
 from mirrorfeed.config.schedule import Pause
 from mirrorfeed.errors import Transient
+from mirrorfeed.publish.errors import OutOfTime
 from mirrorfeed.publish.fleet import Fleet, Stop, Way, publish_each
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.publish.plan import Plan
@@ -90,8 +91,8 @@ def test_a_table_over_its_time_ends_when_it_can_and_keeps_nobody_waiting(configu
     outcomes = publish_each(world.fleet(configured("a", "b", "c", more="at_once: 1\ntime_limit: 1\n")))
     assert world.begun == ["a", "b", "c"]
     assert [str(each.error) if each.error else None for each in outcomes] == [
-        "a was not done within its minute: version 3 is published, of 9. The next run goes on from there. If that is"
-        " too little, raise `time_limit`, or run it more often.",
+        "a was not finished within 1 minute: version 3 is published, the newest is 9. The next run continues. If this"
+        " happens often, increase `time_limit` or publish more often.",
         None,
         None,
     ]
@@ -105,9 +106,9 @@ def test_a_table_that_fails_until_its_time_is_over_says_why(configured: Configur
     world = World(a=fails)
     (outcome,) = publish_each(world.fleet(configured("a", more="time_limit: 1\n")))
     assert outcome.tries == 2
-    assert str(outcome.error).startswith(
-        "a was not done within its minute: nothing of it is published. The last try failed: The service is busy."
-    )
+    assert isinstance(outcome.error, OutOfTime)
+    assert (outcome.error.minutes, outcome.error.published) == (1, None)
+    assert "The service is busy." in outcome.error.problem
 
 
 def test_tables_of_higher_priority_come_first(configured: Configured) -> None:

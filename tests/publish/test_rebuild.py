@@ -12,7 +12,7 @@ from fixtures.faults import Crash, Fault, FaultyStore, faults_at
 from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Transient
-from mirrorfeed.feed.ranges import FeedOff
+from mirrorfeed.feed.errors import FeedOff
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.publish.rebuild import clear
 from mirrorfeed.publish.table import Progress, publish
@@ -120,7 +120,7 @@ class Unready(TableFeed):
     """A source of which no snapshot could be followed by changes."""
 
     def facts(self, after: int | None, limit: int) -> object:
-        raise FeedOff("main.sales.orders", 3)
+        raise FeedOff(table="main.sales.orders", version=3)
 
 
 def test_nothing_is_deleted_if_no_snapshot_could_follow() -> None:

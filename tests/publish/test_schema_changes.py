@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from fixtures.journeys import Journey, newest_version, rows_of
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.ranges import Facts, PartitionsChanged
-from mirrorfeed.feed.read import FeedUnreadable
+from mirrorfeed.feed.errors import FeedUnreadable, PartitionsChanged
+from mirrorfeed.feed.ranges import Facts
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import IncompatibleSchema
@@ -348,7 +348,7 @@ def test_partition_columns_that_change_stop_the_table_until_it_is_rebuilt(table:
     table.publish()
     table.run("INSERT INTO {} VALUES (4, 'd', 4)")
     table.overwrite("id", "v", "w", by=("id", "v"))
-    with pytest.raises(PartitionsChanged, match="after version 2: they were 'w', now they are 'id', 'v'"):
+    with pytest.raises(PartitionsChanged, match="after version 2 from 'w' to 'id', 'v'"):
         table.publish()
     assert table.published() == 2
     table.rebuild()

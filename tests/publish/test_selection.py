@@ -252,6 +252,6 @@ def test_what_is_selected_is_read_from_the_history_where_the_feed_is_gone(spark:
     table.sql("UPDATE {} SET v = 'in' WHERE order_id = 3")
     shop.run("history", "run")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
-    assert "They were read from its history" in shop.run("publish")
+    assert "The changes were read from its history" in shop.run("publish")
     assert shop.record["to_version_inclusive"] == 3
     assert shop.mirrored == {2: {"order": 2, "v": "b"}, 3: {"order": 3, "v": "in"}}

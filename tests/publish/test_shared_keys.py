@@ -12,7 +12,7 @@ from mirrorfeed.files import few
 from mirrorfeed.landing.output import Output
 from mirrorfeed.landing.rows import Problem
 from mirrorfeed.landing.selection import Selection
-from mirrorfeed.publish.table import RowsRefused
+from mirrorfeed.publish.errors import RowsRefused
 from tests.delta import DeltaTable, SparkTable, Zone
 
 WAYS: dict[str, dict[str, Any]] = {

@@ -19,7 +19,7 @@ from mirrorfeed.archive.engine import setting
 from mirrorfeed.feed.source import quote
 from mirrorfeed.files import unique
 from mirrorfeed.landing.schema import BadKey, ReservedColumn
-from mirrorfeed.publish.table import RowsRefused
+from mirrorfeed.publish.errors import RowsRefused
 from tests.conftest import ADAPTIVE
 from tests.delta import DeltaTable, Zone
 
@@ -245,7 +245,7 @@ def test_a_range_goes_on_once_its_keys_are_corrected_and_no_row_of_a_refused_one
             "INSERT INTO {} VALUES (NULL, 'x'), (1, 'y')",
             ["UPDATE {} SET id = 2 WHERE id IS NULL"],
         ),
-        "a key stands for more than one row (id = 11)": (
+        "a key is not unique (id = 11)": (
             "INSERT INTO {} VALUES (11, 'a'), (11, 'b'), (12, 'c')",
             ["DELETE FROM {} WHERE v = 'b'", "UPDATE {} SET v = 'a again' WHERE id = 11"],
         ),
@@ -270,7 +270,7 @@ def test_a_range_goes_on_once_its_keys_are_corrected_and_no_row_of_a_refused_one
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ("(1, 'a'), (2, 'a'), (1, 'a')", "a key stands for more than one row (id = 1, v = 'a')"),
+        ("(1, 'a'), (2, 'a'), (1, 'a')", "a key is not unique (id = 1, v = 'a')"),
         ("(1, 'a'), (NULL, 'a')", "a key is NULL (id = NULL, v = 'a')"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, load
-from mirrorfeed.feed.ranges import SourceRecreated
+from mirrorfeed.feed.errors import SourceRecreated
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.status import statuses
 from tests.delta import DeltaTable
@@ -53,7 +53,7 @@ def test_the_status_of_a_table_that_was_created_again_is_no_negative_lag(
         (outcome,) = publish_tables(Fleet(spark, config, sleep=never))
         assert isinstance(outcome.error, SourceRecreated)
         (found,) = statuses(spark, config)
-        assert "is another table than the one that was published" in str(found.error)
+        assert "was replaced, or dropped and created again" in str(found.error)
         assert (found.lag_versions, found.lag_seconds) == (None, None)
         assert (found.published_version, found.newest_version) == (1, None)
     finally:

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import load
+from mirrorfeed.publish.errors import ForeignFile
 from mirrorfeed.publish.stream import publisher
-from mirrorfeed.publish.view import ForeignFile
 from tests.delta import DeltaTable, Zone
 
 

@@ -9,11 +9,13 @@ import pytest
 from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.feed.ranges import Facts, Range, SourceRecreated
+from mirrorfeed.feed.errors import SourceRecreated
+from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.files.job import BadRow, Receipt, StagingJob
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import RowsRefused, publish
+from mirrorfeed.publish.table import publish
 from tests.publish.scenes import FOLDER, one_commit, orders, plan, two_orders
 
 
@@ -86,9 +88,7 @@ def test_changes_of_a_table_that_took_the_source_s_name_are_not_published() -> N
     assert [entry.name for entry in store.list(FOLDER)] == files
 
 
-@pytest.mark.parametrize(
-    ("ids", "reason"), [((1, 1, 2), "a key stands for more than one row"), ((None, 2), "a key is NULL")]
-)
+@pytest.mark.parametrize(("ids", "reason"), [((1, 1, 2), "a key is not unique"), ((None, 2), "a key is NULL")])
 def test_keys_that_come_later_have_to_fit_the_rows_that_are_there(ids: tuple[Any, ...], reason: str) -> None:
     store, table = MemoryStore(), Table({"id": "long", "status": "string"}, ())
     table.insert(*({"id": id_, "status": "new"} for id_ in ids))

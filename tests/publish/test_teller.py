@@ -18,8 +18,9 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.fleet import Fleet, publish_tables
-from mirrorfeed.publish.ledger import FAILED, PUBLISHED, WELL, Known, LedgerNotWritten, Row, Told
+from mirrorfeed.publish.ledger import FAILED, PUBLISHED, WELL, Known, Row, Told
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.table import publish
 from mirrorfeed.publish.teller import ByMinute, News, Teller, is_whole
@@ -63,7 +64,7 @@ def test_outcomes_are_told_once_a_minute_and_again_when_that_fails() -> None:
 
     def tell(outcomes: Sequence[Outcome]) -> MirrorfeedError | None:
         heard.append([outcome.table for outcome in outcomes])
-        return LedgerNotWritten("ledger", OSError("away")) if fails[0] else None
+        return LedgerNotWritten(ledger="ledger", reason="away") if fails[0] else None
 
     book = ByMinute(tell, lambda: now[0])
     for now[0], tables in ((10.0, ["a"]), (59.0, ["b"]), (61.0, []), (100.0, ["c"])):

@@ -12,7 +12,7 @@ from mirrorfeed.api.results import Comparison, Result
 from mirrorfeed.config import Config
 from mirrorfeed.errors import named
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.repair import NothingPublished
+from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.standing import standings
 from mirrorfeed.verify import mirror_of, verify_at
 
@@ -25,7 +25,7 @@ def comparisons(
     for table, standing in standings(config, names):
         name = str(table.target)
         if standing.newest is None:
-            rows.append(not_compared(name, None, NothingPublished(name)))
+            rows.append(not_compared(name, None, NothingPublished(table=name)))
             continue
         published = standing.newest.to_version_inclusive
         try:

@@ -218,9 +218,9 @@ def spark_session(*needed: Source) -> Any:
     from mirrorfeed.display.terminal import waiting
 
     if needed and all(map(_is_missing, needed)):
-        from mirrorfeed.feed.detail import NoTableAtPath
+        from mirrorfeed.feed.errors import NoTableAtPath
 
-        raise NoTableAtPath(", ".join(map(str, needed)))
+        raise NoTableAtPath(path=", ".join(map(str, needed)))
 
     with waiting("Starting Spark"):
         from mirrorfeed.session import get_session, unlogged

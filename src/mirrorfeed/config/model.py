@@ -23,8 +23,9 @@ from mirrorfeed.config.selection import SelectionOptions
 from mirrorfeed.config.values import ONELAKE, located
 from mirrorfeed.credentials import Credential, Default
 from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.errors import BadSource
 from mirrorfeed.feed.pattern import Pattern
-from mirrorfeed.feed.source import BadSource, Source
+from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import BadTarget, Target
 from mirrorfeed.landing.output import COMPRESSION
 from mirrorfeed.storage.prices import Rates

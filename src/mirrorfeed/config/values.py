@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.errors import BadSource
 from mirrorfeed.feed.pattern import Pattern
-from mirrorfeed.feed.source import BadSource, Source, without_query
+from mirrorfeed.feed.source import Source, without_query
 from mirrorfeed.landing.names import BadTarget, Target, fold, split_name
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.addresses import HttpsAddress, is_host_pattern

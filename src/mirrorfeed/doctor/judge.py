@@ -13,31 +13,50 @@ from mirrorfeed.display.humanize import a_few, counted, duration
 from mirrorfeed.doctor.findings import Code, Finding, Weight, remedy
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.fabric import answers as fabric
-from mirrorfeed.feed import keys, read
-from mirrorfeed.feed.detail import NoTableAtPath, NotDelta, SourceMissing
-from mirrorfeed.feed.ranges import EXPIRED, FeedOff, Gap, PartitionsChanged, SourceRecreated
+from mirrorfeed.feed.errors import (
+    EXPIRED,
+    FeedOff,
+    FeedUnreadable,
+    FilesArchived,
+    Gap,
+    KeysNotReadable,
+    NoTableAtPath,
+    NotDelta,
+    PartitionsChanged,
+    RowsProtected,
+    SourceMissing,
+    SourceRecreated,
+)
 from mirrorfeed.feed.retention import FILES, LEAST, LOG
 from mirrorfeed.landing import metadata, schema
 from mirrorfeed.landing.log import RecordTooNew
 from mirrorfeed.landing.strict_json import DamagedFile
-from mirrorfeed.publish import view
+from mirrorfeed.publish.errors import (
+    BeginningMissing,
+    FilesLost,
+    FinalNameTaken,
+    ForeignFile,
+    LogLost,
+    NumbersDisagree,
+    StagedFileDamaged,
+)
 from mirrorfeed.stores import answers as stores
 
 _BY_ERROR: tuple[tuple[tuple[type[MirrorfeedError], ...], Code], ...] = (
     ((FeedOff,), Code.FEED_OFF),
     ((SourceRecreated,), Code.SOURCE_RECREATED),
-    ((PartitionsChanged, schema.IncompatibleSchema, schema.ColumnsDropped, read.FeedUnreadable), Code.SCHEMA_CHANGED),
+    ((PartitionsChanged, schema.IncompatibleSchema, schema.ColumnsDropped, FeedUnreadable), Code.SCHEMA_CHANGED),
     ((metadata.KeysChanged, metadata.SettingChanged), Code.KEYS_CHANGED),
-    ((view.NumbersDisagree, view.ForeignFile, view.FinalNameTaken), Code.NUMBERS_DISAGREE),
-    ((view.FilesLost,), Code.FILES_LOST),
-    ((view.BeginningMissing, view.LogLost, view.StagedFileDamaged), Code.LOG_DAMAGED),
+    ((NumbersDisagree, ForeignFile, FinalNameTaken), Code.NUMBERS_DISAGREE),
+    ((FilesLost,), Code.FILES_LOST),
+    ((BeginningMissing, LogLost, StagedFileDamaged), Code.LOG_DAMAGED),
     ((DamagedFile, RecordTooNew), Code.LOG_DAMAGED),
     ((SourceMissing, NoTableAtPath, NotDelta), Code.SOURCE_MISSING),
-    ((read.FilesArchived, ArchivedFilesNeeded), Code.ARCHIVE_BLOCKS),
+    ((FilesArchived, ArchivedFilesNeeded), Code.ARCHIVE_BLOCKS),
     ((credentials.CredentialRefused, credentials.SecretUnreachable), Code.CREDENTIAL),
     ((credentials.CertificatesUnreadable,), Code.CREDENTIAL),
     ((credentials.ServiceCredentialUnreachable, stores.TokenRefused, fabric.TokenRefused), Code.CREDENTIAL),
-    ((stores.NoPermission, fabric.NoPermission, keys.KeysNotReadable, keys.RowsProtected), Code.PERMISSION),
+    ((stores.NoPermission, fabric.NoPermission, KeysNotReadable, RowsProtected), Code.PERMISSION),
     ((stores.CapacityPaused,), Code.MIRRORING_PAUSED),
 )
 _WORDS: tuple[tuple[str, Code], ...] = (

@@ -16,18 +16,20 @@ from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.fabric import TableState, database_of
 from mirrorfeed.feed import history
 from mirrorfeed.feed.detail import detail_of
+from mirrorfeed.feed.errors import Finding
 from mirrorfeed.feed.keys import Workspace
-from mirrorfeed.feed.ranges import Facts, Finding
+from mirrorfeed.feed.ranges import Facts
 from mirrorfeed.feed.retention import FILES, LOG, seconds_of
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, data_number, is_log_id
 from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.errors import LastFileGone
 from mirrorfeed.publish.kept import feed_for
 from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.table import look_ahead, preflight
-from mirrorfeed.publish.view import LastFileGone, View
+from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
 from mirrorfeed.workspace import default_workspace
 

@@ -6,8 +6,8 @@ property `case` selects one. The constructor takes every field of the templates,
 a property. An annotation in the class declares one more keyword, which is optional if it has a value.
 
 Format specifications: `few` lists the first three names, `list` and `quoted` all of them, `reasons` joins parts of a
-sentence, `phrase` drops the final period, `short` quotes a shortened text, `more` appends an optional sentence,
-`duration` formats seconds, and `count file` writes "1 file" or "2 files".
+sentence, `phrase` drops the final period, `short` quotes a shortened text, `argument` quotes an argument of a command,
+`more` appends an optional sentence, `duration` formats seconds, and `count file` writes "1 file" or "2 files".
 
 A code never changes and is never reused. Its first digit is the topic: 1 command and environment, 2 source and change
 feed, 3 publication, 4 storage, Fabric and credentials, 5 archive, 6 permanent history, 7 mirror, 8 ledger and alerts.
@@ -27,13 +27,15 @@ from traceback import walk_tb
 from typing import Any, ClassVar
 
 from mirrorfeed.display.humanize import a_few, counted, duration
-from mirrorfeed.display.printable import printable
+from mirrorfeed.display.printable import printable, shell_argument
 from mirrorfeed.display.redact import redact
 
 _log = logging.getLogger(__name__)
 _LONGEST_LINE = 2000
 """Characters of third-party text that are searched for secrets."""
 
+
+Template = str | Mapping[Any, str]
 
 _FORMS: dict[str, Callable[[Any], str]] = {
     "few": lambda names: a_few([str(name) for name in names]),
@@ -42,6 +44,7 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "reasons": "; ".join,
     "phrase": lambda text: text.rstrip("."),
     "short": reprlib.repr,
+    "argument": lambda value: shell_argument(str(value)),
     "more": lambda text: f" {text}" if text else "",
     "duration": duration,
 }
@@ -59,7 +62,7 @@ class _Formatter(Formatter):
 _FORMATTER = _Formatter()
 
 
-def choices(template: str | Mapping[Any, str]) -> list[str]:
+def choices(template: Template) -> list[str]:
     return [template] if isinstance(template, str) else list(template.values())
 
 
@@ -86,6 +89,7 @@ class MirrorfeedError(Exception):
     def __init_subclass__(cls) -> None:
         classes = [each for each in cls.__mro__ if each is not MirrorfeedError and issubclass(each, MirrorfeedError)]
         declared = {name for each in classes for name in vars(each).get("__annotations__", ())}
+        declared -= MirrorfeedError.__annotations__.keys()
         templates = [
             text for part in (getattr(cls, "what", ""), cls.fix) if not callable(part) for text in choices(part)
         ]
@@ -129,7 +133,7 @@ class MirrorfeedError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (type(self), self.__dict__)
 
-    def _format(self, template: str | Mapping[Any, str]) -> str:
+    def _format(self, template: Template) -> str:
         chosen = template if isinstance(template, str) else template[self.case]
         return _FORMATTER.vformat(chosen, (), {name: getattr(self, name) for name in field_names(chosen)})
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.errors import LogDamaged, NoIdentity, NoTableAtPath, NotDelta, SourceMissing, UnknownFeatures
 from mirrorfeed.feed.faults import LOG_GONE, NOT_IN_CATALOG, first_of
-from mirrorfeed.feed.features import UnknownFeatures, unknown
+from mirrorfeed.feed.features import unknown
 from mirrorfeed.feed.here import counted_files, features_of, opened
 from mirrorfeed.feed.source import Source
 
@@ -48,86 +48,6 @@ class Detail:
         return self.format == "iceberg" or self.properties.get(_ROW_TRACKING, "false").lower() == "true"
 
 
-class SourceMissing(Terminal):
-    """The catalog shows no such table to whoever runs the command: it is not there, or the right to see it is
-    missing."""
-
-    code = "MF2001"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"There is no table {self.table}, or it is not to be seen from here."
-
-    def next(self) -> str:
-        return "Check `source` in the configuration, and the right to select from the table."
-
-
-class NoTableAtPath(Terminal):
-    """The source is a path, and no Delta table is there."""
-
-    code = "MF2002"
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def what(self) -> str:
-        return f"There is no Delta table at {self.path}: either nothing is there, or files that are no Delta table."
-
-    def next(self) -> str:
-        return "Check the path. It must be the folder that holds the table's _delta_log."
-
-
-class NotDelta(Terminal):
-    """The source is a view, or a table of another format: only Delta tables have a change data feed."""
-
-    code = "MF2003"
-
-    def __init__(self, table: str, found: str) -> None:
-        self.table, self.found = table, found
-
-    def what(self) -> str:
-        return f"{self.table} is {self.found}, not a Delta table, so it has no change data feed."
-
-    def next(self) -> str:
-        return "Name the Delta table that holds the data, or publish this by comparison: `changes: compare`."
-
-
-class NoIdentity(Terminal):
-    """The table has no id. Without one, a table that was dropped and made again could not be told from the one
-    before."""
-
-    code = "MF2004"
-
-    def __init__(self, table: str, format_: str) -> None:
-        self.table, self.format = table, format_
-
-    def what(self) -> str:
-        return (
-            f"{self.table}, a table in the format {self.format}, has no id in DESCRIBE DETAIL: if it were dropped and"
-            " made again, its mirror would keep the rows of both."
-        )
-
-    def next(self) -> str:
-        return "Publish a Delta table that holds the same rows, or ask for this format with the output of that command."
-
-
-class LogDamaged(Terminal):
-    """Files are missing from the transaction log of the source, so Delta itself cannot read the table."""
-
-    code = "MF2005"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"The transaction log of {self.table} cannot be read: commits are missing from it."
-
-    def next(self) -> str:
-        return "Put the missing files back into its _delta_log folder, or restore the table from a copy."
-
-
 def detail_of(spark: SparkSession, source: Source, *, counted: bool = False) -> Detail:
     """The table's identity, or a refusal where the source is missing, a view, or not Delta. Of a table in a folder of
     this machine Spark is not asked, for DESCRIBE DETAIL makes it count all files of every new version; there they are
@@ -156,12 +76,12 @@ def _described(spark: SparkSession, source: Source) -> Detail:
     found = row.asDict() if row else {}
     format_ = (found.get("format") or "unknown").lower()
     if format_ not in _FORMATS:
-        raise NotDelta(str(source), f"a table in the format {format_}")
+        raise NotDelta(table=str(source), found=f"a table in the format {format_}")
     if not found.get("id"):
-        raise NoIdentity(str(source), format_)
+        raise NoIdentity(table=str(source), format=format_)
     features = tuple(found.get("tableFeatures") or ())
     if strange := unknown(features):
-        raise UnknownFeatures(str(source), strange)
+        raise UnknownFeatures(table=str(source), names=strange)
     return Detail(
         found["id"],
         found.get("location") or "",
@@ -190,13 +110,13 @@ def refusals(source: Source) -> Iterator[None]:
         yield
     except Exception as error:
         if first_of(error, LOG_GONE):
-            raise LogDamaged(str(source)) from error
+            raise LogDamaged(table=str(source)) from error
         if first_of(error, _VIEW):
-            raise NotDelta(str(source), "a view") from error
+            raise NotDelta(table=str(source), found="a view") from error
         if first_of(error, (*_NO_TABLE, *_NOT_DELTA)) and source.path is not None:
-            raise NoTableAtPath(source.path) from error
+            raise NoTableAtPath(path=source.path) from error
         if first_of(error, _NO_TABLE):
-            raise SourceMissing(str(source)) from error
+            raise SourceMissing(table=str(source)) from error
         if first_of(error, _NOT_DELTA):
-            raise NotDelta(str(source), "a table in another format") from error
+            raise NotDelta(table=str(source), found="a table in another format") from error
         raise

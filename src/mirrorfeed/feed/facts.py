@@ -9,11 +9,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.feed.detail import LogDamaged, detail_of
+from mirrorfeed.feed.detail import detail_of
+from mirrorfeed.feed.errors import LogDamaged, VersionExpired
 from mirrorfeed.feed.history import since
 from mirrorfeed.feed.log import metadata_changes
 from mirrorfeed.feed.ranges import Facts, first_missing
-from mirrorfeed.feed.schemas import KEEPS_SCHEMA, VersionExpired, breaks, schema_at
+from mirrorfeed.feed.schemas import KEEPS_SCHEMA, breaks, schema_at
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.switch import KEEPS_FEED, first_off
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mirrorfeed.errors import Terminal
-
 _KNOWN = frozenset(
     {
         "adaptiveMetadata",
@@ -58,24 +56,3 @@ def _plain(name: str) -> str:
     for stage in _STAGES:
         name = name.removesuffix(stage)
     return name
-
-
-class UnknownFeatures(Terminal):
-    """The table uses features of Delta that are newer than this release, so it is not known whether its changes are
-    read rightly."""
-
-    code = "MF2204"
-
-    def __init__(self, table: str, names: tuple[str, ...]) -> None:
-        self.table, self.names = table, names
-
-    def what(self) -> str:
-        listed = ", ".join(self.names)
-        return (
-            f"{self.table} has table features that this release does not know: {listed}. What they change is unknown."
-        )
-
-    def next(self) -> str:
-        return (
-            "Install a newer release of mirrorfeed, or drop the features from the table (ALTER TABLE … DROP FEATURE)."
-        )

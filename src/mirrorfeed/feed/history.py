@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import refusals
+from mirrorfeed.feed.errors import NoVersions
 from mirrorfeed.feed.faults import NOT_THERE, first_of, parameter
 from mirrorfeed.feed.here import opened
 from mirrorfeed.feed.log import commit_name, said_by, versions_in
@@ -23,21 +23,6 @@ from mirrorfeed.feed.source import Source
 
 _FEW = 16
 """So many more than the versions that are missed are asked for, as more may be committed meanwhile."""
-
-
-class NoVersions(Terminal):
-    """The source has no commit at all, so there is no version to publish."""
-
-    code = "MF2007"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"The history of {self.table} is empty: no version of it can be named."
-
-    def next(self) -> str:
-        return "Check the table's _delta_log folder, or write to the table, then publish again."
 
 
 def commits(spark: SparkSession, source: Source, after: int | None = None) -> list[Commit]:
@@ -108,7 +93,7 @@ def described(spark: SparkSession, source: Source, limit: int | None = None) -> 
     it is asked only where the table is not in a folder of this machine."""
     found = _told_here(source, limit) or _told_by_spark(spark, source, limit)
     if not found:
-        raise NoVersions(str(source))
+        raise NoVersions(table=str(source))
     return sorted(found, key=lambda row: int(row["version"]))
 
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mirrorfeed.errors import Terminal, Transient, first_line
+from mirrorfeed.errors import first_line
+from mirrorfeed.feed.errors import SourcesUnavailable, SourcesUnknown
 from mirrorfeed.feed.keys import in_unity_catalog
 from mirrorfeed.feed.pattern import Found, Pattern, like
 from mirrorfeed.feed.source import Source, quote
@@ -93,9 +94,9 @@ def _refusals(pattern: Pattern) -> Iterator[None]:
     try:
         yield
     except (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest) as error:
-        raise SourcesUnknown(str(pattern), first_line(str(error))) from error
+        raise SourcesUnknown(pattern=str(pattern), reason=first_line(str(error))) from error
     except (DatabricksError, OSError) as error:  # without an answer the client raises what is below it
-        raise SourcesUnavailable(str(pattern), first_line(str(error))) from error
+        raise SourcesUnavailable(pattern=str(pattern), reason=first_line(str(error))) from error
 
 
 def _in_spark(spark: SparkSession, pattern: Pattern, columns: bool) -> Iterator[Found]:
@@ -116,7 +117,7 @@ def _in_spark(spark: SparkSession, pattern: Pattern, columns: bool) -> Iterator[
                     named = tuple(spark.table(source.sql).columns) if columns else ()
                 yield Found(source, unfit, named)
     except AnalysisException as error:
-        raise SourcesUnknown(str(pattern), first_line(str(error))) from error
+        raise SourcesUnknown(pattern=str(pattern), reason=first_line(str(error))) from error
 
 
 def _unfit_for_spark(information: str) -> str:
@@ -141,7 +142,7 @@ def _in_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSessio
                 if like(last, each.name) and (each / "_delta_log").is_dir():
                     yield Found(Source(path=str(each)), columns=_columns_at(str(each), spark) if columns else ())
     except OSError as error:
-        raise SourcesUnknown(str(pattern), f"{error.filename}: {error.strerror}") from error
+        raise SourcesUnknown(pattern=str(pattern), reason=f"{error.filename}: {error.strerror}") from error
 
 
 def _columns_at(path: str, spark: Callable[[], SparkSession]) -> tuple[str, ...]:
@@ -152,34 +153,3 @@ def _columns_at(path: str, spark: Callable[[], SparkSession]) -> tuple[str, ...]
         return tuple(field.name for field in schema.fields)
     except Exception:  # not installed, or more than it knows
         return tuple(spark().read.format("delta").load(path).columns)
-
-
-class SourcesUnknown(Terminal):
-    """Which tables a pattern in the configuration stands for cannot be asked: its schema or folder is not there, or is
-    not shown to whoever asks."""
-
-    code = "MF2205"
-
-    def __init__(self, pattern: str, reason: str) -> None:
-        self.pattern, self.reason = pattern, reason
-
-    def what(self) -> str:
-        return f"Cannot tell which tables {self.pattern} stands for: {self.reason}."
-
-    def next(self) -> str:
-        return "Check the name, and the right to see what is in there. Nothing was done."
-
-
-class SourcesUnavailable(Transient):
-    """Unity Catalog did not say which tables a pattern in the configuration stands for."""
-
-    code = "MF2206"
-
-    def __init__(self, pattern: str, reason: str) -> None:
-        self.pattern, self.reason = pattern, reason
-
-    def what(self) -> str:
-        return f"Unity Catalog did not tell which tables {self.pattern} stands for: {self.reason}."
-
-    def next(self) -> str:
-        return "Run the same command again. Nothing was done."

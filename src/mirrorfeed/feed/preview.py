@@ -13,11 +13,20 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import detail_of
+from mirrorfeed.feed.errors import (
+    BadBound,
+    BoundsCrossed,
+    FeedUnreadable,
+    Gap,
+    NotRecorded,
+    OutsideHistory,
+    SchemasDiffer,
+    spell_time,
+)
 from mirrorfeed.feed.history import commits
-from mirrorfeed.feed.ranges import Commit, Gap, Range, first_missing
-from mirrorfeed.feed.read import FeedUnreadable, changes, read_faults
+from mirrorfeed.feed.ranges import Commit, Range, first_missing
+from mirrorfeed.feed.read import changes, read_faults
 from mirrorfeed.feed.schemas import schema_at
 from mirrorfeed.feed.settings import faithful
 from mirrorfeed.feed.source import Source, quote
@@ -25,98 +34,6 @@ from mirrorfeed.landing.schema import FEED_COLUMNS
 
 PastEnd = Literal["error", "empty"]
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.\d{3})?)?")
-
-
-class BadBound(Terminal):
-    """`--from` or `--to` is neither a version nor a time."""
-
-    code = "MF2301"
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def what(self) -> str:
-        return f"{self.text!r} is neither a version nor a time."
-
-    def next(self) -> str:
-        return "Write a whole number, or a time as yyyy-MM-dd or yyyy-MM-dd HH:mm:ss or yyyy-MM-dd HH:mm:ss.SSS."
-
-
-class OutsideHistory(Terminal):
-    """The changes that were asked for begin or end outside what the table's history still has.
-
-    To do: Ask for what the history has: the message says from which version and time to which it goes. Past the end,
-    `--past-end empty` cuts instead of failing.
-    """
-
-    code = "MF2302"
-
-    def __init__(self, table: str, bound: str, reason: str, first: Commit, last: Commit) -> None:
-        self.table, self.bound, self.reason, self.first, self.last = table, bound, reason, first, last
-
-    def what(self) -> str:
-        return f"{self.bound} is {self.reason} of {self.table}."
-
-    def next(self) -> str:
-        return (
-            f"Its history goes from version {self.first.version} ({_moment(self.first.timestamp)} UTC) to"
-            f" {self.last.version} ({_moment(self.last.timestamp)} UTC); past the end,"
-            " `--past-end empty` cuts instead of failing."
-        )
-
-
-class BoundsCrossed(Terminal):
-    """The changes that were asked for end before they begin."""
-
-    code = "MF2303"
-
-    def __init__(self, start: str, end: str) -> None:
-        self.start, self.end = start, end
-
-    def what(self) -> str:
-        return f"The start {self.start} is after the end {self.end}."
-
-    def next(self) -> str:
-        return "Give the earlier one first; both ends are included."
-
-
-class NotRecorded(Terminal):
-    """The feed was off at some version that was asked for, or its files are gone."""
-
-    code = "MF2304"
-
-    def __init__(self, table: str, where: int | Range, reason: str) -> None:
-        self.table, self.where, self.reason = table, where, reason
-
-    def what(self) -> str:
-        where = f"at version {self.where}" if isinstance(self.where, int) else f"in {self.where}"
-        return f"The changes of {self.table} cannot be read: {where} {self.reason}."
-
-    def next(self) -> str:
-        return "Start at a later version; `DESCRIBE HISTORY` shows which there are, and when the feed was switched on."
-
-
-class SchemasDiffer(Terminal):
-    """The columns changed within the versions that were asked for, so that their changes cannot be shown together."""
-
-    code = "MF2305"
-
-    def __init__(self, fault: FeedUnreadable) -> None:
-        self.fault = fault
-
-    def what(self) -> str:
-        fault = self.fault
-        if fault.lost:
-            return fault.problem
-        return (
-            f"The changes of {fault.table} in {fault.range} cannot be read at once: the columns of version"
-            f" {fault.version or '?'} do not fit those of version {fault.read_version or '?'}."
-        )
-
-    def next(self) -> str:
-        if self.fault.lost:
-            return "Start at a version after the one that changed them; `DESCRIBE HISTORY` shows which one it is."
-        return "Start at, or end before, the version that changed them; `DESCRIBE HISTORY` shows which one it is."
 
 
 Bound = int | datetime
@@ -170,12 +87,18 @@ def changes_between(
         return Changes(str(source), range_, changes(spark, source, newest).limit(0))
     hole = first_missing(range_.from_version_exclusive, range_.to_version_inclusive, [each.version for each in known])
     if hole is not None:
-        raise NotRecorded(str(source), hole, "the log has no commit")
+        raise NotRecorded(table=str(source), where=hole, reason="the log has no commit")
     names = [field["name"] for field in schema_at(spark, source, range_.to_version_inclusive)["fields"]]
     with _refusals(str(source), range_):
         feed = changes(spark, source, range_)
         if missing := [f"{name!r} is gone" for name in names if name not in feed.columns]:
-            raise FeedUnreadable(str(source), range_, str(range_.to_version_inclusive), None, missing)
+            raise FeedUnreadable(
+                table=str(source),
+                range=range_,
+                version=str(range_.to_version_inclusive),
+                read_version=None,
+                lost=missing,
+            )
         rows = feed.select(*(quote(name) for name in names), *FEED_COLUMNS)
         rows.isEmpty()  # most refusals show up when a read is planned: here, and not in the caller's hands
     return Changes(str(source), range_, rows)
@@ -188,9 +111,9 @@ def _refusals(table: str, range_: Range) -> Iterator[None]:
         with read_faults(table, range_):
             yield
     except Gap as gap:
-        raise NotRecorded(table, gap.where, gap.reason) from gap
+        raise NotRecorded(table=table, where=gap.where, reason=gap.reason) from gap
     except FeedUnreadable as fault:
-        raise SchemasDiffer(fault) from fault
+        raise SchemasDiffer(fault=fault) from fault
 
 
 def moments(spark: SparkSession) -> Callable[[str], datetime]:
@@ -210,12 +133,12 @@ def parse_bound(text: str | int, moment: Callable[[str], datetime]) -> Bound:
     if text.isascii() and text.isdigit():
         return int(text)
     if not _TIME.fullmatch(text):
-        raise BadBound(text)
+        raise BadBound(text=text)
     try:
         datetime.fromisoformat(text)
         return moment(text)
     except (ValueError, OverflowError) as error:
-        raise BadBound(text) from error
+        raise BadBound(text=text) from error
 
 
 def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit], past_end: PastEnd) -> Range:
@@ -223,36 +146,40 @@ def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit]
     last one then or earlier."""
     first, last = known[0], known[-1]
     if end is not None and type(start) is type(end) and start > end:  # type: ignore[operator]
-        raise BoundsCrossed(*(str(each) if isinstance(each, int) else f"{_moment(each)} UTC" for each in (start, end)))
+        shown = [str(each) if isinstance(each, int) else f"{spell_time(each)} UTC" for each in (start, end)]
+        raise BoundsCrossed(start=shown[0], end=shown[1])
     if isinstance(start, datetime) and start < first.timestamp and first.version > 0:
-        raise OutsideHistory(table, _spell(start), "before the kept history", first, last)
+        raise OutsideHistory(table=table, bound=_spell(start), reason="before the kept history", first=first, last=last)
     if isinstance(start, datetime):
         from_version = next((c.version for c in known if c.timestamp >= start), last.version + 1)
     else:
         from_version = start
     if from_version < first.version:
-        raise OutsideHistory(table, f"Version {from_version}", "before the kept history", first, last)
+        raise OutsideHistory(
+            table=table, bound=f"Version {from_version}", reason="before the kept history", first=first, last=last
+        )
     if from_version > last.version:
         if past_end == "error":
-            raise OutsideHistory(table, _spell(start), "past the newest version", first, last)
+            raise OutsideHistory(
+                table=table, bound=_spell(start), reason="past the newest version", first=first, last=last
+            )
         return Range(last.version, last.version)
 
     to_version = last.version
     if isinstance(end, datetime):
         if end > last.timestamp and past_end == "error":
-            raise OutsideHistory(table, _spell(end), "past the newest version", first, last)
+            raise OutsideHistory(
+                table=table, bound=_spell(end), reason="past the newest version", first=first, last=last
+            )
         to_version = max((c.version for c in known if c.timestamp <= end), default=from_version - 1)
     elif end is not None:
         if end > last.version and past_end == "error":
-            raise OutsideHistory(table, _spell(end), "past the newest version", first, last)
+            raise OutsideHistory(
+                table=table, bound=_spell(end), reason="past the newest version", first=first, last=last
+            )
         to_version = min(end, last.version)
     return Range(from_version - 1, max(to_version, from_version - 1))
 
 
 def _spell(bound: Bound) -> str:
-    return f"Version {bound}" if isinstance(bound, int) else f"The time {_moment(bound)} UTC"
-
-
-def _moment(at: datetime) -> str:
-    """With its milliseconds, where it has any."""
-    return at.replace(tzinfo=None).isoformat(" ", "milliseconds" if at.microsecond else "seconds")
+    return f"Version {bound}" if isinstance(bound, int) else f"The time {spell_time(bound)} UTC"

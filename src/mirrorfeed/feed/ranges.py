@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.errors import EXPIRED, FeedOff, Finding, Gap, PartitionsChanged, SourceRecreated
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,110 +104,7 @@ class NothingNew:
         return f"nothing new, version {self.version} is published"
 
 
-class Finding(Terminal):
-    """A reason why the next versions cannot be published."""
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-
-class FeedOff(Finding):
-    """The source does not record its changes. A first snapshot is not published either, for no change could follow
-    it."""
-
-    code = "MF2101"
-
-    def __init__(self, table: str, version: int) -> None:
-        super().__init__(table)
-        self.version = version
-
-    def what(self) -> str:
-        return f"The change data feed of {self.table} is off at version {self.version}, so no changes could follow."
-
-    def next(self) -> str:
-        return "Run `mirrorfeed enable`, then publish."
-
-
-EXPIRED = "the table's delta.deletedFileRetentionDuration is over"
 LARGE_VECTOR = "a deletion vector is too large for Delta's feed reader"
-_LONGER = (
-    "If VACUUM has not taken its files yet, set a longer one, as by ALTER TABLE … SET TBLPROPERTIES"
-    " (delta.deletedFileRetentionDuration = 'interval 30 days'), and publish."
-)
-_START_AGAIN = "Only a new snapshot helps: start the table again with `mirrorfeed rebuild`."
-
-
-class Gap(Finding):
-    """Changes that were not published yet cannot be read any more, or not for sure: the feed was off, or VACUUM or the
-    retention took them. The mirror stays as it is, and behind.
-
-    To do: If the files are only past their retention and VACUUM has not run, set `delta.deletedFileRetentionDuration`
-    to a longer time and publish. Otherwise start the table again with `mirrorfeed rebuild`; `on_gap: reseed` does that
-    by itself.
-    """
-
-    code = "MF2102"
-
-    def __init__(self, table: str, published: int, where: int | Range, reason: str) -> None:
-        super().__init__(table)
-        self.published, self.where, self.reason = published, where, reason
-
-    @property
-    def version(self) -> int:
-        """The first that cannot be read, or that may be."""
-        return self.where if isinstance(self.where, int) else self.where.from_version_exclusive + 1
-
-    def what(self) -> str:
-        where = f"at version {self.where}" if isinstance(self.where, int) else f"in {self.where}"
-        return f"The changes of {self.table} after version {self.published} cannot be read: {where} {self.reason}."
-
-    def next(self) -> str:
-        again = f"{_START_AGAIN} `on_gap: reseed` does that by itself."
-        return f"{_LONGER} Otherwise {again[0].lower()}{again[1:]}" if self.reason == EXPIRED else again
-
-
-class SourceRecreated(Finding):
-    """The source is not the table that was published: it was replaced, dropped and created again, or taken back to an
-    older version. Its changes do not go on from the mirror."""
-
-    code = "MF2103"
-
-    def __init__(self, table: str, published_id: str, found_id: str, published: int, latest: int) -> None:
-        super().__init__(table)
-        self.published_id, self.found_id = published_id, found_id
-        self.published, self.latest = published, latest
-
-    def what(self) -> str:
-        if self.published_id != self.found_id:
-            return (
-                f"{self.table} is another table than the one that was published up to version {self.published}: it was"
-                f" replaced, or dropped and created again. Its id was {self.published_id} and is {self.found_id}."
-            )
-        return f"{self.table} went back: version {self.published} was published and the newest is {self.latest}."
-
-    def next(self) -> str:
-        return _START_AGAIN
-
-
-class PartitionsChanged(Finding):
-    """The table was partitioned anew, and Delta would read changes from before that with NULL in the partition columns.
-    They are not published."""
-
-    code = "MF2104"
-
-    def __init__(self, table: str, published: int, before: Sequence[str], now: Sequence[str]) -> None:
-        super().__init__(table)
-        self.published, self.before, self.now = published, tuple(before), tuple(now)
-
-    def what(self) -> str:
-        before, now = (", ".join(map(repr, names)) or "none" for names in (self.before, self.now))
-        return (
-            f"The partition columns of {self.table} changed after version {self.published}: they were {before}, now"
-            f" they are {now}. Delta reads the changes across that with NULL in these columns."
-        )
-
-    def next(self) -> str:
-        return f"{_START_AGAIN} `on_schema_change: reseed` does that by itself."
 
 
 Decision = TakeSnapshot | PublishRanges | NothingNew | Finding
@@ -217,13 +114,15 @@ def decide(table: str, published: Published | None, facts: Facts, versions_per_r
     """What comes next for a table, given what was published last."""
     latest = facts.latest
     if published is None:
-        return TakeSnapshot(latest) if facts.feed_off_at is None else FeedOff(table, latest)
+        return TakeSnapshot(latest) if facts.feed_off_at is None else FeedOff(table=table, version=latest)
     if found := recreated(table, published, facts.table_id, latest):
         return found
     if latest == published.version:
         return NothingNew(published.version)
     if published.partitions is not None and set(published.partitions) != set(facts.partitions):
-        return PartitionsChanged(table, published.version, published.partitions, facts.partitions)
+        return PartitionsChanged(
+            table=table, published=published.version, before=published.partitions, now=facts.partitions
+        )
 
     obstacles = {
         facts.feed_off_at: "the change data feed is off",
@@ -234,7 +133,7 @@ def decide(table: str, published: Published | None, facts: Facts, versions_per_r
     obstacle = min((version for version in obstacles if version is not None), default=None)
     readable_to = latest if obstacle is None else obstacle - 1
     if obstacle is not None and readable_to == published.version:
-        return Gap(table, published.version, obstacle, obstacles[obstacle])
+        return Gap(table=table, published=published.version, where=obstacle, reason=obstacles[obstacle])
     return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, versions_per_range)))
 
 
@@ -242,7 +141,9 @@ def recreated(table: str, published: Published, table_id: str, latest: int) -> S
     """What is to be said if the source is not the table any more that was published."""
     if published.table_id == table_id and published.version <= latest:
         return None
-    return SourceRecreated(table, published.table_id, table_id, published.version, latest)
+    return SourceRecreated(
+        table=table, published_id=published.table_id, found_id=table_id, published=published.version, latest=latest
+    )
 
 
 def first_missing(after: int, to: int, versions: Sequence[int]) -> int | None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
-from mirrorfeed.display.humanize import a_few
-from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import MirrorfeedError, Terminal, innermost_cause
-from mirrorfeed.feed import ranges
+from mirrorfeed.feed import errors, ranges
+from mirrorfeed.feed.errors import FeedUnreadable, FileDamaged, FilesArchived, Finding, Gap, SnapshotGone
 from mirrorfeed.feed.faults import (
     EXPIRED,
     FEED_OFF,
@@ -26,95 +25,13 @@ from mirrorfeed.feed.faults import (
     parameter,
     unreadable_file,
 )
-from mirrorfeed.feed.ranges import Finding, Gap, Range
+from mirrorfeed.feed.ranges import Range
 from mirrorfeed.feed.source import Source, quote
 
 _ARCHIVED = "BlobArchived"
 """What the storage answers for a blob in the archive tier; Spark passes it on as text alone."""
 TASKS_PER_CORE = 4
 _GUESSED_CORES = 32
-
-
-class FeedUnreadable(Finding):
-    """The columns changed within the range in a way that Delta's change feed cannot follow, so the changes cannot be
-    read."""
-
-    code = "MF2105"
-
-    def __init__(
-        self, table: str, range_: Range, version: str | None, read_version: str | None, lost: Sequence[str] = ()
-    ) -> None:
-        super().__init__(table)
-        self.range, self.version, self.read_version, self.lost = range_, version, read_version, tuple(lost)
-
-    def what(self) -> str:
-        if self.lost:
-            return (
-                f"Delta cannot read the changes of {self.table} in {self.range} any more: it reads them with the newest"
-                f" columns, and of those of version {self.version or '?'} {'; '.join(self.lost)}."
-            )
-        return (
-            f"Delta cannot read the changes of {self.table} in {self.range}: the columns of version"
-            f" {self.version or '?'} do not fit those of version {self.read_version or '?'}, with which it reads them."
-        )
-
-    def next(self) -> str:
-        return "Start the table again with `mirrorfeed rebuild`; `on_schema_change: reseed` does that by itself."
-
-
-class SnapshotGone(Terminal):
-    """Files of the version that was to be read were deleted while it was read, or the table is damaged."""
-
-    code = "MF2106"
-
-    def __init__(self, table: str, version: int, uris: Sequence[str] = ()) -> None:
-        self.table, self.version, self.uris = table, version, tuple(uris)
-
-    def what(self) -> str:
-        names = f": {a_few(self.uris)}" if self.uris else ""
-        return f"Files of {self.table} at version {self.version} are gone{names}."
-
-    def next(self) -> str:
-        return "Publish again. If that repeats, the table is damaged: check it with FSCK REPAIR TABLE or restore it."
-
-
-class FileDamaged(Terminal):
-    """A data file of the source is there and cannot be read: it is truncated or otherwise damaged, or the storage does
-    not give it out. Nothing of the versions that need it is published."""
-
-    code = "MF2109"
-
-    def __init__(self, table: str, uri: str, cause: str) -> None:
-        self.table, self.uri, self.cause = table, uri, cause.replace(f"{uri} ", "")
-
-    def what(self) -> str:
-        return f"A file of {self.table} cannot be read: {self.uri} ({self.cause})."
-
-    def next(self) -> str:
-        return (
-            "Publish again. If the error repeats, replace the file with an intact copy, or restore the table to a"
-            " version that does not need it."
-        )
-
-
-class FilesArchived(Terminal):
-    """What was to be read lies in an archive tier and cannot be read from there, and nothing told so beforehand."""
-
-    code = "MF2107"
-
-    def __init__(self, table: str, what: Range | int) -> None:
-        self.table, self.range = table, what
-
-    def what(self) -> str:
-        where = f"version {self.range}" if isinstance(self.range, int) else f"the changes in {self.range}"
-        return f"{self.table} cannot be read: {where} needs files that are in the archive tier (409 BlobArchived)."
-
-    def next(self) -> str:
-        return (
-            f"Let `mirrorfeed archive set {shell_argument(self.table)} 'X days'` say from when on the cloud moves"
-            " files, so that this"
-            " is known before anything is read; then plan and restore with `mirrorfeed archive`."
-        )
 
 
 def at(spark: SparkSession, source: Source, version: int) -> DataFrame:
@@ -182,23 +99,39 @@ def read_faults(table: str, what: Range | int) -> Iterator[None]:
 
 def _fault(table: str, what: Range | int, error: Exception) -> Terminal | None:
     if _ARCHIVED in str(error):
-        return FilesArchived(table, what)
+        return FilesArchived(table=table, range=what)
     found = first_of(error, SOURCE_FAULTS) or ""
     gone = found.startswith((*FILES_GONE, *LOG_GONE))
     if found.startswith(UNREADABLE) and not gone:
-        return FileDamaged(table, unreadable_file(error), innermost_cause(error))
+        uri = unreadable_file(error)
+        return FileDamaged(table=table, uri=uri, cause=innermost_cause(error).replace(f"{uri} ", ""))
     if isinstance(what, int):
-        return SnapshotGone(table, what) if gone or found == EXPIRED else None
+        return SnapshotGone(table=table, version=what) if gone or found == EXPIRED else None
     after = what.from_version_exclusive
     if found == EXPIRED:
-        return Gap(table, after, after + 1, ranges.EXPIRED)
+        return Gap(table=table, published=after, where=after + 1, reason=errors.EXPIRED)
     if gone:
-        return Gap(table, after, what, "a file is gone" if found.startswith(FILES_GONE) else "the log has a hole")
+        return Gap(
+            table=table,
+            published=after,
+            where=what,
+            reason="a file is gone" if found.startswith(FILES_GONE) else "the log has a hole",
+        )
     if found == FEED_OFF:
-        return Gap(table, after, int(parameter(error, "version") or after + 1), "the change data feed is off")
+        return Gap(
+            table=table,
+            published=after,
+            where=int(parameter(error, "version") or after + 1),
+            reason="the change data feed is off",
+        )
     if found.startswith(SCHEMA_DIFFERS):
-        return FeedUnreadable(table, what, parameter(error, "incompatibleVersion"), parameter(error, "readVersion"))
-    return Gap(table, after, what, ranges.LARGE_VECTOR) if found == LARGE_VECTOR else None
+        return FeedUnreadable(
+            table=table,
+            range=what,
+            version=parameter(error, "incompatibleVersion"),
+            read_version=parameter(error, "readVersion"),
+        )
+    return Gap(table=table, published=after, where=what, reason=ranges.LARGE_VECTOR) if found == LARGE_VECTOR else None
 
 
 def leaves_snapshots(error: Finding) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from mirrorfeed.display.humanize import duration
-from mirrorfeed.errors import Transient
+from mirrorfeed.feed.errors import KeptTooShort
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _DEFAULTS = {FILES: 7 * 86_400.0, LOG: 30 * 86_400.0}
@@ -14,25 +13,6 @@ _DURATION = re.compile(r"(\d+)\s*(second|minute|hour|day|week)s?", re.IGNORECASE
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 LEAST = 2
 """So many times as long as a change waits it has to be kept: then one run may fail."""
-
-
-class KeptTooShort(Transient):
-    """A warning beside a publication that went well: the source keeps its changes hardly longer than publication takes
-    to come for them."""
-
-    code = "MF2108"
-
-    def __init__(self, table: str, name: str, kept: float, waited: float) -> None:
-        self.table, self.name, self.kept, self.waited = table, name, kept, waited
-
-    def what(self) -> str:
-        return (
-            f"{self.table} keeps changes for {duration(self.kept)} ({self.name}), and the oldest waited"
-            f" {duration(self.waited)} until this run: one run that fails may be enough to lose some."
-        )
-
-    def next(self) -> str:
-        return "Publish oftener, or set it longer; `mirrorfeed doctor` says how."
 
 
 def seconds_of(properties: Mapping[str, str], name: str) -> float | None:
@@ -48,4 +28,4 @@ def too_short(table: str, properties: Mapping[str, str], waited: float) -> KeptT
     kept = {name: seconds_of(properties, name) for name in (FILES, LOG)}
     short = {name: found for name, found in kept.items() if found is not None and found < LEAST * waited}
     name = min(short, key=short.__getitem__, default=None)
-    return None if name is None else KeptTooShort(table, name, short[name], waited)
+    return None if name is None else KeptTooShort(table=table, name=name, kept=short[name], waited=waited)

@@ -11,7 +11,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.detail import LogDamaged, refusals
+from mirrorfeed.feed.detail import refusals
+from mirrorfeed.feed.errors import LogDamaged, VersionExpired
 from mirrorfeed.feed.faults import EXPIRED, first_of
 from mirrorfeed.feed.ranges import Commit
 from mirrorfeed.feed.source import Source
@@ -24,21 +25,6 @@ _AT_ONCE = 4
 """Questions about schemas; each takes some milliseconds of waiting."""
 
 
-class VersionExpired(Terminal):
-    """The version is so old that its files may be deleted already, so it is not read."""
-
-    code = "MF2006"
-
-    def __init__(self, table: str, version: int) -> None:
-        self.table, self.version = table, version
-
-    def what(self) -> str:
-        return f"Version {self.version} of {self.table} is older than its delta.deletedFileRetentionDuration."
-
-    def next(self) -> str:
-        return "Ask for a newer version, or set a longer duration, if VACUUM has not taken its files yet."
-
-
 def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:
     """The table's schema at a version, as Spark spells schemas in JSON."""
     try:
@@ -47,7 +33,7 @@ def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, An
             schema: dict[str, Any] = json.loads(frame.schema.json())
     except Exception as error:
         if first_of(error, (EXPIRED,)):
-            raise VersionExpired(str(source), version) from error
+            raise VersionExpired(table=str(source), version=version) from error
         raise
     return schema
 

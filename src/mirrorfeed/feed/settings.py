@@ -11,7 +11,7 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.errors import SettingFixed
 
 ALL_DAYS = "spark.sql.datetime.java8API.enabled"
 """For the days from 1582-10-05 to 1582-10-14, which the calendar of old left out. Delta passes what it reads of a feed
@@ -46,24 +46,6 @@ _before: list[tuple[SparkSession, str, str]] = []
 """The sessions' own values, which are set again when nobody reads any more: tables share a session."""
 
 
-class SettingFixed(Terminal):
-    """A setting of the Spark session changes values or leaves rows out, and the session does not let it be changed."""
-
-    code = "MF2207"
-
-    def __init__(self, name: str, value: str, wanted: str) -> None:
-        self.name, self.value, self.wanted = name, value, wanted
-
-    def what(self) -> str:
-        return (
-            f"The Spark session has {self.name} = {self.value}, under which published rows can be wrong, and does not"
-            " let it be changed."
-        )
-
-    def next(self) -> str:
-        return f"Set {self.name} to {self.wanted} in the Spark configuration of the compute."
-
-
 @contextmanager
 def faithful(spark: SparkSession) -> Iterator[None]:
     """Read and write all rows with the values that they have, or raise `SettingFixed`."""
@@ -95,7 +77,7 @@ def _set(spark: SparkSession, name: str, wanted: str) -> None:
         spark.conf.set(name, wanted)
     except Exception as error:
         if name in _REQUIRED:
-            raise SettingFixed(name, before, wanted) from error
+            raise SettingFixed(name=name, value=before, wanted=wanted) from error
     else:
         _before.append((spark, name, before))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.feed.errors import BadSource
 from mirrorfeed.landing.names import fold, join_name, part_fault, split_name
 
 MOST_PARTS = 3
@@ -32,7 +32,7 @@ class Source:
 
     def __post_init__(self) -> None:
         if fault := self._fault():
-            raise BadSource(str(self), fault)
+            raise BadSource(text=without_query(without_query(without_query(without_query(str(self))))), reason=fault)
 
     @classmethod
     def parse(cls, text: str) -> Source:
@@ -40,15 +40,21 @@ class Source:
         if "/" in _QUOTED.sub("", text):
             return cls(path=text)
         if "/" in text:
-            raise BadSource(text, "has '/' inside backticks")
+            raise BadSource(
+                text=without_query(without_query(without_query(without_query(text)))), reason="has '/' inside backticks"
+            )
         try:
             parts = split_name(text)
         except ValueError as error:
-            raise BadSource(text, str(error)) from error
+            raise BadSource(
+                text=without_query(without_query(without_query(without_query(text)))), reason=str(error)
+            ) from error
         try:
             return cls(parts)
         except BadSource as error:
-            raise BadSource(text, error.reason) from None
+            raise BadSource(
+                text=without_query(without_query(without_query(without_query(text)))), reason=error.reason
+            ) from None
 
     @property
     def sql(self) -> str:
@@ -72,21 +78,3 @@ class Source:
         if not 1 <= len(self.parts) <= MOST_PARTS:
             return f"has {len(self.parts)} parts, where catalog, schema and table are {MOST_PARTS}"
         return next(filter(None, map(part_fault, self.parts)), None)
-
-
-class BadSource(Terminal):
-    """A source is neither the name of a table in the catalog nor a path."""
-
-    code = "MF1109"
-
-    def __init__(self, text: str, reason: str) -> None:
-        self.text, self.reason = without_query(text), reason
-
-    def what(self) -> str:
-        return f"The source {self.text!r} {self.reason}."
-
-    def next(self) -> str:
-        return (
-            "Write a name such as main.sales.orders, with backticks around a part that holds a dot, "
-            "or the path of the table's folder without backticks."
-        )

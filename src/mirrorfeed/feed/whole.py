@@ -7,29 +7,13 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.detail import SourceMissing
+from mirrorfeed.feed.errors import NothingToRead, SourceMissing
 from mirrorfeed.feed.faults import NOT_IN_CATALOG, first_of
 from mirrorfeed.feed.read import as_written
 from mirrorfeed.feed.source import Source, quote
 
 _NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
 _NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
-
-
-class NothingToRead(Terminal):
-    """The source is a path, and there is neither a Delta table nor Parquet files."""
-
-    code = "MF2008"
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def what(self) -> str:
-        return f"There is neither a Delta table nor Parquet files at {self.path}."
-
-    def next(self) -> str:
-        return "Check the path, or name the view or the table in the catalog."
 
 
 def whole(spark: SparkSession, source: Source) -> DataFrame:
@@ -42,7 +26,7 @@ def whole(spark: SparkSession, source: Source) -> DataFrame:
         _ = found.schema  # over Connect, only now anything is looked up
     except Exception as error:
         if first_of(error, NOT_IN_CATALOG):
-            raise SourceMissing(str(source)) from error
+            raise SourceMissing(table=str(source)) from error
         raise
     return as_written(found)
 
@@ -66,6 +50,6 @@ def _folder(spark: SparkSession, path: str) -> DataFrame:
         _ = found.schema
     except Exception as error:
         if first_of(error, _NO_FILES):
-            raise NothingToRead(path) from error
+            raise NothingToRead(path=path) from error
         raise
     return found

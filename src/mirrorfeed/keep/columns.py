@@ -8,31 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from mirrorfeed.feed.ranges import Finding
+from mirrorfeed.keep.errors import ColumnsBroken
 from mirrorfeed.keep.record import Chapter, KeptColumn, record_of
 from mirrorfeed.landing.names import fold, split_name
 
 RENAME, DROP = "RENAME COLUMN", "DROP COLUMNS"
 _TEXT = re.compile(r"(?:var)?char\(\d+\)|string collate \S+")
-
-
-class ColumnsBroken(Finding):
-    """The columns of the source changed in a way that the history cannot follow."""
-
-    code = "MF6006"
-
-    def __init__(self, table: str, version: int, changes: Sequence[str]) -> None:
-        super().__init__(table)
-        self.version, self.changes = version, tuple(changes)
-
-    def what(self) -> str:
-        return (
-            f"The columns of {self.table} changed at version {self.version} by more than being added, renamed or"
-            f" dropped: {'; '.join(self.changes)}."
-        )
-
-    def next(self) -> str:
-        return "Only a snapshot tells what its rows are from then on."
 
 
 def first_columns(schema: Mapping[str, Any], version: int, there: Mapping[str, str]) -> tuple[KeptColumn, ...]:
@@ -67,7 +48,7 @@ def follow(
             kept_as = old.kept_as if old.name == field["name"] else _place(field["name"], spelled, version, there)
             found.append(KeptColumn(field["name"], spelled, field["nullable"], kept_as, old.origin))
     if changes:
-        raise ColumnsBroken(table, version, changes)
+        raise ColumnsBroken(table=table, version=version, changes=changes)
     return tuple(found)
 
 

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, named
+from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed import history as log
+from mirrorfeed.keep.errors import NoHistory
 from mirrorfeed.keep.record import chapters, first_and_last
 from mirrorfeed.keep.run import Keeping, Kept, keep
 from mirrorfeed.keep.table import HistoryTable
@@ -44,27 +45,12 @@ class Status:
     error: MirrorfeedError | None = None
 
 
-class NoHistory(Terminal):
-    """The configuration names no permanent history for these tables."""
-
-    code = "MF6001"
-
-    def __init__(self, path: str, tables: Sequence[str]) -> None:
-        self.path, self.tables = path, tuple(tables)
-
-    def what(self) -> str:
-        return f"{self.path} names no history for {', '.join(self.tables)}."
-
-    def next(self) -> str:
-        return "Add `history: main.history` for all tables, a schema or a folder, or `history` to one table."
-
-
 def chosen(config: Config, names: Sequence[str] = ()) -> tuple[Table, ...]:
     """The tables that have a history, or those named; or `NoHistory`."""
     found = config.select(names)
     without = [str(table.target) for table in found if table.history is None]
     if without and (names or len(without) == len(found)):
-        raise NoHistory(config.path, without)
+        raise NoHistory(path=config.path, tables=without)
     return tuple(table for table in found if table.history is not None)
 
 

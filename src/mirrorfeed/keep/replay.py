@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.bring_back.into import made_before
 from mirrorfeed.config.values import URI
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.preview import moments, parse_bound
 from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.keep.errors import HistoryChanged, NothingKept, NotKept
 from mirrorfeed.keep.record import Record, chapter_of, chapters, first_and_last, record_of, version_at
-from mirrorfeed.keep.table import HistoryChanged, HistoryTable
+from mirrorfeed.keep.table import HistoryTable
 
 _REPLAY_OF = "mirrorfeed.history.replayOf"
 _GOES_WITHOUT_MAPPING = frozenset(" ,;{}()\n\t=")
@@ -41,7 +41,7 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
     table = HistoryTable(spark, history)
     seen = table.look()
     if seen is None or seen.newest is None:
-        raise NothingKept(str(history))
+        raise NothingKept(history=str(history))
     records = table.records(seen)
     version = resolve(str(history), records, parse_bound(asked, moments(spark)))
     chapter = chapter_of(records, version)
@@ -63,7 +63,7 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
         writer.create()
     except Exception as error:
         if _NOT_THERE in str(error):
-            raise HistoryChanged(str(history), _NOT_THERE) from error
+            raise HistoryChanged(history=str(history), reason=_NOT_THERE) from error
         raise
     return found
 
@@ -83,7 +83,7 @@ def resolve(history: str, records: Sequence[Record], asked: int | datetime) -> i
     else:
         version = asked if chapter_of(records, asked) else None
     if version is None:
-        raise NotKept(history, asked, kept(records))
+        raise NotKept(history=history, asked=asked, kept=kept(records))
     return version
 
 
@@ -130,34 +130,3 @@ def _alike(value: Column, type_: object) -> Column:
 
 def _spell(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-class NothingKept(Terminal):
-    """The history is empty, or not there, so nothing can be rebuilt from it."""
-
-    code = "MF6011"
-
-    def __init__(self, history: str) -> None:
-        self.history = history
-
-    def what(self) -> str:
-        return f"Nothing is kept in {self.history}."
-
-    def next(self) -> str:
-        return "Run `mirrorfeed history run` first; it keeps what the table has from then on."
-
-
-class NotKept(Terminal):
-    """The version or time that was asked for is not among those that are kept."""
-
-    code = "MF6012"
-
-    def __init__(self, history: str, asked: int | datetime, kept: Sequence[str]) -> None:
-        self.history, self.asked, self.kept = history, asked, tuple(kept)
-
-    def what(self) -> str:
-        asked = f"Version {self.asked}" if isinstance(self.asked, int) else f"The time {_spell(self.asked)}"
-        return f"{asked} is not kept in {self.history}."
-
-    def next(self) -> str:
-        return f"It holds {'; '.join(self.kept)}. Ask for one of these."

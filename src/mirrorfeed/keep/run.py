@@ -19,41 +19,18 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.archive.guard import feed as archive
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.build import this_build
-from mirrorfeed.display.printable import shell_argument
-from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history as log
 from mirrorfeed.feed import read
-from mirrorfeed.feed.detail import LogDamaged
+from mirrorfeed.feed.errors import FeedUnreadable, Finding, Gap, LogDamaged, SourceRecreated, VersionExpired
 from mirrorfeed.feed.facts import facts_of, still_hold
 from mirrorfeed.feed.faults import first_of
-from mirrorfeed.feed.ranges import (
-    Commit,
-    Decision,
-    Facts,
-    Finding,
-    Gap,
-    NothingNew,
-    Published,
-    Range,
-    SourceRecreated,
-    TakeSnapshot,
-    decide,
-)
-from mirrorfeed.feed.read import FeedUnreadable
-from mirrorfeed.feed.schemas import VersionExpired, schema_at
+from mirrorfeed.feed.ranges import Commit, Decision, Facts, NothingNew, Published, Range, TakeSnapshot, decide
+from mirrorfeed.feed.schemas import schema_at
 from mirrorfeed.feed.settings import faithful
 from mirrorfeed.feed.source import Source
-from mirrorfeed.keep.columns import (
-    DROP,
-    RENAME,
-    ColumnsBroken,
-    drops,
-    first_columns,
-    follow,
-    lost,
-    renames,
-    same_columns,
-)
+from mirrorfeed.keep.columns import DROP, RENAME, drops, first_columns, follow, lost, renames, same_columns
+from mirrorfeed.keep.errors import AnotherSource, CannotGoOn, ColumnsBroken, NotTaken, OtherRun
 from mirrorfeed.keep.record import KeptColumn, Record
 from mirrorfeed.keep.table import HistoryTable, Seen, as_inserts, kept_rows, maps_columns, refuse_names
 
@@ -133,9 +110,9 @@ def keep(
             kept.began_again += [step.instead_of] if step.instead_of else []
             on_step(kept)
         elif taken and (newest is None or newest.number < record.number):
-            raise NotTaken(str(how.history), record.number)
+            raise NotTaken(history=str(how.history), number=record.number)
         elif (lost := lost + 1) == _TRIES:
-            raise OtherRun(str(how.history))
+            raise OtherRun(history=str(how.history), conflicts=_TRIES)
 
 
 @dataclass(frozen=True)
@@ -186,9 +163,22 @@ class _Run:
         if seen is None or seen.newest is None:
             raise finding
         if isinstance(finding, SourceRecreated):
-            raise AnotherSource(str(self.how.history), seen.newest, self.source, finding) from None
+            raise AnotherSource(
+                table=self.source,
+                history=str(self.how.history),
+                kept=seen.newest.source,
+                version=seen.newest.to_version_inclusive,
+                kept_id=finding.published_id,
+                found_id=finding.found_id,
+                latest=finding.latest,
+            ) from None
         if not (self.begin_again or self._reseeds(finding)):
-            raise CannotGoOn(str(self.how.history), seen.newest.to_version_inclusive, finding) from finding
+            raise CannotGoOn(
+                table=finding.table,
+                history=str(self.how.history),
+                version=seen.newest.to_version_inclusive,
+                finding=finding,
+            ) from finding
         return self._again(facts, seen.columns, finding)
 
     def begin(self, facts: Facts) -> None:
@@ -277,7 +267,7 @@ class _Run:
             archive.check(self.spark, self.how.source, what, facts.properties)
             feed = read.changes(self.spark, self.how.source, what)
             if missing := lost(columns, json.loads(feed.schema.json())):
-                raise FeedUnreadable(self.source, what, str(last), None, missing)
+                raise FeedUnreadable(table=self.source, range=what, version=str(last), read_version=None, lost=missing)
         return _Step(facts, what, columns, feed)
 
     def _again(self, facts: Facts, there: Mapping[str, str], finding: Finding) -> _Step:
@@ -320,84 +310,3 @@ def _bounds(what: Range | int | None, newest: int) -> tuple[int | None, int]:
     if isinstance(what, Range):
         return what.from_version_exclusive, what.to_version_inclusive
     return (newest, newest) if what is None else (None, what)
-
-
-class CannotGoOn(Finding):
-    """The history ends before versions whose changes it cannot have any more. What is kept stays."""
-
-    code = "MF6002"
-
-    def __init__(self, history: str, version: int, finding: Finding) -> None:
-        super().__init__(finding.table)
-        self.history, self.version, self.finding = history, version, finding
-
-    def what(self) -> str:
-        return f"The history {self.history} ends at version {self.version}. {self.finding.problem}"
-
-    def next(self) -> str:
-        return (
-            f"`mirrorfeed history run {shell_argument(self.table)} --begin-again` goes on with a snapshot, beside"
-            " what is kept; the"
-            " versions between are lost to it, and `mirrorfeed history status` says which. `reseed` in the"
-            " configuration does that by itself."
-        )
-
-
-class AnotherSource(Finding):
-    """The history belongs to another table, or to this one before it was replaced or taken back. What is kept stays."""
-
-    code = "MF6003"
-
-    def __init__(self, history: str, newest: Record, source: str, found: SourceRecreated) -> None:
-        super().__init__(source)
-        self.history, self.kept, self.version = history, newest.source, newest.to_version_inclusive
-        self.kept_id, self.found_id, self.latest = found.published_id, found.found_id, found.latest
-
-    def what(self) -> str:
-        if self.kept_id != self.found_id:
-            return (
-                f"{self.history} is the history of {self.kept} with the id {self.kept_id}, up to version"
-                f" {self.version}. {self.table} has the id {self.found_id}: it is another table, or was replaced, or"
-                " dropped and created again."
-            )
-        return f"{self.table} went back: version {self.version} is kept and its newest is {self.latest}."
-
-    def next(self) -> str:
-        return "Name another table under `history` for it; what is kept can still be replayed from this one."
-
-
-class NotTaken(Terminal):
-    """The table that holds the history was taken back to an earlier version of itself, and Delta takes no number
-    twice."""
-
-    code = "MF6004"
-
-    def __init__(self, history: str, number: int) -> None:
-        self.history, self.number = history, number
-
-    def what(self) -> str:
-        return (
-            f"{self.history} does not take record {self.number}, for it had one of that number, and that one is gone:"
-            " the history was taken back to an earlier version of itself."
-        )
-
-    def next(self) -> str:
-        return (
-            "Bring it to the version that has that record (RESTORE TABLE … TO VERSION AS OF …, as `DESCRIBE HISTORY`"
-            " of it shows), or name another table for the history."
-        )
-
-
-class OtherRun(Transient):
-    """Several runs keep the same history at once, and this one did not get its turn."""
-
-    code = "MF6005"
-
-    def __init__(self, history: str) -> None:
-        self.history = history
-
-    def what(self) -> str:
-        return f"Other runs append to {self.history} as well, and came first {_TRIES} times."
-
-    def next(self) -> str:
-        return "What they kept is kept; run again for what is new since."

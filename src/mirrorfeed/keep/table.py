@@ -13,13 +13,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.archive.interval.policy import understood
-from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.detail import Detail, NoTableAtPath, SourceMissing, detail_of
+from mirrorfeed.feed.detail import Detail, detail_of
+from mirrorfeed.feed.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.feed.here import counted_rows, opened
 from mirrorfeed.feed.history import described
 from mirrorfeed.feed.ranges import Commit, Facts
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.keep.columns import places
+from mirrorfeed.keep.errors import HistoryChanged, NamesTaken, NotAHistory
 from mirrorfeed.keep.hands import Change, by_hand
 from mirrorfeed.keep.record import Chapter, KeptColumn, Record, disorder, parse
 from mirrorfeed.landing.names import fold
@@ -87,14 +88,16 @@ class HistoryTable:
         version = changes[-1].version
         columns = {each["name"]: json.dumps(each["type"], sort_keys=True) for each in _fields(self._at(version))}
         if missing := [name for name in _OWN if name not in columns]:
-            raise NotAHistory(str(self.place), missing[0])
+            raise NotAHistory(table=str(self.place), missing=missing[0])
         archived = understood(str(self.place), found.properties)
         archive_days = archived.days if archived else None
         mapped = maps_columns(found)
         count, records = self._held(version, archive_days, mapped=mapped)
         seen = Seen(version, records, columns, archive_days, mapped)
         if count != seen.total:
-            raise HistoryChanged(str(self.place), f"it has {count:,} rows, and its records account for {seen.total:,}")
+            raise HistoryChanged(
+                history=str(self.place), reason=f"it has {count:,} rows, and its records account for {seen.total:,}"
+            )
         if seen.newest:
             self._refuse_hands(changes, version, seen.newest)
         return seen
@@ -117,7 +120,7 @@ class HistoryTable:
         """All, in their order; or `HistoryChanged`."""
         found = seen.records if seen.archive_days is None else self._records(seen.version, None)
         if fault := disorder(found):
-            raise HistoryChanged(str(self.place), fault)
+            raise HistoryChanged(history=str(self.place), reason=fault)
         return found
 
     def append(self, rows: DataFrame | None, record: Record) -> None:
@@ -150,7 +153,7 @@ class HistoryTable:
             count = sum(row["count"] for row in counted if row["_commit_version"] in versions)
             if count != record.rows:
                 reason = f"record {record.number} was kept with {record.rows:,} rows, and {count:,} are there"
-                raise HistoryChanged(str(self.place), reason)
+                raise HistoryChanged(history=str(self.place), reason=reason)
 
     def _kept(self, seen: Seen, records: Sequence[Record]) -> DataFrame:
         """The rows of records that follow each other, or `ArchivedFilesNeeded` before any is read."""
@@ -207,7 +210,8 @@ class HistoryTable:
         since = [change for change in told if newest.base < change.version <= version]
         if change := by_hand(since, newest.batch):
             raise HistoryChanged(
-                str(self.place), f"its version {change.version} was made by someone else's {change.operation}"
+                history=str(self.place),
+                reason=f"its version {change.version} was made by someone else's {change.operation}",
             )
 
     def _changes(self, most: int) -> list[Change]:
@@ -247,7 +251,7 @@ def maps_columns(table: Detail | Facts) -> bool:
 def refuse_names(table: str, schema: Mapping[str, Any]) -> None:
     own = {fold(name) for name in _OWN}
     if taken := [field["name"] for field in schema["fields"] if fold(field["name"]) in own]:
-        raise NamesTaken(table, taken)
+        raise NamesTaken(table=table, columns=taken)
 
 
 def day_of(moment: datetime) -> date:
@@ -273,52 +277,3 @@ def _value(column: KeptColumn, spans: Sequence[tuple[int, str | None]]) -> Colum
         value = F.lit(None) if name is None else F.col(quote(name))
         found = F.when(F.col("_commit_version") <= to, value).otherwise(found)
     return found
-
-
-class NotAHistory(Terminal):
-    """The table that is to hold the history is there and is something else."""
-
-    code = "MF6007"
-
-    def __init__(self, table: str, missing: str) -> None:
-        self.table, self.missing = table, missing
-
-    def what(self) -> str:
-        return f"{self.table} is there and is no history of a table: it has no column {self.missing}."
-
-    def next(self) -> str:
-        return "Name another table under `history`: mirrorfeed makes it."
-
-
-class HistoryChanged(Terminal):
-    """Somebody else changed the table that holds the history, so nothing in it is trusted."""
-
-    code = "MF6008"
-
-    def __init__(self, history: str, reason: str) -> None:
-        self.history, self.reason = history, reason
-
-    def what(self) -> str:
-        return f"The history {self.history} is not as it was kept: {self.reason}."
-
-    def next(self) -> str:
-        return (
-            "Nothing is appended to it and nothing is read from it. `DESCRIBE HISTORY` of it shows who changed it: take"
-            " the change back (a RESTORE needs delta.appendOnly switched off meanwhile), or name another table for"
-            " the history and keep this one for its readers."
-        )
-
-
-class NamesTaken(Terminal):
-    """The source has columns of names that its history uses itself."""
-
-    code = "MF6009"
-
-    def __init__(self, table: str, columns: Sequence[str]) -> None:
-        self.table, self.columns = table, tuple(columns)
-
-    def what(self) -> str:
-        return f"{self.table} has columns with names that its history needs: {', '.join(map(repr, self.columns))}."
-
-    def next(self) -> str:
-        return "Rename them in the source, or keep no history of this table."

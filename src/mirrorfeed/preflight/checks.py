@@ -18,9 +18,9 @@ from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import size
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.detail import detail_of
+from mirrorfeed.feed.errors import FeedOff, SettingFixed
 from mirrorfeed.feed.keys import check_policies, in_unity_catalog, table_of
-from mirrorfeed.feed.ranges import FeedOff
-from mirrorfeed.feed.settings import ALL_DAYS, SettingFixed, all_days_are_read
+from mirrorfeed.feed.settings import ALL_DAYS, all_days_are_read
 from mirrorfeed.feed.source import Source
 from mirrorfeed.feed.switch import Feed, feed_of
 from mirrorfeed.feed.whole import whole

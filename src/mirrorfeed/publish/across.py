@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from mirrorfeed.archive.guard import feed as archive
-from mirrorfeed.errors import Transient
-from mirrorfeed.feed import history, read
+from mirrorfeed.feed import history
 from mirrorfeed.feed.detail import detail_of
+from mirrorfeed.feed.errors import Gap, SnapshotGone
 from mirrorfeed.feed.faults import EXPIRED, FILES_GONE, LOG_GONE, first_of
-from mirrorfeed.feed.ranges import Commit, Facts, Gap, Range
+from mirrorfeed.feed.ranges import Commit, Facts, Range
 from mirrorfeed.files.job import StagingJob
 from mirrorfeed.files.stage import Staged
+from mirrorfeed.publish.errors import NotComparable
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.port import COMPARISON, Feed
 from mirrorfeed.publish.source import DeltaFeed
@@ -70,43 +71,12 @@ class AcrossGap(DeltaFeed):
         try:
             yield
         except Exception as error:
-            if isinstance(error, Gap | read.SnapshotGone) or first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
-                raise NotComparable(str(self.source), what.from_version_exclusive) from error
+            if isinstance(error, Gap | SnapshotGone) or first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
+                version = what.from_version_exclusive
+                raise NotComparable(table=str(self.source), published=version, where=version) from error
             raise
 
 
 def spanning(plan: Plan, feed: Feed) -> Plan:
     """The same; for a comparison in one range, however many versions there are."""
     return replace(plan, versions_per_range=sys.maxsize) if isinstance(feed, AcrossGap) else plan
-
-
-class ByComparison(Transient):
-    """A note beside a publication that went well: the feed had lost changes, and what differs was found by comparing
-    the published version with the newest one."""
-
-    code = "MF3508"
-
-    def __init__(self, gap: Gap) -> None:
-        self.gap = gap
-
-    def what(self) -> str:
-        return f"{self.gap.problem} What differs was found by a comparison with version {self.gap.published}."
-
-    def next(self) -> str:
-        return "Nothing is lost. Publish oftener, or let the source keep its changes for longer."
-
-
-class NotComparable(Gap):
-    """The feed has lost changes, and the version that is published cannot be read any more either, so that what differs
-    from it cannot be found. The mirror stays as it is, and behind."""
-
-    code = "MF3509"
-
-    def __init__(self, table: str, published: int) -> None:
-        super().__init__(table, published, published, "its files or its log are gone")
-
-    def what(self) -> str:
-        return f"The feed of {self.table} has a gap, and version {self.published}, which is published, is gone as well."
-
-    def next(self) -> str:
-        return "Only a new snapshot helps: start the table again with `mirrorfeed rebuild`."

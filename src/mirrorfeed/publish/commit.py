@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import ParamSpec
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import MirrorfeedError, Terminal
 from mirrorfeed.landing import log, metadata
 from mirrorfeed.landing.consumed import missing_files
 from mirrorfeed.landing.log import Follows, Record
@@ -37,7 +37,8 @@ from mirrorfeed.landing.names import (
 )
 from mirrorfeed.landing.output import BY_TIME
 from mirrorfeed.landing.strict_json import DamagedFile, parse_json
-from mirrorfeed.publish.view import FilesLost, LastFileGone, LogLost, View, check, data_in
+from mirrorfeed.publish.errors import FilesLost, KeepsChanging, LastFileGone, LogLost, TimesTie, TooManyFiles
+from mirrorfeed.publish.view import View, check, data_in
 from mirrorfeed.stores import AlreadyThere, Entry, NotThere, Store, StoreUnavailable
 from mirrorfeed.stores.anew import open_anew, patiently
 from mirrorfeed.stores.base import READ_LIMIT
@@ -45,53 +46,6 @@ from mirrorfeed.stores.base import READ_LIMIT
 Arguments = ParamSpec("Arguments")
 _LOOKS = 20
 """How often a look is begun again while others change the table, before it is left to a later run."""
-
-
-class KeepsChanging(Transient):
-    """Other publishers work on the same table at the same time, and this one found no moment of its own. Nothing is
-    doubled."""
-
-    code = "MF3204"
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def what(self) -> str:
-        return f"Other publishers keep changing {self.address}."
-
-    def next(self) -> str:
-        return "Publish again later, and let one publisher at a time do it."
-
-
-class TooManyFiles(Terminal):
-    """A publication has so many files that its record would be too large to be read again. Nothing was published."""
-
-    code = "MF3218"
-
-    def __init__(self, address: str, files: int) -> None:
-        self.address, self.files = address, files
-
-    def what(self) -> str:
-        return f"The record of {self.files:,} files for {self.address} is larger than {READ_LIMIT // 2**20} MiB."
-
-    def next(self) -> str:
-        return "Set a larger `file_size` and publish again. Nothing was published."
-
-
-class TimesTie(Transient):
-    """The table is read by the times of its files, and the storage gave new files no later time than those there.
-    Nothing was published."""
-
-    code = "MF3205"
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def what(self) -> str:
-        return f"Files for {self.address} have no later storage time than those that are there, so no order among them."
-
-    def next(self) -> str:
-        return "Nothing of them is published. Publish again a moment later."
 
 
 @dataclass
@@ -113,7 +67,7 @@ class TableLog:
             view = self._view(log_id) if log_id else None
             if view or log_id is None:
                 return view
-        raise KeepsChanging(self._address())
+        raise KeepsChanging(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """The second half: the view with what is staged and, where asked for, what is published now. None if the log
@@ -134,7 +88,7 @@ class TableLog:
             view = self.glance()
             if view is None or (view := self.confirm(view)):
                 return view
-        raise KeepsChanging(self._address())
+        raise KeepsChanging(address=self._address())
 
     def begin(self) -> View:
         """Makes the log, where a glance showed none and the folder is nobody else's; as a glance would show it.
@@ -145,7 +99,7 @@ class TableLog:
         for _ in range(_LOOKS):
             if view := patiently(self.store, self._make_log):
                 return view
-        raise KeepsChanging(self._address())
+        raise KeepsChanging(address=self._address())
 
     def _make_log(self) -> View | None:
         """None where another's log came first, and is gone again."""
@@ -167,7 +121,8 @@ class TableLog:
         if not found or self._log_id() is not None or self._files() != found:
             return
         if lost := self._lost_log():
-            raise LogLost(self._address(), *lost)
+            log_id, newest = lost
+            raise LogLost(folder=self._address(), log_id=log_id, number=newest.number, time=newest.time)
         names = [name for name, _ in found]
         data = tuple(name for name in names if "/" not in name)
         check(View("", data=data, processed=tuple(name for name in names if "/" in name)), self._address())
@@ -185,7 +140,7 @@ class TableLog:
             self.check(view)
             left = tuple(file.staged for file in view.unfinished)
             if left == before:
-                raise trouble or KeepsChanging(self._address())
+                raise trouble or KeepsChanging(address=self._address())
             before = left
             trouble = self._rename_in_order(view)
             view = self.confirm(view, data=trouble is not None)
@@ -221,14 +176,14 @@ class TableLog:
         )
         if not found.numbers:
             return None
-        return (FilesLost if found.lost else LastFileGone)(self._address(), found.numbers)
+        return (FilesLost if found.lost else LastFileGone)(address=self._address(), numbers=found.numbers)
 
     def record(self, view: View, new: Record) -> View | None:
         """The commit, and the look after it, which tells whose record is the newest; None if the log is gone. Raises if
         its number is still free, for then nobody got on, and what was staged would be staged again and again."""
         if len(new.to_json()) > READ_LIMIT:
             self.discard(view, new.batch)
-            raise TooManyFiles(self._address(), len(new.files))
+            raise TooManyFiles(address=self._address(), files=len(new.files))
         path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
         trouble = unbelieved(self._create_record, view.log_id, path, new)
         # The id of the log was read before, and is read again at the end.
@@ -237,7 +192,7 @@ class TableLog:
         if (after := after or self.look()) is None:
             return None
         if after.log_id == view.log_id and after.number < new.number:
-            raise trouble or KeepsChanging(self._address())
+            raise trouble or KeepsChanging(address=self._address())
         self.check(after)
         return after
 
@@ -308,7 +263,7 @@ class TableLog:
         later = [new.pop(name) for name in corrections]
         for before, after in ((there, new.values()), (new.values(), later)):
             if before and after and min(after) <= max(before):
-                raise TimesTie(self._address())
+                raise TimesTie(address=self._address())
 
     def _view(self, log_id: str) -> View | None:
         """What one listing of a log shows, or None if its newest records were removed meanwhile."""

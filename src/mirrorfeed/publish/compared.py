@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.model import hashes_of
-from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.feed.differences import DIFFERS, differences, hashed, places
 from mirrorfeed.feed.ranges import Commit, Facts, Range
 from mirrorfeed.feed.settings import faithful
@@ -25,9 +24,10 @@ from mirrorfeed.files.rolling import write_empty
 from mirrorfeed.files.stage import Staged, stage
 from mirrorfeed.landing.schema import Column, columns_of, lost
 from mirrorfeed.landing.selection import types_of
+from mirrorfeed.publish.errors import ColumnsMoved, LedgerNeeded, NeedsFeed, StatesLost
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.port import COMPARISON, Repair
-from mirrorfeed.publish.states import Seen, States, StatesLost, Written
+from mirrorfeed.publish.states import Seen, States, Written
 
 COMPARED = "none: all of it is compared each time"
 """What is said of its change data feed."""
@@ -50,7 +50,7 @@ class ComparedFeed:
     def facts(self, after: int | None, limit: int) -> Facts:
         seen = self.states.look()
         if after is not None and (seen is None or seen.version < after):
-            raise StatesLost(str(self.source), str(self.states.place), after)
+            raise StatesLost(table=str(self.source), states=str(self.states.place), published=after, where=after)
         new = Seen(seen.id, seen.version + 1) if seen else Seen(uuid.uuid4().hex, 0)
         at = self.states.holding(after, seen) if seen and after is not None else new.version
         self._next[:] = [(seen, new, at)]
@@ -96,7 +96,7 @@ class ComparedFeed:
         return staged
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
-        raise NeedsFeed(str(self.source), "to repair its mirror")
+        raise NeedsFeed(table=str(self.source), asked="to repair its mirror")
 
     def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
         return []  # every state has had keys, and was checked
@@ -113,7 +113,7 @@ class ComparedFeed:
         ((seen, new, at),) = self._next
         now = whole(self.spark, self.source)
         if lost(job.columns, self._columns(now)):  # they were looked at a moment ago
-            raise ColumnsMoved(str(self.source))
+            raise ColumnsMoved(table=str(self.source))
         key = places(job.columns, job.keys)
         rows = hashed(now, job.columns, job.keys)
         if before is None:
@@ -144,52 +144,5 @@ def compared(spark: SparkSession, config: Config, table: Table) -> ComparedFeed:
 def states_of(config: Config, table: Table) -> Source:
     """The table with the hashes of a source."""
     if config.ledger is None:  # as where it was left out for one run
-        raise LedgerNeeded(str(table.source))
+        raise LedgerNeeded(table=str(table.source))
     return hashes_of(config.ledger, table.target)
-
-
-class ColumnsMoved(Transient):
-    """The columns of the source changed between two looks of one run. Nothing was published."""
-
-    code = "MF3504"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"The columns of {self.table} changed while it was about to be compared, so nothing of it was published."
-
-    def next(self) -> str:
-        return "Publish again."
-
-
-class LedgerNeeded(Terminal):
-    """A source is to be published by comparison, and there is no place for the hashes of what was published."""
-
-    code = "MF3505"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"{self.table} is published by comparison, and its hashes are kept beside the ledger: there is none."
-
-    def next(self) -> str:
-        return "Set `ledger`, as in `ledger: main.ops.mirror_ledger`."
-
-
-class NeedsFeed(Terminal):
-    """What was asked for takes a change data feed or earlier versions, and the source is published by comparison."""
-
-    code = "MF3507"
-
-    def __init__(self, table: str, asked: str) -> None:
-        self.table, self.asked = table, asked
-
-    def what(self) -> str:
-        return (
-            f"{self.table} is published by comparison (`changes: compare`), and {self.asked} takes a feed of changes."
-        )
-
-    def next(self) -> str:
-        return "`mirrorfeed publish` compares it as often as it runs; `mirrorfeed rebuild` starts it again."

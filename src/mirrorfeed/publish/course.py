@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Transient
-from mirrorfeed.feed.ranges import Gap, PartitionsChanged
-from mirrorfeed.feed.read import FeedUnreadable
+from mirrorfeed.feed.errors import FeedUnreadable, Gap, PartitionsChanged
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.publish.view import BeginningMissing
+from mirrorfeed.publish.errors import BeginningMissing
 
 TRIES = 4
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0

@@ -12,8 +12,8 @@ from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.feed.errors import Gap
 from mirrorfeed.feed.keys import Workspace
-from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.publish.across import AcrossGap, spanning
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.kept import feed_for, leads_on

@@ -17,13 +17,13 @@ from pyspark.sql import SparkSession
 from mirrorfeed.at_once import bearable, each_of
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.display.humanize import a_few
-from mirrorfeed.errors import MirrorfeedError, Transient, named
+from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.files.place import clear_staging
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.across import spanning
 from mirrorfeed.publish.course import TRIES, Course, Rules, after, reseeds
+from mirrorfeed.publish.errors import MadeAnew, OutOfTime, Untidy
 from mirrorfeed.publish.idle import Idle, known_here, waits_since
 from mirrorfeed.publish.kept import across, feed_for, leads_on
 from mirrorfeed.publish.outcome import Outcome, Progress
@@ -99,57 +99,6 @@ class Fleet:
     @property
     def dropping(self) -> Dropping:
         return self.dropped_by or dropping_by(self.config)
-
-
-class Untidy(Transient):
-    """Leftovers in the landing zone could not be removed. They do no harm."""
-
-    code = "MF3212"
-
-    def __init__(self, table: str, cause: MirrorfeedError) -> None:
-        self.table, self.cause = table, cause
-
-    def what(self) -> str:
-        return f"Leftovers beside {self.table} stay where they are: {self.cause.problem}"
-
-    def next(self) -> str:
-        return "They do no harm; each run tries again to remove them."
-
-
-class OutOfTime(Transient):
-    """A table took longer than `time_limit` gives it. What is published of it counts, and the others did not wait."""
-
-    code = "MF3215"
-
-    def __init__(self, table: str, minutes: float, progress: Progress, cause: MirrorfeedError | None) -> None:
-        self.table, self.minutes, self.published, self.latest = table, minutes, progress.published, progress.latest
-        self.cause = cause
-
-    def what(self) -> str:
-        done = "nothing of it is published" if self.published is None else f"version {self.published} is published"
-        rest = "" if self.latest is None else f", of {self.latest}"
-        minutes = "minute" if self.minutes == 1 else f"{self.minutes:g} minutes"
-        why = f" The last try failed: {self.cause.problem}" if self.cause else ""
-        return f"{self.table} was not done within its {minutes}: {done}{rest}.{why}"
-
-    def next(self) -> str:
-        return "The next run goes on from there. If that is too little, raise `time_limit`, or run it more often."
-
-
-class MadeAnew(Transient):
-    """A note beside a publication that went well: Spark's files did not look as those before, so the driver wrote them
-    again."""
-
-    code = "MF3213"
-
-    def __init__(self, tables: Sequence[str], differed: str) -> None:
-        self.tables, self.differed = tuple(tables), differed
-
-    def what(self) -> str:
-        return f"Spark wrote files of {a_few(self.tables)} otherwise than files there are: {self.differed}."
-
-    def next(self) -> str:
-        return "The driver made them anew, so nothing is wrong with them; it takes longer."
 
 
 def publish_tables(fleet: Fleet, names: Sequence[str] = ()) -> list[Outcome]:
@@ -230,9 +179,11 @@ def publish_each(
         if outcome.progress.last_gone:
             fleet.on_trouble(outcome.progress.last_gone)
         if outcome.progress.untidy:
-            fleet.on_trouble(Untidy(outcome.table, outcome.progress.untidy))
+            fleet.on_trouble(Untidy(table=outcome.table, cause=outcome.progress.untidy))
     if differed := [outcome for outcome in outcomes if outcome.progress.differed]:
-        fleet.on_trouble(MadeAnew([outcome.table for outcome in differed], differed[0].progress.differed))
+        fleet.on_trouble(
+            MadeAnew(tables=[outcome.table for outcome in differed], differed=differed[0].progress.differed)
+        )
     return outcomes
 
 
@@ -308,7 +259,13 @@ class Task:
         self.course = _tried(self.fleet, self.table, self.progress, self.course, self._rules, stop)
         self.seconds += self.fleet.clock() - begun
         if self.limit <= 0 and self.lags:
-            error = OutOfTime(str(self.table.target), self.table.time_limit or 0.0, self.progress, self.course.error)
+            error = OutOfTime(
+                table=str(self.table.target),
+                minutes=self.table.time_limit or 0.0,
+                published=self.progress.published,
+                latest=self.progress.latest,
+                cause=self.course.error,
+            )
             self.course = replace(self.course, left=0, error=error)
         return self.course
 

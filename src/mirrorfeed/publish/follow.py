@@ -24,10 +24,10 @@ from mirrorfeed.feed.gather import ASK_AGAIN, State, Waiting, after, due
 from mirrorfeed.feed.notice import waiting
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.compared import NeedsFeed
+from mirrorfeed.publish.errors import LeftBehind, NeedsFeed
 from mirrorfeed.publish.fleet import Fleet, Way, publish_each
 from mirrorfeed.publish.outcome import Outcome, Progress
-from mirrorfeed.publish.strays import LeftBehind, strays
+from mirrorfeed.publish.strays import strays
 from mirrorfeed.publish.teller import ByMinute, News, Teller
 from mirrorfeed.publish.turns import Turn, Turns
 from mirrorfeed.session import renewed
@@ -111,7 +111,7 @@ class Followed:
         """These from now on. A table that is new is published from its beginning, one that is gone is left as it is."""
         for table in tables:
             if table.changes == "compare":
-                raise NeedsFeed(str(table.source), "to follow it")
+                raise NeedsFeed(table=str(table.source), asked="to follow it")
         self.tables, self._asked = tables, self.clock()
         self.states = {name: self.states.get(name, State()) for name in map(str, (each.target for each in tables))}
         self._turns.waiting = [turn for turn in self._turns.waiting if turn.name in self.states]
@@ -222,7 +222,7 @@ class SparkRuns:
         self._unasked = ""
         self._keep(config)
         if left:
-            self.on_trouble(LeftBehind(left, config.path))
+            self.on_trouble(LeftBehind(targets=left, path=config.path))
         return found
 
     def _cannot_ask(self, error: MirrorfeedError) -> None:

@@ -10,16 +10,18 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config import Config, Table
-from mirrorfeed.errors import MirrorfeedError, Transient, named
+from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.feed.detail import detail_of
-from mirrorfeed.feed.ranges import Facts, Gap, Range
+from mirrorfeed.feed.errors import Gap
+from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.schemas import only_adds
 from mirrorfeed.feed.source import Source
 from mirrorfeed.keep.record import Chapter, chapter_of, record_of
 from mirrorfeed.keep.table import HistoryTable, Seen
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.across import AcrossGap, ByComparison
+from mirrorfeed.publish.across import AcrossGap
 from mirrorfeed.publish.compared import ComparedFeed, compared
+from mirrorfeed.publish.errors import ByComparison, FromHistory, NotFromHistory
 from mirrorfeed.publish.port import Feed
 from mirrorfeed.publish.source import DeltaFeed
 
@@ -102,8 +104,8 @@ def leads_on(
 def across(feed: Feed, gap: Gap) -> MirrorfeedError | None:
     """What is said of the way that was taken."""
     if isinstance(feed, AcrossGap):
-        return ByComparison(gap)
-    return FromHistory(gap, str(feed.history)) if isinstance(feed, KeptFeed) else None
+        return ByComparison(gap=gap)
+    return FromHistory(gap=gap, history=str(feed.history)) if isinstance(feed, KeptFeed) else None
 
 
 def is_kept(
@@ -116,7 +118,7 @@ def is_kept(
     try:
         return held(spark, place, gap.published, detail_of(spark, table.source).table_id) is not None
     except Exception as error:
-        on_trouble(NotFromHistory(gap, str(place), named(f"Asking the history {place}", error)))
+        on_trouble(NotFromHistory(gap=gap, history=str(place), error=named(f"Asking the history {place}", error)))
         return False
 
 
@@ -137,38 +139,3 @@ def breaks(chapter: Chapter) -> tuple[int, ...]:
         for before, record in pairwise(chapter)
         if record.commits and not only_adds(before.schema, record.schema)
     )
-
-
-class FromHistory(Transient):
-    """A note beside a publication that went well: the feed had lost changes, and they were taken from the table's
-    permanent history."""
-
-    code = "MF3406"
-
-    def __init__(self, gap: Gap, history: str) -> None:
-        self.gap, self.history = gap, history
-
-    def what(self) -> str:
-        return f"{self.gap.problem} They were read from its history {self.history}."
-
-    def next(self) -> str:
-        return "Nothing is lost. Publish oftener, or let the source keep its changes for longer."
-
-
-class NotFromHistory(Transient):
-    """The feed has lost changes, and the table's permanent history could not give them either.
-
-    To do: The message goes on with what stood in the way of the history: mend that and publish again, or start the
-    table again with `mirrorfeed rebuild`.
-    """
-
-    code = "MF3407"
-
-    def __init__(self, gap: Gap, history: str, error: MirrorfeedError) -> None:
-        self.gap, self.history, self.error = gap, history, error
-
-    def what(self) -> str:
-        return f"The changes of {self.gap.table} cannot be read from its history {self.history} either."
-
-    def next(self) -> str:
-        return str(self.error)

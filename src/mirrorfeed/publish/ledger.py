@@ -17,9 +17,10 @@ from pyspark.sql.functions import col, expr, row_number
 
 from mirrorfeed.build import this_build
 from mirrorfeed.display.printable import shell_argument
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
-from mirrorfeed.feed.ranges import Finding
+from mirrorfeed.errors import MirrorfeedError, first_line
+from mirrorfeed.feed.errors import Finding
 from mirrorfeed.feed.source import Source, quote
+from mirrorfeed.publish.errors import LedgerNotWritten, LedgerUnreadable
 from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
 from mirrorfeed.publish.outcome import Outcome, Publication
 
@@ -294,7 +295,7 @@ def prepare(spark: SparkSession, ledger: Source) -> None:
         if lacking := [column for column in COLUMNS if column[0] not in there]:
             spark.sql(f"ALTER TABLE {ledger.sql} ADD COLUMNS ({_ddl(lacking)})")
     except Exception as error:
-        raise LedgerNotWritten(str(ledger), error) from error
+        raise LedgerNotWritten(ledger=str(ledger), reason=first_line(str(error))) from error
 
 
 def begin(spark: SparkSession, ledger: Source | None) -> None:
@@ -314,7 +315,7 @@ def append(spark: SparkSession, ledger: Source, new: Sequence[Row]) -> None:
         frame = spark.createDataFrame([astuple(replace(row, build=this_build())) for row in new], _ddl())
         frame.writeTo(ledger.sql).append()
     except Exception as error:
-        raise LedgerNotWritten(str(ledger), error) from error
+        raise LedgerNotWritten(ledger=str(ledger), reason=first_line(str(error))) from error
 
 
 def _check(columns: Sequence[str]) -> None:
@@ -332,7 +333,7 @@ def read(spark: SparkSession, ledger: Source) -> list[Row]:
         found = table.where(recent).select(*names).orderBy("time").toArrow().to_pylist()
         return [Row(**{name: _plain(value) for name, value in each.items() if value is not None}) for each in found]
     except Exception as error:
-        raise LedgerUnreadable(str(ledger), error) from error
+        raise LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))) from error
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], most: int, since: datetime) -> dict[str, Known]:
@@ -387,33 +388,3 @@ def keep(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> Mirr
     except MirrorfeedError as error:
         return error
     return None
-
-
-class LedgerNotWritten(Transient):
-    """What was done is not written into the ledger. Publication does not rest on it."""
-
-    code = "MF8002"
-
-    def __init__(self, ledger: str, cause: Exception) -> None:
-        self.ledger, self.reason = ledger, first_line(str(cause) or type(cause).__name__)
-
-    def what(self) -> str:
-        return f"The ledger {self.ledger} was not written: {self.reason}."
-
-    def next(self) -> str:
-        return "What was done is done; only the ledger does not tell of it. Check `ledger` and its rights."
-
-
-class LedgerUnreadable(Terminal):
-    """The ledger is not there, or may not be read."""
-
-    code = "MF8003"
-
-    def __init__(self, ledger: str, cause: Exception) -> None:
-        self.ledger, self.reason = ledger, first_line(str(cause) or type(cause).__name__)
-
-    def what(self) -> str:
-        return f"The ledger {self.ledger} cannot be read: {self.reason}."
-
-    def next(self) -> str:
-        return "Publish once with `ledger` in the configuration, and check the name and the right to SELECT from it."

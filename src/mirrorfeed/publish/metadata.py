@@ -7,7 +7,8 @@ from typing import Any
 
 from mirrorfeed.landing import metadata
 from mirrorfeed.landing.names import METADATA
-from mirrorfeed.publish.commit import KeepsChanging, unbelieved
+from mirrorfeed.publish.commit import unbelieved
+from mirrorfeed.publish.errors import KeepsChanging
 from mirrorfeed.stores import NotThere, Store, StoreUnavailable
 
 _LOOKS = 20
@@ -31,7 +32,7 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool 
         # Replaced rather than removed and made again: a removal that takes effect late would take the new file away.
         write = store.create if found is None else store.replace
         trouble = unbelieved(write, path, metadata.to_json({**(found or {}), **wanted}))
-    raise KeepsChanging(store.address(path))
+    raise KeepsChanging(address=store.address(path))
 
 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:

@@ -8,20 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.config import Table
-from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.keys import (
-    KeysNotReadable,
-    KeysUnavailable,
-    Workspace,
-    check_policies,
-    in_unity_catalog,
-    key_of,
-    table_of,
-)
+from mirrorfeed.feed.errors import KeysNotReadable, KeysUnavailable
+from mirrorfeed.feed.keys import Workspace, check_policies, in_unity_catalog, key_of, table_of
 from mirrorfeed.landing.metadata import spell
 from mirrorfeed.landing.output import AS_PARQUET, COMPRESSION, Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection, keys_of
+from mirrorfeed.publish.errors import KeysNeeded
 from mirrorfeed.workspace import default_workspace
 
 
@@ -68,7 +61,7 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
             keys = key_of(found) if keys is None else keys
     keys, compares = keys_of(str(table.source), table.selection, keys or ()), table.changes == "compare"
     if compares and not keys:
-        raise KeysNeeded(str(table.source))
+        raise KeysNeeded(table=str(table.source))
     return Plan(
         source=str(table.source),
         target=str(table.target),
@@ -85,18 +78,3 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         keep_dropped=table.on_dropped_column == "keep",
         selection=table.selection,
     )
-
-
-class KeysNeeded(Terminal):
-    """A source is to be published by comparison, which is by key, and it has no keys."""
-
-    code = "MF3506"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"{self.table} is published by comparison, and no keys are known by which to compare its rows."
-
-    def next(self) -> str:
-        return "Write its `keys:` in the configuration: columns that are unique together and never NULL."

@@ -15,7 +15,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import Terminal
-from mirrorfeed.publish.commit import KeepsChanging, TableLog
+from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.errors import KeepsChanging
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.port import Feed
 from mirrorfeed.publish.table import check_snapshot
@@ -41,7 +42,7 @@ def clear(feed: Feed, store: Store, plan: Plan, sleep: Callable[[float], None] =
         except StoreUnavailable as error:  # while the service reads it, for one
             trouble = error
     if _is_there(store, plan.folder):
-        raise trouble or KeepsChanging(store.address(plan.folder))
+        raise trouble or KeepsChanging(address=store.address(plan.folder))
 
 
 Dropping = Callable[[Table], AbstractContextManager[None]]

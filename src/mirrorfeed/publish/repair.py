@@ -9,31 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.ranges import NothingNew, Published, recreated
 from mirrorfeed.feed.unknown import unknown_faults
 from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.port import Feed, Repair
 from mirrorfeed.publish.table import Run
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
-
-
-class NothingPublished(Terminal):
-    """There is nothing to repair: the table was never published."""
-
-    code = "MF3403"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"Nothing of {self.table} is published, so there is nothing to repair."
-
-    def next(self) -> str:
-        return "Run `mirrorfeed publish`, which begins with a snapshot."
 
 
 def repair(
@@ -51,7 +36,7 @@ def repair(
     while True:
         view = run.finish(view or log.look())
         if view is None or view.newest is None:
-            raise NothingPublished(plan.target)
+            raise NothingPublished(table=plan.target)
         if _repaired(progress):
             return progress
         version = view.newest.to_version_inclusive

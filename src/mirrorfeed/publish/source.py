@@ -16,11 +16,12 @@ from mirrorfeed.archive.guard import feed as archive
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.interval.policy import understood
 from mirrorfeed.archive.log.entry import LogFile
-from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed import changes, read
 from mirrorfeed.feed.differences import DIFFERS, HASH, differences, hashed, landing_rows, one_per_key, places
+from mirrorfeed.feed.errors import FeedUnreadable, Finding, Gap, SnapshotGone
 from mirrorfeed.feed.facts import facts_of, still_hold
-from mirrorfeed.feed.ranges import Facts, Finding, Gap, Range
+from mirrorfeed.feed.ranges import Facts, Range
 from mirrorfeed.feed.schemas import schema_at
 from mirrorfeed.feed.selection import selected
 from mirrorfeed.feed.settings import faithful
@@ -32,6 +33,7 @@ from mirrorfeed.files.rolling import write_empty
 from mirrorfeed.files.stage import LookUp, Staged, StillThere, stage
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost
 from mirrorfeed.landing.selection import Selection, applied, types_of
+from mirrorfeed.publish.errors import ByDifference
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.port import Repair
 
@@ -129,9 +131,9 @@ class DeltaFeed:
                 for version in ends:
                     archive.check(self.spark, self.source, version, properties)
                 staged = self._stage_range(range_, job, self._differing_rows(range_, plan, job))
-        except (Gap, read.SnapshotGone) as error:
+        except (Gap, SnapshotGone) as error:
             raise cause from error
-        self.on_note(ByDifference(cause, range_))
+        self.on_note(ByDifference(cause=cause, range=range_))
         return staged
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
@@ -197,7 +199,7 @@ class DeltaFeed:
             with read.read_faults(str(self.source), version):
                 found = self._guarded(version, job, deleted)
                 taken = few.taken(found)
-        except read.SnapshotGone:
+        except SnapshotGone:
             if not self._last or self._last[0].latest == version:
                 raise
             return self._found_at(self._last[0].latest, job, deleted)
@@ -296,27 +298,14 @@ class DeltaFeed:
         schema = applied(table, self.selection, json.loads(feed.schema.json()))
         now = [field for field in schema["fields"] if field["name"] in names]
         if missing := lost(columns, columns_of(table, {"fields": now})):
-            raise read.FeedUnreadable(str(self.source), range_, str(range_.to_version_inclusive), None, missing)
+            raise FeedUnreadable(
+                table=str(self.source),
+                range=range_,
+                version=str(range_.to_version_inclusive),
+                read_version=None,
+                lost=missing,
+            )
         return feed
-
-
-class ByDifference(Transient):
-    """A note on a successful publication. Delta could not read the change data feed of its versions, so the rows that
-    differ between the first and the last of them were published."""
-
-    code = "MF3510"
-
-    def __init__(self, cause: Finding, range_: Range) -> None:
-        self.cause, self.range = cause, range_
-
-    def what(self) -> str:
-        ends = f"{self.range.from_version_exclusive} and {self.range.to_version_inclusive}"
-        return f"{self.cause.problem} The rows that differ between versions {ends} were published instead."
-
-    def next(self) -> str:
-        if isinstance(self.cause, Gap):
-            return "Nothing is lost. `REORG TABLE … APPLY (PURGE)` rewrites files that have large deletion vectors."
-        return "Nothing is lost."
 
 
 class LookUpNeedsArchive(ArchivedFilesNeeded):

@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from mirrorfeed.errors import Terminal, Transient, named
-from mirrorfeed.feed.detail import Detail, NoTableAtPath, SourceMissing, detail_of
+from mirrorfeed.errors import named
+from mirrorfeed.feed.detail import Detail, detail_of
 from mirrorfeed.feed.differences import CHANGED, DIFFERS, GAIN, HASH, PROBLEM, landing_rows
+from mirrorfeed.feed.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.feed.faults import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.feed.history import commits, described, newest_version
-from mirrorfeed.feed.ranges import Gap
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.errors import NotStates, StatesLost, StatesMoved
 
 _ID = "mirrorfeed.states"
 _STATE = "_state"
@@ -119,14 +120,14 @@ class States:
                 writer.option("mergeSchema", "true").append()
         except Exception as error:
             if first_of(error, _CONFLICTS):
-                raise StatesMoved(str(self.place), self.table) from error
+                raise StatesMoved(states=str(self.place), table=self.table) from error
             raise
         newest = described(self.spark, self.place, 16)
         ours = [row for row in newest if (row["version"] == 0 if seen is None else row["userMetadata"] == batch)]
         if seen and not ours and newest[-1]["version"] == seen.version:
             return None
         if [row["version"] for row in ours] != [new.version]:
-            raise StatesMoved(str(self.place), self.table)
+            raise StatesMoved(states=str(self.place), table=self.table)
         told = ours[0]["operationMetrics"]
         return Written(int(told["numOutputRows"]) - all_hashes, int(told["numOutputBytes"]), all_hashes)
 
@@ -168,7 +169,7 @@ class States:
             yield
         except Exception as error:
             if first_of(error, _GONE) and folder in str(error):
-                raise StatesLost(self.table, str(self.place), version) from error
+                raise StatesLost(table=self.table, states=str(self.place), published=version, where=version) from error
             raise
 
     def _detail(self) -> Detail | None:
@@ -179,7 +180,7 @@ class States:
 
     def _id(self, found: Detail) -> str:
         if _ID not in found.properties:
-            raise NotStates(str(self.place), self.table)
+            raise NotStates(states=str(self.place), table=self.table)
         return found.properties[_ID]
 
     def _at(self, version: int) -> DataFrame:
@@ -193,56 +194,3 @@ _CONFLICTS = (
     *("DELTA_CONCURRENT", "CONCURRENT", "DELTA_METADATA_CHANGED"),
     *("TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_TABLE_ALREADY_EXISTS"),
 )
-
-
-class StatesLost(Gap):
-    """The hashes of what was published last are gone, so what changed since cannot be found. The mirror stays as it is.
-
-    To do: Restore the table of hashes if somebody deleted it. Otherwise start the table again with
-    `mirrorfeed rebuild`; `on_gap: reseed` does that by itself.
-    """
-
-    code = "MF3501"
-
-    def __init__(self, table: str, states: str, published: int) -> None:
-        super().__init__(table, published, published, "its hashes are gone")
-        self.states = states
-
-    def what(self) -> str:
-        return f"The hashes of {self.table} that were published as version {self.published} are not in {self.states}."
-
-    def next(self) -> str:
-        return (
-            "If somebody deleted or replaced that table, restore it. Otherwise start the table again with `mirrorfeed"
-            " rebuild`; `on_gap: reseed` does that by itself."
-        )
-
-
-class StatesMoved(Transient):
-    """Somebody else wrote to the table of hashes while a comparison did. Nothing of it is published."""
-
-    code = "MF3502"
-
-    def __init__(self, states: str, table: str) -> None:
-        self.states, self.table = states, table
-
-    def what(self) -> str:
-        return f"Another commit came to {self.states} while {self.table} was compared, so nothing of it was published."
-
-    def next(self) -> str:
-        return "Publish again. If it repeats, see to it that one run at a time publishes the table."
-
-
-class NotStates(Terminal):
-    """The table that is to hold the hashes is there and is something else."""
-
-    code = "MF3503"
-
-    def __init__(self, states: str, table: str) -> None:
-        self.states, self.table = states, table
-
-    def what(self) -> str:
-        return f"{self.states} is there, and mirrorfeed did not make it: the hashes of {self.table} belong there."
-
-    def next(self) -> str:
-        return "Move it away or delete it, or name a ledger in another schema or folder."

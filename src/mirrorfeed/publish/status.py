@@ -20,8 +20,9 @@ from mirrorfeed.feed.switch import feed_of
 from mirrorfeed.publish.columns import no_longer_selected
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.compared import COMPARED
+from mirrorfeed.publish.errors import FilesLost, LastFileGone
 from mirrorfeed.publish.freshness import UNASKED, Beyond, Freshness, freshness
-from mirrorfeed.publish.view import FilesLost, LastFileGone, View
+from mirrorfeed.publish.view import View
 
 STATES = ("in trouble", "behind", "never published", "paused", "as last compared", "up to date")
 """What a reader looks for, in this order."""

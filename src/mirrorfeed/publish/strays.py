@@ -8,68 +8,19 @@ from dataclasses import dataclass
 
 from mirrorfeed.config import Config
 from mirrorfeed.config.model import hashes_of
-from mirrorfeed.display.humanize import a_few, counted
-from mirrorfeed.display.printable import shell_argument
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import Record, RecordTooNew
 from mirrorfeed.landing.names import LOG, METADATA, BadTarget, Target
 from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.errors import LeftBehind, NotPublishedHere, StillConfigured
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store, UnreadableFile
 from mirrorfeed.stores.folder import SymbolicLink
 
 _SCHEMA = ".schema"
-
-
-class StillConfigured(Terminal):
-    """A table that the configuration still names is not dropped, for the next run would publish it again."""
-
-    code = "MF3401"
-
-    def __init__(self, table: str, path: str) -> None:
-        self.table, self.path = table, path
-
-    def what(self) -> str:
-        return f"{self.table} is in {self.path}, so the next run would publish it again."
-
-    def next(self) -> str:
-        return "Take it out of the file first. To publish it anew, run `mirrorfeed rebuild` instead."
-
-
-class NotPublishedHere(Terminal):
-    """Only folders that mirrorfeed published are dropped, and this one shows no sign of it."""
-
-    code = "MF3402"
-
-    def __init__(self, table: str, place: str) -> None:
-        self.table, self.place = table, place
-
-    def what(self) -> str:
-        return f"{self.place} is not there, or nothing in it shows that mirrorfeed published {self.table}."
-
-    def next(self) -> str:
-        return "`mirrorfeed status` names the tables that can be dropped. What others wrote is theirs to remove."
-
-
-class LeftBehind(Terminal):
-    """A note beside a publication: tables are published whose sources no pattern of the configuration finds any more.
-    They were renamed or dropped, or are not shown to who publishes. What is published of them stays."""
-
-    code = "MF3408"
-
-    def __init__(self, targets: tuple[str, ...], path: str) -> None:
-        self.targets, self.path = targets, path
-
-    def what(self) -> str:
-        return f"{a_few(self.targets)}: published, and {self.path} stands for no such table now."
-
-    def next(self) -> str:
-        return (
-            "The source was renamed or dropped, or is not to be seen any more. What is published is left alone; "
-            f"`mirrorfeed drop {shell_argument(self.targets[0])}` removes it."
-        )
 
 
 def strays(store: Store, config: Config) -> list[Target]:
@@ -87,7 +38,7 @@ def left_behind(store: Store, config: Config) -> LeftBehind | None:
         found = strays(store, config)
     except MirrorfeedError:
         return None
-    return LeftBehind(tuple(map(str, found)), config.path) if found else None
+    return LeftBehind(targets=tuple(map(str, found)), path=config.path) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +69,11 @@ class Droppable:
 def droppable(store: Store, config: Config, target: Target) -> Droppable:
     """What would be deleted; raises if the table is still wanted, or is not known to be ours."""
     if target.fold() in {table.target.fold() for table in config.tables}:
-        raise StillConfigured(str(target), config.path)
+        raise StillConfigured(table=str(target), path=config.path)
     log = TableLog(store, target.folder)
     view = log.look()
     if view is None or not _is_ours(store, target, view):
-        raise NotPublishedHere(str(target), store.address(target.folder))
+        raise NotPublishedHere(table=str(target), place=store.address(target.folder))
     records = list(log.records(view))
     rows = sum(count for record in records for file in record.files for count in file.rows.values())
     was_compared = view.newest and view.newest.read

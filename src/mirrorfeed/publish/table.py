@@ -13,81 +13,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mirrorfeed.build import this_build
-from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.ranges import (
-    Decision,
-    Facts,
-    Finding,
-    NothingNew,
-    Published,
-    PublishRanges,
-    Range,
-    TakeSnapshot,
-    decide,
-)
+from mirrorfeed.feed.errors import Finding
+from mirrorfeed.feed.ranges import Decision, Facts, NothingNew, Published, PublishRanges, Range, TakeSnapshot, decide
 from mirrorfeed.feed.retention import too_short
 from mirrorfeed.feed.unknown import unknown_faults
 from mirrorfeed.files.job import BadRow, Receipt, StagingJob
 from mirrorfeed.landing.log import READ_WHOLE, SELECTED, PublishedFile, Record, WholeRead
 from mirrorfeed.landing.metadata import KeysChanged
 from mirrorfeed.landing.names import METADATA, log_folder
-from mirrorfeed.landing.rows import Problem
 from mirrorfeed.publish import metadata
 from mirrorfeed.publish.columns import as_before, columns_of, no_longer_selected
 from mirrorfeed.publish.commit import TableLog
+from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.outcome import Progress, Publication
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.port import Feed, Repair
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
-
-
-class RowsRefused(Terminal):
-    """Rows of the source have no right place in a mirror: a key that is NULL or not unique, a change without keys, a
-    text that is not valid UTF-8, or a value that the form of the files cannot hold. Nothing of their range is
-    published."""
-
-    code = "MF3009"
-
-    _REASONS = {  # noqa: RUF012 - never changed
-        Problem.NULL_KEY: "a key is NULL",
-        Problem.DUPLICATE_KEY: "a key stands for more than one row",
-        Problem.CHANGE_WITHOUT_KEY: "there is an update or delete, and a table without keys takes inserts only",
-        Problem.NOT_IN_ENCODING: "a value has a character that the encoding of the files lacks",
-        Problem.LIKE_NULL: "a value could not be told from NULL without quotes",
-        Problem.NOT_ESCAPABLE: "a value holds what the files have no way to escape",
-        Problem.YEAR: "a date or time is not of the years 1 to 9999, and for others text has no form",
-        Problem.INVALID_TEXT: "a text is not valid UTF-8",
-    }
-
-    def __init__(self, table: str, what: Range | int, rows: Sequence[BadRow]) -> None:
-        self.table, self.range, self.rows = table, what, tuple(rows)
-
-    def what(self) -> str:
-        where = f"at version {self.range}" if isinstance(self.range, int) else f"in {self.range}"
-        problem = self.rows[0].problem
-        keys = "; ".join(dict.fromkeys(row.key for row in self.rows if row.problem == problem and row.key))
-        return f"{self.table} cannot be published: {where} {self._REASONS[problem]}{f' ({keys})' if keys else ''}."
-
-    def next(self) -> str:
-        if self.rows[0].problem is Problem.CHANGE_WITHOUT_KEY:
-            return "Give the table keys in the configuration, or a primary key in Unity Catalog."
-        if self.rows[0].problem is Problem.YEAR:
-            return "Correct the rows in the source, or rebuild the table as Parquet (`format: parquet`)."
-        if self.rows[0].problem is Problem.INVALID_TEXT:
-            return (
-                "Correct the rows in the source, for example with `make_valid_utf8`, or leave the column out with"
-                " `except_columns`. If a corrected row is still refused, run `mirrorfeed rebuild`."
-            )
-        if self.rows[0].problem.of_text:
-            return (
-                "Under `delimited`, set an `encoding`, `quote`, `escape` or `null` that has room for it, and rebuild"
-                " the table if it was published before; or correct the rows in the source."
-            )
-        return (
-            "Correct these rows in the source, or choose keys that are unique and never NULL. If they are right in"
-            " later versions, raise `versions_per_range`, so that a range ends with the correction."
-        )
 
 
 def publish(
@@ -304,7 +246,7 @@ class Run:
 
     def _refuse(self, what: Range | int, bad: Sequence[BadRow]) -> None:
         if bad:
-            raise RowsRefused(self.plan.source, what, bad)
+            raise RowsRefused(table=self.plan.source, range=what, rows=bad)
 
 
 def look_ahead(feed: Feed, plan: Plan, view: View | None) -> tuple[Facts, Decision]:

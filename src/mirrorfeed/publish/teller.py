@@ -12,11 +12,12 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Table
-from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.errors import MirrorfeedError, first_line, named
 from mirrorfeed.feed.source import Source
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.ledger import PUBLISHED, Known, LedgerNotWritten, Row, Told
+from mirrorfeed.publish.errors import LedgerNotWritten
+from mirrorfeed.publish.ledger import PUBLISHED, Known, Row, Told
 from mirrorfeed.publish.outcome import Outcome, Progress, Publication
 from mirrorfeed.stores import Store
 
@@ -125,7 +126,9 @@ class Teller:
             names, since = {each.table for each in outcomes}, min((row.time for row in new), default=now)
             known = ledger.known(self.spark, self.place, names, self.news.most, since)
         except Exception as error:
-            return ledger.keep(self.spark, self.place, new) or LedgerNotWritten(str(self.place), error)
+            return ledger.keep(self.spark, self.place, new) or LedgerNotWritten(
+                ledger=str(self.place), reason=first_line(str(error))
+            )
         return ledger.keep(self.spark, self.place, self.news.rows(outcomes, known, now))
 
 

@@ -13,7 +13,8 @@ from mirrorfeed.archive.guard import feed
 from mirrorfeed.archive.guard.here import LocalIndex
 from mirrorfeed.archive.log.delta import CommitsElsewhere, Parts, log_of, parts_at
 from mirrorfeed.archive.log.entry import LogFile, uri_of
-from mirrorfeed.feed.detail import LogDamaged, detail_of
+from mirrorfeed.feed.detail import detail_of
+from mirrorfeed.feed.errors import LogDamaged
 from mirrorfeed.feed.source import Source
 from tests.archive.scenes import Orders, days
 from tests.delta import SPARK_4_0

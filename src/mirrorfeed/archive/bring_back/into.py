@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.bring_back.plan import Plan
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.detail import NoTableAtPath, NotDelta, SourceMissing, detail_of
+from mirrorfeed.feed.detail import detail_of
+from mirrorfeed.feed.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.feed.source import Source
 
 _COPY_OF = "mirrorfeed.archive.copyOf"

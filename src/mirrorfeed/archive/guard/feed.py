@@ -21,8 +21,8 @@ from mirrorfeed.archive.log.delta import log_of
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.feed.detail import Detail, detail_of
-from mirrorfeed.feed.ranges import Gap, Range
-from mirrorfeed.feed.read import SnapshotGone
+from mirrorfeed.feed.errors import Gap, SnapshotGone
+from mirrorfeed.feed.ranges import Range
 from mirrorfeed.feed.source import Source
 from mirrorfeed.stores.tiered import tiers_at
 
@@ -50,8 +50,13 @@ def check(
     archived = archived_of(spark, str(source), found.location, files, interval, now or datetime.now(UTC))
     if gone := _missing([file for file in files if tiers or file not in archived], tiers):
         if isinstance(what, int):
-            raise SnapshotGone(str(source), what, gone)
-        raise Gap(str(source), what.from_version_exclusive, what, f"files are gone, {a_few(gone)}")
+            raise SnapshotGone(table=str(source), version=what, uris=gone)
+        raise Gap(
+            table=str(source),
+            published=what.from_version_exclusive,
+            where=what,
+            reason=f"files are gone, {a_few(gone)}",
+        )
     if blocked := blocked_among(archived, tiers):
         asked = "A snapshot" if isinstance(what, int) else f"The change feed ({what})"
         first = None if isinstance(what, int) else what.from_version_exclusive + 1

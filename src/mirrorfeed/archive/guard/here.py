@@ -24,9 +24,9 @@ from mirrorfeed.archive.log.entry import LogFile, column_names
 from mirrorfeed.archive.log.skipping import Doubt
 from mirrorfeed.errors import Terminal, first_line
 from mirrorfeed.feed import history, read
-from mirrorfeed.feed.detail import NotDelta, detail_of
+from mirrorfeed.feed.detail import detail_of
+from mirrorfeed.feed.errors import NotDelta, VersionExpired
 from mirrorfeed.feed.faults import EXPIRED, LOG_GONE, first_of
-from mirrorfeed.feed.schemas import VersionExpired
 from mirrorfeed.feed.settings import PASS_OVER
 from mirrorfeed.feed.source import Source
 from mirrorfeed.session import unlogged
@@ -157,7 +157,7 @@ class LocalIndex:
             found = None
         if found is None:
             what = detail_of(self.spark, self.source)  # which says what is there instead
-            raise NotDelta(str(self.source), f"a table at {what.location} whose log cannot be found")
+            raise NotDelta(table=str(self.source), found=f"a table at {what.location} whose log cannot be found")
         return found
 
     def location(self) -> str:
@@ -189,7 +189,7 @@ class LocalIndex:
                 return read.at(self.spark, self.source, version)
         except Exception as error:
             if first_of(error, (EXPIRED,)):
-                raise VersionExpired(str(self.source), version) from error
+                raise VersionExpired(table=str(self.source), version=version) from error
             if first_of(error, LOG_GONE) is None:
                 raise
         raise NoSuchVersion(str(self.source), version, self.newest().version)

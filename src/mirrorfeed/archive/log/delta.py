@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.log.entry import LogFile, column_names, file_of, no_pattern
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.detail import Detail, LogDamaged
+from mirrorfeed.feed.detail import Detail
+from mirrorfeed.feed.errors import LogDamaged
 from mirrorfeed.feed.features import commits_elsewhere
 from mirrorfeed.feed.log import commit_name
 from mirrorfeed.feed.source import Source
@@ -59,7 +60,7 @@ def parts_at(table: str, names: Iterable[str], version: int) -> Parts:
         start, whole = -1, ()
     needed = range(start + 1, version + 1)
     if not all(number in commits for number in needed):
-        raise LogDamaged(table)
+        raise LogDamaged(table=table)
     return Parts(start, whole, tuple(commits[number] for number in needed))
 
 

@@ -20,7 +20,7 @@ from mirrorfeed.archive.log.columns import Columns
 from mirrorfeed.archive.log.delta import parts_at
 from mirrorfeed.archive.log.entry import plain
 from mirrorfeed.archive.log.skipping import Doubt
-from mirrorfeed.feed.detail import LogDamaged
+from mirrorfeed.feed.errors import LogDamaged
 from mirrorfeed.feed.log import commit_version
 from mirrorfeed.feed.source import Source
 

@@ -1,0 +1,385 @@
+"""Errors and warnings of publication."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.feed.errors import Finding, Gap
+from mirrorfeed.landing.names import LOG_ID
+from mirrorfeed.landing.rows import Problem
+from mirrorfeed.stores.base import READ_LIMIT
+
+if TYPE_CHECKING:
+    from mirrorfeed.feed.ranges import Range
+    from mirrorfeed.files.job import BadRow
+
+_REBUILD = "publish a new snapshot with `mirrorfeed rebuild`"
+
+
+class RowsRefused(Terminal):
+    code = "MF3009"
+    what = "Rows of {table} cannot be published: {place} {reason}{keys}."
+    fix = {
+        Problem.NULL_KEY: (
+            "Correct these rows in the source, or choose keys that are unique and never NULL. If a later version"
+            " corrects them, increase `versions_per_range` so that the range includes it."
+        ),
+        Problem.CHANGE_WITHOUT_KEY: "Set `keys` in the configuration, or define a primary key in Unity Catalog.",
+        Problem.YEAR: "Correct the rows in the source, or rebuild the table with `format: parquet`.",
+        Problem.INVALID_TEXT: (
+            "Correct the rows in the source, for example with `make_valid_utf8`, or exclude the column with"
+            " `except_columns`. If a corrected row is still rejected, run `mirrorfeed rebuild`."
+        ),
+        Problem.NOT_ESCAPABLE: (
+            "Set another `encoding`, `quote`, `escape` or `null` under `delimited`, and rebuild the table if it is"
+            " already published; or correct the rows in the source."
+        ),
+    }
+    meaning = (
+        "Rows cannot be published: a key is NULL or not unique, a row of a table without keys was updated or deleted, a"
+        " text is not valid UTF-8, or the file format cannot store a value. Nothing of their range is published."
+    )
+    range: Range | int
+    rows: Sequence[BadRow]
+
+    @property
+    def case(self) -> Problem:
+        problem = self.rows[0].problem
+        if problem in (Problem.CHANGE_WITHOUT_KEY, Problem.YEAR, Problem.INVALID_TEXT):
+            return problem
+        return Problem.NOT_ESCAPABLE if problem.of_text else Problem.NULL_KEY
+
+    @property
+    def place(self) -> str:
+        return f"at version {self.range}" if isinstance(self.range, int) else f"in {self.range}"
+
+    @property
+    def reason(self) -> str:
+        return _REASONS[self.rows[0].problem]
+
+    @property
+    def keys(self) -> str:
+        problem = self.rows[0].problem
+        keys = "; ".join(dict.fromkeys(row.key for row in self.rows if row.problem == problem and row.key))
+        return f" ({keys})" if keys else ""
+
+
+_REASONS = {
+    Problem.NULL_KEY: "a key is NULL",
+    Problem.DUPLICATE_KEY: "a key is not unique",
+    Problem.CHANGE_WITHOUT_KEY: "there is an update or delete, and a table without keys accepts only inserts",
+    Problem.NOT_IN_ENCODING: "a value has a character that the encoding of the files does not contain",
+    Problem.LIKE_NULL: "without quotes, a value cannot be distinguished from NULL",
+    Problem.NOT_ESCAPABLE: "a value has a character that cannot be escaped in the files",
+    Problem.YEAR: "a date or time is outside the years 1 to 9999, which delimited text cannot store",
+    Problem.INVALID_TEXT: "a text is not valid UTF-8",
+}
+
+
+class KeepsChanging(Transient):
+    code = "MF3204"
+    what = "Other publishers keep changing {address}."
+    fix = "Publish again later, and run only one publisher at a time for this table. No row is published twice."
+
+
+class TimesTie(Transient):
+    code = "MF3205"
+    what = "The storage gave the new files of {address} the same modification time as existing files."
+    fix = "Publish again. None of these files were published, because Fabric would not know their order."
+
+
+class BeginningMissing(Finding):
+    code = "MF3206"
+    what = (
+        "The log records before number {number} in {address} are missing: the folder of {table} was deleted during a"
+        " publication, or files were removed."
+    )
+    fix = f"P{_REBUILD[1:]}. With `on_gap: reseed` this happens automatically. Until then, nothing counts as published."
+    number: int
+    address: str
+
+
+class FinalNameTaken(Terminal):
+    code = "MF3207"
+    what = "{address} exists, and {staged} is recorded under the same name. Neither file was overwritten."
+    fix = (
+        "Run `mirrorfeed log`, which compares size and checksum of both files with the record. Delete the file that"
+        " does not match, then publish again."
+    )
+
+
+class StagedFileDamaged(Terminal):
+    code = "MF3208"
+    what = "{address} has {found:count byte} instead of the recorded {expected:,}. It was not published."
+    fix = (
+        "Run `mirrorfeed log`. If the complete file exists under its final name, delete the staged file and publish"
+        f" again. Otherwise {_REBUILD}."
+    )
+
+
+class ForeignFile(Terminal):
+    code = "MF3209"
+    what = "{address} was not written by a publisher of this table, and Fabric may read it."
+    fix = "Delete it, or rename it so that its name starts with an underscore, then publish again."
+
+
+class NumbersDisagree(Terminal):
+    code = "MF3210"
+    what = {
+        True: "{address} exists, but the table has no log.",
+        False: "{address} exists, but the last file number in the log is {last}.",
+    }
+    fix = (
+        "Another publisher writes to this folder, or the log was deleted. Use a separate folder for this table, or"
+        f" {_REBUILD}."
+    )
+    address: str
+    expected: int
+
+    @property
+    def case(self) -> bool:
+        return self.expected == 1
+
+    @property
+    def last(self) -> int:
+        return self.expected - 1
+
+
+class LogLost(Terminal):
+    code = "MF3211"
+    what = (
+        f"{{folder}}/{LOG_ID}, which contains the log id, was deleted. The log {{log_id}} exists, up to record"
+        " {number} of {time}."
+    )
+    fix = (
+        'Restore the file with the content {{"log_id": "{log_id}"}} and publish again. If this log does not belong to'
+        f" the files in the folder, {_REBUILD}."
+    )
+    log_id: str
+
+
+class Untidy(Transient):
+    code = "MF3212"
+    what = "Leftover files of {table} were not deleted: {cause.problem}"
+    fix = "No action is needed. The next run tries again."
+    table: str
+    cause: MirrorfeedError
+
+
+class MadeAnew(Transient):
+    code = "MF3213"
+    what = (
+        "Spark wrote files of {tables:few} that differ from existing files ({differed}). The driver wrote them again."
+    )
+    fix = "No action is needed, but publishing takes longer."
+
+
+class OutOfTime(Transient):
+    code = "MF3215"
+    what = "{table} was not finished within {limit}: {done}.{failure:more}"
+    fix = "The next run continues. If this happens often, increase `time_limit` or publish more often."
+    table: str
+    minutes: float
+    published: int | None
+    latest: int | None
+    cause: MirrorfeedError | None
+
+    @property
+    def limit(self) -> str:
+        return "1 minute" if self.minutes == 1 else f"{self.minutes:g} minutes"
+
+    @property
+    def done(self) -> str:
+        newest = "" if self.latest is None else f", the newest is {self.latest}"
+        return "nothing is published" if self.published is None else f"version {self.published} is published{newest}"
+
+    @property
+    def failure(self) -> str:
+        return f"The last attempt failed: {self.cause.problem}" if self.cause else ""
+
+
+class FilesLost(Terminal):
+    code = "MF3216"
+    what = "Published files of {address} were removed before Fabric consumed them: {numbers:few}."
+    fix = (
+        "Restore the same files under the same names if you can; OneLake keeps deleted files for seven days by default."
+        f" Otherwise {_REBUILD}."
+    )
+    numbers: Sequence[int]
+
+
+class LastFileGone(Transient):
+    code = "MF3217"
+    what = (
+        "{address} contains no data file. Fabric keeps the last file, so file {last} was removed by somebody else,"
+        " possibly before Fabric consumed it."
+    )
+    fix = f"Run `mirrorfeed verify`. If rows are missing, {_REBUILD}."
+    numbers: Sequence[int]
+
+    @property
+    def last(self) -> int:
+        return self.numbers[-1]
+
+
+class TooManyFiles(Terminal):
+    code = "MF3218"
+    what = f"The record of {{files:,}} files for {{address}} is larger than {READ_LIMIT // 2**20} MiB."
+    fix = "Set a larger `file_size` and publish again. Nothing was published."
+
+
+class StillConfigured(Terminal):
+    code = "MF3401"
+    what = "{table} is still in {path}, so the next run would publish it again."
+    fix = "Remove it from the configuration first. To publish it from the start, run `mirrorfeed rebuild` instead."
+
+
+class NotPublishedHere(Terminal):
+    code = "MF3402"
+    what = "{place} does not exist, or mirrorfeed did not publish {table} there."
+    fix = "Run `mirrorfeed status` to list the tables that can be dropped."
+
+
+class NothingPublished(Terminal):
+    code = "MF3403"
+    what = "{table} is not published, so there is nothing to repair."
+    fix = "Run `mirrorfeed publish`, which starts with a snapshot."
+
+
+class OnlyRebuildMends(Terminal):
+    code = "MF3404"
+    what = "{table} cannot be repaired row by row: {reason}."
+    fix = "Run `mirrorfeed rebuild {table:argument}`."
+
+
+class TooManyToRepair(Terminal):
+    code = "MF3405"
+    what = "{table} has {keys:count key} to repair, and `repair_up_to` allows {at_most:,}. Nothing was repaired."
+    fix = "Find out why so many rows differ. Then run `mirrorfeed repair {table:argument}`, or increase `repair_up_to`."
+
+
+class FromHistory(Transient):
+    code = "MF3406"
+    what = "{gap.problem} The changes were read from its history {history}."
+    fix = "No data is lost. Publish more often, or increase the retention of the source."
+    gap: Gap
+
+
+class NotFromHistory(Transient):
+    code = "MF3407"
+    what = "The changes of {gap.table} cannot be read from its history {history} either: {error.problem}"
+    fix = "{error.solution}"
+    meaning = (
+        "The change data feed has a gap, and the permanent history of the table cannot fill it. The message includes"
+        " the error of the history: correct it and publish again, or run `mirrorfeed rebuild`."
+    )
+    gap: Gap
+    error: MirrorfeedError
+
+
+class LeftBehind(Terminal):
+    code = "MF3408"
+    what = "{targets:few}: published, but no source matches in {path}. The source was renamed, dropped or hidden."
+    fix = (
+        "If the table is no longer needed, run `mirrorfeed drop {first:argument}`. The published files are"
+        " left unchanged."
+    )
+    targets: Sequence[str]
+
+    @property
+    def first(self) -> str:
+        return self.targets[0]
+
+
+class StatesLost(Gap):
+    code = "MF3501"
+    what = "The row hashes of {table} for version {published} are missing in {states}."
+    fix = (
+        "Restore this table if it was deleted or replaced. Otherwise publish a new snapshot with `mirrorfeed rebuild`;"
+        " with `on_gap: reseed` this happens automatically."
+    )
+    states: str
+    reason: str = "its row hashes are gone"
+
+
+class StatesMoved(Transient):
+    code = "MF3502"
+    what = "Another process wrote to {states} while {table} was compared. Nothing was published."
+    fix = "Publish again, and run only one publisher at a time for this table."
+
+
+class NotStates(Terminal):
+    code = "MF3503"
+    what = "The row hashes of {table} belong in {states}, but this table exists and was not created by mirrorfeed."
+    fix = "Move or delete it, or choose a `ledger` in another schema or folder."
+
+
+class ColumnsMoved(Transient):
+    code = "MF3504"
+    what = "The columns of {table} changed during the comparison. Nothing was published."
+    fix = "Publish again."
+
+
+class LedgerNeeded(Terminal):
+    code = "MF3505"
+    what = (
+        "{table} is published by comparison, which stores row hashes next to the ledger, but no ledger is configured."
+    )
+    fix = "Set `ledger`, for example `ledger: main.ops.mirror_ledger`."
+
+
+class KeysNeeded(Terminal):
+    code = "MF3506"
+    what = "{table} is published by comparison, but has no keys."
+    fix = "Set `keys` in the configuration to columns that are unique together and never NULL."
+
+
+class NeedsFeed(Terminal):
+    code = "MF3507"
+    what = "{asked} requires a change data feed, but {table} is published by comparison (`changes: compare`)."
+    fix = "Run `mirrorfeed publish` to compare it now, or `mirrorfeed rebuild` to publish it from the start."
+
+
+class ByComparison(Transient):
+    code = "MF3508"
+    what = "{gap.problem} The changes were found by a comparison with version {gap.published}."
+    fix = "No data is lost. Publish more often, or increase the retention of the source."
+    gap: Gap
+
+
+class NotComparable(Gap):
+    code = "MF3509"
+    what = "The change data feed of {table} has a gap, and the published version {published} can no longer be read."
+    fix = "Publish a new snapshot with `mirrorfeed rebuild`."
+    reason: str = "its files or its log are gone"
+
+
+class ByDifference(Transient):
+    code = "MF3510"
+    what = (
+        "{cause.problem} The rows that differ between versions {range.from_version_exclusive} and"
+        " {range.to_version_inclusive} were published instead."
+    )
+    fix = {
+        False: "No data is lost.",
+        True: "No data is lost. `REORG TABLE … APPLY (PURGE)` rewrites files that have large deletion vectors.",
+    }
+    cause: Finding
+
+    @property
+    def case(self) -> bool:
+        return isinstance(self.cause, Gap)
+
+
+class LedgerNotWritten(Transient):
+    code = "MF8002"
+    what = "The ledger {ledger} was not written: {reason}."
+    fix = "Check `ledger` and the privileges on the table. The publication itself is complete."
+
+
+class LedgerUnreadable(Terminal):
+    code = "MF8003"
+    what = "The ledger {ledger} cannot be read: {reason}."
+    fix = "Check the name of the table and the SELECT privilege. The first publication creates it."
