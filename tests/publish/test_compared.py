@@ -430,7 +430,8 @@ def test_columns_that_change_within_a_run_are_told(view: Compared) -> None:
 
 def test_what_needs_a_feed_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "mirrorfeed.yml"
-    file.write_text("landing_zone: ./zone\ntables: [{source: ./files, target: a, keys: [id], changes: compare}]\n")
+    tables = "[{source: ./files, target: a, keys: [id], changes: compare}]"
+    file.write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables: {tables}\n")
     config = load(str(file))
     with pytest.raises(NeedsFeed) as refused:
         follow(config.tables, SparkRuns(spark, config, lambda: True), stop=lambda: True)
