@@ -21,11 +21,11 @@ from mirrorfeed.keep import record as kept
 from mirrorfeed.landing import log, metadata
 from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.monitor import alert_state
+from mirrorfeed.monitor.alert_rules import Look, Trouble
 from mirrorfeed.monitor.alert_state import REPEAT_AFTER
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.examine import examine
 from mirrorfeed.storage.prices import BadRates, Rates
-from mirrorfeed.watch.troubles import Look, Trouble
 from tests.archive.bring_back.test_costs import PRICES
 from tests.archive.bring_back.test_plan import RATES, made
 from tests.damage import damaged

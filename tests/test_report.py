@@ -24,8 +24,8 @@ from mirrorfeed import report
 from mirrorfeed.api.results import VersionChanges
 from mirrorfeed.display.terminal import Listing
 from mirrorfeed.feed.source import Source
+from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.freshness import Step
 from mirrorfeed.publish.ledger import (
     ARCHIVE,
     DIFFERENT,

@@ -23,9 +23,9 @@ from mirrorfeed.display import humanize as amounts
 from mirrorfeed.display import terminal
 from mirrorfeed.feed.errors import FeedOff
 from mirrorfeed.landing.schema import IncompatibleSchema
-from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
+from mirrorfeed.monitor.freshness import AHEAD, Freshness, Step
+from mirrorfeed.monitor.status import Status, by_need
 from mirrorfeed.publish.outcome import Outcome
-from mirrorfeed.publish.status import Status, by_need
 from mirrorfeed.publish.table import Progress, publish
 from mirrorfeed.stores import NotThere
 from tests.publish.scenes import orders, plan

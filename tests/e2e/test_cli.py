@@ -21,7 +21,8 @@ from mirrorfeed import config
 from mirrorfeed.cli import main
 from mirrorfeed.cli import output as show
 from mirrorfeed.feed.source import Source
-from mirrorfeed.publish import idle, status
+from mirrorfeed.monitor.status import status_without_spark, statuses
+from mirrorfeed.publish import idle
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.session import SparkMissing
 from tests.delta import DeltaTable
@@ -113,7 +114,7 @@ def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
     listed = ["  - {source: ./orders, target: sales.orders, keys: [id]}", "  - {source: ./lines, target: sales.lines}"]
     project.configure(*listed)
     project.run("publish", "sales.orders")
-    found = status.statuses(spark, config.load(project.config))
+    found = statuses(spark, config.load(project.config))
     fresh = [{**asdict(each), "fresh": each.fresh and each.fresh.told()} for each in found]
     asked = json.loads(json.dumps(fresh, default=datetime.isoformat))
 
@@ -146,9 +147,9 @@ def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_withou
     shutil.rmtree(orders.path)
     DeltaTable(spark, orders.path)
     assert idle.Idle(config.load(project.config)).decision(table) is None
-    assert idle.Idle(config.load(project.config)).status(table) is None
+    assert status_without_spark(idle.Idle(config.load(project.config)), table) is None
     shutil.rmtree(orders.path)
-    assert idle.Idle(config.load(project.config)).status(table) is None
+    assert status_without_spark(idle.Idle(config.load(project.config)), table) is None
     assert idle.newest(Source(parts=("main", "sales", "orders"))) is None
     assert idle.newest(Source(path="abfss://a@b/c")) is None
 

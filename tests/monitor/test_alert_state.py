@@ -17,6 +17,8 @@ from fixtures.faults import Crash, FaultyStore, faults_at
 from fixtures.memory import MemoryStore
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.monitor.alert_channels import WebhookUnavailable
+from mirrorfeed.monitor.alert_rules import Look, Trouble
 from mirrorfeed.monitor.alert_state import (
     REPEAT_AFTER,
     Alert,
@@ -31,8 +33,6 @@ from mirrorfeed.monitor.alert_state import (
     spell,
 )
 from mirrorfeed.stores import FolderStore, PlaceUnusable, Store
-from mirrorfeed.watch.channels import WebhookUnavailable
-from mirrorfeed.watch.troubles import Look, Trouble
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 ONE, TWO = Trouble("a", "GAP", "What.", "mirrorfeed x"), Trouble("b", "BEHIND_SEEN", "Late.", "mirrorfeed y")

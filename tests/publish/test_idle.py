@@ -21,9 +21,9 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import Config
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import Terminal
+from mirrorfeed.monitor.status import Status, by_need
 from mirrorfeed.publish.fleet import all_at_rest
 from mirrorfeed.publish.ledger import COLUMNS, FAILED, PUBLISHED, WELL, Row
-from mirrorfeed.publish.status import Status, by_need
 from tests.commits import commit
 from tests.fleets import fleet
 

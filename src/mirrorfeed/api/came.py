@@ -21,13 +21,13 @@ from mirrorfeed.api.results import (
 from mirrorfeed.errors import MirrorfeedError
 
 if TYPE_CHECKING:
-    from mirrorfeed import doctor
     from mirrorfeed.config import Table
     from mirrorfeed.fabric import MirroredDatabase, TableSync
     from mirrorfeed.fabric.definition import Difference
     from mirrorfeed.keep import fleet as keeping
     from mirrorfeed.landing import log
-    from mirrorfeed.publish import status as asking
+    from mirrorfeed.monitor import findings
+    from mirrorfeed.monitor import status as asking
     from mirrorfeed.publish.examine import Examined
     from mirrorfeed.publish.outcome import Outcome
     from mirrorfeed.repair import Repaired
@@ -134,7 +134,7 @@ def _record(table: str, record: log.Record, wrong: str | None = None) -> Record:
     )
 
 
-def finding(found: doctor.Finding) -> Finding:
+def finding(found: findings.Finding) -> Finding:
     return Finding(found.code.value, found.weight.value, found.table, found.what, found.remedy)
 
 

@@ -156,7 +156,7 @@ class Feed:
         Raises `MirrorfeedError` where the landing zone cannot be asked at all.
         """
         from mirrorfeed.api.came import status
-        from mirrorfeed.publish.status import statuses
+        from mirrorfeed.monitor.status import statuses
 
         return Result(tuple(map(status, statuses(self._spark, self._config, tables))))
 
@@ -242,8 +242,8 @@ class Feed:
         nothing.
         """
         from mirrorfeed.api.came import finding
-        from mirrorfeed.doctor.findings import NOTHING
-        from mirrorfeed.doctor.fleet import findings_of
+        from mirrorfeed.monitor.doctor import findings_of
+        from mirrorfeed.monitor.findings import NOTHING
 
         rows = tuple(map(finding, findings_of(self._spark, self._config, tables)))
         return Result(rows, summary="" if rows else NOTHING)

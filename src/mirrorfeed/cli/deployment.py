@@ -32,7 +32,7 @@ from mirrorfeed.display.terminal import console, text, waiting
 from mirrorfeed.errors import Terminal, coded
 
 if TYPE_CHECKING:
-    from mirrorfeed.preflight import Check
+    from mirrorfeed.monitor.setup_check import Check
 
 
 @main.command()
@@ -46,21 +46,23 @@ def preflight(live: bool, path: str) -> None:
     """
     config = load(path)
     spark = spark_session()
-    from mirrorfeed import preflight as checks
+    from mirrorfeed.monitor.setup_check import State
+    from mirrorfeed.monitor.setup_checks import preflight as checks
+    from mirrorfeed.monitor.setup_live import live as live_checks
 
     out, found = console(), []
-    left = chain(checks.preflight(spark, config), checks.live(spark, config) if live else ())
+    left = chain(checks(spark, config), live_checks(spark, config) if live else ())
     while check := _next(left, "Checking what publishing needs"):
         found.append(check)
         if for_programs():
             continue
         detail = f": {check.detail}" if check.detail else ""
-        style = "red" if check.state is checks.State.MISSING else ""
+        style = "red" if check.state is State.MISSING else ""
         out.print(text(f"{check.state.value:<12}{check.what}{detail}", style=style))
     say_result(
         [{"check": each.what, "outcome": each.state.value, "message": each.detail, "code": each.code} for each in found]
     )
-    sys.exit(any(check.state is checks.State.MISSING for check in found))
+    sys.exit(any(check.state is State.MISSING for check in found))
 
 
 def _next(left: Iterator[Check], what: str) -> Check | None:

@@ -24,24 +24,25 @@ def doctor(tables: tuple[str, ...], fix: bool, path: str) -> None:
     config = load(path)
     chosen = config.select(tables)
     spark = spark_session()
-    from mirrorfeed import doctor as room
     from mirrorfeed.config.landing_zone import zone_of
-    from mirrorfeed.doctor.findings import NOTHING, Weight
+    from mirrorfeed.monitor.facts import look_at_table, look_at_zone, mend
+    from mirrorfeed.monitor.findings import NOTHING, Weight
+    from mirrorfeed.monitor.rules import judge_table, judge_zone
 
     store, zone = zone_of(config), config.landing_zone
     with waiting("Looking at the landing zone and the mirrored database"):
-        about, states = room.look_at_zone(config, store)
-    found = room.judge_zone(about, zone)
+        about, states = look_at_zone(config, store)
+    found = judge_zone(about, zone)
     for at, table in enumerate(chosen, 1):
         with waiting(f"Table {at} of {len(chosen)}, {table.target}: looking at its source and its log"):
-            of_table = room.judge_table(room.look_at_table(spark, config, store, table, states), zone)
+            of_table = judge_table(look_at_table(spark, config, store, table, states), zone)
         if fix and any(each.safe for each in of_table):
             try:
-                room.mend(store, table)
+                mend(store, table)
                 say(f"{table.target}: finished and tidied.")
             except Exception as error:
                 say_error(named("Mending", error), str(table.target))
-            of_table = room.judge_table(room.look_at_table(spark, config, store, table, states), zone)
+            of_table = judge_table(look_at_table(spark, config, store, table, states), zone)
         found += of_table
     if for_programs():
         told = [{"code": each.code.value, "name": each.code.name, "weight": each.weight.value,

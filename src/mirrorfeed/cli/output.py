@@ -20,13 +20,13 @@ from mirrorfeed.display.humanize import counted, duration, size
 from mirrorfeed.display.printable import printable
 from mirrorfeed.display.terminal import Listing, folded, text
 from mirrorfeed.errors import coded
-from mirrorfeed.publish.freshness import Step
+from mirrorfeed.monitor.freshness import Step
 
 if TYPE_CHECKING:
     from mirrorfeed.api.results import Listed
-    from mirrorfeed.publish.freshness import Freshness
+    from mirrorfeed.monitor.freshness import Freshness
+    from mirrorfeed.monitor.status import Status
     from mirrorfeed.publish.outcome import Outcome, Progress
-    from mirrorfeed.publish.status import Status
 
 MARKERS = ("insert", "update", "upsert", "delete")
 _LONGEST = 60
@@ -194,7 +194,7 @@ def by_marker(rows: Mapping[str, int]) -> str:
 
 def states(rows: Sequence[Status]) -> Text:
     """How many tables are up to date, and how many are not, in one line."""
-    from mirrorfeed.publish.status import STATES  # imports Spark, which most that is shown has no need of
+    from mirrorfeed.monitor.status import STATES  # imports Spark, which most that is shown has no need of
 
     counts = Counter(row.state for row in rows)
     told = [f"{counts[state]:,} {state}" for state in reversed(STATES) if counts[state]]

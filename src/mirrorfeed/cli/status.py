@@ -18,9 +18,9 @@ from mirrorfeed.errors import coded
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table
     from mirrorfeed.fabric import TableState
-    from mirrorfeed.publish.freshness import Beyond
+    from mirrorfeed.monitor.freshness import Beyond
+    from mirrorfeed.monitor.status import Status
     from mirrorfeed.publish.idle import Idle
-    from mirrorfeed.publish.status import Status
 
 
 @main.command()
@@ -42,12 +42,14 @@ def status(tables: tuple[str, ...], behind: bool, with_fabric: bool, mirror: str
     said = _service_words(states, chosen)
     beyond = _beyond(config, states, mirror)
 
+    from mirrorfeed.monitor.status import status_without_spark
+
     def ask_log(idle: Idle, table: Table) -> Status | None:
-        return idle.status(table, beyond)
+        return status_without_spark(idle, table, beyond)
 
     def ask_spark(names: Sequence[str]) -> Sequence[Status]:
         spark = spark_session()
-        from mirrorfeed.publish.status import statuses
+        from mirrorfeed.monitor.status import statuses
 
         with waiting("Asking for the newest versions"):
             return statuses(spark, config, names, beyond=beyond)
@@ -55,7 +57,7 @@ def status(tables: tuple[str, ...], behind: bool, with_fabric: bool, mirror: str
     rows = told(config, chosen, ask_log, ask_spark)
     from mirrorfeed.cli import output as show
     from mirrorfeed.config.landing_zone import zone_of
-    from mirrorfeed.publish.status import CURRENT, by_need
+    from mirrorfeed.monitor.status import CURRENT, by_need
     from mirrorfeed.publish.strays import strays
 
     every = [replace(row, service=words) for row, words in zip(rows, said, strict=True)]
@@ -88,10 +90,10 @@ def _states(config: Config) -> Sequence[TableState]:
 
 def _beyond(config: Config, states: Sequence[TableState] | None, mirror: str | None) -> Callable[[Table], Beyond]:
     if states is None and mirror is None:
-        from mirrorfeed.publish.freshness import UNASKED
+        from mirrorfeed.monitor.freshness import UNASKED
 
         return lambda _: UNASKED
-    from mirrorfeed.watch.beyond import beyond_of, syncs_of
+    from mirrorfeed.monitor.mirror_times import beyond_of, syncs_of
 
     if states is None:
         return beyond_of(config, mirror=mirror)

@@ -30,12 +30,12 @@ def watch(mirror: str | None, path: str) -> None:
     config = load(path)
     from mirrorfeed.cli import output as show
     from mirrorfeed.config.alerts import OUTPUT
+    from mirrorfeed.monitor import alert_messages as words
+    from mirrorfeed.monitor.alert_channels import channels_of
     from mirrorfeed.monitor.alert_state import notify
+    from mirrorfeed.monitor.watch import alert_state_of, look_at_all
     from mirrorfeed.publish import ledger
     from mirrorfeed.session import get_session
-    from mirrorfeed.watch import words
-    from mirrorfeed.watch.channels import channels_of
-    from mirrorfeed.watch.look import alert_state_of, look_at_all
 
     printed: list[Message] = []
     with waiting(f"Looking at {counted(len(config.tables), 'table')}, and at what Fabric says"):

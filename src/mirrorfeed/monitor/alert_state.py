@@ -19,9 +19,9 @@ from pydantic import Field, TypeAdapter
 
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.landing.strict_json import CONFIG, DamagedFile, UtcTime, is_distinct, parse_json, validate
+from mirrorfeed.monitor.alert_rules import Look, Trouble
 from mirrorfeed.stores import AlreadyThere, NotThere, Store, StoreUnavailable, UnreadableFile
 from mirrorfeed.stores.folder import SymbolicLink
-from mirrorfeed.watch.troubles import Look, Trouble
 
 FILE = "alerts.json"
 REPEAT_AFTER = timedelta(days=1)

@@ -7,7 +7,6 @@ whatever only the engine or a catalog knows, and whatever is new, is left to Spa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,20 +20,17 @@ from mirrorfeed.feed.here import opened
 from mirrorfeed.feed.log import commit_name
 from mirrorfeed.feed.ranges import NothingNew
 from mirrorfeed.feed.source import Source
-from mirrorfeed.feed.switch import Feed
 from mirrorfeed.publish import metadata
 from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.freshness import UNASKED, Beyond
 from mirrorfeed.publish.ledger import COLUMNS, PUBLISHED, STANDS, Known, Told, known_in
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.plan import plan_of
-from mirrorfeed.publish.status import Status, fresh_of, status_of
 from mirrorfeed.publish.view import View
 from mirrorfeed.stores import Store
 
 
-def _newest_of(table: Table) -> tuple[Detail, int] | None:
-    """As below; None of a table whose own versions are not those that are published."""
+def newest_of(table: Table) -> tuple[Detail, int] | None:
+    """As `newest`; None if the table is published by comparison, so that its own versions are not published."""
     return None if table.changes == "compare" else newest(table.source)
 
 
@@ -81,32 +77,8 @@ class Idle:
     """The landing zone, where a run has it open; None: the configuration's."""
 
     @cached_property
-    def _store(self) -> Store:
+    def zone(self) -> Store:
         return self.store or zone_of(self.config)
-
-    def status(self, table: Table, beyond: Callable[[Table], Beyond] = lambda _: UNASKED) -> Status | None:
-        """The status of a table of which nothing is new or nothing published; `beyond` tells of its mirror."""
-        try:
-            if (found := _newest_of(table)) is None:
-                return None
-            detail, version = found
-            log = TableLog(self._store, table.target.folder)
-            view = log.look()
-        except Exception:  # of any finding Spark's way tells
-            return None
-        if view and view.newest and not _is_all(view, detail, version):
-            return None
-        if view and view.newest and view.newest.selection != table.selection:
-            return None
-        if detail.tracks_rows and not detail.records_changes:
-            return None  # whether changes are computed is for the engine to say
-        try:
-            lost = log.lost(view) if view else None
-            fresh = fresh_of(log, view, committed(table.source.path or "", version), None, beyond(table), lost)
-        except Exception:  # as above
-            return None
-        feed = Feed.RECORDED if detail.records_changes else Feed.OFF
-        return status_of(table, view, version, feed.value, fresh, error=lost)
 
     def decision(self, table: Table) -> NothingNew | None:
         """That nothing is new in a table, where nothing is left to do for what is published either."""
@@ -127,17 +99,17 @@ class Idle:
     def at_rest(self, table: Table) -> tuple[View, int] | None:
         """A table that is published up to its newest version."""
         try:
-            if (found := _newest_of(table)) is None:
+            if (found := newest_of(table)) is None:
                 return None
             plan = plan_of(table)
-            log = TableLog(self._store, plan.folder)
+            log = TableLog(self.zone, plan.folder)
             view = log.look()
-            if view is None or view.newest is None or view.unfinished or not _is_all(view, *found):
+            if view is None or view.newest is None or view.unfinished or not is_up_to_date(view, *found):
                 return None
             if view.newest.selection != plan.selection:
                 return None
             log.check(view)
-            metadata.check(self._store, plan.folder, plan.metadata(view.newest.columns))
+            metadata.check(self.zone, plan.folder, plan.metadata(view.newest.columns))
         except Exception:  # of any finding Spark's way tells
             return None
         return view, found[1]
@@ -166,7 +138,7 @@ def committed(folder: str, version: int) -> datetime | None:
     return None
 
 
-def _is_all(view: View, detail: Detail, version: int) -> bool:
+def is_up_to_date(view: View, detail: Detail, version: int) -> bool:
     """Whether what is published is this very table, up to this version."""
     newest = view.newest
     return newest is not None and (newest.source_id, newest.to_version_inclusive) == (detail.table_id, version)

@@ -21,7 +21,6 @@ from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.feed.errors import Finding
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.publish.errors import LedgerNotWritten, LedgerUnreadable
-from mirrorfeed.publish.freshness import AHEAD, Freshness, Step
 from mirrorfeed.publish.outcome import Outcome, Publication
 
 if TYPE_CHECKING:
@@ -234,13 +233,6 @@ def archived(table: str, found: Share, now: datetime, rates: Rates | None = None
         currency=rates.currency if rates and month else None,
         message=f"{found}.",
     )
-
-
-def watched(table: str, fresh: Freshness, now: datetime, within: float | None = None) -> Row:
-    """How far a table is, that is to be fresh within so many minutes; what is not known is NULL."""
-    times = {f"{step}_at": fresh.at(step) for step in Step}
-    behind = {f"{step}_behind": fresh.behind(step, now) for step in AHEAD}
-    return replace(Row(now, table, WATCHED, fresh_within=within), **times, **behind)  # type: ignore[arg-type]
 
 
 def _trouble(outcome: Outcome, kind: str, error: MirrorfeedError, now: datetime) -> Row:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from mirrorfeed.display.humanize import duration
-from mirrorfeed.publish.freshness import AHEAD, Step
+from mirrorfeed.monitor.freshness import AHEAD, Step
 from mirrorfeed.publish.ledger import WATCHED, Row
 
 STEPS = {

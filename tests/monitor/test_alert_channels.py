@@ -1,0 +1,378 @@
+"""What webhooks and mail servers are given, over HTTP and SMTP to servers of our own, and what becomes of failures."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import socketserver
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email import message_from_bytes, policy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.onelake import tls
+from fixtures.serving import serving
+from mirrorfeed.config import load
+from mirrorfeed.config.alerts import Mail, Webhook
+from mirrorfeed.credentials import Secret, SecretUnreachable
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.monitor.alert_channels import (
+    MailRefused,
+    MailUnavailable,
+    WebhookRefused,
+    WebhookUnavailable,
+    channels_of,
+    post,
+    send_mail,
+)
+from mirrorfeed.monitor.alert_messages import slack, teams, text
+from mirrorfeed.monitor.alert_rules import Trouble
+from mirrorfeed.monitor.alert_state import Alert, Message
+from mirrorfeed.runtime.addresses import BadProxy
+from mirrorfeed.stores.patience import Patience
+from tests.monitor.conftest import HIDDEN, Hook
+
+NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
+GAP = Trouble("sales.all_orders", "GAP", "Versions <3> & 4 *are* gone.", "mirrorfeed rebuild sales.all_orders")
+NEW = Message("ops", Alert(*GAP.key, NOW), GAP)
+OVER = Message("ops", Alert("", "MIRRORING_PAUSED", NOW, NOW + timedelta(hours=2), {"ops": NOW}))
+
+BRISK = Patience(seconds=5, first_pause=0.001, longest_pause=0.002, answer_seconds=5)
+
+
+# Words
+
+
+def test_a_message_says_what_is_wrong_since_when_and_what_to_do() -> None:
+    assert text(NEW).splitlines() == [
+        "sales.all_orders: GAP",
+        "Versions <3> & 4 *are* gone.",
+        "Since 2026-03-14 09:30 UTC.",
+        "Next: mirrorfeed rebuild sales.all_orders",
+    ]
+    assert text(OVER).splitlines() == [
+        "The mirrored database: MIRRORING_PAUSED is over",
+        "Over since 2026-03-14 11:30 UTC, after 2.0 h.",
+    ]
+
+
+def test_teams_gets_a_card_in_which_nothing_is_taken_for_markup() -> None:
+    told = teams(NEW)
+    (attachment,) = told["attachments"]
+    card = attachment["content"]
+    assert (told["type"], attachment["contentType"]) == ("message", "application/vnd.microsoft.card.adaptive")
+    assert (card["type"], card["version"], card["fallbackText"]) == ("AdaptiveCard", "1.4", text(NEW))
+    runs = [run for block in card["body"] for run in block["inlines"]]
+    assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
+    assert [run["text"] for run in runs] == text(NEW).splitlines()
+    assert runs[0]["color"] == "Attention"
+    assert teams(OVER)["attachments"][0]["content"]["body"][0]["inlines"][0]["color"] == "Good"
+
+
+def test_slack_gets_plain_text_and_an_escaped_line_for_notifications() -> None:
+    told = slack(NEW)
+    assert [block["type"] for block in told["blocks"]] == ["header", "section"]
+    assert {block["text"]["type"] for block in told["blocks"]} == {"plain_text"}
+    assert told["blocks"][0]["text"]["text"] == "sales.all_orders: GAP"
+    assert told["blocks"][1]["text"]["text"].startswith("Versions <3> & 4 *are* gone.\nSince")
+    assert "Versions &lt;3&gt; &amp; 4" in told["text"]
+
+
+def test_what_is_longer_than_they_take_is_cut() -> None:
+    trouble = Trouble("t" * 300, "OTHER", "w" * 30_000, "mirrorfeed x")
+    long = Message("ops", Alert(*trouble.key, NOW), trouble)
+    header, section = (block["text"]["text"] for block in slack(long)["blocks"])
+    assert (len(header), header[-1]) == (150, "…")
+    assert len(section) < 3000
+    assert len(json.dumps(teams(long))) < 28_000
+
+
+# Webhooks
+
+
+def sent(url: str, kind: str = "slack", patience: Patience = BRISK, message: Message = NEW) -> list[float]:
+    """The pauses between tries."""
+    pauses: list[float] = []
+    webhook = Webhook.model_validate({"name": "ops", "kind": kind, "url": {"env": "HOOK"}})
+    post(webhook, message, read=lambda _: f" {url}\n", patience=patience, sleep=pauses.append)
+    return pauses
+
+
+def refusal(url: str, kind: type[MirrorfeedError], patience: Patience = BRISK) -> str:
+    with pytest.raises(kind) as told:
+        sent(url, patience=patience)
+    assert HIDDEN not in repr((told.value, str(told.value), told.value.__dict__, told.value.__cause__))
+    assert told.value.__suppress_context__ or told.value.__context__ is None
+    return str(told.value)
+
+
+@pytest.mark.parametrize(("kind", "form"), [("slack", slack), ("teams", teams)])
+@pytest.mark.parametrize("status", [200, 202])
+def test_a_message_is_posted_once_in_the_form_of_its_kind(
+    hook: Hook, caplog: pytest.LogCaptureFixture, kind: str, form: Any, status: int
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    hook.answers = [(status, {}, b"ok")]
+    assert sent(hook.url, kind) == []
+    assert "POST (not shown) HTTP" in caplog.text
+    assert HIDDEN not in caplog.text
+    assert hook.asked == [(f"/services/{HIDDEN}?sig={HIDDEN}", form(NEW))]
+
+
+def test_an_answer_that_asks_for_time_is_given_it(hook: Hook) -> None:
+    hook.answers = [(429, {"Retry-After": "2"}, b"slow down"), (503, {}, b""), (200, {}, b"ok")]
+    first, second = sent(hook.url)
+    assert 2 <= first < 2.01
+    assert second < 0.01
+    assert len(hook.asked) == 3
+
+
+def test_a_webhook_that_stays_away_is_told_to_be_tried_by_the_next_run(hook: Hook) -> None:
+    hook.answers = [(429, {"Retry-After": "3600"}, b"slow down")]
+    assert refusal(hook.url, WebhookUnavailable) == (
+        "The webhook ops does not answer for now (429 slow down). The next run of `mirrorfeed watch` tells it what it"
+        " has missed."
+    )
+    assert len(hook.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("%2Ftriggers%2Bhush1%3D", "the workflow /triggers+hush1= is off"),
+        ("%2Ftriggers%2Bhush1%3D", "the workflow %2ftriggers%2bhush1%3d is off"),
+        ("hush1+hush2=", "the workflow hush1%2Bhush2%3D is off"),
+        ("a%2Bb%26c", f"{'x' * 290} a+b&c"),
+    ],
+)
+def test_an_address_is_also_found_with_its_percent_signs_decoded(hook: Hook, part: str, said: str) -> None:
+    hook.answers = [(404, {}, said.encode())]
+    assert "(404 (not shown))" in refusal(hook.url.replace("?sig=", f"?sig={part}&x="), WebhookRefused)
+
+
+@pytest.mark.parametrize(
+    "address", ["https://a..b", "https://[::1", "https://.", "https://a:b", "https://user:word@host", "http://host"]
+)
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    assert "(its address is no https address)" in refusal(address, WebhookRefused)
+
+
+def test_a_proxy_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "a..b")
+    with pytest.raises(BadProxy, match="HTTPS_PROXY is not the address of a proxy"):
+        sent("https://host.invalid")
+
+
+def test_an_address_where_nobody_answers_is_told_without_it() -> None:
+    said = refusal(f"http://127.0.0.1:1/{HIDDEN}", WebhookUnavailable)
+    assert said.startswith("The webhook ops does not answer for now (ConnectionError).")
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "shown"),
+    [
+        (404, b"no_service", "404 no_service"),
+        (400, b"invalid_payload", "400 invalid_payload"),
+        (302, b"", "302 no reason was given"),
+        (403, f"{HIDDEN} is no token".encode(), "403 (not shown)"),
+    ],
+)
+def test_a_webhook_that_refuses_is_told_with_what_to_do_and_not_asked_again(
+    hook: Hook, status: int, said: bytes, shown: str
+) -> None:
+    hook.answers = [(status, {"Location": f"{hook.url}/other"}, said)]
+    told = refusal(hook.url, WebhookRefused)
+    assert told.startswith(f"The webhook ops does not take a message ({shown}). Make its address anew, in Teams as")
+    assert told.endswith("put it where `url` says. The next run tells what was missed.")
+    assert len(hook.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "url", [f"http://example.com/{HIDDEN}", HIDDEN, "", f"ftp://localhost/{HIDDEN}", f"https://[{HIDDEN}"]
+)
+def test_an_address_that_is_not_https_gets_no_message(url: str) -> None:
+    assert "(its address is no https address)" in refusal(url, WebhookRefused)
+
+
+def test_an_address_that_cannot_be_read_is_told_with_where_it_should_be() -> None:
+    def read(secret: Secret) -> str:
+        raise SecretUnreachable(secret, "it is not set in this process")
+
+    webhook = Webhook.model_validate({"name": "ops", "kind": "slack", "url": {"env": "HOOK"}})
+    with pytest.raises(
+        WebhookRefused, match="its address cannot be read from the environment variable HOOK: it is not"
+    ):
+        post(webhook, NEW, read=read)
+
+
+# Mail
+
+
+@dataclass
+class Post:
+    """An SMTP server, over TLS from the beginning or once asked, that takes mail, or answers a command as told."""
+
+    port: int
+    context: ssl.SSLContext
+    taken: list[tuple[list[str], bytes]] = field(default_factory=list)
+    says: dict[str, str] = field(default_factory=dict)
+    commands: list[str] = field(default_factory=list)
+    tls: str = "implicit"
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Iterator[Post]:
+    context, trusted = tls.make(tmp_path / "certificates")
+
+    class Handler(socketserver.StreamRequestHandler):
+        def setup(self) -> None:
+            if told.tls == "implicit":
+                self.request = context.wrap_socket(self.request, server_side=True)
+            super().setup()
+
+        def handle(self) -> None:
+            self.say("220 here")
+            to: list[str] = []
+            while line := self.rfile.readline().decode().strip():
+                command = line.split()[0].upper()
+                told.commands.append(command)
+                if command in told.says:
+                    self.say(told.says[command])
+                elif command == "EHLO":
+                    safe = isinstance(self.request, ssl.SSLSocket)
+                    self.say(f"250-here\r\n250 {'AUTH PLAIN' if safe else 'STARTTLS'}")
+                elif command == "STARTTLS":
+                    self.say("220 go on")
+                    self.request = context.wrap_socket(self.request, server_side=True)
+                    super().setup()
+                elif command == "AUTH":
+                    self.say("235 in")
+                elif command == "RCPT":
+                    to.append(line.partition("<")[2].rstrip(">"))
+                    self.say("250 ok")
+                elif command == "DATA":
+                    self.say("354 go on")
+                    lines = []
+                    while (each := self.rfile.readline()) != b".\r\n":
+                        lines.append(each)
+                    told.taken.append((to, b"".join(lines)))
+                    self.say("250 taken")
+                else:
+                    self.say("221 bye" if command == "QUIT" else "250 ok")
+                    if command == "QUIT":
+                        return
+
+        def say(self, answer: str) -> None:
+            self.wfile.write(f"{answer}\r\n".encode())
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_: object) -> None:
+            """Of clients that do not trust it."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    trust = ssl.create_default_context(cafile=str(trusted))
+    told = Post(server.server_address[1], trust)
+    with serving(server):
+        yield told
+
+
+AS_SENT = base64.b64encode(f"\0feed\0{HIDDEN}".encode()).decode()
+"""By AUTH PLAIN."""
+
+
+def mail_to(office: Post, message: Message = NEW, password: str = HIDDEN) -> None:
+    facts = {
+        "server": "localhost", "port": office.port, "tls": office.tls, "sender": "feed@example.com",
+        "to": ["a@example.com", "b@example.com"], "user": "feed", "password": {"env": "MAIL"},
+    }  # fmt: skip
+    send_mail(Mail.model_validate(facts), message, read=lambda _: password, context=lambda: office.context)
+
+
+@pytest.mark.parametrize("tls_", ["implicit", "starttls"])
+def test_one_mail_goes_to_all_addresses(office: Post, tls_: str) -> None:
+    office.tls = tls_
+    mail_to(office)
+    ((to, data),) = office.taken
+    letter = message_from_bytes(data, policy=policy.default)
+    assert to == ["a@example.com", "b@example.com"]
+    assert (letter["Subject"], letter["From"]) == ("mirrorfeed: sales.all_orders: GAP", "feed@example.com")
+    assert abs(letter["Date"].datetime - datetime.now(UTC)) < timedelta(minutes=1)
+    assert letter["Message-ID"].endswith("@example.com>")
+    assert letter.get_content().splitlines() == text(NEW).splitlines()
+    assert "AUTH" in office.commands
+
+
+@pytest.mark.parametrize(
+    ("says", "kind", "words"),
+    [
+        ({"AUTH": f"535 {HIDDEN} is wrong"}, MailRefused, "refuses the message (535 (not shown)). Check `mail` below"),
+        ({"AUTH": f"535 {AS_SENT} is wrong"}, MailRefused, "refuses the message (535 (not shown)). Check `mail` below"),
+        ({"MAIL": "451 later"}, MailUnavailable, "takes no message for now (451 later). The next run of"),
+        ({"DATA": "554 no"}, MailRefused, "refuses the message (554 no)."),
+        ({"RCPT": "550 unknown"}, MailRefused, "(it takes none of a@example.com, b@example.com)."),
+    ],
+)
+def test_what_a_mail_server_does_not_take_is_told_without_the_password(
+    office: Post, says: dict[str, str], kind: type[MirrorfeedError], words: str
+) -> None:
+    office.says = says
+    with pytest.raises(kind) as told:
+        mail_to(office)
+    assert words in str(told.value)
+    assert HIDDEN not in repr((told.value, told.value.__dict__, told.value.__cause__))
+    assert office.taken == []
+
+
+def test_a_password_that_a_login_cannot_spell_is_told_without_it(office: Post) -> None:
+    with pytest.raises(MailRefused, match="user and password have to be of ASCII characters") as told:
+        mail_to(office, password=f"{HIDDEN}é")
+    assert HIDDEN not in repr((told.value, told.value.__dict__, told.value.__cause__))
+    assert told.value.__suppress_context__
+    assert office.taken == []
+
+
+def test_a_mail_server_that_speaks_in_clear_alone_gets_no_password(office: Post) -> None:
+    office.tls, office.says = "starttls", {"STARTTLS": "454 not now"}
+    with pytest.raises(MailUnavailable, match=r"\(454 not now\)"):
+        mail_to(office)
+    assert "AUTH" not in office.commands
+
+
+def test_a_mail_server_of_a_stranger_gets_no_password(office: Post) -> None:
+    office.context = ssl.create_default_context()
+    with pytest.raises(MailUnavailable, match="SSLCertVerificationError"):
+        mail_to(office)
+    assert office.commands == []
+
+
+def test_a_mail_server_that_is_not_there_is_told(office: Post) -> None:
+    office.port = 1
+    with pytest.raises(MailUnavailable, match=r"localhost:1 takes no message for now \(ConnectionRefusedError"):
+        mail_to(office)
+
+
+# The configuration
+
+
+def test_the_ways_are_those_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "mirrorfeed.yml").write_text(
+        "landing_zone: ./zone\n"
+        "alerts:\n"
+        "  webhooks: [{name: team, kind: teams, url: {scope: s, key: k}}, {name: ops, kind: slack, url: {env: HOOK}}]\n"
+        "  mail: {server: smtp.example.com, sender: a@example.com, to: [b@example.com]}\n"
+        "  state: ./told\n"
+        "tables: [{source: ./a, target: b}]\n"
+    )
+    config = load(tmp_path / "mirrorfeed.yml")
+    assert list(channels_of(config)) == ["team", "ops", "mail"]
+    assert config.alerts.state == str(tmp_path / "told")
+    assert issubclass(WebhookRefused, Terminal)
+    assert issubclass(WebhookUnavailable, Transient)

@@ -1,0 +1,250 @@
+"""The doctor at a table through Spark: what is wrong is found where it is, and what is safe is carried out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from fixtures.faults import Crash
+from fixtures.onelake import DATABASE, WORKSPACE, OneLake
+from fixtures.shared_faults import NoRenames
+from mirrorfeed.cli import main
+from mirrorfeed.config import load
+from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.fabric import TableState
+from mirrorfeed.monitor.facts import look_at_table, look_at_zone, of_service
+from mirrorfeed.monitor.findings import Code
+from mirrorfeed.monitor.rules import TableFacts, judge_table, judge_zone
+from mirrorfeed.monitor.text_lengths import longest_text
+from tests.delta import DeltaTable, Zone
+
+
+def judged(facts: TableFacts) -> list[Code]:
+    return [each.code for each in judge_table(facts)]
+
+
+class Patient:
+    def __init__(self, zone: Zone) -> None:
+        self.zone, self.table, self.spark, self.folder = zone, zone.table, zone.table.spark, zone.root.parent
+        self.zone.root.mkdir(exist_ok=True)
+        self.configure("id")
+
+    def configure(self, key: str) -> None:
+        text = f"landing_zone: ./landing\ntables:\n  - {{source: ./t, target: sales.orders, keys: [{key}]}}\n"
+        (self.folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+        self.config = load(str(self.folder / "mirrorfeed.yml"))
+
+    def facts(self, *states: TableState, now: datetime | None = None) -> TableFacts:
+        """Of Fabric's words only where some are given."""
+        moment = now or datetime.now(UTC)
+        told = states or None
+        return look_at_table(self.spark, self.config, self.zone.store, self.config.tables[0], told, now=lambda: moment)
+
+    def codes(self) -> list[Code]:
+        return judged(self.facts())
+
+    def doctor(self, *options: str, code: int = 0) -> str:
+        found = CliRunner().invoke(
+            main, ["doctor", *options, "--config", str(self.folder / "mirrorfeed.yml")], env={"COLUMNS": "400"}
+        )
+        assert found.exit_code == code, found.output
+        return found.stdout
+
+
+@pytest.fixture
+def patient(spark: SparkSession, tmp_path: Path) -> Patient:
+    return Patient(Zone(tmp_path / "landing", DeltaTable(spark, tmp_path / "t")))
+
+
+@pytest.fixture(scope="module")
+def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
+    folder = tmp_path_factory.mktemp("begun")
+    zone = Zone(folder / "landing", DeltaTable(spark, folder / "t"))
+    zone.publish()
+    return zone
+
+
+@pytest.fixture
+def published(begun: Zone, tmp_path: Path) -> Patient:
+    """At version 0, which is empty."""
+    return Patient(Zone.copied(begun, tmp_path))
+
+
+def test_a_table_from_nothing_to_well(patient: Patient) -> None:
+    patient.table.insert(1)
+    assert patient.codes() == [Code.NOT_PUBLISHED]
+    patient.zone.store.create(f"{patient.zone.plan.folder}/_metadata.json", b'{"keyColumns": ["id"]}')
+    assert patient.codes() == [Code.NOT_PUBLISHED, Code.EMPTY_TABLE]
+    patient.zone.publish()
+    assert "Nothing is wrong, as far as can be told without publishing." in patient.doctor()
+
+
+def test_a_run_that_was_killed_and_what_lies_about_are_mended(published: Patient) -> None:
+    patient = published
+    patient.table.insert(1)
+    patient.zone.store = NoRenames(str(patient.zone.root))
+    with pytest.raises(Crash):
+        patient.zone.publish()
+    (log,) = patient.zone.folder.glob("_mirrorfeed/*/")
+    (log / f"{1:020d}-ab-00000-00000.parquet").write_bytes(b"left")
+    found = json.loads(patient.doctor("--json", code=1))
+    assert [(each["name"], each["remedy"]) for each in found] == [
+        ("UNFINISHED", "mirrorfeed doctor sales.orders --fix"),
+        ("ORPHANS", "mirrorfeed doctor sales.orders --fix"),
+    ]
+    said = patient.doctor("--fix")
+    assert "sales.orders: finished and tidied." in said
+    assert "Nothing is wrong, as far as can be told without publishing." in said
+    assert patient.zone.mirrors_the_table()
+
+
+def test_a_text_that_is_longer_than_its_column_is_measured_in_a_small_table(patient: Patient) -> None:
+    patient.table.sql("INSERT INTO {} VALUES (1, repeat('ä', 4500)), (2, NULL)")
+    patient.zone.publish()
+    early = datetime(2025, 1, 2, tzinfo=UTC)
+    os.utime(patient.zone.folder / "_mirrorfeed/log.json", (early.timestamp(), early.timestamp()))
+    facts = patient.facts()
+    assert (facts.begun, facts.longest_text) == (early, ("v", 9000))
+    assert judged(facts) == [Code.TEXT_TOO_LONG]
+
+
+def test_nested_values_are_as_long_as_their_json(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "`a.b` int, n struct<x: string>, m map<string, int>")
+    assert longest_text(spark, table.source) is None
+    table.sql("INSERT INTO {} VALUES (1, named_struct('x', 'yy'), map('k', 7))")
+    assert longest_text(spark, table.source) == ("n", len('{"x":"yy"}'))
+    assert longest_text(spark, DeltaTable(spark, tmp_path / "numbers", "id int").source) is None
+
+
+def _keys(patient: Patient) -> None:
+    patient.configure("v")
+
+
+def _gap(patient: Patient) -> None:
+    patient.table.set_feed(False)
+    patient.table.set_feed(True)
+
+
+def _recreated(patient: Patient) -> None:
+    shutil.rmtree(patient.table.path)
+    patient.spark.catalog.clearCache()
+    DeltaTable(patient.spark, patient.table.path)
+
+
+def _another_file(patient: Patient) -> None:
+    (patient.zone.folder / f"{9:020d}.parquet").write_bytes(b"PAR1")
+
+
+def _lost(patient: Patient) -> None:
+    patient.table.insert(1)
+    patient.zone.publish()
+    (patient.zone.folder / f"{2:020d}.parquet").unlink()
+
+
+def _all_gone(patient: Patient) -> None:
+    (patient.zone.folder / f"{1:020d}.parquet").unlink()
+
+
+def _no_bytes(patient: Patient) -> None:
+    (patient.zone.folder / f"{1:020d}.parquet").write_bytes(b"")
+
+
+def _unreadable(patient: Patient) -> None:
+    (record,) = patient.zone.folder.glob("_mirrorfeed/*/*.json")
+    record.write_text("{", encoding="utf-8")
+
+
+def _renamed(patient: Patient) -> None:
+    patient.table.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    patient.zone.publish()
+    patient.table.sql("ALTER TABLE {} RENAME COLUMN v TO w")
+
+
+def _gone(patient: Patient) -> None:
+    shutil.rmtree(patient.table.path)
+
+
+@pytest.mark.parametrize(
+    ("happen", "codes"),
+    [
+        (_keys, [Code.KEYS_CHANGED]),
+        (_gap, [Code.GAP]),
+        (_recreated, [Code.SOURCE_RECREATED]),
+        (_another_file, [Code.NUMBERS_DISAGREE]),
+        (_lost, [Code.FILES_LOST]),
+        (_all_gone, [Code.LAST_FILE_GONE]),
+        (_no_bytes, [Code.EMPTY_FILE]),
+        (_unreadable, [Code.LOG_DAMAGED]),
+        (_renamed, [Code.SCHEMA_CHANGED]),
+        (_gone, [Code.SOURCE_MISSING]),
+    ],
+)
+def test_what_happens_to_a_table(published: Patient, happen: Callable[[Patient], None], codes: list[Code]) -> None:
+    happen(published)
+    assert published.codes() == codes
+
+
+def test_a_feed_that_is_off_and_a_clone(patient: Patient, tmp_path: Path) -> None:
+    patient.table.insert(1)
+    clone = DeltaTable.cloned(patient.table, tmp_path / "clone", version=1)
+    patient.table.set_feed(False)
+    assert patient.codes() == [Code.FEED_OFF]
+    text = "landing_zone: ./landing\ntables:\n  - {source: ./clone, target: sales.orders, keys: [id]}\n"
+    (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+    found = json.loads(patient.doctor("--json"))
+    assert [each["name"] for each in found] == ["NOT_PUBLISHED", "CLONED"]
+    assert (
+        f"The source is a clone of delta.`file:{patient.table.path}`" in found[1]["what"]
+        or str(patient.table.path) in found[1]["what"]
+    )
+    assert clone.latest == 0
+
+
+def test_the_feed_keeps_less_than_publication_needs(published: Patient) -> None:
+    def judged_at(facts: TableFacts, *lags: float) -> list[list[Code]]:
+        """Had publication been so many days behind."""
+        return [judged(replace(facts, lag_seconds=days * 86_400)) for days in lags]
+
+    published.table.insert(1)
+    facts = published.facts(now=datetime.now(UTC) + timedelta(days=5))
+    assert facts.lag_seconds == pytest.approx(5 * 86_400, abs=60)
+    assert judged_at(facts, 0.01, 5, 8) == [[], [Code.FALLS_BEHIND], [Code.RETENTION_SHORT]]
+    published.table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
+    assert judged_at(published.facts(), 5, 40) == [[], [Code.RETENTION_SHORT, Code.LOG_RETENTION_SHORT]]
+
+
+def test_what_fabric_says_of_a_table(published: Patient) -> None:
+    later = datetime.now(UTC) + timedelta(hours=2)
+    facts = published.facts(TableState("sales", "orders", "Snapshotting"), now=later)
+    assert judged(facts) == [Code.STUCK_SNAPSHOTTING]
+    (table,) = published.config.tables
+    assert judged(replace(facts, **of_service(table, [TableState("sales", "other", "Replicating")]))) == [
+        Code.NEVER_SYNCS
+    ]
+    throttled = TableState("sales", "orders", "Failed", None, "Throttled: the capacity's limit is exceeded")
+    assert judged(replace(facts, **of_service(table, [throttled]))) == [Code.THROTTLED]
+
+
+def test_what_fabric_says_of_the_database(tmp_path: Path, onelake: OneLake) -> None:
+    text = onelake.configuration(f"onelake://{WORKSPACE}/{DATABASE}")
+    tables = "tables:\n  - {source: ./t, target: sales.orders, keys: [id]}\n"
+    (tmp_path / "mirrorfeed.yml").write_text(text + tables, encoding="utf-8")
+    config = load(str(tmp_path / "mirrorfeed.yml"))
+    store = zone_of(config)
+    facts, states = look_at_zone(config, store)
+    assert (facts.trouble, states) == (None, [])
+    assert [each.code for each in judge_zone(facts)] == [Code.MIRRORING_OFF]
+
+    other = load(str(tmp_path / "mirrorfeed.yml"), landing_zone=f"onelake://{WORKSPACE}/{WORKSPACE}")
+    facts, states = look_at_zone(other, store)
+    assert facts.trouble is not None
+    assert states is None

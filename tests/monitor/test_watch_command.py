@@ -1,0 +1,91 @@
+"""Watching from the command line: each trouble is told once, its end once, and the ledger tells how far tables are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from mirrorfeed import config
+from mirrorfeed.cli import main
+from mirrorfeed.monitor.freshness import Step
+from mirrorfeed.monitor.mirror_times import beyond_of
+from mirrorfeed.monitor.status import statuses
+from mirrorfeed.publish import ledger
+from tests.delta import DeltaTable
+from tests.monitor.conftest import Hook
+
+
+class Project:
+    def __init__(self, folder: Path) -> None:
+        self.file, self.mirror = folder / "mirrorfeed.yml", str(folder / "mirror")
+        self.file.write_text(
+            "landing_zone: ./zone\nledger: ./ledger\n"
+            "alerts: {webhooks: [{name: team, kind: slack, url: {env: HOOK}}]}\n"
+            "tables: [{source: ./orders, target: sales.orders, keys: [id]}]\n"
+        )
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        found = CliRunner().invoke(main, [*arguments, "--config", str(self.file)])
+        assert found.exit_code == code, found.output
+        return found.stdout
+
+    def watch(self, *options: str, code: int = 0) -> str:
+        return self.run("watch", "--mirror", self.mirror, *options, code=code)
+
+
+def test_trouble_is_told_once_and_its_end_once_and_the_ledger_tells_every_look(
+    spark: SparkSession, tmp_path: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK", hook.url)
+    project, table = Project(tmp_path), DeltaTable(spark, tmp_path / "orders")
+    table.insert(1)
+    project.run("publish")
+    project.run("replicate", str(tmp_path / "zone"), project.mirror)
+
+    stray = tmp_path / "zone/sales.schema/orders" / f"{2:020d}.parquet"
+    stray.write_bytes(b"")
+    said = project.watch(code=1)
+    assert "in the mirror" in said
+    assert "sales.orders: EMPTY_FILE" in said
+    first = [body["blocks"][0]["text"]["text"] for _, body in hook.asked]
+    assert sorted(first) == ["sales.orders: EMPTY_FILE", "sales.orders: NUMBERS_DISAGREE"]
+
+    stray.unlink()
+    hook.answers = [(200, {}, b"ok"), (404, {}, b"no_service")]
+    told = json.loads(project.watch("--json", code=1))  # for one message did not go out
+    assert told["troubles"] == []
+    assert sorted((each["to"], each["over"]) for each in told["told"]) == [("output", True)] * 2 + [("team", True)]
+    assert [each["to"] for each in told["not_told"]] == ["team"]
+    assert told["tables"][0]["fresh"]["unknown"] == {"seen": "the SQL endpoint was not asked"}
+
+    place = config.load(project.file).ledger
+    rows = [row for row in ledger.read(spark, place or table.source) if row.outcome == ledger.WATCHED]
+    assert [row.table for row in rows] == ["sales.orders"] * 2
+    assert all(row.committed_at and row.visible_at and row.mirrored_at for row in rows)
+    assert {(row.visible_behind, row.mirrored_behind, row.seen_behind) for row in rows} == {(0.0, 0.0, None)}
+
+
+def test_what_is_committed_published_and_replicated_is_told_step_by_step(spark: SparkSession, tmp_path: Path) -> None:
+    project, table = Project(tmp_path), DeltaTable(spark, tmp_path / "orders")
+    loaded = config.load(project.file)
+
+    def waits() -> set[Step]:
+        (found,) = statuses(spark, loaded, beyond=beyond_of(loaded, mirror=project.mirror))
+        assert found.fresh
+        return set(found.fresh.since)
+
+    assert waits() == set()
+    project.run("publish")
+    assert waits() == {Step.MIRRORED}
+    project.run("replicate", str(tmp_path / "zone"), project.mirror)
+    assert waits() == set()
+    table.insert(1)
+    assert waits() == {Step.VISIBLE}
+    project.run("publish")
+    told = json.loads(project.run("status", "--mirror", project.mirror, "--json"))[0]["fresh"]
+    assert told["waiting_since"]["mirrored"] == told["visible"]
+    assert told["waiting_since"]["visible"] is None
