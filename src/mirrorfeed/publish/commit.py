@@ -183,7 +183,7 @@ class TableLog:
         its number is still free, for then nobody got on, and what was staged would be staged again and again."""
         if len(new.to_json()) > READ_LIMIT:
             self.discard(view, new.batch)
-            raise TooManyFiles(address=self._address(), files=len(new.files))
+            raise TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
         path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
         trouble = unbelieved(self._create_record, view.log_id, path, new)
         # The id of the log was read before, and is read again at the end.

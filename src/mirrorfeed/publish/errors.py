@@ -9,7 +9,6 @@ from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.feed.errors import Finding, Gap
 from mirrorfeed.landing.names import LOG_ID
 from mirrorfeed.landing.rows import Problem
-from mirrorfeed.stores.base import READ_LIMIT
 
 if TYPE_CHECKING:
     from mirrorfeed.feed.ranges import Range
@@ -226,7 +225,7 @@ class LastFileGone(Transient):
 
 class TooManyFiles(Terminal):
     code = "MF3218"
-    what = f"The record of {{files:,}} files for {{address}} is larger than {READ_LIMIT // 2**20} MiB."
+    what = "The record of {files:,} files for {address} is larger than {mib} MiB."
     fix = "Set a larger `file_size` and publish again. Nothing was published."
 
 
