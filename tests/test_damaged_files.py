@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.memory import MemoryStore
-from mirrorfeed.archive.bring_back.plan import BadPlan, Plan
+from mirrorfeed.archive.bring_back.plan import Plan
+from mirrorfeed.archive.errors import BadPlan
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.keep import record as kept
 from mirrorfeed.landing import log, metadata

@@ -15,6 +15,7 @@ import pytest
 
 import mirrorfeed
 from fixtures import codes
+from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.errors import MirrorfeedError, Terminal, choices
 from mirrorfeed.feed.errors import NoVersions
 from mirrorfeed.feed.ranges import Commit
@@ -24,6 +25,9 @@ from mirrorfeed.landing.rows import Problem
 _SOURCE = Path(mirrorfeed.__file__).parent
 _ERRORS = [each for each in codes.errors() if not callable(each.what)]
 _SAMPLES: dict[str, Any] = {
+    "properties": {"a": "b"},
+    "refused": {"a": "b"},
+    "files": [LogFile("a/b", 5)],
     "asked": 3,
     "cause": NoVersions(table="t"),
     "expected": 3,
@@ -57,7 +61,7 @@ def _sample(kind: type[MirrorfeedError]) -> dict[str, Any]:
     for text in (*choices(kind.what), *choices(kind.fix)):
         for _, field, form, _ in Formatter().parse(text):
             name, _, attribute = (field or "").partition(".")
-            if name not in values or name in _SAMPLES:
+            if name not in values or (name in _SAMPLES and not form):
                 continue
             if attribute:
                 values[name] = _Parts()

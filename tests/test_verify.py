@@ -196,7 +196,7 @@ def test_the_comparison_settles_where_the_mirror_stands(
         seen.append(record.to_version_inclusive)
         count = differing[record.to_version_inclusive]
         if count is None:
-            raise MirrorColumns("t", "p", ["'new' is missing"])
+            raise MirrorColumns(table="t", path="p", faults=["'new' is missing"])
         return Comparison("t", record.to_version_inclusive, 10, 10, count)
 
     assert first_equal(compare_at, [record(each) for each in differing]).version == version
@@ -205,7 +205,7 @@ def test_the_comparison_settles_where_the_mirror_stands(
 
 def test_a_mirror_with_other_columns_at_every_version_is_told() -> None:
     def compare_at(record: Record) -> Comparison:
-        raise MirrorColumns("t", "p", [f"of {record.to_version_inclusive}"])
+        raise MirrorColumns(table="t", path="p", faults=[f"of {record.to_version_inclusive}"])
 
     with pytest.raises(MirrorColumns, match="of 9"):
         first_equal(compare_at, [record(9), record(8)])

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.feed.changes import TAKEN_OUT
 from mirrorfeed.feed.keys import Workspace
 from mirrorfeed.feed.read import snapshot
@@ -147,7 +147,7 @@ def _of_mirror(
 ) -> tuple[Comparison | None, DataFrame]:
     """The comparison, where there is no condition, and the keys, with how often each is on either side."""
     if not candidates:
-        raise NothingTaken(str(table.source))
+        raise NothingTaken(table=str(table.source))
     record, chosen = candidates[0], table.selection
     found = verify_at(spark, table.source, mirror, candidates, selection=chosen) if where is None else None
     version = found.version if found else record.to_version_inclusive
@@ -163,7 +163,9 @@ def _of_source(spark: SparkSession, table: Table, newest: Record, where: str | N
         chosen = rows if where is None else rows.where(where)
         return chosen.groupBy(*names).agg(F.count(F.lit(1)).alias(IN_SOURCE)).withColumn(IN_MIRROR, F.lit(0))
     except Exception as error:
-        raise ConditionUnreadable(str(table.source), where or "", error) from error
+        raise ConditionUnreadable(
+            table=str(table.source), condition=where or "", reason=first_line(str(error))
+        ) from error
 
 
 def _counted(keys: DataFrame, names: tuple[str, ...]) -> Wrong:

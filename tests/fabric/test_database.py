@@ -11,18 +11,21 @@ from fixtures.onelake.fabric import SQL_MIRROR, Database
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.credentials import CredentialRefused, LoginUnavailable, Secret, ServicePrincipal, bearer
 from mirrorfeed.fabric import Api, MirroredDatabase, TableState, create
-from mirrorfeed.fabric.answers import (
+from mirrorfeed.fabric.answers import Place
+from mirrorfeed.fabric.api import AUDIENCE
+from mirrorfeed.fabric.errors import (
     DatabaseMissing,
     FabricUnavailable,
     NameTaken,
     NoPermission,
-    Place,
+    NotDropped,
+    NotListed,
+    NotReached,
+    OperationFailed,
+    OtherMirror,
     TokenRefused,
     WorkspaceMissing,
 )
-from mirrorfeed.fabric.api import AUDIENCE, OperationFailed
-from mirrorfeed.fabric.database import NotDropped, NotListed, NotReached
-from mirrorfeed.fabric.definition import OtherMirror
 from mirrorfeed.landing.names import Target
 from mirrorfeed.stores.answers import CapacityPaused
 from mirrorfeed.stores.patience import Patience

@@ -18,7 +18,8 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import ConfigInvalid
 from mirrorfeed.config.destination import FabricOptions
 from mirrorfeed.fabric import MirroredDatabase
-from mirrorfeed.fabric.definition import Difference, NotApplied, apply, changed, differences, read, spelled
+from mirrorfeed.fabric.definition import Difference, apply, changed, differences, read, spelled
+from mirrorfeed.fabric.errors import NotApplied
 from tests.fabric.test_cli import TABLES, Project
 
 PAID = "the feed of mirrored tables is paid for, and read through a shortcut in a Lakehouse"

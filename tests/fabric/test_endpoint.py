@@ -10,9 +10,7 @@ import pytest
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.fabric import MirroredDatabase, TableSync, refresh, sync_of
-from mirrorfeed.fabric.answers import DatabaseMissing, FabricUnavailable
-from mirrorfeed.fabric.api import OperationFailed
-from mirrorfeed.fabric.endpoint import NoSqlEndpoint
+from mirrorfeed.fabric.errors import DatabaseMissing, FabricUnavailable, NoSqlEndpoint, OperationFailed
 from mirrorfeed.landing.names import Target
 
 AT = "2026-03-14T09:30:00.1234567Z"

@@ -10,7 +10,7 @@ import mirrorfeed
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed import Feed
 from mirrorfeed.fabric import NotInFabric
-from mirrorfeed.fabric.database import NotPaused
+from mirrorfeed.fabric.errors import NotPaused
 from tests.fabric.test_endpoint import READ, SAID
 
 

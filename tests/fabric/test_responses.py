@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from mirrorfeed.config.destination import FabricOptions
 from mirrorfeed.fabric import Api, MirroredDatabase, create, refresh
 from mirrorfeed.fabric.answers import Place, ResponseInvalid
-from mirrorfeed.fabric.database import NotListed
-from mirrorfeed.fabric.definition import DefinitionUnreadable, OtherMirror, differences, read
-from mirrorfeed.fabric.endpoint import NoSqlEndpoint
+from mirrorfeed.fabric.definition import differences, read
+from mirrorfeed.fabric.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror
 from tests.damage import damaged
 
 PLACE = Place("w", "d")

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.faults import Crash
 from fixtures.mirror import canonical
-from mirrorfeed.archive.bring_back.into import TargetThere
+from mirrorfeed.archive.errors import TargetThere
 from mirrorfeed.feed.source import Source
 from mirrorfeed.keep import table
 from mirrorfeed.keep.errors import AnotherSource, CannotGoOn, HistoryChanged, NamesTaken, NotAHistory, NotKept, NotTaken

@@ -13,8 +13,7 @@ from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.cli import main
 from mirrorfeed.credentials import CertificatesUnreadable, CredentialRefused, Default
 from mirrorfeed.errors import MirrorfeedError, named
-from mirrorfeed.fabric import answers as fabric
-from mirrorfeed.fabric.answers import FabricUnavailable
+from mirrorfeed.fabric.errors import FabricUnavailable, NoPermission, TokenRefused
 from mirrorfeed.feed.errors import (
     FeedOff,
     FilesArchived,
@@ -169,13 +168,21 @@ def test_a_text_is_told_with_its_column_and_what_that_holds() -> None:
         (ZoneFacts("Stopped"), Code.MIRRORING_OFF, "mirrorfeed fabric start"),
         (ZoneFacts("Running", None, {}, 2), Code.NEVER_SYNCS, "mirrorfeed fabric stop && mirrorfeed fabric start"),
         (
-            ZoneFacts(trouble=FabricUnavailable("tell", "w", "429 throttled")),
+            ZoneFacts(trouble=FabricUnavailable(action="tell", place="w", reason="429 throttled")),
             Code.THROTTLED,
             "mirrorfeed fabric status",
         ),
-        (ZoneFacts(trouble=FabricUnavailable("tell", "w", "503")), Code.UNREACHABLE, "mirrorfeed doctor"),
-        (ZoneFacts(trouble=fabric.TokenRefused("w", "401")), Code.CREDENTIAL, "mirrorfeed preflight"),
-        (ZoneFacts(trouble=fabric.NoPermission("tell", "w", "403")), Code.PERMISSION, "mirrorfeed preflight"),
+        (
+            ZoneFacts(trouble=FabricUnavailable(action="tell", place="w", reason="503")),
+            Code.UNREACHABLE,
+            "mirrorfeed doctor",
+        ),
+        (ZoneFacts(trouble=TokenRefused(place="w", said="401")), Code.CREDENTIAL, "mirrorfeed preflight"),
+        (
+            ZoneFacts(trouble=NoPermission(action="tell", place="w", said="403")),
+            Code.PERMISSION,
+            "mirrorfeed preflight",
+        ),
     ],
 )
 def test_facts_of_the_mirrored_database(facts: ZoneFacts, code: Code, remedy: str) -> None:

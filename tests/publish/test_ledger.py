@@ -115,8 +115,8 @@ def test_a_table_that_was_started_again_is_said_beside_its_publication_and_does_
                 " the mirror, 1 of them differ. `mirrorfeed verify sales.a` shows the first of them."),
         ),
         (
-            NothingTaken("main.a"),
-            Row(NOON, "sales.a", UNVERIFIED, error="NothingTaken", message=str(NothingTaken("main.a"))),
+            NothingTaken(table="main.a"),
+            Row(NOON, "sales.a", UNVERIFIED, error="NothingTaken", message=str(NothingTaken(table="main.a"))),
         ),
     ],
     ids=["equal", "different, without a value of the rows", "not compared"],

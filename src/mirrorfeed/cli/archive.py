@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mirrorfeed.archive.errors import OnlyRows
 from mirrorfeed.cli.root import (
     config_option,
     for_programs,
@@ -177,7 +178,7 @@ def restore(
     made, rates = Plan.load(file), given_rates(prices, path)
     copied = source_of(target) if target else None
     if copied and not made.asks_for_rows:
-        raise into.OnlyRows(made.table)
+        raise OnlyRows(table=made.table)
     source, spark = source_of(made.table), spark_session()
     make.check_plan(spark, made)
     if copied and into.is_there(spark, made, copied):

@@ -115,7 +115,8 @@ def _told(source: Source, found: Policy) -> dict[str, object]:
 
 
 def _say_rule(spark: Any, source: Source, found: Policy) -> None:
-    from mirrorfeed.archive.rules.port import NoLifecycle, rules_of
+    from mirrorfeed.archive.errors import NoLifecycle
+    from mirrorfeed.archive.rules.port import rules_of
 
     say(
         "This moves no file. The cloud's lifecycle rule must say the same:"

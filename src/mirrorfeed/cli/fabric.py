@@ -22,6 +22,7 @@ from mirrorfeed.cli.root import (
     wait_option,
 )
 from mirrorfeed.errors import Terminal
+from mirrorfeed.fabric.errors import NotInFabric
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config
@@ -61,7 +62,7 @@ def create(name: str, path: str) -> None:
     from mirrorfeed import fabric as service
 
     if config.onelake is None:
-        raise service.NotInFabric(config.landing_zone)
+        raise NotInFabric(landing_zone=config.landing_zone)
     workspace, _ = config.onelake
     database, made = service.create(service.api_of(config), workspace, name, config.fabric)
     from mirrorfeed.config import ONELAKE

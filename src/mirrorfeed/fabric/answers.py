@@ -9,7 +9,17 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from mirrorfeed.display.redact import redact
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.fabric.errors import (
+    CallRefused,
+    DatabaseMissing,
+    FabricUnavailable,
+    NameTaken,
+    NoPermission,
+    NotFound,
+    TokenRefused,
+    WorkspaceMissing,
+)
 from mirrorfeed.landing.strict_json import validate
 from mirrorfeed.stores.answers import CapacityPaused, is_paused
 from mirrorfeed.stores.patience import WORTH_REPEATING
@@ -109,160 +119,24 @@ def meaning(action: str, place: Place, answer: Answer) -> MirrorfeedError:
     if is_paused(code, answer.message):
         return CapacityPaused(str(place), str(answer))
     if status == 401:
-        return TokenRefused(str(place), str(answer))
+        return TokenRefused(place=str(place), said=str(answer))
     if status == 403:
-        return NoPermission(action, str(place), str(answer))
+        return NoPermission(action=action, place=str(place), said=str(answer))
     if status == 404 and code in _NO_WORKSPACE:
-        return WorkspaceMissing(place.workspace, str(answer))
+        return WorkspaceMissing(workspace=place.workspace, said=str(answer))
     if status == 404 and code in _NO_ITEM and place.database is not None:
-        return DatabaseMissing(place.workspace, place.database, str(answer))
+        return DatabaseMissing(workspace=place.workspace, database=place.database, said=str(answer))
     if status == 404 and not answer.retriable:
-        return NotFound(action, str(place), str(answer))
+        return NotFound(action=action, place=str(place), said=str(answer))
     if code == _NAME_TAKEN:
-        return NameTaken(str(place), str(answer))
+        return NameTaken(place=str(place), said=str(answer))
     if answer.retriable or status in WORTH_REPEATING:
         wait = f"; it asks to be left alone for {answer.retry_after} s" if answer.retry_after else ""
-        return FabricUnavailable(action, str(place), f"{answer}{wait}")
-    return CallRefused(action, str(place), str(answer))
+        return FabricUnavailable(action=action, place=str(place), reason=f"{answer}{wait}")
+    return CallRefused(action=action, place=str(place), said=str(answer))
 
 
 class ResponseInvalid(Terminal):
     code = "MF4220"
     what = "Fabric's response to the request to {action} ({place}) is not as documented: {reason}."
     fix = "Run the same command again. If it repeats, check whether a proxy on the way to Fabric changes responses."
-
-
-class TokenRefused(Terminal):
-    """Fabric does not accept who the configuration says you are."""
-
-    code = "MF4201"
-
-    def __init__(self, place: str, said: str) -> None:
-        self.place, self.said = place, said
-
-    def what(self) -> str:
-        return f"Fabric does not accept the token for {self.place} ({self.said})."
-
-    def next(self) -> str:
-        return (
-            "Check that `credential` names an identity of the tenant to which the workspace belongs, and that its"
-            " tokens are for https://api.fabric.microsoft.com: one for Azure Storage is not accepted here."
-        )
-
-
-class NoPermission(Terminal):
-    """Fabric knows who you are, and does not allow that."""
-
-    code = "MF4202"
-
-    def __init__(self, action: str, place: str, said: str) -> None:
-        self.action, self.place, self.said = action, place, said
-
-    def what(self) -> str:
-        return f"Fabric does not allow this identity to {self.action} ({self.place}: {self.said})."
-
-    def next(self) -> str:
-        return (
-            "Give it the role Contributor in the workspace. For a service principal, an administrator of Fabric must"
-            " also allow service principals to use Fabric APIs, in the tenant settings."
-        )
-
-
-class WorkspaceMissing(Terminal):
-    """Fabric does not find the workspace, or hides it from this identity."""
-
-    code = "MF4203"
-
-    def __init__(self, workspace: str, said: str) -> None:
-        self.workspace, self.said = workspace, said
-
-    def what(self) -> str:
-        return f"Fabric knows no workspace {self.workspace}, or not for this identity ({self.said})."
-
-    def next(self) -> str:
-        return (
-            "Compare the first id in `landing_zone: onelake://<workspace id>/<mirrored database id>` with the one in"
-            " the address of the workspace in Fabric (/groups/<workspace id>), and give the identity a role in it."
-        )
-
-
-class DatabaseMissing(Terminal):
-    """The workspace is there, and the mirrored database is not in it."""
-
-    code = "MF4204"
-
-    def __init__(self, workspace: str, database: str, said: str) -> None:
-        self.workspace, self.database, self.said = workspace, database, said
-
-    def what(self) -> str:
-        return f"The workspace {self.workspace} holds no mirrored database {self.database} ({self.said})."
-
-    def next(self) -> str:
-        return (
-            "Check the second id in `landing_zone`: it may be that of another kind of item, or the database was"
-            " deleted. `mirrorfeed fabric create NAME` prints the line of the one with that name."
-        )
-
-
-class NotFound(Terminal):
-    """Fabric, or something between here and Fabric, answered that something is not there, without saying what."""
-
-    code = "MF4205"
-
-    def __init__(self, action: str, place: str, said: str) -> None:
-        self.action, self.place, self.said = action, place, said
-
-    def what(self) -> str:
-        return f"Fabric was asked to {self.action} ({self.place}) and answered {self.said}."
-
-    def next(self) -> str:
-        return (
-            "It does not say what it did not find. Check `fabric_endpoint` if the configuration sets it, then both ids"
-            " in `landing_zone`, and run the same command again."
-        )
-
-
-class NameTaken(Terminal):
-    """An item of that name is in the workspace, and this identity may not see it."""
-
-    code = "MF4206"
-
-    def __init__(self, place: str, said: str) -> None:
-        self.place, self.said = place, said
-
-    def what(self) -> str:
-        return f"The name is taken in {self.place}, by something that is not shown to this identity ({self.said})."
-
-    def next(self) -> str:
-        return "Choose another name, or give the identity a role that may see it."
-
-
-class FabricUnavailable(Transient):
-    """Fabric did not answer, or answered that it cannot for now. Whether the call took effect is not known; the next
-    run looks."""
-
-    code = "MF4207"
-
-    def __init__(self, action: str, place: str, reason: str) -> None:
-        self.action, self.place, self.reason = action, place, reason
-
-    def what(self) -> str:
-        return f"Fabric cannot be asked for now to {self.action} ({self.place}: {self.reason})."
-
-    def next(self) -> str:
-        return "Run the same command again later: it looks first at what has been done already."
-
-
-class CallRefused(Terminal):
-    """Fabric does not do what it was asked to, and says why."""
-
-    code = "MF4208"
-
-    def __init__(self, action: str, place: str, said: str) -> None:
-        self.action, self.place, self.said = action, place, said
-
-    def what(self) -> str:
-        return f"Fabric refuses to {self.action} ({self.place}: {self.said})."
-
-    def next(self) -> str:
-        return "Look at the mirrored database in Fabric, correct what it names, and run the same command again."

@@ -14,8 +14,9 @@ from pydantic import TypeAdapter
 
 from mirrorfeed.credentials import LoginUnavailable
 from mirrorfeed.display.redact import redact
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.fabric.answers import FabricUnavailable, Page, Place, ResponseInvalid, answer_in, meaning, validated
+from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.fabric.answers import Page, Place, ResponseInvalid, answer_in, meaning, validated
+from mirrorfeed.fabric.errors import FabricUnavailable, OperationFailed
 from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.stores.patience import Patience, Tries, retry_after
 
@@ -100,8 +101,10 @@ class Api:
                 return operation
             if state.get("status") == "Failed":
                 error = answer_in(response.status_code, "", state.get("error"))
-                raise OperationFailed(action, str(place), error.message or error.code)
-        raise FabricUnavailable(action, str(place), f"the operation {operation} is not done after 10 minutes")
+                raise OperationFailed(action=action, place=str(place), reason=error.message or error.code)
+        raise FabricUnavailable(
+            action=action, place=str(place), reason=f"the operation {operation} is not done after 10 minutes"
+        )
 
     def _send(
         self, action: str, place: Place, method: str, address: str, body: Any = None, query: Any = None
@@ -126,7 +129,7 @@ class Api:
                 failure, reached = error, error.reached
             except requests.RequestException as error:  # not chained: it holds the request, and that holds the token
                 reached = not isinstance(error, requests.ConnectionError)
-                failure = FabricUnavailable(action, str(place), _reason(error))
+                failure = FabricUnavailable(action=action, place=str(place), reason=_reason(error))
             else:
                 if response.status_code < 300:
                     return response
@@ -154,18 +157,3 @@ def _reason(error: requests.RequestException) -> str:
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     cause = re.sub(r"\(<[^>]*>, ", ": ", text.rpartition("(Caused by ")[2])  # the connection, as Python shows it
     return redact(f"{type(error).__name__}: {cause}"[:2000]).rstrip(":. )'").replace(": '", ": ")[:300]
-
-
-class OperationFailed(Terminal):
-    """Fabric took a request, worked on it and failed."""
-
-    code = "MF4209"
-
-    def __init__(self, action: str, place: str, reason: str) -> None:
-        self.action, self.place, self.reason = action, place, reason
-
-    def what(self) -> str:
-        return f"Fabric took the request to {self.action} and then failed ({self.place}: {self.reason})."
-
-    def next(self) -> str:
-        return "Look at the item in Fabric, then run the same command again."

@@ -13,10 +13,10 @@ from mirrorfeed.config import Config
 from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.credentials import bearer
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.fabric.answers import NameTaken, Page, Place, Response, error_in, moment
+from mirrorfeed.fabric.answers import Page, Place, Response, error_in, moment
 from mirrorfeed.fabric.api import AUDIENCE, ENDPOINT, Api
 from mirrorfeed.fabric.definition import part, read, spelled
+from mirrorfeed.fabric.errors import NameTaken, NotDropped, NotInFabric, NotListed, NotPaused, NotReached
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.strict_json import Count
 
@@ -87,7 +87,7 @@ class MirroredDatabase:
     def resume(self, on_status: Callable[[str], None], seconds: float) -> None:
         """Starts what is Paused, and waits until it is running; or `NotPaused`."""
         if (status := self.status()) not in ("Paused", "Running", "Starting"):
-            raise NotPaused(str(self.place), status)
+            raise NotPaused(place=str(self.place), status=status)
         self.start(on_status, seconds)
 
     def stop(self, on_status: Callable[[str], None], seconds: float) -> None:
@@ -109,7 +109,7 @@ class MirroredDatabase:
                 self.api.post(verb.replace("Mirroring", " mirroring"), self.place, verb)
                 asked = True
             elif self.api.clock() >= deadline:
-                raise NotReached(str(self.place), verb, status, seconds)
+                raise NotReached(place=str(self.place), verb=verb, status=status, seconds=seconds)
             else:
                 self.api.sleep(_POLL_SECONDS)
 
@@ -125,7 +125,7 @@ class MirroredDatabase:
                 on_wait(str(state))
             before = str(state)
             if self.api.clock() >= deadline:
-                raise NotDropped(str(target), str(self.place), str(state), seconds)
+                raise NotDropped(table=str(target), place=str(self.place), state=str(state), seconds=seconds)
             self.api.sleep(_POLL_SECONDS)
 
 
@@ -145,7 +145,7 @@ def create(
     deadline = api.clock() + seconds
     while not (found := _find(api, place, name)):
         if api.clock() >= deadline:
-            raise trouble or NotListed(name, str(place))
+            raise trouble or NotListed(name=name, place=str(place))
         api.sleep(_POLL_SECONDS)
     return found, True
 
@@ -171,87 +171,5 @@ def database_of(config: Config) -> MirroredDatabase:
     """The one that the configuration's landing zone belongs to."""
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
-        raise NotInFabric(config.landing_zone)
+        raise NotInFabric(landing_zone=config.landing_zone)
     return MirroredDatabase(api_of(config), Place(workspace, database))
-
-
-class NotPaused(Terminal):
-    """Mirroring is to be resumed, and it is not paused."""
-
-    code = "MF4219"
-
-    def __init__(self, place: str, status: str) -> None:
-        self.place, self.status = place, status
-
-    def what(self) -> str:
-        return f"{self.place[0].upper()}{self.place[1:]} is {self.status}, not Paused."
-
-    def next(self) -> str:
-        return "`mirrorfeed fabric start` starts what is Stopped or was never started; every table is then taken anew."
-
-
-class NotInFabric(Terminal):
-    """The command is about a mirrored database in Fabric, and the landing zone is none."""
-
-    code = "MF4210"
-
-    def __init__(self, landing_zone: str) -> None:
-        self.landing_zone = landing_zone
-
-    def what(self) -> str:
-        return f"The landing zone {self.landing_zone} names no mirrored database of Fabric."
-
-    def next(self) -> str:
-        return (
-            "Set `landing_zone: onelake://<workspace id>/<mirrored database id>`. With the workspace alone,"
-            " `mirrorfeed fabric create NAME` makes the database and prints the line."
-        )
-
-
-class NotListed(Transient):
-    """Fabric made the mirrored database, and does not show it yet."""
-
-    code = "MF4212"
-
-    def __init__(self, name: str, place: str) -> None:
-        self.name, self.place = name, place
-
-    def what(self) -> str:
-        return f"{self.name!r} was made in {self.place} and is not shown there yet."
-
-    def next(self) -> str:
-        return "Run the same command again in a few minutes: it makes no second one."
-
-
-class NotReached(Transient):
-    """Mirroring was started or stopped, and Fabric takes longer than was waited for."""
-
-    code = "MF4213"
-
-    def __init__(self, place: str, verb: str, status: str, seconds: float) -> None:
-        self.place, self.verb, self.status, self.seconds = place, verb, status, seconds
-
-    def what(self) -> str:
-        return f"{self.verb} has no effect yet: after {self.seconds:.0f} s {self.place} is {self.status}."
-
-    def next(self) -> str:
-        return "Run the same command again to go on waiting, or look at the database in Fabric."
-
-
-class NotDropped(Transient):
-    """The table's folder is deleted, and Fabric has not dropped the table yet. It has to, before the table is published
-    anew."""
-
-    code = "MF4214"
-
-    def __init__(self, table: str, place: str, state: str, seconds: float) -> None:
-        self.table, self.place, self.state, self.seconds = table, place, state, seconds
-
-    def what(self) -> str:
-        return (
-            f"The folder of {self.table} is deleted, and after {self.seconds:.0f} s {self.place} still has the table"
-            f" ({self.state})."
-        )
-
-    def next(self) -> str:
-        return "Run the same command again: it goes on waiting, then publishes. Nothing is published until then."

@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
-from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.fabric.answers import Place, Response, validated
 from mirrorfeed.fabric.api import Api
+from mirrorfeed.fabric.errors import DefinitionUnreadable, NotApplied, OtherMirror
 from mirrorfeed.landing.strict_json import parse_json, validate
 
 MIRRORING = "mirroring.json"
@@ -169,9 +169,9 @@ def read(api: Api, place: Place, name: str | None = None) -> Definition:
         content = parse_json(base64.b64decode(own[0].payload, validate=True))
         kind = validate(_CONTENT, content).properties.source.type
     except (LookupError, ValueError) as error:
-        raise DefinitionUnreadable(str(place)) from error
+        raise DefinitionUnreadable(place=str(place)) from error
     if kind != OPEN_MIRROR:
-        raise OtherMirror(name or str(place.database), str(place), kind)
+        raise OtherMirror(name=name or str(place.database), place=str(place), kind=kind)
     return Definition(content, tuple(each.model_dump() for each in parts if each.path not in (MIRRORING, _ITEM)))
 
 
@@ -184,50 +184,5 @@ def apply(api: Api, place: Place, options: FabricOptions) -> list[Difference]:
     body = {"definition": {"parts": [part(changed(there.content, found)), *there.others]}}
     api.post("change its definition", place, "updateDefinition", body)
     if left := [each for each in differences(read(api, place).content, options) if each.changes]:
-        raise NotApplied(str(place), tuple(map(str, left)))
+        raise NotApplied(place=str(place), left=tuple(map(str, left)))
     return found
-
-
-class DefinitionUnreadable(Terminal):
-    """Fabric gives a definition of the mirrored database in which nothing is found of what it mirrors."""
-
-    code = "MF4217"
-
-    def __init__(self, place: str) -> None:
-        self.place = place
-
-    def what(self) -> str:
-        return f"The definition that Fabric gives of {self.place} has no {MIRRORING} that can be read."
-
-    def next(self) -> str:
-        return "Check that the second id in `landing_zone` is that of a mirrored database. Nothing was changed."
-
-
-class NotApplied(Transient):
-    """Fabric took a change of the mirrored database's definition, and shows it as it was."""
-
-    code = "MF4218"
-
-    def __init__(self, place: str, left: tuple[str, ...]) -> None:
-        self.place, self.left = place, left
-
-    def what(self) -> str:
-        return f"Fabric took the change of {self.place} and does not show it: {'; '.join(self.left)}."
-
-    def next(self) -> str:
-        return "Run `mirrorfeed fabric plan` in a while: it shows what is there."
-
-
-class OtherMirror(Terminal):
-    """The name, or the id, belongs to a mirrored database of another kind, which takes no files."""
-
-    code = "MF4211"
-
-    def __init__(self, name: str, place: str, kind: str) -> None:
-        self.name, self.place, self.kind = name, place, kind
-
-    def what(self) -> str:
-        return f"{self.name!r} is there already and mirrors a source of its own ({self.kind}; {self.place})."
-
-    def next(self) -> str:
-        return "It takes no files: choose another one."

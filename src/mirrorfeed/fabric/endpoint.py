@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from mirrorfeed.config.destination import DEFAULT_SCHEMA
-from mirrorfeed.errors import Transient
 from mirrorfeed.fabric.answers import Page, Response, error_in, moment, validated
 from mirrorfeed.fabric.database import MirroredDatabase
+from mirrorfeed.fabric.errors import NoSqlEndpoint
 from mirrorfeed.landing.names import Target, fold
 
 _MINUTES = 5
@@ -60,21 +60,6 @@ _ITEM: TypeAdapter[_Item] = TypeAdapter(_Item)
 _SYNCS: TypeAdapter[Page[_Sync]] = TypeAdapter(Page[_Sync])
 
 
-class NoSqlEndpoint(Transient):
-    """The mirrored database has no SQL endpoint yet, so how far its tables are cannot be asked there."""
-
-    code = "MF4215"
-
-    def __init__(self, place: str) -> None:
-        self.place = place
-
-    def what(self) -> str:
-        return f"Fabric tells of no SQL endpoint of {self.place}."
-
-    def next(self) -> str:
-        return "It is made with the database, within minutes; look at the item in Fabric if it stays away."
-
-
 def refresh(database: MirroredDatabase) -> list[TableSync]:
     """Lets the endpoint take up what is new, and what it says of each table then; or `NoSqlEndpoint`."""
     place = database.place
@@ -82,7 +67,7 @@ def refresh(database: MirroredDatabase) -> list[TableSync]:
     properties = validated(_ITEM, database.api.get(asking, place), asking, place).properties
     endpoint = properties.sqlEndpointProperties.id if properties and properties.sqlEndpointProperties else None
     if not endpoint:
-        raise NoSqlEndpoint(str(place))
+        raise NoSqlEndpoint(place=str(place))
     body = {"timeout": {"timeUnit": "Minutes", "value": _MINUTES}}
     action = "take up what is new in its SQL endpoint"
     found = database.api.outcome(action, place, f"sqlEndpoints/{endpoint}/refreshMetadata", body)

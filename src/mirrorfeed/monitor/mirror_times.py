@@ -13,7 +13,7 @@ from mirrorfeed.feed.log import commit_version
 from mirrorfeed.landing.names import Target
 from mirrorfeed.monitor.freshness import Beyond, Step
 from mirrorfeed.stores import FolderStore, Store
-from mirrorfeed.verify.place import MirrorNotNamed
+from mirrorfeed.verify.errors import MirrorNotNamed
 
 _ENDPOINT_NOT_ASKED = "the SQL endpoint was not asked"
 
@@ -67,7 +67,7 @@ def _place(config: Config, target: Target, mirror: str | None) -> tuple[Store, s
         folder = Path(mirror).resolve()
         return FolderStore(str(folder)), "_delta_log" if (folder / "_delta_log").is_dir() else log
     if workspace is None or database is None:
-        raise MirrorNotNamed(config.landing_zone)
+        raise MirrorNotNamed(landing_zone=config.landing_zone)
     from mirrorfeed.stores.onelake import ENDPOINT, OneLakeStore  # as in config.landing_zone
 
     place = config.endpoint or ENDPOINT

@@ -11,7 +11,7 @@ from mirrorfeed import credentials
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.display.humanize import a_few, counted, duration
 from mirrorfeed.errors import MirrorfeedError, Transient
-from mirrorfeed.fabric import answers as fabric
+from mirrorfeed.fabric.errors import NoPermission, TokenRefused
 from mirrorfeed.feed.errors import (
     EXPIRED,
     FeedOff,
@@ -55,8 +55,8 @@ _BY_ERROR: tuple[tuple[tuple[type[MirrorfeedError], ...], Code], ...] = (
     ((FilesArchived, ArchivedFilesNeeded), Code.ARCHIVE_BLOCKS),
     ((credentials.CredentialRefused, credentials.SecretUnreachable), Code.CREDENTIAL),
     ((credentials.CertificatesUnreadable,), Code.CREDENTIAL),
-    ((credentials.ServiceCredentialUnreachable, stores.TokenRefused, fabric.TokenRefused), Code.CREDENTIAL),
-    ((stores.NoPermission, fabric.NoPermission, KeysNotReadable, RowsProtected), Code.PERMISSION),
+    ((credentials.ServiceCredentialUnreachable, stores.TokenRefused, TokenRefused), Code.CREDENTIAL),
+    ((stores.NoPermission, NoPermission, KeysNotReadable, RowsProtected), Code.PERMISSION),
     ((stores.CapacityPaused,), Code.MIRRORING_PAUSED),
 )
 _WORDS: tuple[tuple[str, Code], ...] = (

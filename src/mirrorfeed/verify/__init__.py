@@ -1,20 +1,17 @@
 """A source at a version against its mirror, row for row. Shares no code with the translation that it judges."""
 
-from mirrorfeed.verify.mirror import (
+from mirrorfeed.verify.errors import (
     ConditionUnreadable,
+    MirrorColumns,
     MirrorMissing,
+    MirrorNotNamed,
     MirrorUnreadable,
     NothingTaken,
     VersionGone,
-    compare,
-    differing,
-    first_equal,
-    mirror_of,
-    readable,
-    verify_at,
 )
-from mirrorfeed.verify.place import MirrorNotNamed, folder_of, tables_in_onelake
-from mirrorfeed.verify.rows import IN_MIRROR, IN_SOURCE, Comparison, Difference, MirrorColumns, compare_rows
+from mirrorfeed.verify.mirror import compare, differing, first_equal, mirror_of, readable, verify_at
+from mirrorfeed.verify.place import folder_of, tables_in_onelake
+from mirrorfeed.verify.rows import IN_MIRROR, IN_SOURCE, Comparison, Difference, compare_rows
 
 __all__ = [
     "IN_MIRROR",

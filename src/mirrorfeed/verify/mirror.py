@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
+from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.faults import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.feed.settings import faithful
@@ -22,75 +22,16 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output import PARQUET
 from mirrorfeed.landing.selection import BadCondition, Selection
 from mirrorfeed.session import looked_at
-from mirrorfeed.verify.rows import SHOWN, Comparison, MirrorColumns, compare_rows, differing_keys
+from mirrorfeed.verify.errors import (
+    ConditionUnreadable,
+    MirrorColumns,
+    MirrorMissing,
+    MirrorUnreadable,
+    NothingTaken,
+    VersionGone,
+)
+from mirrorfeed.verify.rows import SHOWN, Comparison, compare_rows, differing_keys
 from mirrorfeed.verify.selected import selected
-
-
-class MirrorMissing(Terminal):
-    """There is no mirrored table to compare the source with."""
-
-    code = "MF7101"
-
-    def __init__(self, table: str, path: str) -> None:
-        self.table, self.path = table, path
-
-    def what(self) -> str:
-        return f"There is no Delta table at {self.path}, where the mirror of {self.table} should be."
-
-    def next(self) -> str:
-        return "Wait until the service has made it, or name the mirror's folder with --mirror."
-
-
-class NothingTaken(Transient):
-    """The mirror is at no version that is still on record, so there is nothing to compare it with yet."""
-
-    code = "MF7102"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"The mirror of {self.table} has not come to any of the publications that are on record."
-
-    def next(self) -> str:
-        return "Verify again once the service has taken more files; `mirrorfeed status` counts those that wait."
-
-
-class MirrorUnreadable(Terminal):
-    """Spark cannot read the mirrored table."""
-
-    code = "MF7103"
-
-    def __init__(self, table: str, path: str, reason: str) -> None:
-        self.table, self.path, self.reason = table, path, reason
-
-    def what(self) -> str:
-        return f"Spark cannot read the mirror of {self.table} at {self.path}: {self.reason}."
-
-    def next(self) -> str:
-        return (
-            "Give Spark access to that place: for OneLake by the settings `fs.azure.account…` of the cluster, as"
-            " docs/fabric.md shows; or name another copy of the mirror with --mirror."
-        )
-
-
-class VersionGone(Terminal):
-    """The mirror stands at a version of its source that VACUUM or the retention took, so nobody can tell whether it is
-    right."""
-
-    code = "MF7107"
-
-    def __init__(self, table: str, version: int) -> None:
-        self.table, self.version = table, version
-
-    def what(self) -> str:
-        return f"{self.table} cannot be read any more as it was at version {self.version}, where its mirror stands."
-
-    def next(self) -> str:
-        return (
-            "Verify again once the mirror stands at a newer version. Where `mirrorfeed publish` cannot go on either,"
-            " start the table again with `mirrorfeed rebuild`."
-        )
 
 
 @contextmanager
@@ -103,7 +44,7 @@ def readable(spark: SparkSession, source: Source, version: int, mirror: Source |
     except Exception as error:
         of_mirror = mirror is not None and str(mirror.path) in unquote(str(error))
         if not of_mirror and first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
-            raise VersionGone(str(source), version) from error
+            raise VersionGone(table=str(source), version=version) from error
         detail_of(spark, source)  # refuses one that is not there
         raise
 
@@ -128,7 +69,7 @@ def verify_at(
     """The comparison at the version at which the mirror stands, which is that of one of these publications, with what
     the configuration selects of the source."""
     if not records:
-        raise NothingTaken(str(source))
+        raise NothingTaken(table=str(source))
     if of_now := records[0].read is not None:  # a source without versions is only as it is now
         records = records[:1]
 
@@ -201,22 +142,7 @@ def differing(
     except (AnalysisException, ParseException) as error:
         if where is None:
             raise
-        raise ConditionUnreadable(str(source), where, error) from error
-
-
-class ConditionUnreadable(Terminal):
-    """The condition for a repair cannot be asked of the source and the mirror alike."""
-
-    code = "MF7104"
-
-    def __init__(self, table: str, condition: str, cause: Exception) -> None:
-        self.table, self.condition, self.reason = table, condition, first_line(str(cause))
-
-    def what(self) -> str:
-        return f"The condition {self.condition!r} cannot be asked of {self.table} and its mirror: {self.reason}."
-
-    def next(self) -> str:
-        return "Write it as after WHERE in SQL, over columns that are not nested: in a mirror those are text."
+        raise ConditionUnreadable(table=str(source), condition=where, reason=first_line(str(error))) from error
 
 
 def _both(
@@ -234,9 +160,9 @@ def _both(
         found = spark.read.table(mirror.sql)
         _ = found.schema  # only now the storage is asked, over Connect
     except AnalysisException as error:
-        raise MirrorMissing(str(source), str(mirror)) from error
+        raise MirrorMissing(table=str(source), path=str(mirror)) from error
     except Exception as error:  # of a file system or a session, by whatever class
-        raise MirrorUnreadable(str(source), str(mirror), _cause(error)) from error
+        raise MirrorUnreadable(table=str(source), path=str(mirror), reason=_cause(error)) from error
     return expected, found
 
 

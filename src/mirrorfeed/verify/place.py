@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from mirrorfeed.config import Config
-from mirrorfeed.errors import Terminal
+from mirrorfeed.verify.errors import MirrorNotNamed
 
 
 def folder_of(config: Config, named: str | None) -> str:
@@ -14,7 +14,7 @@ def folder_of(config: Config, named: str | None) -> str:
         return named
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
-        raise MirrorNotNamed(config.landing_zone)
+        raise MirrorNotNamed(landing_zone=config.landing_zone)
     from mirrorfeed.stores.onelake import ENDPOINT
 
     return tables_in_onelake(workspace, database, config.endpoint or ENDPOINT)
@@ -23,21 +23,3 @@ def folder_of(config: Config, named: str | None) -> str:
 def tables_in_onelake(workspace: str, database: str, endpoint: str) -> str:
     """Where the service keeps the tables of a mirrored database: beside its files."""
     return f"abfss://{workspace}@{urlsplit(endpoint).netloc}/{database}/Tables"
-
-
-class MirrorNotNamed(Terminal):
-    """The landing zone is a folder, so where its mirror is has to be said."""
-
-    code = "MF7105"
-
-    def __init__(self, landing_zone: str) -> None:
-        self.landing_zone = landing_zone
-
-    def what(self) -> str:
-        return f"Where the mirror of {self.landing_zone} is, is not known."
-
-    def next(self) -> str:
-        return (
-            "Name it with --mirror, in a notebook in the field `mirror`, or for a deployment in the variable `mirror`:"
-            " the folder that `mirrorfeed replicate` writes to."
-        )

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType
 
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import quote
+from mirrorfeed.verify.errors import MirrorColumns
 from mirrorfeed.verify.forms import NESTED, both, fault_of, values_of
 
 SHOWN = 5
@@ -64,21 +64,6 @@ class Comparison:
     @property
     def equal(self) -> bool:
         return self.differing == 0 and self.source_rows == self.mirror_rows
-
-
-class MirrorColumns(Terminal):
-    """The mirror has other columns than the source, so their rows cannot be compared."""
-
-    code = "MF7106"
-
-    def __init__(self, table: str, path: str, faults: Sequence[str]) -> None:
-        self.table, self.path, self.faults = table, path, tuple(faults)
-
-    def what(self) -> str:
-        return f"The mirror of {self.table} at {self.path} has other columns: {'; '.join(self.faults)}."
-
-    def next(self) -> str:
-        return "Check that this is the mirror of that table, and whether all its files have been replicated."
 
 
 def compare_rows(
@@ -144,7 +129,7 @@ def _sides(
     wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
     faults = [fault for field in wanted if (fault := fault_of(field, found.schema, as_text=as_text))]
     if faults:
-        raise MirrorColumns(source, mirror, faults)
+        raise MirrorColumns(table=source, path=mirror, faults=faults)
     types = {field.name: field.dataType for field in found.schema}
     columns = {field.name: both(field, types[field.name]) for field in wanted}
     values = [values_of(field, types[field.name]) for name in keys for field in wanted if field.name == name]

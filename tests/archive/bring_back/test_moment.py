@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.bring_back.moment import Moment, RelativeWord, frozen, in_zone, moment
+from mirrorfeed.archive.bring_back.moment import Moment, frozen, in_zone, moment
+from mirrorfeed.archive.errors import RelativeWord
 
 AT = Moment(1767222000000000, "2026-01-01", "2026-01-01 00:00:00", "Europe/Paris")
 DAY, TIME = "DATE '2026-01-01'", "timestamp_micros(1767222000000000)"
@@ -51,7 +52,7 @@ def test_what_cannot_be_replaced_is_refused(text: str) -> None:
 
 
 def test_the_words_of_the_refusal() -> None:
-    assert str(RelativeWord("day = 'today'", "'today'")) == (
+    assert str(RelativeWord(text="day = 'today'", word="'today'")) == (
         "A plan cannot keep 'today' in \"day = 'today'\", which may mean another time when it is carried out. Write the"
         " day or the time itself, such as DATE '2026-01-31'."
     )

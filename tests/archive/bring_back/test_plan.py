@@ -7,15 +7,8 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.bring_back import plan as planning
-from mirrorfeed.archive.bring_back.plan import (
-    BadPlan,
-    NoPlaceForPlan,
-    Plan,
-    PlanInTheWay,
-    PlannedFile,
-    PlannedTable,
-    check_place,
-)
+from mirrorfeed.archive.bring_back.plan import Plan, PlannedFile, PlannedTable, check_place
+from mirrorfeed.archive.errors import BadPlan, NoPlaceForPlan, PlanInTheWay
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.storage.prices import Rates, Restoring
 from mirrorfeed.stores.tiers import Priority

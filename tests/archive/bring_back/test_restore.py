@@ -13,15 +13,8 @@ from fixtures.onelake.blobs import Blob
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.bring_back import restore
 from mirrorfeed.archive.bring_back.plan import Plan, PlannedFile
-from mirrorfeed.archive.bring_back.restore import (
-    FilesGone,
-    KeptByARule,
-    NotTaken,
-    OnlyHot,
-    PlanOfAnotherTable,
-    Progress,
-    Terms,
-)
+from mirrorfeed.archive.bring_back.restore import Progress, Terms
+from mirrorfeed.archive.errors import FilesGone, KeptByARule, NotTaken, OnlyHot, PlanOfAnotherTable
 from mirrorfeed.storage.prices import Rates
 from mirrorfeed.stores.tiers import Tier
 
@@ -103,10 +96,8 @@ def test_what_is_never_taken_is_named(tmp_path: Path) -> None:
     scene.tiers.busy = True
     with pytest.raises(NotTaken) as caught:
         restore.ask(scene.plan, scene.tiers)
-    assert str(caught.value) == (
-        f"The storage did not take the request for 3 files of t: {scene.uris[0]}: 503 ServerBusy. Run the same command"
-        " again later; what is on its way is not asked for twice."
-    )
+    assert list(caught.value.refused.values()) == ["503 ServerBusy"] * 3
+    assert (caught.value.table, caught.value.files) == ("t", "3 files")
 
 
 def test_files_that_are_gone_are_named(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from pyspark.sql import functions as F
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.bring_back import make
+from mirrorfeed.archive.errors import ColumnKept
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
-from mirrorfeed.archive.guard.write import ColumnKept, GuardedWriter
+from mirrorfeed.archive.guard.write import GuardedWriter
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days

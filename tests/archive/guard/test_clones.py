@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.guard.missing import StatementNeedsArchivedFiles
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.statement import Guarded
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.write import GuardedWriter
 from mirrorfeed.archive.interval import intervals
-from mirrorfeed.archive.log.archived import FileOfNoTable
 from mirrorfeed.archive.upkeep.maintain import Maintenance, maintain
 from mirrorfeed.archive.upkeep.share import share
 from tests.archive.scenes import NOW, Orders, days

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive.guard.databricks import NativeIndex, OnlyNewestVersion
+from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
+from mirrorfeed.archive.guard.databricks import NativeIndex
 from mirrorfeed.archive.guard.here import LocalIndex
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.predicate import BadPredicate
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.world import index_of
 from mirrorfeed.archive.guard.write import GuardedWriter

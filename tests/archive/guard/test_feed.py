@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.bring_back import make, restore
-from mirrorfeed.archive.bring_back.make import FeedOnDatabricks
+from mirrorfeed.archive.errors import FeedOnDatabricks
 from mirrorfeed.archive.guard import feed
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.interval import intervals
@@ -183,7 +183,7 @@ def test_files_that_vacuum_took_are_named(spark: SparkSession, tmp_path: Path) -
 
 
 def test_databricks_is_said_to_have_no_plan_for_the_feed() -> None:
-    assert str(FeedOnDatabricks("t")) == (
+    assert str(FeedOnDatabricks(table="t")) == (
         "Databricks does not tell which archived files the change feed of t needs. Plan with open source Spark on the"
         " table's path, or publish before files reach the archive."
     )

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive.guard.predicate import BadPredicate, filtered
+from mirrorfeed.archive.errors import BadPredicate
+from mirrorfeed.archive.guard.predicate import filtered
 
 
 @pytest.fixture(scope="module")

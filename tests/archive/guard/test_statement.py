@@ -15,11 +15,8 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.bring_back import make, restore
 from mirrorfeed.archive.bring_back.moment import in_zone
 from mirrorfeed.archive.bring_back.tiers import TiersOfTables
-from mirrorfeed.archive.classic.planned import CannotBeJudged, CannotBePlanned
-from mirrorfeed.archive.classic.session import NoPlanToLookAt
 from mirrorfeed.archive.engine import setting
-from mirrorfeed.archive.guard.databricks import TableByTable
-from mirrorfeed.archive.guard.here import NoQuery
+from mirrorfeed.archive.errors import CannotBeJudged, CannotBePlanned, NoPlanToLookAt, NoQuery, TableByTable
 from mirrorfeed.archive.guard.missing import StatementNeedsArchivedFiles
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.statement import Guarded, guarded

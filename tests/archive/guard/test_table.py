@@ -14,13 +14,17 @@ from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.engine import setting
+from mirrorfeed.archive.errors import (
+    BadNumber,
+    BadPredicate,
+    NoSuchColumn,
+    NoSuchVersion,
+    NotEnoughFiles,
+    OnlyOnOneMachine,
+)
 from mirrorfeed.archive.guard import hot
-from mirrorfeed.archive.guard.columns import NoSuchColumn
-from mirrorfeed.archive.guard.here import NoSuchVersion
-from mirrorfeed.archive.guard.hot import OnlyOnOneMachine
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.predicate import BadPredicate
-from mirrorfeed.archive.guard.table import ArchiveAwareTable, BadNumber, NotEnoughFiles
+from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.errors import Terminal
 from mirrorfeed.stores.tiers import Priority
 from tests.archive.scenes import NOW, Orders, data_moved_away, days
@@ -223,7 +227,7 @@ def test_folders_of_the_recent_part_are_removed_when_many_follow_and_when_their_
 
 
 def test_the_recent_part_is_cut_out_on_one_machine_only() -> None:
-    assert str(OnlyOnOneMachine("t")) == (
+    assert str(OnlyOnOneMachine(table="t")) == (
         "The hot part of t cannot be cut out here: that takes Databricks, or Spark on one machine. Write a predicate"
         " that needs no archived file, for example on a partition column."
     )

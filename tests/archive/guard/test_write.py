@@ -10,14 +10,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive.classic.planned import CannotBeJudged
 from mirrorfeed.archive.engine import setting
-from mirrorfeed.archive.guard.columns import NoSuchColumn
+from mirrorfeed.archive.errors import BadPredicate, CannotBeJudged, ColumnKept, NoSuchColumn, SubqueryInStatement
 from mirrorfeed.archive.guard.missing import StatementNeedsArchivedFiles
 from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.predicate import BadPredicate
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
-from mirrorfeed.archive.guard.write import ColumnKept, GuardedWriter, SubqueryInStatement
+from mirrorfeed.archive.guard.write import GuardedWriter
 from mirrorfeed.archive.interval import intervals
 from tests.archive.classic.test_planned import DERIVES
 from tests.archive.scenes import NOW, Orders, days
@@ -149,7 +147,7 @@ def test_subqueries_in_a_statement_are_refused_before_it_starts(
 
 
 def test_the_words_about_a_subquery_and_unknown_keys(spark: SparkSession, writer: GuardedWriter, table: Orders) -> None:
-    assert str(SubqueryInStatement("UPDATE", "t", "(SELECT 1)")) == (
+    assert str(SubqueryInStatement(kind="UPDATE", table="t", text="(SELECT 1)")) == (
         "The UPDATE of t holds a subquery, which Delta does not take there: '(SELECT 1)'. Join what it asks for to the"
         " rows of a merge, whose source may be any query."
     )

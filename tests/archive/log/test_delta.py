@@ -9,9 +9,10 @@ import pytest
 from deltalake import DeltaTable as OtherReader
 from pyspark.sql import Row, SparkSession
 
+from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.archive.guard import feed
 from mirrorfeed.archive.guard.here import LocalIndex
-from mirrorfeed.archive.log.delta import CommitsElsewhere, Parts, log_of, parts_at
+from mirrorfeed.archive.log.delta import Parts, log_of, parts_at
 from mirrorfeed.archive.log.entry import LogFile, uri_of
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.errors import LogDamaged

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from mirrorfeed.archive.errors import NoBucketRules, NoLifecycle, TooManyRules
 from mirrorfeed.archive.rules import s3 as glacier
 from mirrorfeed.archive.rules.finding import Finding, Wanted
-from mirrorfeed.archive.rules.port import AzureRules, NoLifecycle, S3Rules, rules_at
-from mirrorfeed.archive.rules.s3 import NoBucketRules, TooManyRules, check, place_of
+from mirrorfeed.archive.rules.port import AzureRules, S3Rules, rules_at
+from mirrorfeed.archive.rules.s3 import check, place_of
 
 FOLDER = "sales/orders"
 EXPECTED = [f"{FOLDER}/day=", f"{FOLDER}/deletion_vector_", f"{FOLDER}/_change_data/"]
@@ -95,11 +96,8 @@ def test_rules_of_the_older_form_are_written_in_that_of_ours() -> None:
 def test_more_rules_than_a_bucket_takes_are_refused_with_their_numbers() -> None:
     with pytest.raises(TooManyRules) as caught:
         put(into={"Rules": [{**OTHER, "ID": f"r{n}"} for n in range(998)]})
-    assert str(caught.value) == (
-        "A bucket's lifecycle configuration has room for 1,000 rules: 998 are kept, and the table in sales/orders needs"
-        " 3, one for each prefix of its files. Join rules of others, or put tables whose files have random names"
-        " (column mapping) into another bucket."
-    )
+    assert (caught.value.limit, caught.value.needed) == (1000, 1001)
+    assert caught.value.folder == "sales/orders"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +171,7 @@ def test_the_address_of_a_table_chooses_the_cloud() -> None:
     assert "`az storage account management-policy delete`" in azure.apply(azure.policy(60, Wanted.GONE))
     assert "`aws s3api delete-bucket-lifecycle`" in bucket.apply(bucket.policy(60, Wanted.GONE))
     assert rules_at("file:/tmp/t", (), False) is None
-    assert str(NoLifecycle("t", "file:/tmp/t")) == (
+    assert str(NoLifecycle(table="t", location="file:/tmp/t")) == (
         "t is at file:/tmp/t, which is neither in Azure storage nor in S3: there is no lifecycle rule for it. Name a"
         " table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
         " s3://bucket/folder."

@@ -6,16 +6,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive.errors import CannotLook
 from mirrorfeed.archive.log.entry import LogFile
-from mirrorfeed.archive.upkeep.maintain import (
-    EARLY_DELETION,
-    CannotLook,
-    Maintenance,
-    condition,
-    maintain,
-    missing_files,
-    split,
-)
+from mirrorfeed.archive.upkeep.maintain import EARLY_DELETION, Maintenance, condition, maintain, missing_files, split
 from tests.archive.scenes import NOW, Orders
 
 
@@ -78,7 +71,7 @@ def test_maintenance_takes_what_is_hot_and_names_what_it_leaves_out(spark: Spark
 
 
 def test_where_files_cannot_be_looked_at_that_is_said() -> None:
-    assert str(CannotLook("t", "s3://b/t/part-0")) == (
+    assert str(CannotLook(table="t", uri="s3://b/t/part-0")) == (
         "Whether the files of t are there cannot be told from here: s3://b/t/part-0. Use a table in Azure storage, on"
         " this machine, or on Databricks."
     )

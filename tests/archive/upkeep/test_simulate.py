@@ -10,18 +10,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.upkeep.simulate import (
-    CannotSimulate,
-    Need,
-    NoConditions,
-    NoHistory,
-    Outcome,
-    Question,
-    Simulation,
-    asked,
-    conditions_in,
-    simulate,
-)
+from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
+from mirrorfeed.archive.upkeep.simulate import Need, Outcome, Question, Simulation, asked, conditions_in, simulate
 from mirrorfeed.feed.source import Source
 from tests.archive.scenes import NOW, Orders, data_moved_away
 
@@ -103,7 +93,7 @@ def test_conditions_stand_one_a_line(tmp_path: Path) -> None:
 
 
 def test_where_plans_are_not_shown_it_is_said() -> None:
-    assert str(CannotSimulate("main.t", "not supported")) == (
+    assert str(CannotSimulate(table="main.t", reason="not supported")) == (
         "An interval for main.t cannot be tried out here: not supported. It takes Spark that shows which files a query"
         " reads (not Connect, not serverless) and the right to read the table's _delta_log: name the table by its path,"
         " on a cluster that may read there."

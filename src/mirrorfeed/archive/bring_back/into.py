@@ -7,7 +7,7 @@ import hashlib
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.bring_back.plan import Plan
-from mirrorfeed.errors import Terminal
+from mirrorfeed.archive.errors import TargetThere
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.feed.source import Source
@@ -36,45 +36,12 @@ def made_before(spark: SparkSession, into: Source, property_: str, told: str, ex
     except (SourceMissing, NoTableAtPath):
         return False
     except NotDelta as error:
-        raise TargetThere(str(into), expected) from error
+        raise TargetThere(table=str(into), expected=expected) from error
     if found.properties.get(property_) != told:
-        raise TargetThere(str(into), expected)
+        raise TargetThere(table=str(into), expected=expected)
     return True
 
 
 def _named(plan: Plan) -> str:
     """By what its rows depend on."""
     return hashlib.sha256(repr((plan.tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]
-
-
-class TargetThere(Terminal):
-    """The table into which rows are to be copied is there, with other content."""
-
-    code = "MF5213"
-
-    def __init__(self, table: str, expected: str) -> None:
-        self.table, self.expected = table, expected
-
-    def what(self) -> str:
-        return f"{self.table} is there already, and is no {self.expected}: it is left as it is."
-
-    def next(self) -> str:
-        return "Name another table with --into, or drop that one."
-
-
-class OnlyRows(Terminal):
-    """The plan is not about the rows of a query, so there are none to copy."""
-
-    code = "MF5214"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return (
-            f"The plan for {self.table} is for a range of its change feed, which is not copied, or for files alone:"
-            " --into takes rows."
-        )
-
-    def next(self) -> str:
-        return "Restore without --into and publish, or plan with --where."

@@ -13,15 +13,14 @@ from mirrorfeed.archive.bring_back import restore
 from mirrorfeed.archive.bring_back.moment import frozen, moment
 from mirrorfeed.archive.bring_back.plan import Plan
 from mirrorfeed.archive.engine import is_databricks
+from mirrorfeed.archive.errors import FeedOnDatabricks, NoPolicy, NoSuchRange, NothingToBringBack
 from mirrorfeed.archive.guard import feed
 from mirrorfeed.archive.guard.missing import plan_of
 from mirrorfeed.archive.guard.statement import Guarded
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.world import index_of
-from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.interval.policy import understood
 from mirrorfeed.archive.log.archived import archived_of
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.faults import FILES_GONE, first_of
@@ -46,7 +45,7 @@ def make_plan(
     facts = index.facts()
     interval = understood(str(source), facts.properties)
     if interval is None:
-        raise intervals.NoPolicy(str(source))
+        raise NoPolicy(table=str(source))
     at = moment(spark, now)
     if feed_from is None:
         asked = None if where is None else frozen(where, at, facts.columns)
@@ -55,7 +54,7 @@ def make_plan(
     else:
         asked = None
         if is_databricks(spark):
-            raise FeedOnDatabricks(str(source))
+            raise FeedOnDatabricks(table=str(source))
         version = _last_of_range(spark, source, feed_from, feed_to)
         range_ = Range(feed_from - 1, version)
         try:
@@ -64,7 +63,7 @@ def make_plan(
         except AnalysisException as error:
             if first_of(error, FILES_GONE) is None:
                 raise
-            raise NoSuchRange(str(source), feed_from, feed_to, version) from error
+            raise NoSuchRange(table=str(source), first=feed_from, last=feed_to, newest=version) from error
         _check_readable(spark, source, range_)
         archived = archived_of(spark, str(source), table.location, changed, interval, now)
     return planning.make(
@@ -90,7 +89,7 @@ def _last_of_range(spark: SparkSession, source: Source, first: int, last: int | 
     newest = history.newest_version(spark, source)
     end = newest if last is None else last
     if not 0 <= first <= end <= newest:
-        raise NoSuchRange(str(source), first, last, newest)
+        raise NoSuchRange(table=str(source), first=first, last=last, newest=newest)
     return end
 
 
@@ -102,7 +101,7 @@ def make_statement_plan(
     asked = frozen(statement, at)
     tables = Guarded(spark, now=lambda: now).needed(asked)
     if not tables:
-        raise NothingToBringBack(statement)
+        raise NothingToBringBack(statement=statement)
     return plan_of(asked, tables, priority, rates, at.zone)
 
 
@@ -129,52 +128,3 @@ def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime)
     feed.check(spark, source, range_, detail_of(spark, source).properties, tiers, now)
     _check_readable(spark, source, range_)
     return None
-
-
-class FeedOnDatabricks(Terminal):
-    """Databricks does not tell which archived files a range of the change feed needs, so no plan can be made of it
-    there."""
-
-    code = "MF5201"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"Databricks does not tell which archived files the change feed of {self.table} needs."
-
-    def next(self) -> str:
-        return "Plan with open source Spark on the table's path, or publish before files reach the archive."
-
-
-class NoSuchRange(Terminal):
-    """The change feed has no such range of versions to plan for."""
-
-    code = "MF5202"
-
-    def __init__(self, table: str, first: int, last: int | None, newest: int) -> None:
-        self.table, self.first, self.last, self.newest = table, first, last, newest
-
-    def what(self) -> str:
-        end = "the newest version" if self.last is None else f"version {self.last}"
-        return f"The log of {self.table} has no range from version {self.first} to {end}: its newest is {self.newest}."
-
-    def next(self) -> str:
-        return "Name versions that DESCRIBE HISTORY still shows, the first before the last."
-
-
-class NothingToBringBack(Terminal):
-    """Nothing that the question needs is archived: it can be asked as it is."""
-
-    code = "MF5203"
-
-    def __init__(self, statement: str) -> None:
-        self.statement = statement
-
-    def what(self) -> str:
-        return (
-            f"No file that {' '.join(self.statement.split())!r} needs counts as archived, so there is nothing to plan."
-        )
-
-    def next(self) -> str:
-        return "Run it as it is."

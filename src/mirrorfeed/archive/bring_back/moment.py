@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.engine import setting
-from mirrorfeed.errors import Terminal
+from mirrorfeed.archive.errors import RelativeWord
 
 _ZONE = "spark.sql.session.timeZone"
 
@@ -72,10 +72,10 @@ def frozen(text: str, at: Moment, columns: Collection[str] = ()) -> str:
         end = _end_of_comment(text, token.end()) if token["block"] else token.end()
         word, is_call = (token["word"] or "").lower(), token["call"] is not None
         if token["text"] and _SPECIAL.fullmatch(token["text"].lstrip("rR")[1:-1]):
-            raise RelativeWord(text, token["text"])
+            raise RelativeWord(text=text, word=token["text"])
         meant = is_call or (word in _BARE and word not in own and not text[end:].lstrip().startswith("("))
         if word == "current_time" and (meant or text[end:].lstrip().startswith("(")) and word not in own:
-            raise RelativeWord(text, token["word"])
+            raise RelativeWord(text=text, word=token["word"])
         found.append(literals[word] if meant and word in literals else text[token.start() : end])
         done = end
     return "".join([*found, text[done:]])
@@ -89,18 +89,3 @@ def _end_of_comment(text: str, start: int) -> int:
         if not depth:
             return start + mark.end()
     return len(text)
-
-
-class RelativeWord(Terminal):
-    """A plan is carried out hours later, and a word such as `current_date` would mean another time then."""
-
-    code = "MF5204"
-
-    def __init__(self, text: str, word: str) -> None:
-        self.text, self.word = text, word
-
-    def what(self) -> str:
-        return f"A plan cannot keep {self.word} in {self.text!r}, which may mean another time when it is carried out."
-
-    def next(self) -> str:
-        return "Write the day or the time itself, such as DATE '2026-01-31'."

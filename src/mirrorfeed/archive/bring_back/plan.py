@@ -14,8 +14,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, TypeAdapter
 
+from mirrorfeed.archive.errors import BadPlan, NoPlaceForPlan, PlanInTheWay
 from mirrorfeed.archive.log.entry import LogFile
-from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, is_distinct, parse_json, validate
 from mirrorfeed.storage.prices import Rates
 from mirrorfeed.stores.tiers import Priority
@@ -94,9 +94,9 @@ class Plan:
             with Path(path).open("x", encoding="utf-8") as file:
                 json.dump(asdict(self), file, indent=1, ensure_ascii=False)
         except FileExistsError as error:
-            raise PlanInTheWay(path) from error
+            raise PlanInTheWay(path=path) from error
         except OSError as error:
-            raise NoPlaceForPlan(path, error.strerror or type(error).__name__) from error
+            raise NoPlaceForPlan(path=path, reason=error.strerror or type(error).__name__) from error
 
     @classmethod
     def load(cls, path: str) -> Plan:
@@ -106,7 +106,7 @@ class Plan:
                 raise ValueError(f"it has the format {found}, and {FORMAT} is read here")
             return validate(_PLAN, value)
         except (OSError, ValueError) as error:
-            raise BadPlan(path, str(error)) from error
+            raise BadPlan(path=path, reason=str(error)) from error
 
 
 _PLAN = TypeAdapter(Plan)
@@ -116,9 +116,9 @@ def check_place(path: str) -> None:
     """Whether a plan can be saved there, before the work of making it."""
     place = Path(path)
     if place.exists():
-        raise PlanInTheWay(path)
+        raise PlanInTheWay(path=path)
     if not place.parent.is_dir():
-        raise NoPlaceForPlan(path, f"there is no folder {place.parent}")
+        raise NoPlaceForPlan(path=path, reason=f"there is no folder {place.parent}")
 
 
 def make(
@@ -172,48 +172,3 @@ def _priced(made: Plan, rates: Rates | None) -> Plan:
     price = rates.of_restoring(made.priority)
     by_bytes, by_objects = made.bytes / 2**30 * price.gib, len(made.files) / 10_000 * price.objects
     return replace(made, cost=round(by_bytes + by_objects, 4), currency=rates.currency)
-
-
-class BadPlan(Terminal):
-    """The file is no plan, or of another release, or was changed."""
-
-    code = "MF5205"
-
-    def __init__(self, path: str, reason: str) -> None:
-        self.path, self.reason = path, reason
-
-    def what(self) -> str:
-        return f"{self.path} is no plan that can be carried out: {self.reason}."
-
-    def next(self) -> str:
-        return "Make a new one with `mirrorfeed archive plan`."
-
-
-class PlanInTheWay(Terminal):
-    """A file of that name is there. Plans are not overwritten, for one may be half carried out."""
-
-    code = "MF5206"
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def what(self) -> str:
-        return f"{self.path} is there already and is left as it is."
-
-    def next(self) -> str:
-        return "Carry it out with `mirrorfeed archive restore`, remove it, or name another file."
-
-
-class NoPlaceForPlan(Terminal):
-    """The plan cannot be written where it is to be."""
-
-    code = "MF5207"
-
-    def __init__(self, path: str, reason: str) -> None:
-        self.path, self.reason = path, reason
-
-    def what(self) -> str:
-        return f"The plan cannot be written to {self.path}: {self.reason}."
-
-    def next(self) -> str:
-        return "Make the folder, or name a file in one that is there."

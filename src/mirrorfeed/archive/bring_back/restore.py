@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from mirrorfeed.archive.bring_back.costs import of_restore, spelled
 from mirrorfeed.archive.bring_back.plan import Plan
-from mirrorfeed.display.humanize import a_few, counted
+from mirrorfeed.archive.errors import FilesGone, KeptByARule, NotTaken, OnlyHot, PlanOfAnotherTable
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
-from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.storage.prices import Rates
 from mirrorfeed.stores.tiers import COPY_DAYS, MOST_IN_A_BATCH, Facts, Priority, Tier, TierStore
 
@@ -38,16 +38,18 @@ class Progress:
 def check_table(plan: Plan, table_id: str, newest: int) -> None:
     """Refuses a plan of another table, which also one is that was dropped and made again, or of a version to come."""
     if plan.table_id != table_id:
-        raise PlanOfAnotherTable(plan.table, plan.table_id, table_id)
+        raise PlanOfAnotherTable(table=plan.table, planned=plan.table_id, found=table_id)
     if plan.version > newest:
-        raise PlanOfAnotherTable(plan.table, f"{plan.table_id} at version {plan.version}", f"{table_id} at {newest}")
+        raise PlanOfAnotherTable(
+            table=plan.table, planned=f"{plan.table_id} at version {plan.version}", found=f"{table_id} at {newest}"
+        )
 
 
 def progress(plan: Plan, tiers: TierStore) -> Progress:
     """Every file is looked at: one that was sampled says nothing about the others."""
     found = tiers.look([file.uri for file in plan.files])
     if gone := [uri for uri, tier in found.items() if tier is Tier.MISSING]:
-        raise FilesGone(plan.table, gone)
+        raise FilesGone(table=plan.table, uris=gone)
     count = Counter(found.values())
     return Progress(
         ready=sum(number for tier, number in count.items() if tier.is_readable),
@@ -84,15 +86,15 @@ def ask(plan: Plan, tiers: TierStore, terms: Terms = Terms(), now: datetime | No
         if not refused:
             break
     if refused:
-        raise NotTaken(plan.table, refused)
+        raise NotTaken(table=plan.table, refused=refused)
     return progress(plan, tiers)
 
 
 def check_terms(table: str, tiers: TierStore, terms: Terms) -> None:
     if terms.keep_days is not None and not tiers.keeps:
-        raise KeptByARule(table, terms.keep_days)
+        raise KeptByARule(table=table, days=terms.keep_days)
     if terms.to is not Tier.HOT and tiers.keeps:
-        raise OnlyHot(table, terms.to)
+        raise OnlyHot(table=table, to=terms.to)
 
 
 def _goes_before(facts: Facts, end: datetime) -> bool:
@@ -139,91 +141,3 @@ def afterwards(table: str, tiers: TierStore, terms: Terms) -> str:
         " these files again at one of its next runs, which are daily, for they keep their creation time. --into copies"
         " the rows, so that this does no harm."
     )
-
-
-class PlanOfAnotherTable(Terminal):
-    """The table was replaced since the plan was made."""
-
-    code = "MF5208"
-
-    def __init__(self, table: str, planned: str, found: str) -> None:
-        self.table, self.planned, self.found = table, planned, found
-
-    def what(self) -> str:
-        return f"The plan is of another table than {self.table} is now: its id was {self.planned} and is {self.found}."
-
-    def next(self) -> str:
-        return "Make a new plan with `mirrorfeed archive plan`."
-
-
-class FilesGone(Terminal):
-    """Files of the plan were deleted since it was made."""
-
-    code = "MF5209"
-
-    def __init__(self, table: str, uris: Sequence[str]) -> None:
-        self.table, self.uris = table, tuple(uris)
-
-    def what(self) -> str:
-        return f"Files of {self.table} that the plan names are not there any more: {a_few(self.uris)}."
-
-    def next(self) -> str:
-        return "VACUUM may have removed them since: make a new plan, for a newer version."
-
-
-class KeptByARule(Terminal):
-    """Files that are brought back in Azure would be archived again within a day, for the rule goes by when they were
-    created."""
-
-    code = "MF5210"
-
-    def __init__(self, table: str, days: int) -> None:
-        self.table, self.days = table, days
-
-    def what(self) -> str:
-        return (
-            f"Files of {self.table} cannot be kept for {counted(self.days, 'day')} by bringing them back: in Azure"
-            " a file that is back keeps its creation time, so the rule archives it again at one of its next runs, which"
-            " are daily."
-        )
-
-    def next(self) -> str:
-        return (
-            f"Pause the rule meanwhile (`mirrorfeed archive rule {shell_argument(self.table)} --merge EXPORTED"
-            " --paused`; a change can"
-            " take a day to hold) and restore without --keep, or copy the rows with --into."
-        )
-
-
-class OnlyHot(Terminal):
-    """S3 brings files back as copies in its standard class, and in no other tier."""
-
-    code = "MF5211"
-
-    def __init__(self, table: str, to: Tier) -> None:
-        self.table, self.to = table, to
-
-    def what(self) -> str:
-        return (
-            f"Files of {self.table} cannot be brought back to {self.to.value}: S3 lays a copy into its standard class."
-        )
-
-    def next(self) -> str:
-        return "Leave --tier out, and say with --keep for how many days the copies are wanted."
-
-
-class NotTaken(Transient):
-    """The storage did not take some of the requests to bring files back."""
-
-    code = "MF5212"
-
-    def __init__(self, table: str, refused: dict[str, str]) -> None:
-        self.table, self.refused = table, refused
-
-    def what(self) -> str:
-        uri, reason = next(iter(self.refused.items()))
-        asked = counted(len(self.refused), "file")
-        return f"The storage did not take the request for {asked} of {self.table}: {uri}: {reason}."
-
-    def next(self) -> str:
-        return "Run the same command again later; what is on its way is not asked for twice."

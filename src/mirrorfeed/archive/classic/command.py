@@ -6,9 +6,9 @@ import re
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.classic.planned import CannotBeJudged
 from mirrorfeed.archive.classic.scan import Scan
 from mirrorfeed.archive.classic.session import CATALYST, DELTA, active, class_of, is_a, items, kind_of, nodes, parsed
+from mirrorfeed.archive.errors import CannotBeJudged
 from mirrorfeed.session import unlogged
 
 _COMMANDS = (f"{CATALYST}plans.logical.Command", f"{CATALYST}plans.logical.ParsedStatement")
@@ -61,5 +61,5 @@ def candidates(spark: SparkSession, statement: str, table: Scan) -> Scan:
             parts = helper.splitMetadataAndDataPredicates(command.condition().get(), partitions, session)
             asked = parts._1().concat(parts._2())
         else:
-            raise CannotBeJudged(f"by a statement of a kind that is not known here ({kind_of(command)})")
+            raise CannotBeJudged(reads=f"by a statement of a kind that is not known here ({kind_of(command)})")
         return Scan(table.name, spark, table.snapshot, table.snapshot.filesForScan(asked, False).files())

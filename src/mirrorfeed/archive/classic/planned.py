@@ -20,9 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.classic.scan import Scan, name_of
 from mirrorfeed.archive.classic.session import DELTA, FILES, class_of, is_a, items, kind_of, optimized, session_of
+from mirrorfeed.archive.errors import CannotBeJudged, CannotBePlanned
 from mirrorfeed.archive.log.entry import plain
 from mirrorfeed.archive.log.owner import Tables
-from mirrorfeed.errors import Terminal, first_line
+from mirrorfeed.errors import first_line
 from mirrorfeed.session import unlogged
 
 _PREPARED = f"{DELTA}stats.PreparedDeltaFileIndex"
@@ -44,12 +45,12 @@ def planned(frame: DataFrame) -> Planned:
     """The plan of a DataFrame, or `CannotBeJudged`."""
     spark = session_of(frame)
     if frame.isStreaming:
-        raise CannotBeJudged("a stream")
+        raise CannotBeJudged(reads="a stream")
     try:
         with unlogged():
             plan = optimized(spark, frame)
     except PySparkException as error:
-        raise CannotBePlanned(first_line(str(error))) from error
+        raise CannotBePlanned(reason=first_line(str(error))) from error
     scans = tuple(_scans(spark, plan))
     rows = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)  # type: ignore[union-attr]
     return Planned(DataFrame(rows, spark), scans)
@@ -64,11 +65,11 @@ def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
             elif kind.endswith(".LogicalRDD"):
                 _refuse_files(leaf.rdd())
             elif "InMemoryRelation" in kind:
-                raise CannotBeJudged("rows that are cached, whose files it does not show")
+                raise CannotBeJudged(reads="rows that are cached, whose files it does not show")
             elif "DataSourceV2" in kind:
                 table = (leaf.relation() if kind.endswith("ScanRelation") else leaf).table()
                 if class_of(table).startswith(DELTA):
-                    raise CannotBeJudged(f"a Delta table in a form that is not known here ({kind_of(leaf)})")
+                    raise CannotBeJudged(reads=f"a Delta table in a form that is not known here ({kind_of(leaf)})")
                 if is_a(table, _FILE_TABLE):
                     _refuse_tables(spark, table.fileIndex())
 
@@ -77,14 +78,14 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
     relation = leaf.relation()
     if not is_a(relation, FILES):
         if class_of(relation).startswith(DELTA):
-            raise CannotBeJudged("the change feed of a table")
+            raise CannotBeJudged(reads="the change feed of a table")
         return
     index = relation.location()
     if class_of(index) == _PREPARED:
         prepared = index.preparedScan()
         yield Scan(name_of(leaf), spark, prepared.scannedSnapshot(), prepared.files())
     elif class_of(index).startswith(DELTA):
-        raise CannotBeJudged(f"files of {name_of(leaf)} that Delta does not plan ({kind_of(index)})")
+        raise CannotBeJudged(reads=f"files of {name_of(leaf)} that Delta does not plan ({kind_of(index)})")
     else:
         _refuse_tables(spark, index)
 
@@ -94,7 +95,7 @@ def _refuse_tables(spark: SparkSession, index: Any) -> None:
     tables = Tables(spark)
     for path in (plain(str(root.toString())) for root in items(index.rootPaths())):
         if "_delta_log" not in path.split("/") and (table := tables.holding(path)) is not None:
-            raise CannotBeJudged(f"files of the Delta table {table} as if they were none of a table's")
+            raise CannotBeJudged(reads=f"files of the Delta table {table} as if they were none of a table's")
 
 
 def _refuse_files(rdd: Any) -> None:
@@ -106,38 +107,5 @@ def _refuse_files(rdd: Any) -> None:
             continue
         parents = [each.rdd() for each in items(found.dependencies())]
         if not parents and not class_of(found).endswith(_ROWS_OF_THEIR_OWN):
-            raise CannotBeJudged("rows of an RDD, whose files it does not show")
+            raise CannotBeJudged(reads="rows of an RDD, whose files it does not show")
         left += parents
-
-
-class CannotBeJudged(Terminal):
-    """The query reads something of which mirrorfeed cannot tell the files, so it might need archived ones."""
-
-    code = "MF5101"
-
-    def __init__(self, reads: str) -> None:
-        self.reads = reads
-
-    def what(self) -> str:
-        return f"Which files the query needs cannot be told, for it reads {self.reads}. Nothing was read."
-
-    def next(self) -> str:
-        return (
-            "Ask the tables themselves, by name or path, in one query; rows from elsewhere can be written to a table"
-            " first, or checkpointed."
-        )
-
-
-class CannotBePlanned(Terminal):
-    """Spark cannot plan the query: it names something that is not there, or is wrong."""
-
-    code = "MF5102"
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-
-    def what(self) -> str:
-        return f"The query cannot be planned: {self.reason.rstrip('.')}. Nothing was read."
-
-    def next(self) -> str:
-        return "Correct what it names."

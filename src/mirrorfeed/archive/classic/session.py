@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.archive.errors import NoPlanToLookAt
 
 DELTA = "org.apache.spark.sql.delta."
 CATALYST = "org.apache.spark.sql.catalyst."
@@ -86,15 +86,3 @@ def class_of(java: Any) -> str:
 
 def items(sequence: Any) -> Iterable[Any]:
     return (sequence.apply(i) for i in range(sequence.size()))
-
-
-class NoPlanToLookAt(Terminal):
-    """Which files a query reads is seen from its plan, and Spark Connect does not show it."""
-
-    code = "MF5103"
-
-    def what(self) -> str:
-        return "Over Spark Connect the plan of a query on open source Delta cannot be looked at, so nothing was read."
-
-    def next(self) -> str:
-        return "Use classic Spark, as on this machine; or Databricks, which guards archived files itself."

@@ -9,12 +9,11 @@ from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive.guard.hot import OnlyOnOneMachine
+from mirrorfeed.archive.errors import OnlyNewestVersion, OnlyOnOneMachine, TableByTable
 from mirrorfeed.archive.guard.port import Answer, Facts, Judged, Need
 from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.interval.policy import Policy
 from mirrorfeed.archive.log.entry import LogFile, plain
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source
@@ -56,7 +55,7 @@ class NativeIndex:
     def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
         at = history.newest_version(self.spark, self.source)
         if version not in (None, at):
-            raise OnlyNewestVersion(str(self.source), version or 0, at)
+            raise OnlyNewestVersion(table=str(self.source), version=version or 0, newest=at)
         filtered(self.spark.table(self.source.sql), str(self.source), predicate)
         if policy is None:
             return Answer((), None, at)
@@ -81,37 +80,4 @@ class NativeIndex:
         return ()
 
     def without(self, left_out: Collection[str], version: int) -> DataFrame:
-        raise OnlyOnOneMachine(str(self.source))
-
-
-class OnlyNewestVersion(Terminal):
-    """Databricks tells which files are archived for the newest version of a table alone."""
-
-    code = "MF5010"
-
-    def __init__(self, table: str, version: int, newest: int) -> None:
-        self.table, self.version, self.newest = table, version, newest
-
-    def what(self) -> str:
-        return (
-            f"Databricks names the archived files of the newest version of {self.table} only, which is {self.newest},"
-            f" and {self.version} was asked for."
-        )
-
-    def next(self) -> str:
-        return "Ask for the newest version, or read the older one with a plain query: Databricks guards it itself."
-
-
-class TableByTable(Terminal):
-    """Databricks tells which archived files a question needs of one table at a time, so a query over several cannot be
-    planned at once."""
-
-    code = "MF5011"
-
-    def what(self) -> str:
-        return "Databricks tells the archived files that a question needs of one table at a time."
-
-    def next(self) -> str:
-        return (
-            "Plan each table that the query reads with `mirrorfeed archive plan TABLE`, with --where for its condition."
-        )
+        raise OnlyOnOneMachine(table=str(self.source))

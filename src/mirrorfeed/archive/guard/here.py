@@ -11,18 +11,19 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.classic import command, comparisons, scan
-from mirrorfeed.archive.classic.planned import CannotBePlanned, planned
+from mirrorfeed.archive.classic.planned import planned
 from mirrorfeed.archive.classic.scan import Scan
+from mirrorfeed.archive.errors import BadPredicate, BadStatement, CannotBePlanned, NoQuery, NoSuchVersion
 from mirrorfeed.archive.guard import hot
 from mirrorfeed.archive.guard.port import Answer, Facts, Judged, Need
-from mirrorfeed.archive.guard.predicate import BadPredicate, filtered
+from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.interval.policy import Policy, understood
 from mirrorfeed.archive.log import place, skipping
 from mirrorfeed.archive.log.archived import archived_among, archived_by_owner, created_until
 from mirrorfeed.archive.log.delta import DeltaLog, log_of
 from mirrorfeed.archive.log.entry import LogFile, column_names
 from mirrorfeed.archive.log.skipping import Doubt
-from mirrorfeed.errors import Terminal, first_line
+from mirrorfeed.errors import first_line
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.errors import NotDelta, VersionExpired
@@ -44,7 +45,7 @@ class Here:
         with unlogged():
             kind = command.kind(self.spark, statement)
         if kind is not None and not command.reads_no_rows(kind):
-            raise NoQuery(statement, kind)
+            raise NoQuery(statement=statement, kind=kind)
         return kind is None
 
     def query(self, statement: str) -> DataFrame:
@@ -78,7 +79,7 @@ def _check_settings(spark: SparkSession) -> None:
     """A file that the cloud moves after it was looked at must make a query fail."""
     for name in PASS_OVER:
         if str(spark.conf.get(name)).lower() == "true":
-            raise CannotBePlanned(f"{name} is true, so that rows of files that cannot be read would be missing")
+            raise CannotBePlanned(reason=f"{name} is true, so that rows of files that cannot be read would be missing")
 
 
 def query(spark: SparkSession, statement: str) -> DataFrame:
@@ -87,10 +88,10 @@ def query(spark: SparkSession, statement: str) -> DataFrame:
         with unlogged():
             kind = command.kind(spark, statement)
             if kind is not None:
-                raise NoQuery(statement, kind)
+                raise NoQuery(statement=statement, kind=kind)
             return spark.sql(statement)
     except AnalysisException as error:
-        raise BadStatement(statement, first_line(str(error))) from error
+        raise BadStatement(statement=statement, reason=first_line(str(error))) from error
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ class LocalIndex:
                 raise VersionExpired(table=str(self.source), version=version) from error
             if first_of(error, LOG_GONE) is None:
                 raise
-        raise NoSuchVersion(str(self.source), version, self.newest().version)
+        raise NoSuchVersion(table=str(self.source), version=version, newest=self.newest().version)
 
 
 def answer_of(spark: SparkSession, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> Answer:
@@ -221,55 +222,3 @@ def archived_in(
 def files_of(frame: DataFrame) -> list[str]:
     """The data files that a query on Delta opens, after Delta's skipping by partition and statistics."""
     return sorted({file.uri for scan in planned(frame).scans for file in scan.files()})
-
-
-class BadStatement(Terminal):
-    """Spark does not understand the query."""
-
-    code = "MF5007"
-
-    def __init__(self, statement: str, reason: str) -> None:
-        self.statement, self.reason = statement, reason
-
-    def what(self) -> str:
-        return f"{' '.join(self.statement.split())!r} cannot be asked: {self.reason}."
-
-    def next(self) -> str:
-        return "Write a query as for spark.sql, over tables and views that this session sees."
-
-
-class NoQuery(Terminal):
-    """Only queries are guarded here: a statement that changes something did not run."""
-
-    code = "MF5008"
-
-    def __init__(self, statement: str, kind: str) -> None:
-        self.statement, self.kind = statement, kind
-
-    def what(self) -> str:
-        first = " ".join(self.statement.split())[:80]
-        return (
-            f"The statement is no query ({self.kind}), so what it reads is not guarded here: {first}. It did not run."
-        )
-
-    def next(self) -> str:
-        return (
-            "Change tables with archived files through the methods of mirrorfeed.ArchiveAwareTable, and maintain them"
-            " with `mirrorfeed archive maintain`; INSERT the rows of a guarded query through its DataFrame; or let"
-            " spark.sql run a statement on tables without an archive."
-        )
-
-
-class NoSuchVersion(Terminal):
-    """The table has no such version, or its log has forgotten it."""
-
-    code = "MF5009"
-
-    def __init__(self, table: str, version: int, newest: int) -> None:
-        self.table, self.version, self.newest = table, version, newest
-
-    def what(self) -> str:
-        return f"{self.table} cannot be read at version {self.version}: its newest is {self.newest}."
-
-    def next(self) -> str:
-        return "Name a version that DESCRIBE HISTORY still shows; very old ones lose their log."

@@ -22,9 +22,9 @@ from typing import IO, Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from mirrorfeed.archive.errors import OnlyOnOneMachine
 from mirrorfeed.archive.interval.intervals import any_property
 from mirrorfeed.archive.log.entry import uri_of
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source
 from mirrorfeed.stores import UnreadableFile
 from mirrorfeed.stores.folder import open_regular
@@ -36,7 +36,7 @@ _LOCK = re.compile(rf"{_PREFIX}[0-9a-f]{{32}}\.lock")
 def without(spark: SparkSession, source: Source, table_id: str, version: int, left_out: Collection[str]) -> DataFrame:
     """The rows of a table at a version that are not in these files."""
     if not (spark.conf.get("spark.master", "") or "").startswith("local"):
-        raise OnlyOnOneMachine(str(source))
+        raise OnlyOnOneMachine(table=str(source))
     files = frozenset(left_out)
     key = (spark, source, table_id, version, files)
     cut = _clones.get(key, lambda path: _cut_out(spark, source, version, files, path))
@@ -116,18 +116,3 @@ def _try_lock(file: IO[Any]) -> bool:
     except OSError:
         return False
     return True
-
-
-class OnlyOnOneMachine(Terminal):
-    """The part of a table that is not archived can be read by itself only where mirrorfeed sees its files."""
-
-    code = "MF5012"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"The hot part of {self.table} cannot be cut out here: that takes Databricks, or Spark on one machine."
-
-    def next(self) -> str:
-        return "Write a predicate that needs no archived file, for example on a partition column."

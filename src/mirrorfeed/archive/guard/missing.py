@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from mirrorfeed.archive.bring_back import plan as planning
 from mirrorfeed.archive.bring_back.plan import Plan, PlannedTable
-from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded, amount
+from mirrorfeed.archive.errors import amount
+from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.display.printable import shell_argument

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mirrorfeed.archive.errors import amount
 from mirrorfeed.archive.log.entry import LogFile
-from mirrorfeed.display.humanize import a_few, counted, size
+from mirrorfeed.display.humanize import a_few
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal
 
@@ -22,13 +23,6 @@ def blocked_among(archived: Sequence[LogFile], tiers: TierStore | None) -> list[
     found = tiers.look(sorted({uri for file in archived for uri in (file.uri, file.vector) if uri}))
     readable = {uri for uri, tier in found.items() if tier.is_readable}
     return [file for file in archived if file.uri not in readable or (file.vector and file.vector not in readable)]
-
-
-def amount(files: Sequence[LogFile]) -> str:
-    """Their number and size, as far as it is known."""
-    known = [file.size for file in files if file.size is not None]
-    of = f" ({size(sum(known))})" if len(known) == len(files) else ""
-    return f"{counted(len(files), 'file')}{of}"
 
 
 class ArchivedFilesNeeded(Terminal):

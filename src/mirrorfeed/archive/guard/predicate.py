@@ -6,7 +6,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.archive.errors import BadPredicate
 from mirrorfeed.feed.faults import first_of, parameter
 from mirrorfeed.session import looked_at, unlogged
 
@@ -24,7 +24,7 @@ def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:
             looked_at(frame.select(F.exists(F.array(F.lit(1)), lambda _: F.expr(predicate))))
             looked_at(frame.agg(F.bool_or(F.expr(predicate))))
     except AnalysisException as error:
-        raise BadPredicate(table, predicate, _reason(error)) from error
+        raise BadPredicate(table=table, predicate=predicate, reason=_reason(error)) from error
     return found
 
 
@@ -38,21 +38,3 @@ def _reason(error: AnalysisException) -> str:
     if first_of(error, ("PARSE_", "UNCLOSED_BRACKETED_COMMENT")):
         return "cannot be parsed"
     return f"is no condition on a row ({first_of(error, ('',)) or 'Spark does not say why'})"
-
-
-class BadPredicate(Terminal):
-    """A condition cannot be judged file by file, so it is not known which archived files it needs."""
-
-    code = "MF5006"
-
-    def __init__(self, table: str, predicate: str, reason: str) -> None:
-        self.table, self.predicate, self.reason = table, predicate, reason
-
-    def what(self) -> str:
-        return f"The predicate {self.predicate!r} for {self.table} {self.reason}."
-
-    def next(self) -> str:
-        return (
-            "Write a condition as after WHERE, on the table's own columns, without subqueries and without functions"
-            " such as rand() or uuid()."
-        )

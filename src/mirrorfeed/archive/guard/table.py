@@ -18,11 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
+from mirrorfeed.archive.errors import BadNumber, NotEnoughFiles, amount
 from mirrorfeed.archive.guard import ask
 from mirrorfeed.archive.guard.columns import check_columns
 from mirrorfeed.archive.guard.described import DESCRIBED, described
 from mirrorfeed.archive.guard.missing import Missing, StatementNeedsArchivedFiles
-from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded, amount, blocked_among
+from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded, blocked_among
 from mirrorfeed.archive.guard.port import Answer, FileIndex
 from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.guard.statement import Guarded
@@ -32,7 +33,6 @@ from mirrorfeed.archive.interval.policy import Policy, understood
 from mirrorfeed.archive.log.archived import archived_of
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.stores.tiered import tiers_at
@@ -114,7 +114,7 @@ class ArchiveAwareTable:
         """Any n rows, from hot files alone; or `NotEnoughFiles` where these hold fewer and archived ones may hold more.
         The predicate may name partition columns only."""
         if n < 0:
-            raise BadNumber(str(self.source), "LIMIT", n)
+            raise BadNumber(table=str(self.source), named="LIMIT", value=n)
         partitions = detail_of(self._spark, self.source).partition_columns
         names = self._spark.table(self.source.sql).select(*map(quote, partitions))
         filtered(names, f"the partitions of {self.source}", partition_predicate)
@@ -124,7 +124,7 @@ class ArchiveAwareTable:
         blocked = self._blocked(answer.archived)
         rows = filtered(self._without(blocked, answer.version), str(self.source), partition_predicate).limit(n)
         if blocked and (found := rows.count()) < n:
-            raise NotEnoughFiles(str(self.source), n, found, tuple(blocked))
+            raise NotEnoughFiles(table=str(self.source), asked=n, found=found, files=tuple(blocked))
         return rows
 
     def recent(self, columns: Sequence[str] | None = None) -> Recent:
@@ -139,7 +139,7 @@ class ArchiveAwareTable:
         """A streaming read: of the whole table and what comes, or from a version on. What is there when it is made is
         guarded; what comes later is new."""
         if starting_version is not None and starting_version < 0:
-            raise BadNumber(str(self.source), "starting version", starting_version)
+            raise BadNumber(table=str(self.source), named="starting version", value=starting_version)
         reader = self._spark.readStream.format("delta")
         if starting_version is None:
             self._refuse("A stream of the whole table", None, self.files())
@@ -204,36 +204,3 @@ class ArchiveAwareTable:
 
     def _without(self, blocked: Sequence[LogFile], version: int) -> DataFrame:
         return self._index.without({file.uri for file in blocked}, version)
-
-
-class NotEnoughFiles(Terminal):
-    """A query with LIMIT reads the files that are not archived alone, and these do not hold as many rows."""
-
-    code = "MF5003"
-
-    def __init__(self, table: str, asked: int, found: int, files: Sequence[LogFile]) -> None:
-        self.table, self.asked, self.found, self.files = table, asked, found, tuple(files)
-
-    def what(self) -> str:
-        return (
-            f"Not enough files to satisfy LIMIT: the files of {self.table} that are not in the archive hold"
-            f" {self.found:,} of {self.asked:,} rows; {amount(self.files)} more would be needed."
-        )
-
-    def next(self) -> str:
-        return "Reduce the LIMIT, or restore the files."
-
-
-class BadNumber(Terminal):
-    """A version or a limit below zero was asked for."""
-
-    code = "MF5004"
-
-    def __init__(self, table: str, what: str, value: int) -> None:
-        self.table, self.named, self.value = table, what, value
-
-    def what(self) -> str:
-        return f"The {self.named} for {self.table} is {self.value}, less than zero."
-
-    def next(self) -> str:
-        return "Give a whole number from zero on."

@@ -17,12 +17,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongType, ShortType, StringType
 
 from mirrorfeed.archive.classic.command import merge_has_subqueries
+from mirrorfeed.archive.errors import ColumnKept, SubqueryInStatement
 from mirrorfeed.archive.guard.columns import named
 from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.world import world_of
 from mirrorfeed.archive.interval.intervals import any_property
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import quote
 from mirrorfeed.session import looked_at, unlogged
@@ -64,7 +64,7 @@ class GuardedWriter:
         self._filtered(self._rows.alias("t"), target_condition)
         if not world_of(self._spark).guards_itself:
             if merge_has_subqueries(self._spark, self._merge(view, [*equal, *own], clauses)):
-                raise SubqueryInStatement("MERGE", str(self._source), clauses)
+                raise SubqueryInStatement(kind="MERGE", table=str(self._source), text=clauses)
             # What changed between two reads would be merged with files that nobody looked at.
             rows = self._table.of_any(rows).localCheckpoint()
             # What bounds the keys follows from their being equal, so it changes nothing but which files Delta reads.
@@ -110,7 +110,7 @@ class GuardedWriter:
         """Refused while any file counts as archived, be it brought back or not: it cannot be rewritten later."""
         archived = self._table.files().archived
         if archived:
-            raise ColumnKept(str(self._source), name, len(archived))
+            raise ColumnKept(table=str(self._source), column=name, files=len(archived))
         self._spark.sql(f"ALTER TABLE {self._source.sql} DROP COLUMN {quote(name)}")
 
     def _filtered(self, rows: DataFrame, where: str | None) -> DataFrame:
@@ -123,7 +123,7 @@ class GuardedWriter:
     def _check_assigned(self, rows: DataFrame, value: str) -> None:
         """What a column is set to says of each row, by its own columns alone, what it becomes."""
         if "SUBQUERY" in _refusal(rows, value):
-            raise SubqueryInStatement("UPDATE", str(self._source), value)
+            raise SubqueryInStatement(kind="UPDATE", table=str(self._source), text=value)
 
     def _bounds(self, rows: DataFrame, keys: Sequence[str]) -> list[str]:
         """Conditions that follow from equal keys, for types whose order is the same on both sides of the join."""
@@ -172,33 +172,3 @@ def _closed(condition: str) -> str:
     """The line break ends a comment that it may end with. Twice, for `WHERE (flag)` after a table's name is to Spark an
     alias called WHERE with a column."""
     return f"(({condition}\n))"
-
-
-class SubqueryInStatement(Terminal):
-    """The condition of an update or delete holds a query of its own, which Delta does not allow there."""
-
-    code = "MF5013"
-
-    def __init__(self, kind: str, table: str, text: str) -> None:
-        self.kind, self.table, self.text = kind, table, text
-
-    def what(self) -> str:
-        return f"The {self.kind} of {self.table} holds a subquery, which Delta does not take there: {self.text!r}."
-
-    def next(self) -> str:
-        return "Join what it asks for to the rows of a merge, whose source may be any query."
-
-
-class ColumnKept(Terminal):
-    """Dropping a column for good rewrites files, and archived ones cannot be rewritten."""
-
-    code = "MF5014"
-
-    def __init__(self, table: str, column: str, files: int) -> None:
-        self.table, self.column, self.files = table, column, files
-
-    def what(self) -> str:
-        return f"The column {self.column} of {self.table} is not dropped: {self.files:,} of its files are archived."
-
-    def next(self) -> str:
-        return "Leave the column where it is, and select the others; or restore and rewrite these files first."

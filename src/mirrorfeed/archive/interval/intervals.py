@@ -9,19 +9,8 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.engine import is_databricks, setting
-from mirrorfeed.archive.interval.policy import (
-    ALL,
-    PROPERTY,
-    NotUnderstood,
-    Policy,
-    changed,
-    stepped,
-    to_properties,
-    understood,
-)
-from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.printable import shell_argument
-from mirrorfeed.errors import Terminal
+from mirrorfeed.archive.errors import LongerInterval, NoPolicy, NotUnderstood
+from mirrorfeed.archive.interval.policy import ALL, Policy, changed, stepped, to_properties, understood
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source
 
@@ -37,7 +26,7 @@ def required(spark: SparkSession, source: Source) -> Policy:
     """The policy, or `NoPolicy`."""
     if policy := read(spark, source):
         return policy
-    raise NoPolicy(str(source))
+    raise NoPolicy(table=str(source))
 
 
 def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> Policy:
@@ -51,7 +40,7 @@ def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> 
         _unset(spark, source, ALL[1:])
         return policy
     if found is not None and days > found.days:
-        raise LongerInterval(str(source), found.days, days)
+        raise LongerInterval(table=str(source), now=found.days, asked=days)
     policy = changed(found, days, exact=True, now=now) if found else Policy(days)
     _write(spark, source, policy)
     return policy
@@ -95,43 +84,3 @@ def _write(spark: SparkSession, source: Source, policy: Policy) -> None:
 def any_property(spark: SparkSession) -> AbstractContextManager[None]:
     """Open source Delta does not know the property and refuses it, unless told to take any."""
     return nullcontext() if is_databricks(spark) else setting(spark, _ANY_PROPERTY, "true")
-
-
-class NoPolicy(Terminal):
-    """The table does not say from which age on its files are archived, so none counts as archived."""
-
-    code = "MF5301"
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-
-    def what(self) -> str:
-        return f"{self.table} has no archive: {PROPERTY} is not set."
-
-    def next(self) -> str:
-        return (
-            f"Run `mirrorfeed archive set {shell_argument(self.table)} 'X days'` with the days of the cloud's"
-            " lifecycle rule."
-        )
-
-
-class LongerInterval(Terminal):
-    """A longer interval at once would count files as hot that the cloud has archived already."""
-
-    code = "MF5302"
-
-    def __init__(self, table: str, now: int, asked: int) -> None:
-        self.table, self.now, self.asked = table, now, asked
-
-    def what(self) -> str:
-        return (
-            f"{self.table} counts files as archived from {counted(self.now, 'day')}. To say"
-            f" {counted(self.asked, 'day')} at once would make hot files of those that the cloud has moved already, for"
-            " it brings none back."
-        )
-
-    def next(self) -> str:
-        return (
-            f"Change the cloud's rule, then run `mirrorfeed archive change-interval {shell_argument(self.table)} --to"
-            f" '{self.asked} days'`."
-        )

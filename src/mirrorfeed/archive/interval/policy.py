@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from mirrorfeed.archive.errors import NotUnderstood
 from mirrorfeed.archive.interval.age import Frontier, property_days
 from mirrorfeed.days import BadInterval, parse_days, spell
-from mirrorfeed.display.printable import shell_argument
-from mirrorfeed.errors import Terminal
 
 PROPERTY = "delta.timeUntilArchived"
 _OURS = "mirrorfeed.archive."
@@ -85,24 +84,4 @@ def understood(table: str, properties: Mapping[str, str]) -> Policy | None:
         return from_properties(properties)
     except (BadInterval, KeyError, ValueError) as error:
         ours = {name: properties[name] for name in ALL if name in properties}
-        raise NotUnderstood(table, ours) from error
-
-
-class NotUnderstood(Terminal):
-    """The properties of the table about its archive were changed by hand, and do not fit together."""
-
-    code = "MF5303"
-
-    def __init__(self, table: str, properties: Mapping[str, str]) -> None:
-        self.table, self.properties = table, dict(properties)
-
-    def what(self) -> str:
-        said = ", ".join(f"{name} = {value!r}" for name, value in self.properties.items())
-        return f"What the properties of {self.table} say of its archive is not understood: {said}."
-
-    def next(self) -> str:
-        return (
-            f"Run `mirrorfeed archive set {shell_argument(self.table)} 'X days'` with the days of the cloud's rule,"
-            " or, if nothing of"
-            f" it is in the archive, `mirrorfeed archive unset {shell_argument(self.table)} --nothing-archived`."
-        )
+        raise NotUnderstood(table=table, properties=ours) from error

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.interval.age import counts_as_archived
 from mirrorfeed.archive.interval.policy import Policy
 from mirrorfeed.archive.log.entry import LogFile, plain
 from mirrorfeed.archive.log.owner import Tables
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.source import Source
 
 
@@ -40,7 +40,7 @@ def archived_by_owner(
     for file in files:
         owner = location if file.uri.startswith(f"{location.rstrip('/')}/") else tables.holding(file.uri)
         if owner is None:
-            raise FileOfNoTable(name, file.uri)
+            raise FileOfNoTable(table=name, uri=file.uri)
         found.setdefault(owner, []).append(file)
     for owner in found.keys() - policies.keys():
         policies[owner] = intervals.read(spark, Source(path=owner))
@@ -54,21 +54,3 @@ def archived_of(
     """The same in one list."""
     found = archived_by_owner(spark, name, plain(location), files, policy, now)
     return [file for listed in found.values() for file in listed]
-
-
-class FileOfNoTable(Terminal):
-    """The table uses files outside any table's folder, so nobody can tell since when these are archived."""
-
-    code = "MF5104"
-
-    def __init__(self, table: str, uri: str) -> None:
-        self.table, self.uri = table, uri
-
-    def what(self) -> str:
-        return (
-            f"{self.table} has a file that lies in no table's folder, {self.uri}: whether it counts as archived cannot"
-            " be told. Nothing was read."
-        )
-
-    def next(self) -> str:
-        return "Bring back the table of which this one is a shallow clone, or ask a table that has files of its own."

@@ -14,8 +14,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.archive.log.entry import LogFile, column_names, file_of, no_pattern
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import Detail
 from mirrorfeed.feed.errors import LogDamaged
 from mirrorfeed.feed.features import commits_elsewhere
@@ -77,26 +77,8 @@ def _whole(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
 def log_of(spark: SparkSession, source: Source, found: Detail) -> DeltaLog:
     """Or `CommitsElsewhere`, where the files of the log may not be all of it."""
     if features := commits_elsewhere(found.features):
-        raise CommitsElsewhere(str(source), features[0])
+        raise CommitsElsewhere(table=str(source), feature=features[0])
     return DeltaLog(spark, str(source), found.location)
-
-
-class CommitsElsewhere(Terminal):
-    """The newest commits of the table may be known to its catalog alone, so its log as files does not tell all."""
-
-    code = "MF5105"
-
-    def __init__(self, table: str, feature: str) -> None:
-        self.table, self.feature = table, feature
-
-    def what(self) -> str:
-        return (
-            f"{self.table} has the table feature {self.feature}: its newest commits may be known to its catalog alone,"
-            " so what stands in its _delta_log is perhaps not all."
-        )
-
-    def next(self) -> str:
-        return "Ask on Databricks, where the engine itself names the archived files of such a table."
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive.errors import NoLifecycle
 from mirrorfeed.archive.rules import s3 as glacier
 from mirrorfeed.archive.rules.azure import check as lifecycle
 from mirrorfeed.archive.rules.azure import policy as account
 from mirrorfeed.archive.rules.azure.check import Place
 from mirrorfeed.archive.rules.finding import Finding, Wanted, starts
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source
 
@@ -111,25 +111,4 @@ def rules_of(spark: SparkSession, source: Source) -> Rules:
     random_names = any(found.properties.get(name, "none") not in ("none", "false") for name in names)
     if rules := rules_at(found.location, found.partition_columns, random_names):
         return rules
-    raise NoLifecycle(str(source), found.location)
-
-
-class NoLifecycle(Terminal):
-    """The table lies neither in Azure storage nor in S3, so no cloud archives its files."""
-
-    code = "MF5401"
-
-    def __init__(self, table: str, location: str) -> None:
-        self.table, self.location = table, location
-
-    def what(self) -> str:
-        return (
-            f"{self.table} is at {self.location}, which is neither in Azure storage nor in S3: there is no lifecycle"
-            " rule for it."
-        )
-
-    def next(self) -> str:
-        return (
-            "Name a table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
-            " s3://bucket/folder."
-        )
+    raise NoLifecycle(table=str(source), location=found.location)

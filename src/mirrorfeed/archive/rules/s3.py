@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mirrorfeed.archive.errors import NoBucketRules, TooManyRules
 from mirrorfeed.archive.rules.finding import Finding, Wanted, meet
 from mirrorfeed.display.humanize import a_few, counted
-from mirrorfeed.errors import Terminal
 
 MOST_RULES = 1000
 CLASSES = ("GLACIER", "DEEP_ARCHIVE")
@@ -50,7 +50,7 @@ def policy(
         for name, prefix in zip(free, [] if wanted is Wanted.GONE else listed, strict=False)
     ]
     if len(kept) + len(made) > MOST_RULES:
-        raise TooManyRules(folder, len(kept), len(made))
+        raise TooManyRules(owner="A bucket", limit=MOST_RULES, needed=len(kept) + len(made), folder=folder)
     return {"Rules": kept + made}
 
 
@@ -157,33 +157,3 @@ def _archives_only(rule: Mapping[str, Any], place: str) -> bool:
         }:
             return prefix.startswith(place) and not others and not conditions and not more.keys() - {"ID", "Status"}
     return False
-
-
-class NoBucketRules(Terminal):
-    """The file is no lifecycle configuration as AWS exports it."""
-
-    code = "MF5405"
-
-    def what(self) -> str:
-        return "This is no lifecycle configuration of an S3 bucket: it holds no list `Rules` of rules."
-
-    def next(self) -> str:
-        return "Export it with `aws s3api get-bucket-lifecycle-configuration --bucket BUCKET`."
-
-
-class TooManyRules(Terminal):
-    """An S3 bucket has room for a fixed number of rules, and they are used up."""
-
-    code = "MF5406"
-
-    def __init__(self, folder: str, others: int, ours: int) -> None:
-        self.folder, self.others, self.ours = folder, others, ours
-
-    def what(self) -> str:
-        return (
-            f"A bucket's lifecycle configuration has room for {MOST_RULES:,} rules: {self.others:,} are kept, and the"
-            f" table in {self.folder} needs {self.ours:,}, one for each prefix of its files."
-        )
-
-    def next(self) -> str:
-        return "Join rules of others, or put tables whose files have random names (column mapping) into another bucket."

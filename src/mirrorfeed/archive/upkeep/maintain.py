@@ -13,13 +13,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive.errors import CannotLook
 from mirrorfeed.archive.guard.columns import check_columns
 from mirrorfeed.archive.guard.here import LocalIndex
 from mirrorfeed.archive.guard.world import index_of
 from mirrorfeed.archive.interval import intervals
 from mirrorfeed.archive.log.archived import archived_of
 from mirrorfeed.archive.log.entry import LogFile
-from mirrorfeed.errors import Terminal
 from mirrorfeed.feed import history
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.stores.tiers import Tier, TierStore
@@ -142,20 +142,5 @@ def missing_files(spark: SparkSession, source: Source, now: datetime, tiers: Tie
     if tiers is not None:
         return [uri for uri, tier in tiers.look(uris).items() if tier is Tier.MISSING]
     if elsewhere := [uri for uri in uris if not uri.startswith("file:")]:
-        raise CannotLook(str(source), elsewhere[0])
+        raise CannotLook(table=str(source), uri=elsewhere[0])
     return [uri for uri in uris if not Path(uri.removeprefix("file:")).exists()]
-
-
-class CannotLook(Terminal):
-    """Whether a file is there can only be told where its storage can be asked."""
-
-    code = "MF5501"
-
-    def __init__(self, table: str, uri: str) -> None:
-        self.table, self.uri = table, uri
-
-    def what(self) -> str:
-        return f"Whether the files of {self.table} are there cannot be told from here: {self.uri}."
-
-    def next(self) -> str:
-        return "Use a table in Azure storage, on this machine, or on Databricks."

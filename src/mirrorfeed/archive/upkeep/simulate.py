@@ -14,13 +14,14 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
 from mirrorfeed.archive.guard.here import LocalIndex, files_of, query
 from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.interval.policy import Policy
 from mirrorfeed.archive.log.archived import archived_among
 from mirrorfeed.archive.log.entry import LogFile
 from mirrorfeed.archive.upkeep.share import Share, share_of
-from mirrorfeed.errors import MirrorfeedError, Terminal, first_line
+from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.feed import history, read
 from mirrorfeed.feed.source import Source
 
@@ -80,7 +81,7 @@ def simulate(
     except MirrorfeedError:
         raise
     except Exception as error:
-        raise CannotSimulate(str(source), first_line(str(error))) from error
+        raise CannotSimulate(table=str(source), reason=first_line(str(error))) from error
     archived = {days: archived_among(known.values(), Policy(days), now) for days in intervals}
     away = {days: {file.uri for file in listed} for days, listed in archived.items()}
     shares = {days: share_of(known.values(), listed) for days, listed in archived.items()}
@@ -118,7 +119,7 @@ def conditions_in(path: str) -> list[Question]:
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise NoConditions(path, str(error)) from error
+        raise NoConditions(path=path, reason=str(error)) from error
     return [Question(line) for line in lines if line and not line.startswith("--")]
 
 
@@ -126,7 +127,7 @@ def asked(spark: SparkSession, source: Source, days: int) -> list[Question]:
     """The queries of the last days that name the table, from the query history of Databricks, the most frequent first;
     or `NoHistory`."""
     if source.path is not None:
-        raise NoHistory(str(source), "queries on a path are not found in it by name")
+        raise NoHistory(table=str(source), reason="queries on a path are not found in it by name")
     name = source.parts[-1].lower().replace("\\", "\\\\").replace("'", "\\'")
     try:
         rows = spark.sql(f"""
@@ -135,56 +136,5 @@ def asked(spark: SparkSession, source: Source, days: int) -> list[Question]:
               AND statement_type = 'SELECT' AND contains(lower(statement_text), '{name}')
             GROUP BY statement_text ORDER BY times DESC LIMIT {_MOST_STATEMENTS}""").collect()
     except PySparkException as error:
-        raise NoHistory(str(source), first_line(str(error))) from error
+        raise NoHistory(table=str(source), reason=first_line(str(error))) from error
     return [Question(str(row[0]), True, int(row[1])) for row in rows]
-
-
-class CannotSimulate(Terminal):
-    """What another interval would do can only be told where mirrorfeed sees which files a query reads."""
-
-    code = "MF5502"
-
-    def __init__(self, table: str, reason: str) -> None:
-        self.table, self.reason = table, reason
-
-    def what(self) -> str:
-        return f"An interval for {self.table} cannot be tried out here: {self.reason}."
-
-    def next(self) -> str:
-        return (
-            "It takes Spark that shows which files a query reads (not Connect, not serverless) and the right to read"
-            " the table's _delta_log: name the table by its path, on a cluster that may read there."
-        )
-
-
-class NoConditions(Terminal):
-    """The file with conditions cannot be read."""
-
-    code = "MF5503"
-
-    def __init__(self, path: str, reason: str) -> None:
-        self.path, self.reason = path, reason
-
-    def what(self) -> str:
-        return f"{self.path} is no list of conditions ({self.reason})."
-
-    def next(self) -> str:
-        return "Write a condition a line, as after WHERE, in UTF-8."
-
-
-class NoHistory(Terminal):
-    """Databricks does not show what the table was asked in the past."""
-
-    code = "MF5504"
-
-    def __init__(self, table: str, reason: str) -> None:
-        self.table, self.reason = table, reason
-
-    def what(self) -> str:
-        return f"The query history (system.query.history) does not tell what {self.table} was asked: {self.reason}."
-
-    def next(self) -> str:
-        return (
-            "On Databricks, name the table as in the catalog, and let an administrator give the right to read that"
-            " system table; elsewhere give conditions with --where or --predicates."
-        )

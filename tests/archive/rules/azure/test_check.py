@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from mirrorfeed.archive.errors import NoRules
 from mirrorfeed.archive.rules.azure import policy as account
-from mirrorfeed.archive.rules.azure.check import NoRules, Place, check, place_of
+from mirrorfeed.archive.rules.azure.check import Place, check, place_of
 from mirrorfeed.archive.rules.finding import Finding
 from tests.archive.scenes import named
 

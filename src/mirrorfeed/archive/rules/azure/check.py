@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mirrorfeed.archive.errors import NoRules
 from mirrorfeed.archive.rules.finding import Finding, meet
 from mirrorfeed.display.humanize import a_few
-from mirrorfeed.errors import Terminal
 
 BY_CREATION = "daysAfterCreationGreaterThan"
 _BY_ACCESS = "daysAfterLastAccessTimeGreaterThan"
@@ -101,7 +101,7 @@ def rules_in(policy: Any) -> list[dict[str, Any]]:
             policy = policy[key]
     rules = policy.get("rules") if isinstance(policy, dict) else None
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-        raise NoRules("it holds no list `rules`")
+        raise NoRules(reason="it holds no list `rules`")
     return rules
 
 
@@ -117,7 +117,7 @@ def _plain(value: Any) -> Any:
 def _part(whole: Mapping[str, Any], name: str, rule: str) -> Mapping[str, Any]:
     found = whole.get(name, {})
     if not isinstance(found, Mapping):
-        raise NoRules(f"its rule {rule!r} has a {name} that is no object")
+        raise NoRules(reason=f"its rule {rule!r} has a {name} that is no object")
     return found
 
 
@@ -128,18 +128,3 @@ def _takes_blocks(filters: Mapping[str, Any]) -> bool:
 
 def _spelled(condition: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in condition.items())
-
-
-class NoRules(Terminal):
-    """The file is no lifecycle policy as Azure exports it."""
-
-    code = "MF5402"
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-
-    def what(self) -> str:
-        return f"This is no lifecycle policy of an Azure storage account: {self.reason}."
-
-    def next(self) -> str:
-        return "Export it with `az storage account management-policy show`, or copy the code view of the portal."

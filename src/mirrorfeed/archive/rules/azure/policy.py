@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from mirrorfeed.archive.errors import TooManyRules
 from mirrorfeed.archive.rules.azure.check import BY_CREATION, Place, rules_in
 from mirrorfeed.archive.rules.finding import Wanted
-from mirrorfeed.errors import Terminal
 
 MOST_RULES = 100
 _PREFIXES_A_RULE = 10
@@ -50,7 +50,9 @@ def policy(
     names = {str(rule.get("name")) for rule in kept}
     made = [rule for (age, on), found in sorted(ours.items()) for rule in _rules(age, on, sorted(found), names)]
     if len(kept) + len(made) > MOST_RULES:
-        raise TooManyRules(place, len(kept), len(made), len(listed))
+        raise TooManyRules(
+            owner="A storage account", limit=MOST_RULES, needed=len(kept) + len(made), folder=place.prefix
+        )
     return {"rules": kept + made}
 
 
@@ -99,25 +101,3 @@ def _archived_by(rule: Mapping[str, Any]) -> list[str] | None:
 
 def _days(rule: Mapping[str, Any]) -> int:
     return int(rule["definition"]["actions"]["baseBlob"]["tierToArchive"][BY_CREATION])
-
-
-class TooManyRules(Terminal):
-    """An Azure storage account has room for a fixed number of rules, and they are used up."""
-
-    code = "MF5404"
-
-    def __init__(self, place: Place, others: int, ours: int, prefixes: int) -> None:
-        self.place, self.others, self.ours, self.prefixes = place, others, ours, prefixes
-
-    def what(self) -> str:
-        return (
-            f"The account's policy has room for {MOST_RULES} rules, and {self.others + self.ours} are needed with the"
-            f" table in {self.place.prefix}: {self.others} are kept for others, {self.ours} archive tables, for this"
-            f" one {self.prefixes} prefixes."
-        )
-
-    def next(self) -> str:
-        return (
-            "Join rules of others, or put tables whose files have random names (column mapping), which take seven rules"
-            " each, into another account."
-        )
