@@ -134,7 +134,7 @@ def test_sparks_catalog_tells_where_no_workspace_is_configured(spark: SparkSessi
                 Found(Source((*above, "wide_sales", "seen")), "a view", ("id",)),
             ]
         for pattern in ("no_such_schema.*", "no_such_catalog.sales.*"):
-            with pytest.raises(SourcesUnknown, match="Check the name, and the right to see what is in there"):
+            with pytest.raises(SourcesUnknown, match="Check the name of the schema or folder"):
                 found(Pattern.parse(pattern), False, lambda: spark, _unconfigured)
     finally:
         spark.sql("DROP SCHEMA wide_sales CASCADE")

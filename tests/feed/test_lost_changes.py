@@ -113,7 +113,7 @@ def test_changes_that_delta_looks_back_to_no_more_are_a_gap_until_the_table_keep
     for version in range(3):
         os.utime(table.commit_file(version), (long_ago, long_ago))
     if not SPARK_4_0:  # its Delta looks back as far as there are files
-        with pytest.raises(Gap, match=r"at version 2 the table's delta\.deletedFileRetentionDuration is over"):
+        with pytest.raises(Gap, match=r"at version 2 the delta\.deletedFileRetentionDuration of the table has passed"):
             published.publish()
         table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
     published.publish()
@@ -179,7 +179,7 @@ def test_a_replaced_table_is_another_table(published: Zone) -> None:
         " AS SELECT 5 AS id, 'five' AS v"
     )
     assert published.table.latest == 2
-    words = "another table than the one that was published up to version 1: it was replaced, or dropped and created"
+    words = "was replaced, or dropped and created again, after version 1 was published"
     with pytest.raises(SourceRecreated, match=words):
         published.publish()
 

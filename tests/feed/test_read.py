@@ -206,7 +206,7 @@ def test_without_column_mapping_columns_that_were_overwritten_make_older_changes
     new = spark.sql("SELECT 1 AS id, 2.5D AS v").write.format("delta").mode("overwrite")
     new.option("overwriteSchema", "true").save(str(table.path))
     with (
-        pytest.raises(FeedUnreadable, match="columns of version 1 do not fit those of version 2"),
+        pytest.raises(FeedUnreadable, match="columns of version 1 do not match those of version 2"),
         read_faults("sales.orders", Range(0, 1)),
     ):
         changes(spark, table.source, Range(0, 1)).collect()

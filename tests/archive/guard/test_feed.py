@@ -95,7 +95,7 @@ def test_what_delta_looks_back_to_no_more_is_not_planned_for(spark: SparkSession
     weeks_ago = (NOW - timedelta(days=20)).timestamp()
     for version in range(3):
         os.utime(table.commit_file(version), (weeks_ago, weeks_ago))
-    with pytest.raises(Gap, match=r"at version 1 the table's delta\.deletedFileRetentionDuration is over"):
+    with pytest.raises(Gap, match=r"at version 1 the delta\.deletedFileRetentionDuration of the table has passed"):
         make.make_plan(spark, table.source, None, 1, None, Priority.HIGH, None, NOW)
     made = make.make_plan(spark, table.source, "day = 1", None, None, Priority.HIGH, None, NOW)
     table.sql("INSERT INTO {} VALUES (99, 'new', 9)")
