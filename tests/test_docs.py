@@ -33,7 +33,7 @@ from fixtures.reference import FOLDER, stale
 from mirrorfeed.cli import main
 from mirrorfeed.config import history, load
 from mirrorfeed.config.destination import PLACES, PRINCIPAL
-from mirrorfeed.config.model import Options, Sources, Table, Top
+from mirrorfeed.config.model import Config, Options, Sources, Table
 from mirrorfeed.stores.onelake import ENDPOINT
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -127,7 +127,7 @@ def test_the_readme_shows_the_commands_and_the_configuration_of_the_first_page()
 
 _IN_BUNDLES = {"variables"}
 _FILLED_IN = {"<workspace id>": ID, "<mirrored database id>": ID, "{…}": "{}"}
-_AT_THE_TOP = re.compile(rf"({'|'.join(Top.model_fields)}): (?!…)\S")
+_AT_THE_TOP = re.compile(rf"({'|'.join(field.alias or name for name, field in Config.model_fields.items())}): (?!…)\S")
 CONFIGURATIONS = [
     *(each for each in snippets("yaml") if not _IN_BUNDLES & yaml.safe_load(each.text).keys()),
     *(each for each in within_sentences() if _AT_THE_TOP.match(each.text)),
@@ -266,11 +266,13 @@ def test_pages_that_are_made_from_the_code_are_as_they_would_be_made() -> None:
 def fields(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Those that hold a value, by their names in the file."""
     for name, field in model.model_fields.items():
+        if name == "entries":
+            continue
         inner = [each for each in kinds(field.annotation) if inspect.isclass(each) and issubclass(each, BaseModel)]
         many = get_origin(field.annotation) in (list, tuple)
         for each in inner:
             yield from fields(each, f"{path}{name}{'[]' if many else ''}.")
-        if not inner and name != "tables":
+        if not inner:
             yield f"{path}{name}", field
 
 
@@ -300,7 +302,7 @@ def in_the_file() -> dict[str, FieldInfo | None]:
     secret = {f"credential.service_principal.secret.{name}" for name in PLACES}
     principal = {f"credential.service_principal.{name}" for name in PRINCIPAL}
     by_hand = {"credential.service_credential", *principal, *secret, *(f"history.{each}" for each in history._KNOWN)}
-    return {**dict(fields(Top)), **of_tables, **dict.fromkeys(by_hand)}
+    return {**dict(fields(Config)), **of_tables, **dict.fromkeys(by_hand)}
 
 
 def test_every_field_of_the_configuration_is_on_its_page_and_no_other() -> None:

@@ -34,7 +34,7 @@ def fleet(spark: SparkSession, folder: Path, count: int, rows: int) -> tuple[lis
         Table.model_validate({"source": source.path, "target": f"bench.t{number}", "keys": ["id"]})
         for number, source in enumerate(sources)
     ]
-    return sources, Config(str(folder / "zone"), tuple(entries))
+    return sources, Config(landing_zone=str(folder / "zone"), tables=tuple(entries))
 
 
 def publish(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,7 +118,7 @@ def test_a_landing_zone_that_cannot_be_written_is_told_for_the_driver_and_for_ex
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "zone").write_text("no folder")
-    asked = replace(config(tmp_path, "./gone"), send="executors")
+    asked = config(tmp_path, "./gone").model_copy(update={"send": "executors"})
     found = {check.what: check for check in preflight(spark, asked, nowhere)}
     for who in ("the driver", "executors"):
         check = found[f"landing zone, written by {who}"]

@@ -36,14 +36,14 @@ def principal(authority: str | None = None) -> ServicePrincipal:
 def test_onelake_needs_two_hosts_fabric_one_and_a_service_principal_the_one_where_it_logs_in(
     credential: Credential, expected: list[str]
 ) -> None:
-    found = hosts(Config(ZONE, (), credential=credential), {})
+    found = hosts(Config(landing_zone=ZONE, tables=(), credential=credential), {})
     assert [host.address for host in found] == [f"https://{name}" for name in expected]
 
 
 def test_hosts_of_the_configuration_and_the_environment_take_the_place_of_the_public_ones() -> None:
     private = Config(
-        ZONE,
-        (),
+        landing_zone=ZONE,
+        tables=(),
         endpoint="https://0f8f.z0f.dfs.fabric.microsoft.com",
         fabric_endpoint="https://private.example",
         credential=principal(),
@@ -57,13 +57,13 @@ def test_hosts_of_the_configuration_and_the_environment_take_the_place_of_the_pu
 
 
 def test_a_landing_zone_that_is_a_folder_needs_no_host() -> None:
-    assert list(check_hosts(Config("/Volumes/main/mirrorfeed/landing", ()))) == []
+    assert list(check_hosts(Config(landing_zone="/Volumes/main/mirrorfeed/landing", tables=()))) == []
 
 
 def test_each_host_that_answers_is_told_with_what_it_is_for(onelake: OneLake) -> None:
     config = Config(
-        ZONE,
-        (),
+        landing_zone=ZONE,
+        tables=(),
         endpoint=onelake.dfs,
         fabric_endpoint=f"https://{onelake.address}",
         ca_file=str(onelake.ca_file),

@@ -28,7 +28,7 @@ def test_every_line_of_the_list_is_on_the_page_in_its_order() -> None:
 
 
 def test_what_is_harmless_is_tried_and_the_rest_is_listed(spark: SparkSession, tmp_path: Path) -> None:
-    config = Config(str(tmp_path / "zone"), ())
+    config = Config(landing_zone=str(tmp_path / "zone"), tables=())
     found = list(live(spark, config, {}))
     not_asked = [State.NOT_CHECKED]
     assert [check.state for check in found] == [*not_asked, *[State.OK] * 5, *not_asked * len(BY_HAND)]

@@ -45,7 +45,7 @@ def a_table(**options: Any) -> Table:
 def test_hashes_are_beside_the_ledger_and_no_two_targets_share_them() -> None:
     def place(ledger: Source, target: str) -> str:
         table = a_table().model_copy(update={"target": Target.parse(target)})
-        return str(states_of(Config("zone", (), ledger=ledger), table))
+        return str(states_of(Config(landing_zone="zone", tables=(), ledger=ledger), table))
 
     assert place(Source(("main", "ops", "ledger")), "sales.orders") == "main.ops.hashes_sales_orders_74609b97"
     assert place(Source(path="/data/ledger"), "sales.orders") == "/data/hashes_sales_orders_74609b97"
@@ -56,7 +56,7 @@ def test_hashes_are_beside_the_ledger_and_no_two_targets_share_them() -> None:
 
 def test_without_a_ledger_nothing_is_compared() -> None:
     with pytest.raises(LedgerNeeded) as refused:
-        states_of(Config("zone", ()), a_table())
+        states_of(Config(landing_zone="zone", tables=()), a_table())
     assert refused.value.table == "sales.v"
 
 
@@ -101,7 +101,7 @@ def test_what_a_comparison_needs_is_told_with_its_line(tmp_path: Path, top: str,
 
 def test_versions_of_a_delta_table_say_nothing_of_one_that_is_compared(tmp_path: Path) -> None:
     table = a_table(keys=("id",)).model_copy(update={"source": Source(path=str(tmp_path))})
-    idle = Idle(Config(str(tmp_path / "zone"), (table,)))
+    idle = Idle(Config(landing_zone=str(tmp_path / "zone"), tables=(table,)))
     assert (status_without_spark(idle, table), idle.decision(table), idle.outcome(table)) == (None, None, None)
 
 

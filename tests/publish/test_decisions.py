@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -42,6 +41,6 @@ def test_a_paused_table_is_left_alone(spark: SparkSession, tmp_path: Path, confi
     config = configured("new")
     pause = Pause(reason="its source is loaded anew", until="2999-01-31")
     tables = tuple(table.model_copy(update={"paused": pause}) for table in config.tables)
-    assert decisions(spark, replace(config, tables=tables)) == [
+    assert decisions(spark, config.model_copy(update={"entries": tables})) == [
         ("new", "paused until 2999-01-31 00:00 UTC: its source is loaded anew")
     ]

@@ -121,7 +121,7 @@ def test_tables_of_higher_priority_come_first(configured: Configured) -> None:
 
 
 def replaced(config: Config, *tables: Any) -> Config:
-    return replace(config, tables=tables)
+    return config.model_copy(update={"entries": tables})
 
 
 def test_a_paused_table_is_left_alone_until_its_end_but_by_who_asks_for_it(configured: Configured) -> None:

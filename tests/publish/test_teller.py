@@ -219,7 +219,7 @@ def test_what_a_killed_run_published_is_told_by_the_next_and_nothing_twice(
 ) -> None:
     """A run without a ledger leaves what one does that is killed before it tells."""
     tables = [DeltaTable(spark, tmp_path / name) for name in "abc"]
-    silent = replace(config, ledger=None)
+    silent = config.model_copy(update={"ledger": None})
     publish_tables(Fleet(spark, silent), ["a", "b"])
     for table in tables:
         table.insert(1)

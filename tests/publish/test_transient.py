@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,7 +28,7 @@ def test_what_the_landing_zone_did_not_take_is_repeated_with_growing_pauses(
     table.insert(1)
     orders = Table(source=table.source, target=Target.parse("orders"), keys=("id",))
     missing = Table(source=Source(path=str(tmp_path / "none")), target=Target.parse("none"), keys=("id",))
-    config = Config(str(tmp_path / "zone"), (orders, missing))
+    config = Config(landing_zone=str(tmp_path / "zone"), tables=(orders, missing))
     monkeypatch.setattr(fleet, "zone_of", lambda config: NoStaging(config.landing_zone))
     pauses: list[float] = []
     busy, gone = fleet.publish_tables(fleet.Fleet(spark, config, sleep=pauses.append, clock=lambda: sum(pauses)))
@@ -39,5 +38,5 @@ def test_what_the_landing_zone_did_not_take_is_repeated_with_growing_pauses(
     assert (type(gone.error).__name__, gone.tries) == ("NoTableAtPath", 1)
 
     monkeypatch.undo()
-    (done,) = fleet.publish_tables(fleet.Fleet(spark, replace(config, tables=(orders,))))
+    (done,) = fleet.publish_tables(fleet.Fleet(spark, config.model_copy(update={"entries": (orders,)})))
     assert (done.error, done.progress.rows, done.lag_versions) == (None, {"insert": 1}, 0)

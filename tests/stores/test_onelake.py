@@ -704,10 +704,10 @@ def test_azure_is_imported_by_those_alone_who_go_there(module: str) -> None:
 
 
 def test_a_configuration_leads_to_its_place(onelake: OneLake, tmp_path: Path) -> None:
-    folder = Config(str(tmp_path), ())
+    folder = Config(landing_zone=str(tmp_path), tables=())
     place = Config(
-        f"onelake://{WORKSPACE}/{DATABASE}",
-        (),
+        landing_zone=f"onelake://{WORKSPACE}/{DATABASE}",
+        tables=(),
         endpoint=onelake.store().endpoint,
         ca_file=onelake.store().ca_file,
         credential=onelake.principal(),
@@ -716,14 +716,14 @@ def test_a_configuration_leads_to_its_place(onelake: OneLake, tmp_path: Path) ->
     assert zone_of(folder) == FolderStore(str(tmp_path))
     assert zone_of(place) == onelake.store(patience=Patience())
     assert zone_of(place).list("") == []
-    assert zone_of(Config(place.landing_zone, ())).address("t") == (
+    assert zone_of(Config(landing_zone=place.landing_zone, tables=())).address("t") == (
         f"https://onelake.dfs.fabric.microsoft.com/{WORKSPACE}/{DATABASE}/Files/LandingZone/t"
     )
 
 
 def test_a_place_without_a_database_is_told() -> None:
     with pytest.raises(DatabaseNotNamed) as told:
-        zone_of(Config(f"onelake://{WORKSPACE}", ()))
+        zone_of(Config(landing_zone=f"onelake://{WORKSPACE}", tables=()))
     assert str(told.value) == (
         f"The landing zone onelake://{WORKSPACE} names a workspace and no mirrored database. Add the database's id,"
         " onelake://<workspace id>/<mirrored database id>; `mirrorfeed fabric create NAME` makes a database and prints"

@@ -93,6 +93,7 @@ def replay(table: str, to_version: int | None, as_of: str | None, into: str, pat
 
     config = load(path)
     (found,) = chosen(config, [table])
+    assert found.history is not None
     from mirrorfeed.keep.replay import place_of
 
     place = place_of(into)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -196,7 +196,7 @@ def _zone(landing_zone: str, path: str) -> Store:
     if not landing_zone.startswith(ONELAKE):
         if not Path(landing_zone).is_dir():
             raise NoLandingZone(landing_zone)
-        return zone_of(Config(str(Path(landing_zone).resolve()), ()))
+        return zone_of(Config(landing_zone=str(Path(landing_zone).resolve()), tables=()))
     address = onelake_address(landing_zone)
-    config = load_if_there(path) or Config(address, ())
-    return zone_of(replace(config, landing_zone=address))
+    config = load_if_there(path) or Config(landing_zone=address, tables=())
+    return zone_of(config.model_copy(update={"landing_zone": address}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, ValidationInfo, model_validator
 
 from mirrorfeed.config import values
 from mirrorfeed.config.destination import secret_place
@@ -51,14 +51,14 @@ def _name(value: str) -> str:
     return value
 
 
-def _folder(value: str) -> str:
+def _folder(value: str, info: ValidationInfo) -> str:
     if not value.strip():
         raise ValueError("is empty: name a folder, or leave the field out")
     if values.URI.match(value) or value.startswith("~"):
         raise ValueError(
             f"{without_query(value)!r} is not a folder that this process can write to: name a volume (/Volumes/…)"
         )
-    return value
+    return values.folder(value, info)
 
 
 Minutes = Annotated[float | None, PlainValidator(values.minutes)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config import values
-from mirrorfeed.config.history import KeptIn, below
+from mirrorfeed.config.history import below
 from mirrorfeed.config.model import Config, Sources, Table, may_be_hashes
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.display.humanize import a_few
@@ -72,7 +72,8 @@ def expand(config: Config, found: Sequence[Sequence[Found]]) -> Expansion:
     if shared := tuple(_sharing(tables)):
         raise HistoriesMeet(shared, config.path)
     here = tuple(map(_if_here, listed))
-    return Expansion(replace(config, tables=tuple(row.table for row in here if row.table)), here)
+    expanded_tables = tuple(row.table for row in here if row.table)
+    return Expansion(config.model_copy(update={"entries": (*expanded_tables, *config.patterns)}), here)
 
 
 def _if_here(row: Listed) -> Listed:
@@ -96,9 +97,9 @@ def _ours(config: Config, source: Source) -> str:
         return "is the ledger"
     if config.ledger and may_be_hashes(config.ledger, source):
         return "holds hashes of what is compared"
-    if any(source.fold() == kept.table.fold() for kept in _histories(table.history for table in config.tables)):
+    if any(table.history and source.fold() == table.history.table.fold() for table in config.tables):
         return "is a history that is kept"
-    if any(_is_below(source, kept.table) for kept in _histories(entry.history for entry in config.patterns)):
+    if any(entry.history and _is_below(source, entry.history.table) for entry in config.patterns):
         return "is where histories are kept"
     if config.handover and source.path and PurePath(source.path).is_relative_to(config.handover):
         return "is in the handover"
@@ -106,10 +107,6 @@ def _ours(config: Config, source: Source) -> str:
     if zone and source.path and PurePath(source.path).is_relative_to(zone):
         return "is in the landing zone"
     return ""
-
-
-def _histories(kept: Iterator[object]) -> Iterator[KeptIn]:
-    return (each for each in kept if isinstance(each, KeptIn))
 
 
 def _is_below(source: Source, place: Source) -> bool:
@@ -152,7 +149,7 @@ def _meeting(tables: Sequence[Table]) -> Iterator[tuple[str, str, str]]:
 def _sharing(tables: Sequence[Table]) -> Iterator[tuple[str, str, str]]:
     first: dict[tuple[str, ...], Table] = {}
     for table in tables:
-        if isinstance(table.history, KeptIn):
+        if table.history:
             other = first.setdefault(table.history.table.fold(), table)
             if other is not table:
                 yield str(other.target), str(table.target), str(table.history.table)

@@ -1,8 +1,10 @@
-"""The fields of the user's file that say where the history of a table is kept."""
+"""The field `history`: where the permanent history of a table is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+
+from pydantic import ValidationInfo
 
 from mirrorfeed.config import values
 from mirrorfeed.days import BadInterval, parse_days
@@ -13,32 +15,34 @@ _KNOWN = ("into", "archive")
 
 
 @dataclass(frozen=True, slots=True)
-class KeptIn:
-    """Where a history is, and from which age on its files count as archived; None: never."""
+class HistoryLocation:
+    """A table, or the schema or folder in which each table has its own."""
 
     table: Source
     archive_days: int | None = None
+    """Age at which files count as archived; None: never."""
 
 
-def of_all(value: object) -> KeptIn:
+def of_all(value: object, info: ValidationInfo) -> HistoryLocation:
     """The place of all histories: a schema, or a folder."""
-    found = _kept_in(value, "a schema or a folder, as in main.history")
+    found = _location(value, "a schema or a folder, as in main.history", info)
     if len(found.table.parts) == MOST_PARTS:
         raise ValueError(f"{str(found.table)!r} is a table: for all tables together name a schema, or a folder")
     return found
 
 
-def of_one(value: object) -> KeptIn | bool | None:
-    """The history of one table; False: none is kept."""
-    return value if value is None or value is False else _kept_in(value, "a table, as in main.history.orders, or false")
+def of_many(value: object, info: ValidationInfo) -> HistoryLocation | None:
+    """The place of the histories of the tables that a pattern matches; None for `false`."""
+    return None if value is False else of_all(value, info)
 
 
-def of_many(value: object) -> KeptIn | bool | None:
-    """The place of the histories of the tables that a pattern stands for; False: none are kept."""
-    return value if value is None or value is False else of_all(value)
+def of_one(value: object, info: ValidationInfo) -> HistoryLocation | None:
+    """The history of one table; None for `false`."""
+    expected = "a table, as in main.history.orders, or false"
+    return None if value is False else _location(value, expected, info)
 
 
-def below(place: KeptIn, target: Target) -> KeptIn:
+def below(place: HistoryLocation, target: Target) -> HistoryLocation:
     """The history of one table, where all have one place."""
     names = [part for part in (target.schema, target.table) if part is not None]
     if place.table.path is not None:
@@ -48,13 +52,13 @@ def below(place: KeptIn, target: Target) -> KeptIn:
     return replace(place, table=table)
 
 
-def _kept_in(value: object, expected: str) -> KeptIn:
+def _location(value: object, expected: str, info: ValidationInfo) -> HistoryLocation:
     given = value if isinstance(value, dict) else {"into": value}
     if unknown := [name for name in given if name not in _KNOWN]:
         raise ValueError(f"{unknown[0]!r} is not a known field of it; known here: {', '.join(_KNOWN)}")
     if not isinstance(given.get("into"), str):
         raise ValueError(f"must name {expected}, not {values.short(given.get('into'))}")
-    return KeptIn(values.source(given["into"]), _days(given.get("archive")))
+    return HistoryLocation(values.source(given["into"], info), _days(given.get("archive")))
 
 
 def _days(value: object) -> int | None:

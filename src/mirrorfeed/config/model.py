@@ -1,4 +1,4 @@
-"""The configuration as frozen, checked values."""
+"""The configuration as frozen, validated values."""
 
 from __future__ import annotations
 
@@ -6,20 +6,29 @@ import hashlib
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from mirrorfeed import FILE
 from mirrorfeed.config import values
 from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.destination import FabricOptions, credential_in
-from mirrorfeed.config.history import KeptIn, of_all, of_many, of_one
-from mirrorfeed.config.output import OutputOptions, Partner
+from mirrorfeed.config.history import HistoryLocation, below, of_all, of_many, of_one
+from mirrorfeed.config.output import OutputOptions, Partner, contradictions
 from mirrorfeed.config.schedule import GatherOptions, Pause
-from mirrorfeed.config.selection import SelectionOptions
+from mirrorfeed.config.selection import SelectionOptions, misfits
 from mirrorfeed.config.values import ONELAKE, located
 from mirrorfeed.credentials import Credential, Default
 from mirrorfeed.errors import Terminal
@@ -32,7 +41,7 @@ from mirrorfeed.storage.prices import Rates
 
 
 class Options(OutputOptions):
-    """What may be said for all tables and for each."""
+    """Options of all tables at the top level, or of one in its entry."""
 
     changes: Literal["net", "full", "compare"] = "net"
     markers: Literal["upsert", "exact"] = "upsert"
@@ -57,15 +66,25 @@ class Options(OutputOptions):
     """Minutes that a run gives a table; None: as many as it takes."""
 
 
-class Table(SelectionOptions, Options):
+class Entry(SelectionOptions, Options):
+    """Fields of an entry, which names one table or is a pattern for several."""
+
+    keys: Annotated[tuple[str, ...] | None, PlainValidator(values.keys)] = None
+    """Columns of the source, for a pattern only in tables that have all of them. None: the primary key of Unity
+    Catalog. Empty: no key."""
+    landing_zone: Annotated[str, AfterValidator(values.landing_zone)] | None = None
+    """Another landing zone than that of the configuration."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        values.refused([*contradictions(self, self.changes, self.markers, self.keys), *misfits(self, self.keys)])
+        return self
+
+
+class Table(Entry):
     source: Annotated[Source, PlainValidator(values.source)]
     target: Annotated[Target, PlainValidator(values.target)]
-    keys: Annotated[tuple[str, ...] | None, PlainValidator(values.keys)] = None
-    """By the source's names. None: the primary key constraint decides. Empty: the table has no key."""
-    history: Annotated[Any, PlainValidator(of_one)] = None
-    """A `KeptIn`, once it is resolved; None: no history is kept."""
-    landing_zone: Annotated[str, AfterValidator(values.landing_zone)] | None = None
-    """Another than that of the configuration, once it is resolved; None: that one."""
+    history: Annotated[HistoryLocation | None, PlainValidator(of_one)] = None
     paused: Pause | None = None
     """Why and until when it is not published."""
 
@@ -73,20 +92,17 @@ class Table(SelectionOptions, Options):
         return self.paused if self.paused and self.paused.holds(now) else None
 
 
-class Sources(SelectionOptions, Options):
-    """An entry of the file that stands for as many tables as there are. `expand` makes tables of it."""
+class Sources(Entry):
+    """A pattern that `expand` replaces by the tables that match it."""
 
     sources: Annotated[Pattern, PlainValidator(values.sources)]
     except_: Annotated[tuple[tuple[str, ...], ...], PlainValidator(values.endings)] = Field((), alias="except")
     target: Annotated[str, PlainValidator(values.template)] = "{schema}.{table}"
-    keys: Annotated[tuple[str, ...] | None, PlainValidator(values.keys)] = None
-    """Of the tables that have all of these columns."""
-    history: Annotated[Any, PlainValidator(of_many)] = None
-    """A `KeptIn` of a schema or a folder, once it is resolved; None: no history is kept."""
-    landing_zone: Annotated[str, AfterValidator(values.landing_zone)] | None = None
+    history: Annotated[HistoryLocation | None, PlainValidator(of_many)] = None
+    """The schema or folder of the histories."""
 
     @model_validator(mode="after")
-    def _names_are_there(self) -> Sources:
+    def _names_are_there(self) -> Self:
         if lacking := values.filled_in(self.target) - set(self.sources.names):
             raise ValueError(f"target: {self.sources} has no {', '.join(sorted(lacking))} to fill in")
         return self
@@ -98,7 +114,9 @@ class ArchiveOptions(BaseModel):
     prices: Rates
 
 
-class Top(Options):
+class Config(Options):
+    """The configuration. Its options are the defaults of its tables."""
+
     landing_zone: Annotated[str, AfterValidator(values.landing_zone)]
     endpoint: Annotated[str | None, PlainValidator(values.endpoint)] = None
     """Of OneLake; None: the public one."""
@@ -106,54 +124,61 @@ class Top(Options):
     """Of Fabric's REST API; None: the public one."""
     trusted_hosts: Annotated[tuple[str, ...], PlainValidator(values.trusted_hosts)] = ()
     """Hosts that may get tokens beside those of Microsoft."""
-    ca_file: str | None = None
+    ca_file: Annotated[str, AfterValidator(values.folder)] | None = None
     """Certificates to trust at the endpoint; None: those of the system."""
     credential: Annotated[Credential, PlainValidator(credential_in)] = Default()
     send: Literal["driver", "executors"] = "driver"
-    """Who brings the files that Spark makes into the landing zone."""
+    """Who uploads the files that Spark writes into the landing zone."""
     handover: Annotated[str, AfterValidator(values.handover)] | None = None
-    """The folder in which Spark makes files, where that cannot be in the landing zone; None: on this machine alone a
-    temporary one."""
+    """The folder in which Spark writes files, if that cannot be in the landing zone; None: a temporary folder, on this
+    machine only."""
     ledger: Annotated[Source | None, PlainValidator(values.source)] = None
-    """The Delta table that tells of every publication; None: no one is told."""
+    """The Delta table that reports every publication."""
     at_once: Annotated[int, Field(ge=1, le=256)] | None = None
-    """So many tables are published at a time; None: as many as the driver bears."""
+    """Tables that are published at the same time; None: as many as the driver bears."""
     partner: Partner | None = None
-    """Who publishes, for `_partnerEvents.json`; None: no such file is written."""
-    history: Annotated[KeptIn | None, PlainValidator(of_all)] = None
-    """Where the feeds of all tables are kept for good; None: only those are that say so themselves."""
+    """Publisher in `_partnerEvents.json`; None: no such file is written."""
+    history: Annotated[HistoryLocation | None, PlainValidator(of_all)] = None
+    """The schema or folder of the histories of all tables without a `history` of their own."""
     archive: ArchiveOptions | None = None
-    """About tables whose old files are in an archive tier."""
+    """About tables with files in an archive tier."""
     alerts: Alerts = Alerts()
-    """Who is told of what, by `mirrorfeed watch`."""
+    """Limits and recipients of `mirrorfeed watch`."""
     fabric: FabricOptions = FabricOptions()
-    """What the mirrored database is to be."""
-    tables: Annotated[list[Any], Field(min_length=1)]
+    """Settings of the mirrored database."""
+    entries: tuple[Table | Sources, ...] = Field(alias="tables")
+    _path: str = PrivateAttr(FILE)
 
+    @field_validator("entries", mode="after")
+    @classmethod
+    def _share_history(cls, entries: tuple[Table | Sources, ...], info: ValidationInfo) -> tuple[Table | Sources, ...]:
+        """Place the histories of entries without a `history` of their own below the common one."""
+        common = info.data.get("history")
 
-@dataclass(frozen=True)
-class Config:
-    landing_zone: str
-    tables: tuple[Table, ...]
-    path: str = FILE
-    """The file it came from; relative paths start at its folder."""
-    endpoint: str | None = None
-    ca_file: str | None = None
-    credential: Credential = field(default_factory=Default)
-    fabric_endpoint: str | None = None
-    ledger: Source | None = None
-    partner: Partner | None = None
-    send: Literal["driver", "executors"] = "driver"
-    """Who brings the files that Spark makes into the landing zone."""
-    handover: str | None = None
-    """A folder in which Spark makes files, where that cannot be in the landing zone."""
-    archive: ArchiveOptions | None = None
-    alerts: Alerts = field(default_factory=Alerts)
-    patterns: tuple[Sources, ...] = ()
-    """What stands for further tables, which `expand` puts behind those that are named."""
-    fabric: FabricOptions = field(default_factory=FabricOptions)
-    at_once: int | None = None
-    """So many tables are published at a time; None: as many as the driver bears."""
+        def placed(entry: Table | Sources) -> Table | Sources:
+            if common is None or "history" in entry.model_fields_set:
+                return entry
+            own = below(common, entry.target) if isinstance(entry, Table) else common
+            return entry.model_copy(update={"history": own})
+
+        return tuple(map(placed, entries))
+
+    def model_post_init(self, context: Any, /) -> None:
+        if context:
+            self._path = context["file"]
+
+    @property
+    def path(self) -> str:
+        """The file of the configuration."""
+        return self._path
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return tuple(entry for entry in self.entries if isinstance(entry, Table))
+
+    @property
+    def patterns(self) -> tuple[Sources, ...]:
+        return tuple(entry for entry in self.entries if isinstance(entry, Sources))
 
     @property
     def onelake(self) -> tuple[str, str | None] | None:

@@ -1,4 +1,7 @@
-"""What the values of single fields must be; each mistake is a ValueError with the rest of a sentence."""
+"""Parsers of single values; each mistake is a ValueError with the rest of a sentence.
+
+Relative paths start at the folder of the configuration file, if the context of the validation names one as `file`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,12 @@ import re
 import reprlib
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
+
+from pydantic import ValidationError, ValidationInfo
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.feed.errors import BadSource
@@ -41,11 +47,11 @@ def size(value: object) -> int:
     return count
 
 
-def source(value: object) -> Source:
+def source(value: object, info: ValidationInfo) -> Source:
     if isinstance(value, Source):
         return value
     try:
-        return Source.parse(text(value))
+        return _located(Source.parse(text(value)), info)
     except BadSource as error:
         raise ValueError(f"{error.text!r} {error.reason}") from error
 
@@ -59,8 +65,8 @@ def target(value: object) -> Target:
         raise ValueError(f"{error.text!r} {error.reason}") from error
 
 
-def sources(value: object) -> Pattern:
-    return value if isinstance(value, Pattern) else Pattern.parse(text(value))
+def sources(value: object, info: ValidationInfo) -> Pattern:
+    return value if isinstance(value, Pattern) else _located(Pattern.parse(text(value)), info)
 
 
 def endings(value: object) -> tuple[tuple[str, ...], ...]:
@@ -120,7 +126,7 @@ def keys(value: object) -> tuple[str, ...] | None:
     return tuple(names)
 
 
-def landing_zone(value: str) -> str:
+def landing_zone(value: str, info: ValidationInfo) -> str:
     if not value.strip():
         raise ValueError("is empty: name a folder")
     if value.startswith(ONELAKE):
@@ -129,15 +135,15 @@ def landing_zone(value: str) -> str:
         raise ValueError(f"{without_query(value)!r} is not a folder: {_PLACES}")
     if value.startswith("~"):
         raise ValueError(f"{value!r} is not expanded: write the folder in full")
-    return value
+    return folder(value, info)
 
 
-def handover(value: str) -> str:
+def handover(value: str, info: ValidationInfo) -> str:
     if not value.strip():
         raise ValueError("is empty: name a volume (/Volumes/catalog/schema/volume), or leave the field out")
     if URI.match(value) or value.startswith("~"):
         raise ValueError(f"{value!r} is not a folder that Spark and this process share: name a volume (/Volumes/…)")
-    return value.rstrip("/")
+    return folder(value.rstrip("/"), info)
 
 
 def _onelake(value: str) -> str:
@@ -197,6 +203,21 @@ def short(value: object) -> str:
     return reprlib.repr(value)
 
 
+def folder(path: str, info: ValidationInfo) -> str:
+    """The path, made absolute."""
+    return absolute(path, info.context["file"]) if info.context else path
+
+
+def refused(faults: Iterable[tuple[tuple[str, ...], str]]) -> None:
+    """Raise an error with the place and the reason of each fault, if there is any."""
+    details = [
+        InitErrorDetails(type=PydanticCustomError("value_error", "{error}", {"error": reason}), loc=place, input=None)
+        for place, reason in faults
+    ]
+    if details:
+        raise ValidationError.from_exception_data("", details)
+
+
 _Of = TypeVar("_Of", Source, Pattern)
 
 
@@ -204,6 +225,10 @@ def located(source: _Of, file: str) -> _Of:
     if source.path is None or URI.match(source.path):
         return source
     return replace(source, path=absolute(source.path, file))
+
+
+def _located(source: _Of, info: ValidationInfo) -> _Of:
+    return located(source, info.context["file"]) if info.context else source
 
 
 def absolute(path: str, file: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -17,7 +17,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from mirrorfeed.config.alerts import Alerts, Behind, Mail, Webhook
 from mirrorfeed.config.destination import PLACES, PRINCIPAL
-from mirrorfeed.config.model import Options, Sources, Table, Top
+from mirrorfeed.config.model import Config, Options, Sources, Table
 from mirrorfeed.config.values import short
 from mirrorfeed.errors import Terminal
 
@@ -25,6 +25,8 @@ Place = tuple[str | int, ...]
 """Where something stands in the file: names of fields and positions in lists."""
 
 
+INHERITED = {*Options.model_fields, "history"}
+"""Fields of an entry that it takes from the top level."""
 _MAX_LEVELS = 50
 """Of lists and fields in each other. A configuration has less than ten."""
 _MOST_REPEATED, _DEEPEST_REPEATED = 10_000, 20
@@ -89,6 +91,19 @@ class Document:
     def tables(self) -> list[Any]:
         tables = self.data.get("tables")
         return tables if isinstance(tables, list) else []
+
+    def place(self, number: int, *loc: str | int) -> Place:
+        """Where a field of an entry is written: in the entry, or at the top level from which it inherits it."""
+        entry: Place = ("tables", number)
+        inherited = loc and loc[0] in INHERITED and (*entry, loc[0]) not in self.lines and loc[:1] in self.lines
+        return loc if inherited else (*entry, *loc)
+
+    def entry(self, number: int) -> Any:
+        """The entry with the options that it inherits."""
+        entry = self.tables[number]
+        if not isinstance(entry, dict):
+            return entry
+        return {name: self.data[name] for name in Options.model_fields if name in self.data} | entry
 
     def line(self, place: Place) -> int:
         """Where it stands, or where that stands in which it is missing."""
@@ -213,13 +228,15 @@ _GONE = {
 _M = TypeVar("_M", bound=BaseModel)
 
 
-def check(model: type[_M], data: Any, place: Place, faults: dict[Place, str]) -> _M | None:
-    """The data as a model, or None and what is wrong with it added to the faults."""
+def validated(
+    model: type[_M], data: Any, file: str, place: Callable[..., Place], faults: dict[Place, str]
+) -> _M | None:
+    """The data as a model; or None, with the reason and the place of each fault added to `faults`."""
     try:
-        return model.model_validate(data)
+        return model.model_validate(data, context={"file": file})
     except ValidationError as error:
         for fault in error.errors(include_url=False):
-            at = (*place, *fault["loc"])
+            at = place(*fault["loc"])
             faults[at] = _words(model, dict(fault), "what is there" if may_be_secret(at) else short(fault["input"]))
         return None
 
@@ -249,9 +266,7 @@ def _words(model: type[BaseModel], fault: dict[str, Any], value: str) -> str:
             return f"must be at most {facts['le']}, not {value}"
         case "list_type" | "tuple_type":
             return f"must be a list, not {value}"
-        case "too_short":
-            return "is empty: name at least one table" if fault["loc"] == ("tables",) else "is empty"
-        case "string_too_short":
+        case "too_short" | "string_too_short":
             return "is empty"
         case "model_type" if fault["loc"]:
             return f"must hold fields and their values, not {value}"
@@ -269,11 +284,11 @@ def _model_at(model: type[BaseModel], place: Sequence[Any]) -> type[BaseModel]:
 
 
 def _unknown_field(name: str, model: type[BaseModel]) -> str:
-    if model is Top and name in _GONE:
+    if model is Config and name in _GONE:
         return _GONE[name]
-    own, other = model.model_fields, (Table if model is Top else Top).model_fields
+    own, other = model.model_fields, (Table if model is Config else Config).model_fields
     if issubclass(model, Options) and name in other:
-        return "belongs to a table, below tables" if model is Top else "belongs at the top level, not to a table"
+        return "belongs to a table, below tables" if model is Config else "belongs at the top level, not to a table"
     if model is Sources and name == "source":
         return "stands beside sources: an entry names one table, or stands for several"
     known = [field.alias or each for each, field in own.items()]

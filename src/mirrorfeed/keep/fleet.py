@@ -87,6 +87,7 @@ def keep_tables(
 
 
 def how(table: Table) -> Keeping:
+    assert table.history is not None
     return Keeping(
         table.source,
         table.history.table,
@@ -99,6 +100,7 @@ def how(table: Table) -> Keeping:
 
 def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> list[Status]:
     def one(table: Table) -> Status:
+        assert table.history is not None
         name, place = str(table.target), str(table.history.table)
         try:
             newest = log.newest_version(spark, table.source)

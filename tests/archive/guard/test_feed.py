@@ -153,7 +153,8 @@ def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_dry_run_says_takes_the_archive_into_account(table: Orders, tmp_path: Path) -> None:
-    config = Config(str(tmp_path / "zone"), (Table(source=table.source, target=Target.parse("orders"), keys=("id",)),))
+    orders = Table(source=table.source, target=Target.parse("orders"), keys=("id",))
+    config = Config(landing_zone=str(tmp_path / "zone"), tables=(orders,))
     ((_, found),) = decisions(table.spark, config)
     assert isinstance(found, ArchivedFilesNeeded)
 
