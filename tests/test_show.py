@@ -6,12 +6,9 @@ import io
 import re
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -323,22 +320,6 @@ def test_columns_on_the_right_come_first_to_what_is_left(
     assert terminal.fitting(columns, width) == widths
 
 
-def test_what_takes_longer_than_a_moment_is_told(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    told = threading.Event()
-    monkeypatch.setattr(terminal, "_MOMENT", 0.0)
-    monkeypatch.setattr("builtins.print", lambda *a, print=print, **k: (print(*a, **k), told.set()))
-    with terminal.waiting("Starting Spark"):
-        assert told.wait(10)
-    assert capfd.readouterr() == ("", "Starting Spark …\n")
-
-
-def test_what_takes_no_longer_than_a_moment_is_not_told(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr(terminal, "_MOMENT", 60.0)
-    with terminal.waiting("Starting Spark"):
-        pass
-    assert capfd.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
@@ -351,22 +332,6 @@ def test_nobody_waits_for_what_is_not_needed(module: str, heavy: set[str]) -> No
     script = f"import sys, {module}; print({heavy} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "set()\n")
-
-
-def test_it_is_told_where_standard_error_was_when_it_began(tmp_path: Path) -> None:
-    """While Spark starts, standard error is led into a file."""
-    script = """
-import os, sys, threading
-from mirrorfeed.display import terminal
-terminal._MOMENT = 0.0
-with terminal.waiting("Starting Spark"):
-    os.dup2(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 2)
-    while threading.active_count() > 1:
-        pass
-"""
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "log")], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "Starting Spark …\n")
-    assert (tmp_path / "log").read_text() == ""
 
 
 def test_on_a_terminal_each_table_has_a_bar() -> None:

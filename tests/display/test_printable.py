@@ -22,6 +22,7 @@ from rich.console import Console
 import mirrorfeed
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.api.results import Difference, Result
+from mirrorfeed.api.results.changes import Changes
 from mirrorfeed.cli import main, output
 from mirrorfeed.cli.root import say_error
 from mirrorfeed.display import terminal
@@ -150,7 +151,7 @@ def test_names_and_values_of_a_foreign_landing_zone_make_no_line_of_their_own(tm
     said = ran("lint", str(tmp_path))
     assert said.count(SHOWN) > 3
     assert hostile(said) == []
-    assert any(HOSTILE in each["file"] for each in json.loads(ran("lint", str(tmp_path), "--json"))["findings"])
+    assert any(HOSTILE in each["file"] for each in json.loads(ran("lint", str(tmp_path), "--json"))["rows"])
 
 
 def test_programs_get_exact_values_in_characters_that_a_terminal_can_show(tmp_path: Path) -> None:
@@ -167,18 +168,14 @@ def test_the_response_of_a_service_makes_no_line_of_its_own(tmp_path: Path, onel
     broken = {"status": f"Failed{HOSTILE}", "error": HOSTILE}
     onelake.fabric.databases[DATABASE].tables = {("sales", f"orders{HOSTILE}"): broken}
     said = ran("fabric", "status", "--config", str(file))
-    assert f"sales.orders{SHOWN}: Failed{SHOWN}: " in said
+    assert f"sales.orders{SHOWN}: id" in said
+    assert f"Failed{SHOWN}" in said
     assert hostile(said) == []
 
 
 def test_columns_and_values_of_a_change_feed_make_no_line_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = SimpleNamespace(
-        counts=lambda: {"insert": 1},
-        first=lambda _: [{HOSTILE: HOSTILE, "id": 1}],
-        range=SimpleNamespace(versions=1, __str__=lambda _: "version 1"),
-    )
-    monkeypatch.setattr("mirrorfeed.cli.feed.spark_session", lambda *_: None)
-    monkeypatch.setattr("mirrorfeed.feed.preview.changes_between", lambda *_: found)
+    found: Any = SimpleNamespace(counts=lambda: {"insert": 1}, first=lambda _: [{HOSTILE: HOSTILE, "id": 1}])
+    monkeypatch.setattr("mirrorfeed.api.feed.Feed.changes", lambda *_: Changes(HOSTILE, 0, 1, found, found))
     said = ran("changes", "main.sales.orders", "--from", "1")
     assert SHOWN in said
     assert hostile(said) == []

@@ -97,5 +97,5 @@ def test_what_is_kept_for_good_is_told(spark: SparkSession, tmp_path: Path) -> N
     line = "  - {source: ./orders, target: orders, keys: [id], history: ./kept}\n"
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\ntables:\n{line}")
     feed = mirrorfeed.load(tmp_path / "mirrorfeed.yml", spark)
-    assert [(row.kept_version, row.rows, row.ok) for row in feed.keep()] == [(1, 2, True)]
-    assert [(row.kept, row.lag_versions, row.error) for row in feed.history()] == [(((1, 1),), 0, None)]
+    assert [(row.newest_version, row.rows, row.ok) for row in feed.append_history()] == [(1, 2, True)]
+    assert [(row.versions, row.lag_versions, row.error) for row in feed.history()] == [(((1, 1),), 0, None)]

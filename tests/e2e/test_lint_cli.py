@@ -33,8 +33,9 @@ def test_programs_get_the_code_the_severity_the_file_and_what_to_do(zone: Folder
     put(zone, "readme.txt", "hello")
     result = _lint(zone.root, "--json")
     assert result.exit_code == 1
-    assert json.loads(result.output) == {
-        "findings": [
+    assert json.loads(result.stdout) == {
+        "ok": False,
+        "rows": [
             {
                 "code": "MF101",
                 "severity": "warning",
@@ -42,7 +43,8 @@ def test_programs_get_the_code_the_severity_the_file_and_what_to_do(zone: Folder
                 "what": "The file is in no table's folder.",
                 "next": "Move the file into the folder of its table, or delete it.",
             }
-        ]
+        ],
+        "notes": [],
     }
 
 
@@ -50,7 +52,7 @@ def test_advice_alone_passes(zone: FolderStore) -> None:
     next(defect for defect in DEFECTS if defect.code == "MF551").seed(zone)
     result = _lint(zone.root)
     assert result.exit_code == 0
-    assert result.output.endswith("13 tables: 1 advice\n")
+    assert result.stdout.startswith("13 tables: 1 advice\n")
 
 
 def test_nothing_of_spark_is_loaded(zone: FolderStore) -> None:
@@ -71,12 +73,12 @@ def test_a_zone_in_onelake_is_read_with_the_credential_of_the_configuration(onel
     file.write_text(onelake.configuration() + "tables: [{source: a, target: b}]\n", encoding="utf-8")
     write_clean_zone(onelake.store())
     result = _lint(address, "--config", str(file))
-    assert (result.exit_code, result.output) == (0, "12 tables: no findings\n")
+    assert (result.exit_code, result.stdout) == (0, "12 tables: no findings\n")
 
     onelake.store().create(f"{CUSTOMERS}/{data_name(9)}", b"")
     result = _lint(address, "--config", str(file))
     assert result.exit_code == 1
-    assert f"sales.schema/customers/{data_name(9)}\n" in result.output
+    assert f"sales.schema/customers/{data_name(9)} " in result.stdout
 
 
 def test_an_address_in_onelake_that_names_no_ids_is_told() -> None:

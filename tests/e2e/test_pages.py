@@ -13,11 +13,11 @@ from mirrorfeed.cli import main
 PAGE = ROOT / "docs/first-table.md"
 SHOWN = {
     "init": "Wrote mirrorfeed.yml.",
-    "enable": "the change data feed is switched on",
+    "enable": "switched on",
     "publish --dry-run": "sales.orders: snapshot at version 1",
     "publish": "snapshot to 1",
     "status": "sales.orders",
-    "replicate ./landing ./mirror": "sales.orders: replicating",
+    "replicate ./landing ./mirror": "sales.orders │ replicating",
     "verify --mirror ./mirror": "sales.orders: equal at version 1, 3 rows",
 }
 

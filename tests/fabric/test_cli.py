@@ -47,12 +47,12 @@ def test_a_database_is_made_in_the_workspace_and_its_line_is_ready_to_paste(proj
 
     said = project.run("fabric", "create", "orders")
     line = said.partition("landing_zone: ")[2]
-    assert "'orders' was made. In" in said
+    assert "'orders' was created. Add to the configuration: landing_zone: " in said
     project.configure(line)
     assert project.onelake.fabric.databases[line.rpartition("/")[2]].name == "orders"
-    again, words = told("fabric", "create", "orders", "--config", str(project.file))
-    assert again == {"name": "orders", "made": False, "landing_zone": line}
-    assert words.endswith(f"'orders' is there already. In {project.file}: landing_zone: {line}")
+    again = told("fabric", "create", "orders", "--config", str(project.file))
+    assert again.rows == [{"name": "orders", "created": False, "landing_zone": line}]
+    assert project.run("fabric", "create", "orders").startswith("'orders' exists already. ")
     assert "The mirrored database is Initializ" in project.run("fabric", "status")
 
 
@@ -68,25 +68,23 @@ def test_mirroring_starts_once_every_table_has_a_file(project: Project) -> None:
 
     project.publish("lines")
     project.onelake.fabric.starting = ["Running"]
-    assert project.run("fabric", "start") == (
-        "The mirrored database is Initialized. The mirrored database is Running."
-        " dbo.lines: Replicating, 0 rows sales.orders: Replicating, 0 rows"
-    )
-    found = told("fabric", "status", "--config", str(project.file)).value
-    assert (found["status"], [each["status"] for each in found["tables"]]) == ("Running", ["Replicating"] * 2)
+    assert project.run("fabric", "start") == "The mirrored database is Running."
+    shown = project.run("fabric", "status")
+    assert "│ dbo.lines │ Replicating │ 0 │ │ sales.orders │ Replicating │ 0 │" in shown
+    found = told("fabric", "status", "--config", str(project.file))
+    assert found.value["notes"] == ["The mirrored database is Running."]
+    assert [each["status"] for each in found.rows] == ["Replicating"] * 2
 
 
 def test_mirroring_starts_without_files_if_it_must_and_is_stopped(project: Project) -> None:
     project.onelake.fabric.databases[DATABASE].status = "Running"
     assert told("fabric", "start", "--force", "--config", str(project.file)).value == {
-        "status": "Running",
-        "tables": [],
+        "ok": True,
+        "rows": [{"status": "Running"}],
+        "notes": [],
     }
     project.onelake.fabric.databases[DATABASE].status = "Stopped"
-    assert told("fabric", "stop", "--config", str(project.file)) == (
-        {"status": "Stopped"},
-        "The mirrored database is Stopped.",
-    )
+    assert told("fabric", "stop", "--config", str(project.file)).rows == [{"status": "Stopped"}]
 
 
 @pytest.mark.parametrize("command", ["start", "stop", "status"])

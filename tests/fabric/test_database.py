@@ -187,11 +187,11 @@ def test_the_status_of_tables_comes_page_after_page_with_errors(
     }
 
     assert database.tables() == [
-        TableState("dbo", "plain", "Snapshotting", None, "text"),
-        TableState("sales", "lines", "Failed", None, "SchemaChange: Column v changed its type."),
-        TableState("sales", "orders", "Replicating", 1200, None),
+        TableState("dbo.plain", "Snapshotting", None, "text"),
+        TableState("sales.lines", "Failed", None, "SchemaChange: Column v changed its type."),
+        TableState("sales.orders", "Replicating", 1200, None),
     ]
-    assert [str(table) for table in database.tables()] == [
+    assert [table.in_words for table in database.tables()] == [
         "Snapshotting: text",
         "Failed: SchemaChange: Column v changed its type.",
         "Replicating, 1,200 rows",
@@ -210,7 +210,7 @@ def test_the_status_of_tables_comes_page_after_page_with_errors(
     ],
 )
 def test_a_table_is_known_by_its_target(schema: str, table: str, target: str, same: bool) -> None:
-    assert TableState(schema, table, "Replicating").is_of(Target.parse(target)) is same
+    assert TableState(f"{schema}.{table}", "Replicating").is_of(Target.parse(target)) is same
 
 
 def test_a_table_is_waited_for_until_it_is_dropped(onelake: OneLake, database: MirroredDatabase) -> None:

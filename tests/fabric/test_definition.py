@@ -18,7 +18,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import ConfigInvalid
 from mirrorfeed.config.destination import FabricOptions
 from mirrorfeed.fabric import MirroredDatabase
-from mirrorfeed.fabric.definition import Difference, apply, changed, differences, read, spelled
+from mirrorfeed.fabric.definition import Setting, apply, changed, differences, read, spelled
 from mirrorfeed.fabric.errors import NotApplied
 from tests.fabric.test_cli import TABLES, Project
 
@@ -40,20 +40,20 @@ def content(**target: Any) -> dict[str, Any]:
         ({}, {}, []),
         ({"retentionInDays": 7}, {}, []),
         ({"retentionInDays": 7}, {"retention_days": 7}, []),
-        ({"retentionInDays": 7}, {"retention_days": 30}, [Difference("retention_days", 7, 30, True)]),
-        ({}, {"retention_days": 1}, [Difference("retention_days", None, 1, True)]),
-        ({}, {"change_data_feed": True}, [Difference("change_data_feed", None, True, True, PAID)]),
+        ({"retentionInDays": 7}, {"retention_days": 30}, [Setting("retention_days", 7, 30, True)]),
+        ({}, {"retention_days": 1}, [Setting("retention_days", None, 1, True)]),
+        ({}, {"change_data_feed": True}, [Setting("change_data_feed", None, True, True, PAID)]),
         ({"enableDeltaChangeDataFeed": "true"}, {"change_data_feed": True}, []),
         (
             {"enableDeltaChangeDataFeed": True}, {"change_data_feed": False},
-            [Difference("change_data_feed", True, False, True)],
+            [Setting("change_data_feed", True, False, True)],
         ),
         ({}, {"change_data_feed": False}, []),
-        ({"defaultSchema": "dbo"}, {"default_schema": "s"}, [Difference("default_schema", "dbo", "s", False, FIXED)]),
+        ({"defaultSchema": "dbo"}, {"default_schema": "s"}, [Setting("default_schema", "dbo", "s", False, FIXED)]),
     ],
 )  # fmt: skip
 def test_what_differs_is_what_is_said_and_is_there_otherwise(
-    there: dict[str, Any], wanted: dict[str, Any], found: list[Difference]
+    there: dict[str, Any], wanted: dict[str, Any], found: list[Setting]
 ) -> None:
     assert differences(content(**there), FabricOptions(**wanted)) == found
 
@@ -78,7 +78,7 @@ def test_what_differs_is_changed_and_looked_at_again(
 ) -> None:
     onelake.fabric.databases[DATABASE].target["later"] = "kept"
     options = FabricOptions(retention_days=30)
-    assert apply(database.api, database.place, options) == [Difference("retention_days", None, 30, True)]
+    assert apply(database.api, database.place, options) == [Setting("retention_days", None, 30, True)]
     assert onelake.fabric.databases[DATABASE].target == {
         "defaultSchema": "dbo", "format": "Delta", "later": "kept", "retentionInDays": 30,
     }  # fmt: skip
@@ -107,7 +107,7 @@ def test_a_change_without_effect_is_told(onelake: OneLake, database: MirroredDat
         apply(database.api, database.place, FabricOptions(retention_days=30))
     assert str(told.value) == (
         f"Fabric took the change of the mirrored database {DATABASE} of the workspace {WORKSPACE} and does not show it:"
-        " retention_days: not said -> 30. Run `mirrorfeed fabric plan` in a while: it shows what is there."
+        " retention_days: not set -> 30. Run `mirrorfeed fabric plan` in a while: it shows what is there."
     )
 
 
@@ -126,24 +126,22 @@ def say(project: Project, fabric: str) -> None:
 
 def test_a_plan_shows_what_differs_and_changes_nothing_until_it_is_applied(project: Project) -> None:
     assert project.run("fabric", "plan") == (
-        "Nothing differs from the configuration. There: retention_days: not said, change_data_feed: not said,"
+        "Nothing differs from the configuration. In Fabric: retention_days: not set, change_data_feed: not set,"
         " default_schema: dbo."
     )
     say(project, "retention_days: 30, change_data_feed: true")
-    shown = f"retention_days: not said -> 30 change_data_feed: not said -> true ({PAID})"
-    assert project.run("fabric", "plan") == shown
-    told = CliRunner().invoke(main, ["fabric", "plan", "--json", "--config", str(project.file)]).stdout
-    assert json.loads(told)["differences"][0] == {
+    shown = f"retention_days: not set -> 30 change_data_feed: not set -> true ({PAID})"
+    found = CliRunner().invoke(main, ["fabric", "plan", "--json", "--config", str(project.file)]).stdout
+    assert json.loads(found)["rows"][0] == {
         "field": "retention_days", "there": None, "wanted": 30, "changes": True, "note": "",
     }  # fmt: skip
     assert "retentionInDays" not in project.onelake.fabric.databases[DATABASE].target
     asked = project.run("fabric", "apply", code=1)
     assert (asked.startswith(shown), "Go on? [y/N]" in asked) == (True, True)
     assert "retentionInDays" not in project.onelake.fabric.databases[DATABASE].target
-    assert project.run("fabric", "apply", "--yes") == f"{shown} Fabric shows it: retention_days, change_data_feed."
-    assert project.run("fabric", "apply").startswith(
-        "Nothing differs from the configuration. There: retention_days: 30"
-    )
+    assert project.run("fabric", "apply", "--yes").startswith(f"{shown} Fabric shows these changes.")
+    assert project.run("fabric", "apply") == "There was nothing to change."
+    assert "In Fabric: retention_days: 30, change_data_feed: true" in project.run("fabric", "plan")
     assert not any("startMirroring" in verb for verb in project.onelake.verbs())
 
 
@@ -151,7 +149,7 @@ def test_a_default_schema_of_a_database_that_is_there_is_told_and_left(project: 
     zone = f"onelake://{WORKSPACE}/{DATABASE}"
     entry = "tables: [{source: ./orders, target: sales.orders}]\n"
     project.file.write_text(f"{project.onelake.configuration(zone)}fabric: {{default_schema: sales}}\n{entry}")
-    assert project.run("fabric", "apply") == f"default_schema: dbo -> sales ({FIXED})"
+    assert project.run("fabric", "apply") == (f"There was nothing to change. default_schema: dbo -> sales ({FIXED})")
     assert not any("updateDefinition" in verb for verb in project.onelake.verbs())
 
 
@@ -175,8 +173,8 @@ def test_what_a_paused_capacity_left_is_resumed_and_nothing_else(project: Projec
     fabric = project.onelake.fabric.databases[DATABASE]
     fabric.status = "Paused"
     project.onelake.fabric.starting = ["Running"]
-    assert project.run("fabric", "resume") == "The mirrored database is Paused. The mirrored database is Running."
     assert project.run("fabric", "resume") == "The mirrored database is Running."
+    assert project.run("fabric", "resume").endswith("The mirrored database is Running.")
     fabric.status = "Stopped"
     assert project.run("fabric", "resume", code=1) == (
         f"Error MF4219: The mirrored database {DATABASE} of the workspace {WORKSPACE} is Stopped, not Paused."

@@ -32,7 +32,7 @@ def test_it_tells_of_each_table_at_once_or_once_it_has_finished(
 ) -> None:
     onelake.fabric.syncs, onelake.fabric.slow_refresh = SAID, looks
     assert refresh(database) == READ
-    assert [each.failed for each in READ] == [False, False, True]
+    assert [each.ok for each in READ] == [True, True, False]
     assert asked() == ["get", "refreshMetadata", *["operation"] * (looks and looks + 1)]
 
 

@@ -79,7 +79,7 @@ def test_a_table_whose_changes_the_engine_computes_needs_nothing(
         )
         for command in ("enable", "preflight", "status")
     }
-    assert "the change data feed is computed from row tracking when it is read: nothing is to be done" in said["enable"]
+    assert "computed from row tracking when it is read: nothing is to be done" in said["enable"]
     assert "computed from row tracking when it is read" in said["preflight"]
     assert "computed" in said["status"]
 

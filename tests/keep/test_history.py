@@ -286,8 +286,8 @@ def test_a_record_is_said_again_before_it_goes_to_the_archive_and_a_replay_leave
     assert (again.from_version_exclusive, again.to_version_inclusive, again.rows) == (1, 1, 0)
 
     into = Source(path=str(tmp_path / "rebuilt"))
-    assert not replay(spark, history.how.history, into, 1).there
-    assert replay(spark, history.how.history, into, "1").there
+    assert replay(spark, history.how.history, into, 1).created
+    assert not replay(spark, history.how.history, into, "1").created
     assert spark.sql(f"DESCRIBE DETAIL {into.sql}").select("partitionColumns").first() == (["day"],)
     with pytest.raises(TargetThere, match="is there already, and is no replay of this version"):
         replay(spark, history.how.history, history.source.source, 1)

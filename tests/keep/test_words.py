@@ -12,7 +12,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import load
 from mirrorfeed.feed.errors import Gap
 from mirrorfeed.keep.errors import ColumnsBroken, NoHistory, NotKept, OtherRun
-from mirrorfeed.keep.fleet import Outcome, Status, cells, chosen, words
+from mirrorfeed.keep.fleet import History, appended, chosen
 from mirrorfeed.keep.replay import place_of, resolve
 from mirrorfeed.keep.run import Kept
 from mirrorfeed.publish.kept import breaks
@@ -39,17 +39,26 @@ def test_one_that_is_not_kept_is_told_with_what_is(asked: int | datetime) -> Non
     assert caught.value.problem == f"{named} is not in the history h."
 
 
-def test_a_run_tells_what_it_kept_and_a_snapshot_that_took_the_place_of_versions() -> None:
-    assert words(Outcome("orders", Kept(version=11))) == ["orders: nothing new, version 11 is kept"]
-    assert words(Outcome("orders", Kept(version=11), OtherRun(history="h", conflicts=5))) == []
-    assert words(Outcome("orders", Kept(list(BOTH[:2])))) == ["orders: kept versions 3 to 5, 4 rows"]
-    assert words(Outcome("orders", Kept([BOTH[4]], 9, [GAP]))) == [
-        f"orders: went on with a snapshot, for the versions before it cannot be kept. {GAP.problem}",
-        "orders: kept version 9, 2 rows",
-    ]
-    assert cells(Status("orders", "h", ((3, 6), (9, 11)), "2026-03-01T12:03:00+00:00", 12, 1, 10)) == (
-        *("orders", "h", "2026-03-01 12:03", "3 to 6, 9 to 11", 12, 1, 10),
+def test_a_run_lists_the_appended_versions_and_snapshots_that_replaced_lost_versions() -> None:
+    assert (appended("orders", Kept(version=11)).what, appended("orders", Kept(version=11)).remarks()) == (
+        "nothing new",
+        (),
     )
+    failed = appended("orders", Kept(version=11), OtherRun(history="h", conflicts=5))
+    assert (failed.what, failed.ok) == ("failed", False)
+    several = appended("orders", Kept(list(BOTH[:2])))
+    assert (several.what, several.rows, several.from_version_exclusive, several.to_version_inclusive) == (
+        *("versions 3 to 5", 4, 2, 5),
+    )
+    again = appended("orders", Kept([BOTH[4]], 9, [GAP]))
+    assert (again.what, again.rows) == ("version 9", 2)
+    assert again.remarks() == (
+        f"orders: continued with a snapshot, because the versions before it are lost. {GAP.code}: {GAP}",
+    )
+    row = History("orders", "h", "2026-03-01T12:03:00+00:00", ((3, 6), (9, 11)), 12, 1, 10)
+    assert [cell.value for cell in row.cells().values()] == [
+        *("orders", "h", "2026-03-01 12:03", "3 to 6, 9 to 11", "12", 1, 10),
+    ]
 
 
 def test_tables_without_a_history_are_left_out_unless_they_are_named_or_all_there_are(tmp_path: Path) -> None:
@@ -69,7 +78,7 @@ def test_tables_without_a_history_are_left_out_unless_they_are_named_or_all_ther
 def test_a_replay_is_of_a_version_or_of_a_time(asked: list[str]) -> None:
     found = CliRunner().invoke(main, ["history", "replay", "orders", "--into", "./rebuilt", *asked])
     assert found.exit_code == 2
-    assert "Say either --to-version or --as-of." in found.output
+    assert "Give either --to-version or --as-of." in found.output
 
 
 def test_a_table_to_make_is_a_name_or_a_folder_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

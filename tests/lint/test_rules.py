@@ -56,8 +56,8 @@ def test_a_code_belongs_to_one_rule_and_every_rule_says_what_to_do() -> None:
 
 def test_advice_has_codes_of_its_own_and_does_not_count() -> None:
     assert all((rule.severity is Severity.ADVICE) == (rule.code[3] == "5") for rule in _rules())
-    assert not Finding("MF251", Severity.ADVICE, "orders", "", "").counts
-    assert Finding("MF205", Severity.WARNING, "orders", "", "").counts
+    assert Finding("MF251", Severity.ADVICE, "orders", "", "").ok
+    assert not Finding("MF205", Severity.WARNING, "orders", "", "").ok
 
 
 @pytest.mark.parametrize(

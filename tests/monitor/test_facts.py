@@ -224,13 +224,11 @@ def test_the_feed_keeps_less_than_publication_needs(published: Patient) -> None:
 
 def test_what_fabric_says_of_a_table(published: Patient) -> None:
     later = datetime.now(UTC) + timedelta(hours=2)
-    facts = published.facts(TableState("sales", "orders", "Snapshotting"), now=later)
+    facts = published.facts(TableState("sales.orders", "Snapshotting"), now=later)
     assert judged(facts) == [Code.STUCK_SNAPSHOTTING]
     (table,) = published.config.tables
-    assert judged(replace(facts, **of_service(table, [TableState("sales", "other", "Replicating")]))) == [
-        Code.NEVER_SYNCS
-    ]
-    throttled = TableState("sales", "orders", "Failed", None, "Throttled: the capacity's limit is exceeded")
+    assert judged(replace(facts, **of_service(table, [TableState("sales.other", "Replicating")]))) == [Code.NEVER_SYNCS]
+    throttled = TableState("sales.orders", "Failed", None, "Throttled: the capacity's limit is exceeded")
     assert judged(replace(facts, **of_service(table, [throttled]))) == [Code.THROTTLED]
 
 

@@ -71,7 +71,7 @@ def test_a_mirror_in_onelake_is_read_beside_the_landing_zone(onelake: OneLake, i
 
 def test_fabric_may_know_of_a_later_sync_that_changed_nothing(onelake: OneLake, in_onelake: Config) -> None:
     late = datetime(2999, 1, 1, tzinfo=UTC)
-    states = [TableState("sales", "orders", "Replicating", synced=late), TableState("sales", "lines", "Replicating")]
+    states = [TableState("sales.orders", "Replicating", synced=late), TableState("sales.lines", "Replicating")]
     assert beyond_of(in_onelake, states)(in_onelake.tables[0]).mirrored == late
 
 

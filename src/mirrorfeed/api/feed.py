@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorfeed import FILE
-from mirrorfeed.api.results import (
-    Changes,
-    Chart,
-    Comparison,
-    Decision,
-    Enabled,
-    Finding,
-    History,
-    Kept,
-    Listed,
-    Mirrored,
-    Publication,
-    Record,
-    Repair,
-    Result,
-    Setting,
-    Status,
-)
-from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.errors import MirrorfeedError, named
+from mirrorfeed.api.results.base import Chart, Result
+from mirrorfeed.api.results.mirror import Finding
+from mirrorfeed.api.results.publishing import Configured, Decision, Enabled, PartnerFile
+from mirrorfeed.display.progress import progress
+from mirrorfeed.errors import MirrorfeedError, Transient, coded, named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorfeed.api.archive_table import ArchiveAwareTable
+    from mirrorfeed.api.results import (
+        Append,
+        Changes,
+        Comparison,
+        CreatedDatabase,
+        DatabaseStatus,
+        DroppedTable,
+        History,
+        LintFinding,
+        Listed,
+        LogRecord,
+        Publication,
+        Repair,
+        Replay,
+        Setting,
+        Status,
+        TableReport,
+        TableState,
+        TableSync,
+    )
     from mirrorfeed.config import Config, Table
+    from mirrorfeed.fabric import MirroredDatabase
+    from mirrorfeed.feed.source import Source
 
 
 def load(
@@ -69,15 +76,6 @@ def deployed(dbutils: Any, spark: SparkSession) -> Feed:
     return Feed(found.config, spark, found.mirror, found.archived)
 
 
-@row
-class Configured(Row):
-    """An entry of the configuration."""
-
-    table: str = shown("table")
-    source: str = shown("source")
-    keys: tuple[str, ...] = shown("keys")
-
-
 @dataclass(frozen=True, repr=False, eq=False)
 class Feed:
     """The tables of a configuration. `load` makes one.
@@ -88,7 +86,8 @@ class Feed:
     """
 
     _written: Config
-    _session: SparkSession | None = None
+    _session: SparkSession | Callable[..., SparkSession] | None = None
+    """A session, or a function that starts one."""
     _mirror: str | None = None
     _archived: str | None = None
 
@@ -210,32 +209,72 @@ class Feed:
         fleet = Fleet(self._spark, self._config, on_trouble=notes.append)
         return publications([rebuild_table(fleet, each) for each in fleet.config.select([table])], notes)
 
-    def log(self, table: str) -> Result[Record]:
+    def log(self, table: str) -> Result[LogRecord]:
         """The publications of a target that its log has, the newest first, and whether the files of the newest are what
         its record says: these are read whole. Changes nothing, and needs no Spark.
 
         Raises `MirrorfeedError` where the log cannot be read.
         """
-        from mirrorfeed.api.came import records
         from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.landing.names import Target
         from mirrorfeed.publish.examine import examine
 
         target = Target.parse(table)
-        return records(str(target), examine(zone_of(self._written), target.folder))
+        progress.info("Reading the log of %s and the files of its newest publication", target)
+        found = examine(zone_of(self._written), target.folder)
+        if found is None:
+            return Result((), summary=f"{target} has no log: nothing was published.")
+        return Result(found.rows(str(target)), found.notes)
 
-    def lint(self) -> Result[Finding]:
-        """What in the landing zone is not as Fabric expects it, in any table and of any publisher. Changes nothing, and
-        needs no Spark.
+    def lint(self) -> Result[LintFinding]:
+        """Check all tables of the landing zone, of any publisher, against the specification of open mirroring. Changes
+        nothing, and needs no Spark.
 
-        Raises `MirrorfeedError` where the landing zone cannot be read.
+        Raises `MirrorfeedError` if the landing zone cannot be read.
         """
         from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.lint.linter import lint
 
-        found = lint(zone_of(self._written)).findings
-        rows = tuple(Finding(each.code, each.severity.value, each.file, each.what, each.next) for each in found)
-        return Result(rows, summary="" if rows else "Nothing is found.")
+        progress.info("Checking %s", self.landing_zone)
+        report = lint(zone_of(self._written))
+        return Result(report.findings, summary=report.summary)
+
+    def replicate(
+        self,
+        folder: str,
+        poll_seconds: float | None = None,
+        on_pass: Callable[[Result[TableReport]], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Result[TableReport]:
+        """Apply the landing zone to Delta tables below `folder`, as Fabric would. A stand-in for Fabric in tests.
+
+        With `poll_seconds` it makes passes until `stop` returns True, and calls `on_pass` with the result of each.
+        Returns the result of the last pass. Raises `MirrorfeedError` if a package is missing.
+        """
+        from mirrorfeed.api.errors import ReplicaMissing
+        from mirrorfeed.config.landing_zone import zone_of
+
+        try:
+            from mirrorfeed.mirror import replica
+        except ModuleNotFoundError as error:
+            raise ReplicaMissing(error.name or "") from error
+        service = replica.Replica(zone_of(self._written), str(Path(folder).resolve()))
+        last: list[Result[TableReport]] = []
+
+        def report(reports: Sequence[TableReport], notes: tuple[str, ...] = ()) -> None:
+            last[:] = [Result(tuple(reports), notes, "" if reports else "The landing zone has no table.")]
+            if on_pass:
+                on_pass(last[0])
+
+        if poll_seconds is None:
+            report(service.step())
+        else:
+
+            def trouble(error: Transient) -> None:
+                report((), (coded(error),))
+
+            replica.follow(service, poll_seconds, stop or (lambda: False), on_pass=report, on_error=trouble)
+        return last[0]
 
     def doctor(self, *tables: str) -> Result[Finding]:
         """What is wrong with the tables, or soon will be, from their sources to Fabric, each with what helps. Changes
@@ -249,8 +288,13 @@ class Feed:
         return Result(rows, summary="" if rows else NOTHING)
 
     def enable(self, *tables: str) -> Result[Enabled]:
-        """Switches the change data feed on for the sources, where it is not on. Changes made before are not in it."""
-        return Result(tuple(map(self._enabled, self._config.select(tables))))
+        """Turn on the change data feed of the sources, where it is off. It does not have earlier changes."""
+        from mirrorfeed.feed.enable import DEFAULT_LINE
+
+        chosen = self._config.select(tables)
+        spark = self._spark_for(*at_their_paths(chosen))
+        rows = tuple(self._enabled(spark, table) for table in chosen)
+        return Result(rows, (f"To enable it for all new tables, set in the Spark configuration: {DEFAULT_LINE}",))
 
     def changes(
         self,
@@ -259,35 +303,106 @@ class Feed:
         end: str | int | None = None,
         past_end: Literal["error", "empty"] = "error",
     ) -> Changes:
-        """The change data feed of a source from a version or time to another, both included. Without a start, from
-        where the feed begins; without an end, to the newest version. Past the newest it is an error, or, with `empty`,
-        what there is.
+        """The change data feed of a table from one version or time to another, both inclusive.
 
-        Raises `MirrorfeedError` where the history does not go so far, or its changes cannot be read.
+        `table` is a table of the configuration, or any other name or path. Without `start` it begins with the first
+        version that has a feed; without `end` it ends with the newest version. A bound after the newest version is an
+        error, or with `past_end="empty"` cut.
+
+        Raises `MirrorfeedError` if the history does not go so far, or its changes cannot be read.
         """
-        from mirrorfeed.api.changes import changes
+        from mirrorfeed.api.results import Changes
+        from mirrorfeed.feed.preview import changes_between
+        from mirrorfeed.feed.switch import first_with_feed
 
-        return changes(self._spark, self._config.select([table])[0].source, start, end, past_end)
+        source = self._source(table)
+        spark = self._spark_for(source)
+        progress.info("Reading the feed of %s", source)
+        begin = first_with_feed(spark, source) if start is None else start
+        found = changes_between(spark, source, 0 if begin is None else begin, end, past_end)
+        range_ = found.range
+        rows = found.rows.orderBy("_commit_version")
+        return Changes(found.table, range_.from_version_exclusive, range_.to_version_inclusive, rows, found)
 
-    def keep(self, *tables: str) -> Result[Kept]:
-        """Appends what is new to the permanent histories of the tables that have one.
+    def append_history(self, *tables: str, begin_again: bool = False) -> Result[Append]:
+        """Append new versions to the permanent histories of the tables that have one.
 
-        Raises `MirrorfeedError` where none of them has one, or one that is named has none.
+        With `begin_again` a history from whose source versions are lost continues with a snapshot.
+
+        Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
         """
-        from mirrorfeed.api.came import kept
-        from mirrorfeed.keep.fleet import keep_tables
+        from mirrorfeed.keep.fleet import chosen, keep_tables
 
-        return Result(tuple(map(kept, keep_tables(self._spark, self._config, tables))))
+        config = self._config
+        chosen(config, tables)
+        spark = self._spark
+        progress.info("Appending to the histories")
+        return Result(tuple(keep_tables(spark, config, tables, begin_again=begin_again)))
 
     def history(self, *tables: str) -> Result[History]:
-        """Which versions of the tables their permanent histories keep, and how far these are behind. Changes nothing.
+        """The versions that the permanent histories of the tables have, and their lag. Changes nothing.
 
-        Raises `MirrorfeedError` where none of them has one, or one that is named has none.
+        Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
         """
-        from mirrorfeed.api.came import history
-        from mirrorfeed.keep.fleet import statuses
+        from mirrorfeed.keep.fleet import chosen, statuses
 
-        return Result(tuple(map(history, statuses(self._spark, self._config, tables))))
+        config = self._config
+        chosen(config, tables)
+        spark = self._spark
+        progress.info("Reading the histories")
+        return Result(tuple(statuses(spark, config, tables)))
+
+    def replay_history(self, table: str, into: str, at: int | str) -> Result[Replay]:
+        """Rebuild a table in the new table `into` as of a version, or as of a time in the session's time zone.
+
+        The source is not read. Raises `MirrorfeedError` if the history does not have the version, or another table is
+        in the way.
+        """
+        from mirrorfeed.keep.fleet import chosen
+        from mirrorfeed.keep.replay import place_of, replay
+
+        (found,) = chosen(self._config, [table])
+        assert found.history is not None
+        place = place_of(into)
+        spark = self._spark
+        progress.info("Rebuilding %s from %s", found.target, found.history.table)
+        return Result((replay(spark, found.history.table, place, at),))
+
+    def partner(self, force: bool = False) -> Result[PartnerFile]:
+        """Write `partner` of the configuration into the landing zone; `publish` does so if no such file exists.
+
+        Raises `MirrorfeedError` if the file has another content, which `force` overwrites.
+        """
+        from mirrorfeed.config.landing_zone import zone_of
+        from mirrorfeed.landing.partner import PARTNER_EVENTS
+        from mirrorfeed.publish.partner import introduce
+
+        if self._written.partner is None:
+            return Result((), summary="The configuration has no `partner`.")
+        zone = zone_of(self._written)
+        written = introduce(zone, self._written, force=force)
+        return Result((PartnerFile(zone.address(PARTNER_EVENTS), written),))
+
+    def drop(self, table: str, confirm: Callable[..., None] | None = None) -> Result[DroppedTable]:
+        """Delete a table, which the configuration no longer has, from the landing zone, so that Fabric drops it.
+
+        `confirm` is called with the consequences before anything is deleted, and can raise an error to prevent it.
+
+        Raises `MirrorfeedError` if the configuration has the table, or mirrorfeed did not publish it.
+        """
+        from mirrorfeed.config.landing_zone import zone_of
+        from mirrorfeed.files.place import clear_staging
+        from mirrorfeed.landing.names import Target
+        from mirrorfeed.publish.strays import droppable
+
+        config, target = self._config, Target.parse(table)
+        zone = zone_of(config)
+        found = droppable(zone, config, target)
+        if confirm:
+            confirm(found.consequences)
+        zone.remove_folder(target.folder)
+        clear_staging(config.handover, zone, zone.address(target.folder))
+        return Result((found,))
 
     def chart(self) -> Chart:
         """What the ledger tells, drawn: how old changes were when they were published, and rows a day by what they do.
@@ -300,68 +415,109 @@ class Feed:
         rows = titled("Rows a day, by what they do", marker_chart(told))
         return Chart("Lag: from a commit to its publication", lag_chart(told) + rows)
 
-    def fabric_status(self) -> Result[Mirrored]:
-        """What Fabric says of the mirrored database, which is a note, and of each of its tables. Changes nothing, and
-        needs no Spark.
+    def fabric_create(self, name: str) -> Result[CreatedDatabase]:
+        """Create an open mirrored database in the workspace of the landing zone, if it does not exist. Needs no Spark.
 
-        Raises `MirrorfeedError` where the landing zone is no mirrored database, or Fabric cannot be asked.
+        Raises `MirrorfeedError` if the landing zone names no workspace, or Fabric refuses.
         """
-        from mirrorfeed.api.came import mirrored
+        from mirrorfeed import fabric
+        from mirrorfeed.config import ONELAKE
+        from mirrorfeed.fabric.errors import NotInFabric
+
+        config = self._written
+        if config.onelake is None:
+            raise NotInFabric(landing_zone=config.landing_zone)
+        workspace, _ = config.onelake
+        database, created = fabric.create(fabric.api_of(config), workspace, name, config.fabric)
+        return Result((fabric.CreatedDatabase(name, created, f"{ONELAKE}{workspace}/{database}"),))
+
+    def fabric_start(self, *, force: bool = False, minutes: float = 10.0) -> Result[DatabaseStatus]:
+        """Start mirroring, and wait until it runs.
+
+        Raises `MirrorfeedError` if a table has no file yet, except with `force`, and if mirroring does not run in time.
+        """
+        from mirrorfeed.api.errors import NothingToMirror
+        from mirrorfeed.config.landing_zone import without_files
+        from mirrorfeed.fabric import DatabaseStatus, database_of
+
+        config = self._config
+        database = database_of(config)
+        if not force and (lacking := without_files(config)):
+            raise NothingToMirror(tuple(lacking))
+        database.start(_log_status, minutes * 60)
+        return Result((DatabaseStatus(database.status()),))
+
+    def fabric_stop(self, minutes: float = 10.0) -> Result[DatabaseStatus]:
+        """Stop mirroring, and wait until it has stopped. After the next start Fabric replicates every table from the
+        beginning."""
+        from mirrorfeed.fabric import DatabaseStatus, database_of
+
+        database = database_of(self._written)
+        database.stop(_log_status, minutes * 60)
+        return Result((DatabaseStatus(database.status()),))
+
+    def fabric_resume(self, minutes: float = 10.0) -> Result[DatabaseStatus]:
+        """Start mirroring that a paused capacity has left Paused, and wait until it runs.
+
+        Raises `MirrorfeedError` if mirroring is stopped, or does not run in time.
+        """
+        from mirrorfeed.fabric import DatabaseStatus, database_of
+
+        database = database_of(self._written)
+        database.resume(_log_status, minutes * 60)
+        return Result((DatabaseStatus(database.status()),))
+
+    def fabric_status(self) -> Result[TableState]:
+        """The status of each table as Fabric reports it; a note has that of the database. Needs no Spark.
+
+        Raises `MirrorfeedError` if the landing zone is no mirrored database, or Fabric refuses.
+        """
         from mirrorfeed.fabric import database_of
 
-        return mirrored(database_of(self._written))
+        return _states_of(database_of(self._written))
 
     def fabric_plan(self) -> Result[Setting]:
-        """What in the definition of the mirrored database differs from what `fabric` in the configuration says. Changes
-        nothing, and needs no Spark.
+        """The settings of the mirrored database that differ from `fabric` in the configuration. Needs no Spark.
 
         Raises `MirrorfeedError` as `fabric_status` does.
         """
-        from mirrorfeed.api.came import settings
-        from mirrorfeed.fabric import database_of
-        from mirrorfeed.fabric.definition import differences, read
+        from mirrorfeed.fabric import database_of, definition
 
         database = database_of(self._written)
-        found = differences(read(database.api, database.place).content, self._written.fabric)
-        return settings(found, "Nothing differs from the configuration.")
+        there = definition.read(database.api, database.place).content
+        rows = tuple(definition.differences(there, self._written.fabric))
+        in_fabric = (f"In Fabric: {definition.in_words(there)}.",)
+        return Result(rows, in_fabric, "" if rows else "Nothing differs from the configuration.")
 
-    def fabric_apply(self) -> Result[Setting]:
-        """Changes in the definition what `fabric_plan` shows, as far as it can be changed, and nothing else. Gives back
-        what was changed.
+    def fabric_apply(self, confirm: Callable[..., None] | None = None) -> Result[Setting]:
+        """Change the settings that `fabric_plan` shows, except those that cannot be changed. Returns the changed ones.
 
-        Raises `MirrorfeedError` as `fabric_status` does, and where Fabric does not show the change.
+        `confirm` is called with the changes before anything is changed, and can raise an error to prevent it.
+
+        Raises `MirrorfeedError` as `fabric_status` does, and if Fabric does not show the change.
         """
-        from mirrorfeed.api.came import settings
-        from mirrorfeed.fabric import database_of
-        from mirrorfeed.fabric.definition import apply
+        from mirrorfeed.fabric import database_of, definition
 
-        database = database_of(self._written)
-        found = apply(database.api, database.place, self._written.fabric)
-        return settings([each for each in found if each.changes], "Nothing was to be changed.")
+        database, options = database_of(self._written), self._written.fabric
+        found = definition.differences(definition.read(database.api, database.place).content, options)
+        rows = tuple(each for each in found if each.changes)
+        fixed = tuple(each.in_words for each in found if not each.changes)
+        if rows and confirm:
+            confirm(*(each.in_words for each in found))
+        if rows:
+            definition.apply(database.api, database.place, options)
+        return Result(rows, fixed, "Fabric shows these changes." if rows else "There was nothing to change.")
 
-    def fabric_refresh(self) -> Result[Mirrored]:
-        """Lets the SQL endpoint take up what is new in the mirror, as after a rebuild or a new column, and gives back
-        what it says of each table. It costs capacity.
+    def fabric_refresh(self) -> Result[TableSync]:
+        """Refresh the SQL endpoint of the mirrored database, and return its report for each table. Uses capacity.
 
-        Raises `MirrorfeedError` as `fabric_status` does, and where the database has no SQL endpoint yet.
+        Raises `MirrorfeedError` as `fabric_status` does, and if the database has no SQL endpoint yet.
         """
-        from mirrorfeed.api.came import synced
         from mirrorfeed.fabric import database_of, refresh
 
-        return synced(refresh(database_of(self._written)))
-
-    def fabric_resume(self, minutes: float = 10.0) -> Result[Mirrored]:
-        """Starts mirroring where it is Paused, as a capacity leaves it that was paused and resumed, and waits until it
-        runs. Gives back what `fabric_status` does.
-
-        Raises `MirrorfeedError` as that does, where mirroring is stopped, and where it does not run in time.
-        """
-        from mirrorfeed.api.came import mirrored
-        from mirrorfeed.fabric import database_of
-
-        database = database_of(self._written)
-        database.resume(lambda _: None, minutes * 60)
-        return mirrored(database)
+        progress.info("Refreshing the SQL endpoint")
+        rows = tuple(refresh(database_of(self._written)))
+        return Result(rows, summary="" if rows else "The SQL endpoint has no table.")
 
     def archive(self, table: str | None = None) -> ArchiveAwareTable:
         """A table whose old files are in an archive tier: by a target or a source of the configuration, or by any other
@@ -381,17 +537,28 @@ class Feed:
         except UnknownTable:
             return ArchiveAwareTable(self._spark, name)
 
-    def _enabled(self, table: Table) -> Enabled:
+    def _enabled(self, spark: SparkSession, table: Table) -> Enabled:
         from mirrorfeed.feed.enable import enable
         from mirrorfeed.publish.compared import COMPARED
 
         name, source = str(table.target), str(table.source)
         if table.changes == "compare":
             return Enabled(name, source, COMPARED)
+        progress.info("Enabling the change data feed of %s", source)
         try:
-            return Enabled(name, source, enable(self._spark, table.source).value)
+            return Enabled(name, source, enable(spark, table.source).value)
         except Exception as error:
             return Enabled(name, source, None, named(f"Enabling the feed of {source}", error))
+
+    def _source(self, table: str) -> Source:
+        """The source of a table of the configuration, or a source by its own name."""
+        from mirrorfeed.config import UnknownTable
+        from mirrorfeed.feed.source import Source
+
+        try:
+            return self._config.select([table])[0].source
+        except UnknownTable:
+            return Source.parse(table)
 
     @property
     def _config(self) -> Config:
@@ -402,11 +569,15 @@ class Feed:
 
     @property
     def _spark(self) -> SparkSession:
-        if self._session is not None:
-            return self._session
-        from mirrorfeed.session import get_session
+        if self._session is None:
+            from mirrorfeed.session import get_session
 
-        return get_session()
+            return get_session()
+        return self._session() if callable(self._session) else self._session
+
+    def _spark_for(self, *sources: Source) -> SparkSession:
+        """The session; or `NoTableAtPath`, without starting one, if none of the sources exists."""
+        return self._session(*sources) if callable(self._session) else self._spark
 
     def __repr__(self) -> str:
         names = [str(each) for each in (*(table.target for table in self._written.tables), *self._patterns())]
@@ -415,14 +586,27 @@ class Feed:
     def _repr_html_(self) -> str:
         from mirrorfeed.display.render import html_of
 
-        return html_of([*self._entries()], (f"{self._written.path}, into {self.landing_zone}",))
-
-    def _entries(self) -> Iterator[Configured]:
-        """The entries of the file; patterns are not expanded."""
         entries = [(str(table.target), str(table.source), table.keys) for table in self._written.tables]
         entries += [(each.target, str(each.sources), each.keys) for each in self._written.patterns]
-        for target, source, keys in entries:
-            yield Configured(target, source, ("those of Unity Catalog",) if keys is None else keys)
+        rows = [
+            Configured(target, source, ("those of Unity Catalog",) if keys is None else keys)
+            for target, source, keys in entries
+        ]
+        return html_of(rows, (f"{self._written.path}, into {self.landing_zone}",))
 
     def _patterns(self) -> Iterator[str]:
         return (str(each.sources) for each in self._written.patterns)
+
+
+def at_their_paths(tables: Sequence[Table]) -> list[Source]:
+    """The sources, if all are Delta tables."""
+    return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
+
+
+def _log_status(status: str) -> None:
+    progress.info("The mirrored database is %s", status)
+
+
+def _states_of(database: MirroredDatabase) -> Result[TableState]:
+    status, rows = database.status(), tuple(database.tables())
+    return Result(rows, (f"The mirrored database is {status}.",), "" if rows else "The database has no table.")

@@ -10,6 +10,7 @@ from mirrorfeed.api.results import Listed, Result
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config.expansion import Expansion
 from mirrorfeed.config.expansion import Listed as Decided
+from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import named
 from mirrorfeed.feed.keys import Workspace, in_unity_catalog
 from mirrorfeed.landing.limits import about_tables
@@ -23,6 +24,7 @@ def listed(expansion: Expansion, workspace: Callable[[], Workspace] = default_wo
     """Keys that are left out are asked of Unity Catalog, a call a table."""
     asks = any(row.table and in_unity_catalog(row.source) for row in expansion.listed)
     client = _client(workspace) if asks else None
+    progress.info("Reading keys")
     rows = tuple(each_of(partial(_row, client), expansion.listed))
     near = about_tables(len(expansion.config.tables))
     return Result(rows, (near,) if near else ())
@@ -38,9 +40,9 @@ def _client(workspace: Callable[[], Workspace]) -> Workspace | None:
 def _row(client: Workspace | None, decided: Decided) -> Listed:
     table, source = decided.table, str(decided.source)
     if table is None:
-        return Listed(None, source, False, decided.why)
+        return Listed(None, source, False, why=decided.why)
     part = table.selection.in_short if table.selection else None
-    row = Listed(str(table.target), source, True, decided.why, part=part)
+    row = Listed(str(table.target), source, True, why=decided.why, part=part)
     if client is None and in_unity_catalog(table.source):
         if table.keys is None:
             return replace(row, why=f"{decided.why}; {_NOT_ASKED}")

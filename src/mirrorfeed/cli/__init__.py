@@ -1,4 +1,4 @@
-"""The commands. Each reads the configuration, calls one function of the package and shows what it returned."""
+"""The commands. Each parses its arguments and calls one method of `Feed`; `root` shows the result."""
 
 from mirrorfeed.cli import (
     archive,
@@ -12,9 +12,8 @@ from mirrorfeed.cli import (
     feed,
     history,
     init,
-    log,
+    landing_zone,
     mirror,
-    partner,
     publish,
     rebuild,
     repair,
@@ -35,10 +34,9 @@ __all__ = [
     "feed",
     "history",
     "init",
-    "log",
+    "landing_zone",
     "main",
     "mirror",
-    "partner",
     "publish",
     "rebuild",
     "repair",

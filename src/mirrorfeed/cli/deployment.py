@@ -17,10 +17,10 @@ import click
 
 from mirrorfeed.cli.root import (
     config_option,
+    feed,
     for_programs,
     load,
     load_as_written,
-    load_expanded,
     main,
     say,
     say_json,
@@ -28,10 +28,13 @@ from mirrorfeed.cli.root import (
     spark_session,
 )
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.terminal import console, text, waiting
-from mirrorfeed.errors import Terminal, coded
+from mirrorfeed.display.progress import waiting
+from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.display.terminal import console, text
+from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
+    from mirrorfeed.api.results import Listed, Result
     from mirrorfeed.monitor.setup_check import Check
 
 
@@ -71,37 +74,29 @@ def _next(left: Iterator[Check], what: str) -> Check | None:
 
 
 @main.command()
-@click.option("--task-value", metavar="NAME", help="In a Databricks task: hand them to the tasks after it.")
+@click.option(
+    "--task-value", metavar="NAME", help="In a Databricks task, pass the tables to later tasks as the task value NAME."
+)
 @config_option
-def tables(task_value: str | None, path: str) -> None:
-    """List the tables of the configuration, and of what its patterns match what is left out: why each is in or out,
-    its keys, and which changes it can take. Exits with 1 if one cannot be published as it is.
+def tables(task_value: str | None, path: str) -> Result[Listed] | Result[TaskInput]:
+    """List the tables that the configuration selects, and those that match a pattern but are left out, with the reason.
 
-    Keys that are left out are asked of Unity Catalog, what patterns match of it, of Spark's catalog or of folders.
+    Also shows the keys and the kinds of changes that each table can take. Keys that are not configured are read from
+    Unity Catalog. Exits with 1 if a table cannot be published.
     """
-    expansion = load_expanded(path)
-    if task_value is not None:
-        targets = [str(table.target) for table in expansion.config.tables]
-        names = hand_on(task_value, targets)
-        say_result(names)
-        say(*names)
-        return
-    from mirrorfeed.api.listing import listed
+    found = feed(path)
+    if task_value is None:
+        return found.sources()
+    from mirrorfeed.api.results import Result
 
-    with waiting("Asking for keys"):
-        found = listed(expansion)
-    say_result([row.to_dict() for row in found])
-    for note in found.notes:
-        say(note, err=True)
-    if not for_programs():
-        from mirrorfeed.cli import output as show
+    return Result(tuple(TaskInput(name) for name in hand_on(task_value, list(found.tables))))
 
-        out = console()
-        out.print(show.tables(found))
-        for row in found:
-            if row.error:
-                out.print(text(f"{row.source}: {coded(row.error)}", style="red"))
-    sys.exit(not found.ok)
+
+@row
+class TaskInput(Row):
+    """An input of a later task: a table, or a share of the tables."""
+
+    input: str = shown("input")
 
 
 @main.command(hidden=True)

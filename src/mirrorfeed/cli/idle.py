@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from mirrorfeed.display.terminal import waiting
+from mirrorfeed.display.progress import waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from mirrorfeed import FILE
-from mirrorfeed.cli.root import main, say, say_result
+from mirrorfeed.cli.root import main
+from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import Terminal
+
+if TYPE_CHECKING:
+    from mirrorfeed.api.results import Result
 
 
 class FileInTheWay(Terminal):
@@ -41,10 +47,21 @@ class FileNotWritten(Terminal):
         return "Name a file in a folder that is there and can be written: `mirrorfeed init FILE`."
 
 
+@row
+class Example(Row):
+    """An example of the configuration."""
+
+    file: str
+
+    def remarks(self) -> Sequence[str]:
+        return (f"Wrote {self.file}. Edit it, then run `mirrorfeed enable` and `mirrorfeed publish`.",)
+
+
 @main.command()
 @click.argument("file", default=FILE)
-def init(file: str) -> None:
-    """Write a commented example of the configuration."""
+def init(file: str) -> Result[Example]:
+    """Write an example of the configuration, with comments."""
+    from mirrorfeed.api.results import Result
     from mirrorfeed.config import EXAMPLE
 
     try:
@@ -54,5 +71,4 @@ def init(file: str) -> None:
         raise FileInTheWay(file) from error
     except OSError as error:
         raise FileNotWritten(file, error.strerror or str(error)) from error
-    say_result({"file": file})
-    say(f"Wrote {file}. Edit it, then run `mirrorfeed enable` and `mirrorfeed publish`.")
+    return Result((Example(file),))

@@ -16,7 +16,7 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.text import Text
 
-from mirrorfeed.display.humanize import counted, duration, size
+from mirrorfeed.display.humanize import by_marker, counted, duration, size
 from mirrorfeed.display.printable import printable
 from mirrorfeed.display.terminal import Listing, folded, text
 from mirrorfeed.errors import coded
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mirrorfeed.monitor.status import Status
     from mirrorfeed.publish.outcome import Outcome, Progress
 
-MARKERS = ("insert", "update", "upsert", "delete")
 _LONGEST = 60
 """Characters of a value."""
 _BESIDE = 12
@@ -186,10 +185,6 @@ def versions(outcome: Outcome) -> str:
 def _lag(outcome: Outcome) -> str:
     lag = outcome.lag_versions
     return "?" if lag is None else counted(lag, "version")
-
-
-def by_marker(rows: Mapping[str, int]) -> str:
-    return ", ".join(counted(rows[marker], marker) for marker in MARKERS if rows.get(marker))
 
 
 def states(rows: Sequence[Status]) -> Text:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from mirrorfeed.cli.follow import Stop, follow_tables
+from mirrorfeed.cli.follow import follow_tables
 from mirrorfeed.cli.idle import told
 from mirrorfeed.cli.outcomes import say_outcomes
 from mirrorfeed.cli.root import (
@@ -24,8 +24,10 @@ from mirrorfeed.cli.root import (
     say_result,
     spark_session,
 )
+from mirrorfeed.cli.signals import Stop
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.terminal import console, error_console, text, waiting
+from mirrorfeed.display.progress import waiting
+from mirrorfeed.display.terminal import console, error_console, text
 from mirrorfeed.errors import MirrorfeedError, coded
 
 if TYPE_CHECKING:

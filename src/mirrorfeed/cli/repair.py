@@ -8,26 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mirrorfeed.api.errors import ConditionMissing
 from mirrorfeed.cli.root import config_option, load, main, say, say_error, say_result, spark_session
-from mirrorfeed.display.terminal import waiting
-from mirrorfeed.errors import MirrorfeedError, Terminal, coded, named
+from mirrorfeed.display.progress import waiting
+from mirrorfeed.errors import MirrorfeedError, coded, named
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table
     from mirrorfeed.repair import Repaired
-
-
-class ConditionMissing(Terminal):
-    """Without reading the mirror nobody knows which rows of it are wrong, so you have to say which to publish once
-    more."""
-
-    code = "MF1006"
-
-    def what(self) -> str:
-        return "--source-only does not read the mirror, so it cannot tell which rows differ."
-
-    def next(self) -> str:
-        return "Say with --where which rows to publish once more; --where true takes all."
 
 
 @main.command()

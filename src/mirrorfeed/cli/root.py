@@ -1,8 +1,13 @@
-"""What all commands share: the group, the option for the configuration, Spark, and how errors are shown."""
+"""The parts that all commands share: the group, options, the feed, output of results and errors, and exit codes.
+
+A command parses its arguments and returns the result of one method of `Feed`. The result is shown here, as a table or
+as JSON, and the exit code follows from it: 0 if all rows are ok, 1 if not or on an error, 2 for wrong arguments.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 from datetime import date
@@ -19,8 +24,11 @@ from mirrorfeed.display.redact import filter_logs, redact
 from mirrorfeed.errors import MirrorfeedError, Terminal, is_spark_gone, named
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from mirrorfeed.api.feed import Feed
+    from mirrorfeed.api.results import Result
+    from mirrorfeed.cli.signals import Stop
     from mirrorfeed.config import Config, Table
     from mirrorfeed.config.expansion import Expansion
     from mirrorfeed.feed.source import Source
@@ -28,19 +36,63 @@ if TYPE_CHECKING:
 config_option = click.option(
     "--config", "path", default=FILE, show_default=True, metavar="FILE", help="The configuration to use."
 )
-wait_option = click.option("--wait", default=10.0, show_default=True, metavar="MINUTES", help="How long to wait.")
+wait_option = click.option(
+    "--wait", "minutes", default=10.0, show_default=True, metavar="MINUTES", help="Maximum time to wait."
+)
+tables_argument = click.argument("tables", nargs=-1)
+table_argument = click.argument("table")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+mirror_option = click.option(
+    "--mirror",
+    metavar="FOLDER",
+    help="Folder of the replicated tables, or of the Delta table if TABLES is one table. Default for a landing zone in"
+    " OneLake: the tables of the mirrored database.",
+)
 
-_JSON = "mirrorfeed.json"
+_JSON, _PROGRESS, _SPARK = "mirrorfeed.json", "mirrorfeed.progress", "mirrorfeed.spark"
 _WHOLE = 1000
 """Characters: the first sentence of a command, however long."""
 
 
 class _Command(click.Command):
-    """Every command takes --json."""
+    """Every command takes --json, and returns its result."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self.params.append(click.Option(["--json"], is_flag=True, expose_value=False, help="For programs."))
+        self.params.append(click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON."))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from mirrorfeed.display.progress import progress_shown
+
+        with progress_shown() as ctx.meta[_PROGRESS]:
+            found = super().invoke(ctx)
+        if found is not None:
+            show(found)
+
+
+def show(result: Result[Any]) -> NoReturn:
+    """Prints a result, and exits with 1 if not all of it is ok."""
+    if for_programs():
+        say_json(result.to_dict())
+    else:
+        print_result(result)
+    sys.exit(not result.ok)
+
+
+def print_result(result: Result[Any]) -> None:
+    from mirrorfeed.display.render import draw
+    from mirrorfeed.display.terminal import console
+
+    draw(console(), result.rows, result.notes, result.summary)
+
+
+def stopping(on_stop: Callable[[], None] = lambda: None) -> Stop:
+    """A stop that Ctrl-C and SIGTERM request until the command ends, so that it ends between two steps."""
+    from mirrorfeed.cli.signals import Stop
+
+    stop = Stop()
+    click.get_current_context().with_resource(stop.listening(on_stop))
+    return stop
 
 
 class _Commands(click.Group):
@@ -75,6 +127,9 @@ class _Commands(click.Group):
             if not for_programs():
                 raise
             fail(Misused(error.format_message()), error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("Interrupted. The next run completes what is unfinished.", err=True)
+            sys.exit(1)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
@@ -116,6 +171,18 @@ class NotConfirmed(Terminal):
 
     def next(self) -> str:
         return "With `--yes` the command does not ask."
+
+
+def confirmation(yes: bool) -> Callable[..., None]:
+    """A function that prints the consequences of a command and, without `--yes`, asks whether to go on."""
+
+    def ask(*consequences: str) -> None:
+        click.get_current_context().meta[_PROGRESS].stop()
+        say(*consequences)
+        if not yes:
+            confirm()
+
+    return ask
 
 
 def confirm() -> None:
@@ -179,6 +246,24 @@ def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
     sys.exit(status)
 
 
+def feed(path: str) -> Feed:
+    """The feed of a configuration file. It starts Spark when it is first needed."""
+    return feed_of(load_as_written(path))
+
+
+def feed_of(config: Config) -> Feed:
+    from mirrorfeed.api.feed import Feed
+
+    return Feed(config, spark_session)
+
+
+def feed_if_there(path: str) -> Feed:
+    """The feed of a configuration file, or one without tables if no file was named and the usual one does not exist."""
+    from mirrorfeed.config import Config
+
+    return feed_of(load_if_there(path) or Config(landing_zone=".", tables=()))
+
+
 def load(path: str) -> Config:
     """The configuration with all tables that it stands for now, which are asked for where it has patterns."""
     return load_expanded(path).config
@@ -213,21 +298,22 @@ def load_if_there(path: str) -> Config | None:
 
 
 def spark_session(*needed: Source) -> Any:
-    """Started only once the configuration is known to be good, and not where none of the tables that are needed is
-    there: it takes long, and says so. What Spark refuses, the command tells."""
-    from mirrorfeed.display.terminal import waiting
-
+    """The session of this command, started once, and not if no needed table exists. Spark's own messages about refused
+    queries are suppressed, because the command reports them."""
+    context = click.get_current_context()
     if needed and all(map(_is_missing, needed)):
         from mirrorfeed.feed.errors import NoTableAtPath
 
         raise NoTableAtPath(path=", ".join(map(str, needed)))
+    if _SPARK not in context.meta:
+        from mirrorfeed.display.progress import waiting
 
-    with waiting("Starting Spark"):
-        from mirrorfeed.session import get_session, unlogged
+        with waiting("Starting Spark"):
+            from mirrorfeed.session import get_session, unlogged
 
-        session = get_session()
-    click.get_current_context().with_resource(unlogged())
-    return session
+            context.meta[_SPARK] = get_session()
+        context.with_resource(unlogged())
+    return context.meta[_SPARK]
 
 
 def at_their_paths(tables: Sequence[Table]) -> list[Source]:
@@ -243,6 +329,15 @@ def _is_missing(source: Source) -> bool:
     return is_folder and not Path(source.path or "", "_delta_log").is_dir() and kind() is Kind.LOCAL
 
 
+def _log_to_standard_error(level: str) -> None:
+    """Python's own logging, for the loggers of this package alone."""
+    logger = logging.getLogger("mirrorfeed")
+    logger.setLevel(level.upper())
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger.handlers = [handler]
+
+
 def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         from mirrorfeed.build import this_build
@@ -252,11 +347,33 @@ def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> No
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_say_version, help="Which build.")
-@click.option("--landing-zone", metavar="PLACE", help="In place of the configuration's.")
-@click.option("--ledger", metavar="TABLE", help="In place of the configuration's.")
-@click.option("--handover", metavar="FOLDER", help="In place of the configuration's; empty for none.")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_say_version,
+    help="Print the version and exit.",
+)
+@click.option("--landing-zone", metavar="PLACE", help="Override `landing_zone` from the configuration file.")
+@click.option("--ledger", metavar="TABLE", help="Override `ledger` from the configuration file.")
+@click.option("--handover", metavar="FOLDER", help="Override `handover` from the configuration file; empty for none.")
+@click.option("--verbose", is_flag=True, help="Log each step to standard error. Same as --log-level INFO.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+    help="Log messages of this level and above to standard error.",
+)
 @click.pass_context
-def main(context: click.Context, landing_zone: str | None, ledger: str | None, handover: str | None) -> None:
-    """Publishes Delta tables into Microsoft Fabric open mirroring, exactly once in effect."""
+def main(
+    context: click.Context,
+    landing_zone: str | None,
+    ledger: str | None,
+    handover: str | None,
+    verbose: bool,
+    log_level: str | None,
+) -> None:
+    """Replicate Delta tables to Microsoft Fabric open mirroring, exactly once."""
+    if level := log_level or ("INFO" if verbose else None):
+        _log_to_standard_error(level)
     context.obj = {"landing_zone": landing_zone, "ledger": ledger, "handover": handover or None}

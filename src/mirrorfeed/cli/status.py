@@ -12,7 +12,8 @@ import click
 
 from mirrorfeed.cli.idle import told
 from mirrorfeed.cli.root import config_option, for_programs, load, main, say_json, spark_session
-from mirrorfeed.display.terminal import console, text, waiting
+from mirrorfeed.display.progress import waiting
+from mirrorfeed.display.terminal import console, text
 from mirrorfeed.errors import coded
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import click
 
 from mirrorfeed.cli.root import config_option, for_programs, load, main, say, say_error, say_json, spark_session
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.terminal import console, text, waiting
+from mirrorfeed.display.progress import waiting
+from mirrorfeed.display.terminal import console, text
 from mirrorfeed.errors import coded
 
 if TYPE_CHECKING:

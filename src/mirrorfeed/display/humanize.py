@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+MARKERS = ("insert", "update", "upsert", "delete")
 
 
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def by_marker(rows: Mapping[str, int]) -> str:
+    """Numbers of rows by what they do."""
+    return ", ".join(counted(rows[marker], marker) for marker in MARKERS if rows.get(marker))
 
 
 def a_few(names: Sequence[str], most: int = 3) -> str:

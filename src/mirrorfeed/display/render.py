@@ -60,21 +60,21 @@ def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "") -
 
 
 def draw(out: Console, rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "") -> None:
-    """Prints the summary, the table, the remarks of its rows and the notes."""
+    """Prints the summary, the table, the remarks of its rows and the notes. Only tables are folded: paths and commands
+    in the lines can be copied."""
     from mirrorfeed.display.terminal import Listing, text
 
     rows, left_out = _listed(rows)
     grid = grid_of(rows)
-    wrap = out.is_terminal  # a log keeps the lines whole
     for line in filter(None, (summary, left_out)):
-        out.print(text(line), soft_wrap=not wrap)
+        out.print(text(line), soft_wrap=True)
     if grid.header:
         out.print(Listing(grid.header, grid.lines, right=grid.right))
     for row in rows:
         for remark in row.remarks():
-            out.print(text(remark, style="" if row.ok else "red"), soft_wrap=not wrap)
+            out.print(text(remark, style="" if row.ok else "red"), soft_wrap=True)
     for note in notes:
-        out.print(text(note), soft_wrap=not wrap)
+        out.print(text(note), soft_wrap=True)
 
 
 def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "") -> str:

@@ -9,8 +9,9 @@ class Enabled(Row):
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from datetime import date
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
@@ -32,10 +33,15 @@ class Cell(NamedTuple):
 
 
 def shown(
-    heading: str, form: Callable[[Any], object] | None = None, *, right: bool = False, default: Any = MISSING
+    heading: str,
+    form: Callable[[Any], object] | None = None,
+    *,
+    right: bool = False,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
 ) -> Any:
     """A field that is a column, aligned right where it holds numbers or says so."""
-    return field(default=default, metadata={_COLUMN: Column(heading, form, right)})
+    return field(default=default, default_factory=default_factory, metadata={_COLUMN: Column(heading, form, right)})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(shown, field))
@@ -94,6 +100,29 @@ class Row:
         return html_of((self,))
 
 
+_LONGEST_VALUE = 60
+"""Characters of a value in a table."""
+
+
+@row
+class DataRow(Row):
+    """A row of a table or query, as JSON values by column."""
+
+    values: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.values)
+
+    def cells(self) -> Mapping[str, Cell]:
+        return {name: Cell(_shortened(value), False) for name, value in self.values.items()}
+
+
+def _shortened(value: object) -> str:
+    text = "NULL" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    line = " ".join(text.splitlines())
+    return line if len(line) <= _LONGEST_VALUE else f"{line[: _LONGEST_VALUE - 1]}…"
+
+
 def described(error: object) -> str:
     """An error after its code, where it has one."""
     code = getattr(error, "code", None)
@@ -117,4 +146,8 @@ def as_json(value: Any) -> Any:
             return {str(name): as_json(each) for name, each in value.items()}
         case Collection() if not isinstance(value, bytes):
             return [as_json(each) for each in value]
-    return value.to_dict() if hasattr(value, "to_dict") else str(value)
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_dataclass(value):
+        return {each.name: as_json(getattr(value, each.name)) for each in fields(value) if each.repr}
+    return str(value)

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Timer
 from typing import TYPE_CHECKING, TextIO
 
 from mirrorfeed.display.printable import printable
@@ -20,8 +19,7 @@ if TYPE_CHECKING:  # rich takes longer to import than most commands to be listed
     from rich.text import Text
 
 _UNFOLDED = 1 << 16
-_MOMENT = 0.1
-"""In seconds: what takes no longer is not announced."""
+_TIME = r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?"
 _INDENT = 2
 _BETWEEN = 3
 """A table's border and padding for each column; one more at its end."""
@@ -62,29 +60,7 @@ def _unfolded(found: Console) -> Console:
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Says what is going on as long as it goes on, if that is longer than a moment: beside a spinner on a terminal, as
-    a line otherwise. Nothing else is to be printed meanwhile."""
-    from rich.console import Console
-
-    with _standard_error() as file:
-        out = Console(file=file, highlight=False)
-        spinner = out.status(text(what)) if out.is_terminal else None
-        line = f"{printable(what)} …"
-        timer = Timer(_MOMENT, spinner.start if spinner else lambda: print(line, file=file, flush=True))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()
-            if spinner:
-                spinner.stop()
-
-
-@contextmanager
-def _standard_error() -> Iterator[TextIO]:
+def own_standard_error() -> Iterator[TextIO]:
     """A stream of its own to where standard error goes now, for it is led elsewhere while Spark starts."""
     try:
         own = os.dup(sys.stderr.fileno())
@@ -146,11 +122,16 @@ def fitting(columns: Sequence[tuple[int, int]], width: int) -> list[int] | None:
     return widths[::-1]
 
 
+def _words(cell: str) -> Sequence[str]:
+    """The parts between which a cell may be folded."""
+    return [cell] if re.fullmatch(_TIME, cell) else cell.split() or [""]
+
+
 def _widths(cells: Sequence[str], *, whole: bool) -> tuple[int, int]:
     from rich.cells import cell_len
 
     most = max(map(cell_len, cells))
-    return most if whole else max(cell_len(word) for cell in cells for word in (*cell.split(), "")), most
+    return most if whole else max(cell_len(word) for cell in cells for word in _words(cell)), most
 
 
 def folded(name: str, width: int) -> str:

@@ -1,12 +1,22 @@
 """The mirrored database in Fabric, through its REST API: made, started, stopped and watched."""
 
 from mirrorfeed.fabric.api import Api
-from mirrorfeed.fabric.database import MirroredDatabase, TableState, api_of, create, database_of
+from mirrorfeed.fabric.database import (
+    CreatedDatabase,
+    DatabaseStatus,
+    MirroredDatabase,
+    TableState,
+    api_of,
+    create,
+    database_of,
+)
 from mirrorfeed.fabric.endpoint import TableSync, refresh, sync_of
 from mirrorfeed.fabric.errors import NotInFabric
 
 __all__ = [
     "Api",
+    "CreatedDatabase",
+    "DatabaseStatus",
     "MirroredDatabase",
     "NotInFabric",
     "TableState",

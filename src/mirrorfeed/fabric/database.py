@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,6 +13,7 @@ from mirrorfeed.config import Config
 from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.credentials import bearer
 from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.fabric.answers import Page, Place, Response, error_in, moment
 from mirrorfeed.fabric.api import AUDIENCE, ENDPOINT, Api
 from mirrorfeed.fabric.definition import part, read, spelled
@@ -24,22 +25,36 @@ _POLL_SECONDS = 5.0
 _NOTHING_SAID = FabricOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class TableState:
-    """What the service says about a table."""
+@row
+class TableState(Row):
+    """A table of the mirrored database, as Fabric reports it."""
 
-    schema: str
-    table: str
-    status: str
-    rows: int | None = None
+    table: str = shown("table")
+    """The name with its schema."""
+    status: str = shown("status")
+    """As Fabric spells it."""
+    rows: int | None = shown("rows", default=None)
+    """Rows that Fabric has processed."""
     error: str | None = None
-    synced: datetime | None = None
-    """When it last synced, at the least: this may lag minutes behind the data."""
+    """Fabric's message."""
+    synced: datetime | None = shown("synced", default=None)
+    """Time of the last synchronization. It can lag minutes behind the data."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether Fabric reports no error."""
+        return self.error is None and self.status != "Failed"
+
+    def remarks(self) -> Sequence[str]:
+        return () if self.ok else (f"{self.table}: {self.error or 'Fabric gives no reason.'}",)
 
     def is_of(self, target: Target) -> bool:
-        return (fold(self.schema), fold(self.table)) == (fold(target.schema or DEFAULT_SCHEMA), fold(target.table))
+        """Whether Fabric means this target; its default schema is `dbo`."""
+        return fold(self.table) == fold(f"{target.schema or DEFAULT_SCHEMA}.{target.table}")
 
-    def __str__(self) -> str:
+    @property
+    def in_words(self) -> str:
+        """Status, rows and error."""
         rows = "" if self.rows is None else f", {counted(self.rows, 'row')}"
         return f"{self.status}{rows}{f': {self.error}' if self.error else ''}"
 
@@ -64,6 +79,31 @@ class _Item(Response):
 
 _TABLES: TypeAdapter[Page[_Table]] = TypeAdapter(Page[_Table])
 _ITEMS: TypeAdapter[Page[_Item]] = TypeAdapter(Page[_Item])
+
+
+@row
+class DatabaseStatus(Row):
+    """The status of the mirrored database."""
+
+    status: str
+    """One of Initializing, Initialized, Starting, Running, Paused, Stopping, Stopped, as Fabric spells it."""
+
+    def remarks(self) -> Sequence[str]:
+        return (f"The mirrored database is {self.status}.",)
+
+
+@row
+class CreatedDatabase(Row):
+    """An open mirrored database, and whether this call created it."""
+
+    name: str
+    created: bool
+    landing_zone: str
+    """The value for `landing_zone` in the configuration."""
+
+    def remarks(self) -> Sequence[str]:
+        state = "was created" if self.created else "exists already"
+        return f"{self.name!r} {state}. Add to the configuration:", f"landing_zone: {self.landing_zone}"
 
 
 @dataclass(frozen=True)
@@ -121,11 +161,11 @@ class MirroredDatabase:
             state = next((found for found in self.tables() if found.is_of(target)), None)
             if state is None or self.status() in ("Initialized", "Stopped"):
                 return
-            if str(state) != before:
-                on_wait(str(state))
-            before = str(state)
+            if state.in_words != before:
+                on_wait(state.in_words)
+            before = state.in_words
             if self.api.clock() >= deadline:
-                raise NotDropped(table=str(target), place=str(self.place), state=str(state), seconds=seconds)
+                raise NotDropped(table=str(target), place=str(self.place), state=state.in_words, seconds=seconds)
             self.api.sleep(_POLL_SECONDS)
 
 
@@ -160,7 +200,7 @@ def _table_state(entry: _Table) -> TableState:
     metrics = entry.metrics or _Metrics()
     synced = moment(metrics.lastSyncDateTime)
     schema, name = entry.sourceSchemaName or DEFAULT_SCHEMA, entry.sourceTableName
-    return TableState(schema, name, entry.status, metrics.processedRows, error_in(entry.error), synced)
+    return TableState(f"{schema}.{name}", entry.status, metrics.processedRows, error_in(entry.error), synced)
 
 
 def api_of(config: Config) -> Api:

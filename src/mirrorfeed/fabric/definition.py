@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.fabric.answers import Place, Response, validated
 from mirrorfeed.fabric.api import Api
 from mirrorfeed.fabric.errors import DefinitionUnreadable, NotApplied, OtherMirror
@@ -38,19 +39,28 @@ _NOTES = {
 Value = int | bool | str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    field: str
-    there: Value
-    """None: the definition does not say it."""
-    wanted: Value
+def _spell(value: Value) -> str:
+    return json.dumps(value) if not isinstance(value, str) else value
+
+
+@row
+class Setting(Row):
+    """A setting of the mirrored database that differs from the configuration."""
+
+    field: str = shown("field")
+    """Its name in the configuration."""
+    there: Value = shown("in Fabric", _spell)
+    """None if the definition does not have it."""
+    wanted: Value = shown("configured", _spell)
     changes: bool
     """Whether `apply` changes it."""
-    note: str = ""
+    note: str = shown("note", default="")
 
-    def __str__(self) -> str:
-        note = f" ({self.note})" if self.note else ""
-        return f"{self.field}: {shown(self.there)} -> {shown(self.wanted)}{note}"
+    @property
+    def in_words(self) -> str:
+        """The change, in one line."""
+        there = "not set" if self.there is None else _spell(self.there)
+        return f"{self.field}: {there} -> {_spell(self.wanted)}{f' ({self.note})' if self.note else ''}"
 
 
 def spelled(options: FabricOptions) -> dict[str, Any]:
@@ -70,12 +80,12 @@ def spelled(options: FabricOptions) -> dict[str, Any]:
     }
 
 
-def differences(there: Mapping[str, Any], options: FabricOptions) -> list[Difference]:
+def differences(there: Mapping[str, Any], options: FabricOptions) -> list[Setting]:
     """What the configuration says and the definition does not. What it does not say is no difference."""
     return list(_differences(_target(there), options))
 
 
-def _differences(target: Mapping[str, Any], options: FabricOptions) -> Iterator[Difference]:
+def _differences(target: Mapping[str, Any], options: FabricOptions) -> Iterator[Setting]:
     for field, name in _FIELDS.items():
         found, wanted = target.get(name), getattr(options, field)
         if field == "change_data_feed":
@@ -83,10 +93,10 @@ def _differences(target: Mapping[str, Any], options: FabricOptions) -> Iterator[
         if wanted is None or found == wanted or (wanted is False and found is None):
             continue
         note = _NOTES.get(field, "") if wanted is not False else ""
-        yield Difference(field, found, wanted, field != "default_schema", note)
+        yield Setting(field, found, wanted, field != "default_schema", note)
 
 
-def changed(there: Mapping[str, Any], found: list[Difference]) -> dict[str, Any]:
+def changed(there: Mapping[str, Any], found: list[Setting]) -> dict[str, Any]:
     """The definition with what is to be changed, and all else as it is, known here or not."""
     content = copy.deepcopy(dict(there))
     target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
@@ -94,18 +104,15 @@ def changed(there: Mapping[str, Any], found: list[Difference]) -> dict[str, Any]
     return content
 
 
-def told(there: Mapping[str, Any]) -> dict[str, Value]:
-    """What the definition says, by the names of the configuration."""
+def in_words(there: Mapping[str, Any]) -> str:
+    """The settings of the definition, by their names in the configuration."""
     target = _target(there)
-    return {field: target.get(name) for field, name in _FIELDS.items()}
+    values = {field: target.get(name) for field, name in _FIELDS.items()}
+    return ", ".join(f"{field}: {'not set' if value is None else _spell(value)}" for field, value in values.items())
 
 
 def _target(there: Mapping[str, Any]) -> Mapping[str, Any]:
     return ((there.get("properties") or {}).get("target") or {}).get("typeProperties") or {}
-
-
-def shown(value: Value) -> str:
-    return "not said" if value is None else json.dumps(value) if not isinstance(value, str) else value
 
 
 def part(content: Mapping[str, Any]) -> dict[str, str]:
@@ -175,7 +182,7 @@ def read(api: Api, place: Place, name: str | None = None) -> Definition:
     return Definition(content, tuple(each.model_dump() for each in parts if each.path not in (MIRRORING, _ITEM)))
 
 
-def apply(api: Api, place: Place, options: FabricOptions) -> list[Difference]:
+def apply(api: Api, place: Place, options: FabricOptions) -> list[Setting]:
     """Changes what differs and can be changed, looks again, and gives back what was different; or `NotApplied`."""
     there = read(api, place)
     found = differences(there.content, options)
@@ -184,5 +191,5 @@ def apply(api: Api, place: Place, options: FabricOptions) -> list[Difference]:
     body = {"definition": {"parts": [part(changed(there.content, found)), *there.others]}}
     api.post("change its definition", place, "updateDefinition", body)
     if left := [each for each in differences(read(api, place).content, options) if each.changes]:
-        raise NotApplied(place=str(place), left=tuple(map(str, left)))
+        raise NotApplied(place=str(place), left=tuple(each.in_words for each in left))
     return found

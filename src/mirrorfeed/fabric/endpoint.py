@@ -6,13 +6,13 @@ It tells when it last did only to who asks it to do so now. That costs capacity,
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
 from mirrorfeed.config.destination import DEFAULT_SCHEMA
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.fabric.answers import Page, Response, error_in, moment, validated
 from mirrorfeed.fabric.database import MirroredDatabase
 from mirrorfeed.fabric.errors import NoSqlEndpoint
@@ -22,19 +22,26 @@ _MINUTES = 5
 """After which the endpoint gives up: its own 15 are more than a look may take."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableSync:
-    name: str
-    """The table, as it is or after its schema and a dot."""
-    status: str
-    """Success, Failure, or NotRun where there was nothing to take up."""
-    synced: datetime | None = None
-    """When it last was taken up."""
+@row
+class TableSync(Row):
+    """A table in the SQL endpoint of the mirrored database, after a refresh."""
+
+    table: str = shown("table")
+    """The name, which can follow the name of its schema and a dot."""
+    status: str = shown("status")
+    """Success, Failure, or NotRun if nothing was new."""
+    synced: datetime | None = shown("synced", default=None)
+    """Time of the last successful refresh."""
     error: str | None = None
+    """Fabric's message."""
 
     @property
-    def failed(self) -> bool:
-        return self.status not in ("Success", "NotRun")
+    def ok(self) -> bool:
+        """Whether the refresh did not fail."""
+        return self.status in ("Success", "NotRun")
+
+    def remarks(self) -> Sequence[str]:
+        return (f"{self.table}: {self.error or self.status}",) if self.error or not self.ok else ()
 
 
 class _EndpointProperties(Response):
@@ -80,7 +87,7 @@ def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[
     names = {f"{schema}.{table}"}
     if sum(fold(each.table) == table for each in all_targets) == 1:
         names.add(table)
-    return next((each for each in syncs if fold(each.name.replace("[", "").replace("]", "")) in names), None)
+    return next((each for each in syncs if fold(each.table.replace("[", "").replace("]", "")) in names), None)
 
 
 def _sync(entry: _Sync) -> TableSync:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import Row, described, row, shown
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.feed import history as log
 from mirrorfeed.keep.errors import NoHistory
@@ -22,26 +21,47 @@ _TRIES = 4
 _FIRST_PAUSE = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    table: str
-    kept: Kept
+@row
+class Append(Row):
+    """The versions that a run appended to the permanent history of a table."""
+
+    table: str = shown("table")
+    what: str = shown("appended")
+    """The versions in words."""
+    rows: int = shown("rows")
+    newest_version: int | None = shown("newest in the history", str, right=True)
+    from_version_exclusive: int | None = None
+    to_version_inclusive: int | None = None
+    """The appended range; None if nothing was new."""
+    began_again: tuple[MirrorfeedError, ...] = ()
+    """Reasons for which the history continued with a snapshot."""
     error: MirrorfeedError | None = None
 
+    def remarks(self) -> Sequence[str]:
+        again = (
+            f"{self.table}: continued with a snapshot, because the versions before it are lost. {described(reason)}"
+            for reason in self.began_again
+        )
+        return *again, *Row.remarks(self)
 
-@dataclass(frozen=True, slots=True)
-class Status:
-    """How far the history of a table is, without changing anything."""
 
-    table: str
-    history: str
-    kept: tuple[tuple[int, int], ...] = ()
-    """The first and the last version of each part; what is between two is lost to it."""
-    since: str | None = None
-    """When its first version was committed."""
-    newest_version: int | None = None
-    lag_versions: int | None = None
-    rows: int | None = None
+@row
+class History(Row):
+    """The versions of a table that its permanent history has."""
+
+    table: str = shown("table")
+    history: str = shown("history")
+    """The table that holds the history."""
+    since: str | None = shown("since", lambda time: time[:16].replace("T", " "), default=None)
+    """Time of the commit of its first version."""
+    versions: tuple[tuple[int, int], ...] = shown(
+        "versions", lambda parts: ", ".join(f"{first} to {last}" for first, last in parts), default=()
+    )
+    """The first and the last version of each segment. Versions between two segments are lost."""
+    newest_version: int | None = shown("newest", str, right=True, default=None)
+    """The newest version of the source."""
+    lag_versions: int | None = shown("versions behind", default=None)
+    rows: int | None = shown("rows", default=None)
     error: MirrorfeedError | None = None
 
 
@@ -62,10 +82,10 @@ def keep_tables(
     begin_again: bool = False,
     on_step: Callable[[str, Kept], None] = lambda _table, _kept: None,
     sleep: Callable[[float], None] = time.sleep,
-) -> list[Outcome]:
-    """Keeps what is new of all tables that have a history, or of those named, in the order of the configuration."""
+) -> list[Append]:
+    """Appends new versions of all tables that have a history, or of those named, in the order of the configuration."""
 
-    def one(table: Table) -> Outcome:
+    def one(table: Table) -> Append:
         name, made = str(table.target), Kept()
         error: MirrorfeedError | None = None
         for attempt in range(_TRIES):
@@ -73,7 +93,7 @@ def keep_tables(
                 kept = keep(
                     spark, how(table), begin_again=begin_again, on_step=lambda so_far: on_step(name, so_far), into=made
                 )
-                return Outcome(name, kept)
+                return appended(name, kept)
             except Transient as caught:
                 error = caught
                 if attempt < _TRIES - 1:
@@ -81,9 +101,26 @@ def keep_tables(
             except Exception as caught:
                 error = named(f"Keeping the history of {name}", caught)
                 break
-        return Outcome(name, made, error)
+        return appended(name, made, error)
 
     return each_of(one, chosen(config, names))
+
+
+def appended(table: str, kept: Kept, error: MirrorfeedError | None = None) -> Append:
+    made = [record for record in kept.made if record.commits]
+    first, last = (made[0].commits[0].version, made[-1].to_version_inclusive) if made else (None, None)
+    nothing = "failed" if error else "nothing new"
+    what = nothing if first is None else f"version {last}" if first == last else f"versions {first} to {last}"
+    return Append(
+        table,
+        what,
+        sum(record.rows for record in made),
+        kept.version,
+        None if first is None else first - 1,
+        last,
+        tuple(kept.began_again),
+        error,
+    )
 
 
 def how(table: Table) -> Keeping:
@@ -98,8 +135,8 @@ def how(table: Table) -> Keeping:
     )
 
 
-def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> list[Status]:
-    def one(table: Table) -> Status:
+def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> list[History]:
+    def one(table: Table) -> History:
         assert table.history is not None
         name, place = str(table.target), str(table.history.table)
         try:
@@ -107,63 +144,18 @@ def statuses(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> 
             history = HistoryTable(spark, table.history.table)
             seen = history.look()
             if seen is None or seen.newest is None:
-                return Status(name, place, newest_version=newest)
+                return History(name, place, newest_version=newest)
             parts = [first_and_last(chapter) for chapter in chapters(history.records(seen))]
-            return Status(
+            return History(
                 name,
                 place,
-                tuple((first.version, last.version) for first, last in parts),
                 parts[0][0].timestamp.isoformat(),
+                tuple((first.version, last.version) for first, last in parts),
                 newest,
                 newest - parts[-1][1].version,
                 seen.newest.total - seen.newest.number,
             )
         except Exception as error:
-            return Status(name, place, error=named(f"Asking for the history of {name}", error))
+            return History(name, place, error=named(f"Asking for the history of {name}", error))
 
     return each_of(one, chosen(config, names))
-
-
-def words(outcome: Outcome) -> list[str]:
-    """What a run did for a table; what stopped it is said elsewhere."""
-    kept = outcome.kept
-    lines = [
-        f"{outcome.table}: went on with a snapshot, for the versions before it cannot be kept. {reason.problem}"
-        for reason in kept.began_again
-    ]
-    made = [record for record in kept.made if record.commits]
-    if made:
-        first, last = made[0].commits[0].version, made[-1].to_version_inclusive
-        versions = f"version {last}" if first == last else f"versions {first} to {last}"
-        lines.append(f"{outcome.table}: kept {versions}, {counted(sum(record.rows for record in made), 'row')}")
-    elif outcome.error is None:
-        lines.append(f"{outcome.table}: nothing new, version {kept.version} is kept")
-    return lines
-
-
-def told(outcome: Outcome) -> dict[str, object]:
-    """The same for programs."""
-    made = [record for record in outcome.kept.made if record.commits]
-    return {
-        "table": outcome.table,
-        "kept_version": outcome.kept.version,
-        "from_version_exclusive": made[0].commits[0].version - 1 if made else None,
-        "to_version_inclusive": made[-1].to_version_inclusive if made else None,
-        "rows": sum(record.rows for record in made),
-        "began_again": outcome.kept.began_again,
-        "error": outcome.error,
-    }
-
-
-def cells(status: Status) -> tuple[object, ...]:
-    """For a listing."""
-    versions = ", ".join(f"{first} to {last}" for first, last in status.kept) or None
-    return (
-        status.table,
-        status.history,
-        status.since and status.since[:16].replace("T", " "),
-        versions,
-        status.newest_version,
-        status.lag_versions,
-        status.rows,
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.bring_back.into import made_before
 from mirrorfeed.config.values import URI
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.feed.preview import moments, parse_bound
 from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.keep.errors import HistoryChanged, NothingKept, NotKept
@@ -26,18 +26,24 @@ _COUNT, _ROW = "__count__", "__row__"
 _NOT_THERE = "its rows say that one was removed which was never added"
 
 
-@dataclass(frozen=True)
-class Rebuilt:
-    version: int
-    at: datetime
-    """When it was committed."""
-    there: bool
-    """Whether an earlier run made the table already."""
+@row
+class Replay(Row):
+    """A table that was rebuilt from a history."""
+
+    into: str = shown("table")
+    history: str = shown("from the history")
+    version: int = shown("version", str, right=True)
+    committed: datetime = shown("committed")
+    """Time of the commit of the version, in UTC."""
+    created: bool = shown("created now")
+    """False if an earlier run had created the table."""
 
 
-def replay(spark: SparkSession, history: Source, into: Source, asked: str | int) -> Rebuilt:
-    """Makes the table as it was at a version, or at a time in the session's zone, in one commit; or `NotKept`,
-    `HistoryChanged`, `TargetThere`."""
+def replay(spark: SparkSession, history: Source, into: Source, asked: str | int) -> Replay:
+    """Create the table as it was at a version, or at a time in the session's time zone, in one commit.
+
+    Raises `NotKept`, `HistoryChanged` or `TargetThere`.
+    """
     table = HistoryTable(spark, history)
     seen = table.look()
     if seen is None or seen.newest is None:
@@ -48,9 +54,9 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
     assert chapter is not None
     record = record_of(chapter, version)
     told = f"{seen.newest.source_id} version {version}"
-    found = Rebuilt(version, next(each.timestamp for each in record.commits if each.version == version), False)
+    committed = next(each.timestamp for each in record.commits if each.version == version)
     if made_before(spark, into, _REPLAY_OF, told, "replay of this version"):
-        return Rebuilt(found.version, found.at, True)
+        return Replay(str(into), str(history), version, committed, created=False)
     begin = chapter[0].to_version_inclusive - 1
     rows = state(table.rows(seen, chapter, begin, version), record)
     writer = rows.writeTo(into.sql).using("delta").tableProperty(_REPLAY_OF, told)
@@ -65,7 +71,7 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
         if _NOT_THERE in str(error):
             raise HistoryChanged(history=str(history), reason=_NOT_THERE) from error
         raise
-    return found
+    return Replay(str(into), str(history), version, committed, created=True)
 
 
 def place_of(text: str) -> Source:

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mirrorfeed.display.rows import Row, row, shown
+
 
 class Severity(StrEnum):
     ERROR = "error"
@@ -20,19 +22,22 @@ class Severity(StrEnum):
     """Allowed, but not recommended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    code: str
-    severity: Severity
-    file: str
+@row
+class Finding(Row):
+    """A file or folder in the landing zone that breaks a rule."""
+
+    code: str = shown("code")
+    severity: Severity = shown("severity")
+    """`error`, `warning` or `advice`."""
+    file: str = shown("file")
     """The path of the file or folder below the landing zone."""
-    what: str
-    next: str
+    what: str = shown("problem")
+    next: str = shown("fix")
 
     @property
-    def counts(self) -> bool:
-        """Whether a landing zone with this finding does not conform."""
-        return self.severity is not Severity.ADVICE
+    def ok(self) -> bool:
+        """Whether it is only advice."""
+        return self.severity is Severity.ADVICE
 
 
 @dataclass(frozen=True, slots=True)

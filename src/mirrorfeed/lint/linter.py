@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from itertools import groupby
-from typing import Any
+from dataclasses import dataclass
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing import log as records
@@ -42,24 +39,11 @@ class Report:
     findings: tuple[Finding, ...]
 
     @property
-    def conforms(self) -> bool:
-        """Whether there is no finding except advice."""
-        return not any(finding.counts for finding in self.findings)
-
-    def to_dict(self) -> dict[str, Any]:
-        """`{"findings": […]}`, each with code, severity, file, what and next."""
-        return {"findings": [asdict(finding) for finding in self.findings]}
-
-    def lines(self) -> Iterator[str]:
-        """The findings under their files, and a last line with their number."""
-        for file, found in groupby(self.findings, key=lambda finding: finding.file):
-            yield file
-            for finding in found:
-                yield f"  {finding.code} {finding.severity}: {finding.what}"
-                yield f"        {finding.next}"
+    def summary(self) -> str:
+        """The number of tables, and of findings by severity."""
         counts = Counter(finding.severity for finding in self.findings)
         numbers = [_to_text(counts[each], each) for each in Severity if counts[each]] or ["no findings"]
-        yield f"{counted(self.tables, 'table')}: {', '.join(numbers)}"
+        return f"{counted(self.tables, 'table')}: {', '.join(numbers)}"
 
 
 def _to_text(number: int, severity: Severity) -> str:

@@ -83,7 +83,7 @@ def look_at_zone(config: Config, store: Store) -> tuple[ZoneFacts, Sequence[Tabl
                         for table in config.tables)  # fmt: skip
     except Exception as error:
         return ZoneFacts(trouble=named("Asking Fabric", error)), None
-    return ZoneFacts(status, None, {f"{each.schema}.{each.table}": each.status for each in states}, published), states
+    return ZoneFacts(status, None, {each.table: each.status for each in states}, published), states
 
 
 def mend(store: Store, table: Table) -> None:

@@ -48,7 +48,7 @@ def beyond_of(
         elif (sync := sync_of(syncs, table.target, [each.target for each in config.tables])) is None:
             unknown[Step.SEEN] = "the SQL endpoint names no such table, or not which of several"
         else:
-            seen, refused = sync.synced, sync.failed
+            seen, refused = sync.synced, not sync.ok
         return Beyond(mirrored, seen, refused, unknown)
 
     return look

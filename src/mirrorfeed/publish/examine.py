@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.humanize import MARKERS, counted, size
+from mirrorfeed.display.rows import Row, nonzero, row, shown
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.ranges import Range
 from mirrorfeed.landing.log import PublishedFile, Record
@@ -42,9 +43,74 @@ class Examined:
     """Published files that are gone, and that Fabric is not known to have consumed."""
 
     @property
-    def as_recorded(self) -> bool:
-        """Whether nothing is there that the log does not account for, and no published file is gone."""
-        return self.follows_on and not self.lost and all(place.is_the_file for place in self.places if place.found)
+    def fault(self) -> MirrorfeedError | str | None:
+        """The files that the log does not account for, and published files that are gone."""
+        if self.lost:
+            return self.lost
+        wrong = [] if self.follows_on else ["The record before the newest one is missing."]
+        wrong += [f"{place.address}: {place.found}" for place in self.places if place.found and not place.is_the_file]
+        return " ".join(wrong) or None
+
+    def rows(self, table: str) -> tuple[LogRecord, ...]:
+        """The records as rows, the newest first and with its fault."""
+        return tuple(
+            log_record(table, record, self.fault if at == 0 else None, self.places if at == 0 else ())
+            for at, record in enumerate(self.records)
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The address of the log, and the state of each file of the newest record."""
+        files = [f"{place.address}: {place.found}" for place in self.places if place.is_the_file]
+        files += [f"{place.address}: consumed and removed by Fabric" for place in self.places if place.consumed]
+        return f"The log is in {self.log}.", *files
+
+
+@row
+class LogRecord(Row):
+    """A publication, as the log of the table has it."""
+
+    table: str
+    record: int = shown("record", str, right=True)
+    """The number in the log."""
+    time: str = shown("time", lambda time: time[:19].replace("T", " "))
+    what: str = shown("published")
+    """In words: a snapshot, a repair, or versions."""
+    from_version_exclusive: int | None
+    """None for a snapshot; the same as the last version for a repair."""
+    to_version_inclusive: int
+    inserts: int = shown("inserts", nonzero)
+    updates: int = shown("updates", nonzero)
+    upserts: int = shown("upserts", nonzero)
+    deletes: int = shown("deletes", nonzero)
+    files: int = shown("files")
+    bytes: int = shown("size", size, right=True)
+    build: str | None
+    """The version of mirrorfeed that wrote the record."""
+    places: tuple[Place, ...] = ()
+    """For the newest record: the staged and the final address of each file, and the state of the file."""
+    error: MirrorfeedError | str | None = None
+    """For the newest record: files that the log does not account for, and published files that are gone."""
+
+
+def log_record(
+    table: str, record: Record, error: MirrorfeedError | str | None = None, places: tuple[Place, ...] = ()
+) -> LogRecord:
+    rows = {f"{name}s": sum(file.rows.get(name, 0) for file in record.files) for name in MARKERS}
+    return LogRecord(
+        table=table,
+        record=record.number,
+        time=record.time,
+        what=published(record),
+        from_version_exclusive=record.from_version_exclusive,
+        to_version_inclusive=record.to_version_inclusive,
+        **rows,
+        files=len(record.files),
+        bytes=sum(file.bytes for file in record.files),
+        build=record.build,
+        places=places,
+        error=error,
+    )
 
 
 def published(record: Record) -> str:

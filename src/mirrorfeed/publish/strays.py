@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import field
 
 from mirrorfeed.config import Config
 from mirrorfeed.config.model import hashes_of
 from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import Record, RecordTooNew
@@ -41,32 +42,44 @@ def left_behind(store: Store, config: Config) -> LeftBehind | None:
     return LeftBehind(targets=tuple(map(str, found)), path=config.path) if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class Droppable:
-    """What a deletion would take: all that is in a folder of ours, and with it the table in Fabric."""
+@row
+class DroppedTable(Row):
+    """A table whose folder in the landing zone is deleted, so that Fabric drops the table."""
 
+    table: str
     address: str
-    newest: Record | None
-    """None of a table that was begun and never published."""
+    """The address of the folder."""
     files: int
-    """Data files that the service has not put aside."""
+    """Data files that Fabric has not consumed."""
     rows: int
-    """In the publications whose records are kept."""
+    """Rows of the publications whose records are kept."""
     publications: int
+    newest: Record | None = field(repr=False)
+    """None if no publication was completed."""
     hashes: Source | None = None
-    """Where those of a table that was compared stay, which only who has rights on the ledger's schema can remove."""
+    """The table of hashes that stays, if the table was published by comparison."""
 
-    def __str__(self) -> str:
-        if self.newest is None:
-            return f"{self.address} holds what a first load began, and no data."
-        return (
-            f"{self.address} holds {counted(self.files, 'data file')}. mirrorfeed published {self.newest.source} there,"
-            f" up to version {self.newest.to_version_inclusive} on {self.newest.at:%Y-%m-%d %H:%M %Z}; the last"
-            f" {counted(self.publications, 'publication')} had {counted(self.rows, 'row')}."
-        )
+    @property
+    def consequences(self) -> str:
+        """The contents that are lost."""
+        held = "It holds an unfinished first load and no data."
+        if self.newest is not None:
+            held = (
+                f"It holds {counted(self.files, 'data file')}. mirrorfeed published {self.newest.source} there, up to"
+                f" version {self.newest.to_version_inclusive} on {self.newest.at:%Y-%m-%d %H:%M %Z}; the last"
+                f" {counted(self.publications, 'publication')} had {counted(self.rows, 'row')}."
+            )
+        return f"The folder {self.address} is deleted with all its contents, and Fabric drops the table. {held}"
+
+    def remarks(self) -> Sequence[str]:
+        lines = [f"{self.table} was deleted from the landing zone."]
+        if self.hashes:
+            remove = "Delete that folder" if self.hashes.path else f"DROP TABLE {self.hashes.sql}"
+            lines.append(f"Its hashes, some with rows of the source, stay in {self.hashes}. To remove them: {remove}.")
+        return lines
 
 
-def droppable(store: Store, config: Config, target: Target) -> Droppable:
+def droppable(store: Store, config: Config, target: Target) -> DroppedTable:
     """What would be deleted; raises if the table is still wanted, or is not known to be ours."""
     if target.fold() in {table.target.fold() for table in config.tables}:
         raise StillConfigured(table=str(target), path=config.path)
@@ -78,7 +91,9 @@ def droppable(store: Store, config: Config, target: Target) -> Droppable:
     rows = sum(count for record in records for file in record.files for count in file.rows.values())
     was_compared = view.newest and view.newest.read
     hashes = hashes_of(config.ledger, target) if was_compared and config.ledger else None
-    return Droppable(store.address(target.folder), view.newest, len(view.data), rows, len(records), hashes)
+    return DroppedTable(
+        str(target), store.address(target.folder), len(view.data), rows, len(records), view.newest, hashes
+    )
 
 
 def _is_ours(store: Store, target: Target, view: View | None) -> bool:

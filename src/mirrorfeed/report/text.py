@@ -8,9 +8,8 @@ from typing import Any
 
 from rich.text import Text
 
-from mirrorfeed.cli.output import by_marker
 from mirrorfeed.display import terminal
-from mirrorfeed.display.humanize import counted, duration, size
+from mirrorfeed.display.humanize import by_marker, counted, duration, size
 from mirrorfeed.display.terminal import Listing
 from mirrorfeed.publish.ledger import Row, named
 from mirrorfeed.report import archive, freshness, in_time

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
 import pyarrow.compute as pc
 
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import Row, described, row, shown
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, named
 from mirrorfeed.lint.metadata_file import Settings
 from mirrorfeed.lint.specification import DELETE, METADATA
@@ -50,18 +51,35 @@ class State(StrEnum):
     DROPPED = "dropped"
 
 
-@dataclass(frozen=True, slots=True)
-class TableReport:
-    """What one pass did to one table."""
+_MARKERS = {0: "insert", 1: "update", 2: "delete", 4: "upsert"}
 
-    table: str
-    state: State
-    files: int = 0
-    rows: Mapping[int, int] = field(default_factory=dict)
-    """Rows applied, by marker."""
+
+def _by_marker(rows: Mapping[int, int]) -> str:
+    return ", ".join(counted(count, _MARKERS[marker]) for marker, count in rows.items() if count)
+
+
+@row
+class TableReport(Row):
+    """The result of one pass over a table."""
+
+    table: str = shown("table")
+    state: State = shown("state")
+    """`replicating`, `waiting for a gap`, `failed` or `dropped`."""
+    files: int = shown("files", default=0)
+    rows: Mapping[int, int] = shown("rows", _by_marker, default_factory=dict)
+    """Applied rows by row marker."""
     message: str = ""
     error: MirrorfeedError | None = None
-    """The failure of this pass. A table that an earlier pass stopped has only a message."""
+    """The error of this pass. A table that an earlier pass stopped has only a message."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the table did not fail."""
+        return self.state is not State.FAILED
+
+    def remarks(self) -> Sequence[str]:
+        text = described(self.error) if self.error else self.message
+        return (f"{self.table}: {text}",) if text else ()
 
 
 class TableCycle:

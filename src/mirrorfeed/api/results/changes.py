@@ -1,0 +1,72 @@
+"""The change data feed of a source, for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mirrorfeed.api.results.base import Chart, Result
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import DataRow, Row, row, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from mirrorfeed.feed.preview import Changes as Preview
+
+_KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
+"""By change type: an update has a row of before as well, which is none of its own."""
+
+
+@row
+class VersionChanges(Row):
+    """The number of rows that a version of the source changed."""
+
+    version: int = shown("version", str, right=True)
+    inserts: int = shown("inserts")
+    updates: int = shown("updates")
+    deletes: int = shown("deletes")
+
+
+@dataclass(frozen=True, repr=False)
+class Changes:
+    """The rows of a range of versions, pinned at both ends; none where the range is empty."""
+
+    table: str
+    from_version_exclusive: int
+    to_version_inclusive: int
+    rows: DataFrame
+    """As the feed has them, by version: `_change_type`, `_commit_version` and `_commit_timestamp` beside the columns.
+    An update has two rows, before and after."""
+    _found: Preview = field(repr=False)
+
+    def first(self, count: int = 20) -> Result[DataRow]:
+        """The first rows, with their values as JSON has them."""
+        kinds = self._found.counts()
+        counts = ", ".join(counted(kinds.get(kind, 0), name.removesuffix("s")) for kind, name in _KINDS.items())
+        return Result(tuple(map(DataRow, self._found.first(count))), summary=f"{repr(self)[1:-1]}: {counts}")
+
+    def counts(self) -> Result[VersionChanges]:
+        """The rows that each version changed; versions without changes are left out."""
+        from mirrorfeed.feed.settings import faithful
+
+        found: dict[int, dict[str, int]] = {}
+        with faithful(self.rows.sparkSession):
+            for version, kind, count in self.rows.groupBy("_commit_version", "_change_type").count().collect():
+                if kind in _KINDS:
+                    found.setdefault(version, dict.fromkeys(_KINDS.values(), 0))[_KINDS[kind]] = count
+        rows = tuple(VersionChanges(version, **found[version]) for version in sorted(found))
+        return Result(rows, (repr(self)[1:-1],), "" if rows else "No row was changed.")
+
+    def chart(self) -> Chart:
+        """Rows by version and what was done with them."""
+        from mirrorfeed.report.pictures import change_chart
+
+        return Chart(f"Changes of {self.table}: rows by version", change_chart(self.counts()))
+
+    def __repr__(self) -> str:
+        first, last = self.from_version_exclusive + 1, self.to_version_inclusive
+        return f"<changes of {self.table}, {f'versions {first} to {last}' if first <= last else 'no versions'}>"
+
+    def _repr_html_(self) -> str:
+        return self.counts()._repr_html_()

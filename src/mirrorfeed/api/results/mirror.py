@@ -1,0 +1,91 @@
+"""Rows about mirrors and findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirrorfeed.api.results.base import Chart, Result
+from mirrorfeed.display.rows import Row, described, row, shown
+from mirrorfeed.errors import MirrorfeedError
+
+
+@row
+class Difference(Row):
+    """One value, or a whole row, that is not the same on both sides."""
+
+    key: str = shown("key")
+    column: str = shown("column", lambda name: name or "(whole row)")
+    """Empty where a whole row is on one side alone."""
+    source: str | None = shown("source")
+    mirror: str | None = shown("mirror")
+
+
+_EQUAL = {True: "equal", False: "DIFFERENT", None: "not compared"}
+
+
+@row
+class Comparison(Row):
+    """A source, at the version at which its mirror stands, against the mirror."""
+
+    table: str = shown("table")
+    what: str
+    """In words."""
+    equal: bool | None = shown("mirror", _EQUAL.__getitem__)
+    """None where they could not be compared."""
+    version: int | None = shown("version")
+    published_version: int | None
+    """The newest that is published: the mirror may not have come to it yet."""
+    source_rows: int | None = shown("source rows")
+    mirror_rows: int | None = shown("mirror rows")
+    differing: int | None = shown("differing")
+    """Keys, or distinct rows of a table without keys, that are not the same on both sides."""
+    differences: Result[Difference]
+    """The first of them."""
+    error: MirrorfeedError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether they are equal."""
+        return self.equal is True
+
+    def chart(self) -> Chart:
+        """In which columns the first differences are."""
+        from mirrorfeed.report.pictures import difference_chart
+
+        return Chart(f"{self.table}: the first differences, by column", difference_chart(self.differences))
+
+    def remarks(self) -> Sequence[str]:
+        return [] if self.ok else [f"{self.table}: {described(self.error) if self.error else self.what}"]
+
+
+@row
+class Finding(Row):
+    """What is wrong, or will be: of `lint` in the landing zone, of `doctor` anywhere from source to Fabric."""
+
+    code: str = shown("code")
+    weight: str = shown("weight")
+    """`error`, `warning` or `advice`; the doctor says `wrong`, `soon` or `note`."""
+    place: str = shown("place")
+    """The table, file or folder; empty for the mirrored database as a whole."""
+    what: str = shown("what")
+    next: str = shown("next")
+    """What helps."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is advice, or a note, and no more."""
+        return self.weight in ("advice", "note")
+
+
+@row
+class Repair(Row):
+    """What was published once more of a table whose mirror differs."""
+
+    table: str = shown("table")
+    what: str = shown("published once more")
+    """In words."""
+    upserts: int = shown("upserts")
+    deletes: int = shown("deletes")
+    published_version: int | None
+    error: MirrorfeedError | None = None
+    """Why it failed, or what this does not mend."""

@@ -1,0 +1,86 @@
+"""Commands for the landing zone: the log of a table, checks, and the replica."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mirrorfeed.cli.root import (
+    config_option,
+    feed,
+    feed_of,
+    for_programs,
+    load_if_there,
+    main,
+    print_result,
+    stopping,
+    table_argument,
+)
+
+if TYPE_CHECKING:
+    from mirrorfeed.api.feed import Feed
+    from mirrorfeed.api.results import LintFinding, LogRecord, PartnerFile, Result, TableReport
+
+
+@main.command()
+@table_argument
+@config_option
+def log(table: str, path: str) -> Result[LogRecord]:
+    """Show the recorded publications of TABLE, and compare the files of the newest one with its record.
+
+    Reads these files completely, changes nothing, and needs no Spark. Exits with 1 if a file differs or is missing.
+    """
+    return feed(path).log(table)
+
+
+@main.command()
+@click.argument("landing_zone")
+@config_option
+def lint(landing_zone: str, path: str) -> Result[LintFinding]:
+    """Check LANDING_ZONE, of any publisher, against the specification. Exits with 1 on errors and warnings.
+
+    LANDING_ZONE is a folder, or onelake://<workspace id>/<mirrored database id>, which is read with the credential of
+    the configuration if there is one.
+    """
+    return _feed_of(landing_zone, path).lint()
+
+
+@main.command()
+@click.argument("landing_zone")
+@click.argument("target")
+@click.option("--once/--follow", default=True, show_default=True, help="Make one pass, or passes until interrupted.")
+@click.option("--poll", default=5.0, show_default=True, metavar="SECONDS", help="Time between passes.")
+@config_option
+def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str) -> Result[TableReport] | None:
+    """Apply LANDING_ZONE to Delta tables below the folder TARGET, as Fabric would."""
+    zone = _feed_of(landing_zone, path)
+    if once:
+        return zone.replicate(target)
+    if for_programs():
+        raise click.UsageError("--follow prints each pass when it ends, and cannot be combined with --json.")
+    zone.replicate(target, poll, print_result, stopping())
+    return None
+
+
+@main.command()
+@click.option("--force", is_flag=True, help="Replace a file with other content.")
+@config_option
+def partner(force: bool, path: str) -> Result[PartnerFile]:
+    """Write `partner` of the configuration into the landing zone. `publish` does so if no such file exists."""
+    return feed(path).partner(force)
+
+
+def _feed_of(landing_zone: str, path: str) -> Feed:
+    """The feed of another landing zone, which in OneLake is read with the credential of the configuration."""
+    from mirrorfeed.api.errors import NoLandingZone
+    from mirrorfeed.config import ONELAKE, Config, onelake_address
+
+    if landing_zone.startswith(ONELAKE):
+        address = onelake_address(landing_zone)
+        config = load_if_there(path) or Config(landing_zone=address, tables=())
+        return feed_of(config.model_copy(update={"landing_zone": address}))
+    if not Path(landing_zone).is_dir():
+        raise NoLandingZone(landing_zone)
+    return feed_of(Config(landing_zone=str(Path(landing_zone).resolve()), tables=()))

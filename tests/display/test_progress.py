@@ -1,0 +1,60 @@
+"""Progress messages: when they are shown, and where."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirrorfeed.display import progress as room
+from mirrorfeed.display.progress import progress, progress_shown, waiting
+
+
+def test_a_step_that_takes_longer_than_a_moment_is_shown(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    shown = threading.Event()
+    monkeypatch.setattr(room, "_MOMENT", 0.0)
+    monkeypatch.setattr("builtins.print", lambda *a, print=print, **k: (print(*a, **k), shown.set()))
+    with progress_shown():
+        progress.info("Reading %s", "the log")
+        assert shown.wait(10)
+    assert capfd.readouterr() == ("", "Reading the log …\n")
+
+
+def test_a_step_that_takes_no_longer_is_not_shown(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setattr(room, "_MOMENT", 60.0)
+    with progress_shown():
+        progress.info("Reading the log")
+        with waiting("Starting Spark"):
+            pass
+    assert capfd.readouterr() == ("", "")
+
+
+def test_messages_that_are_logged_are_not_shown_twice(capfd: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setattr(room, "_MOMENT", 0.0)
+    monkeypatch.setattr(logging.getLogger("mirrorfeed"), "level", logging.INFO)
+    progress.manager._clear_cache()  # type: ignore[attr-defined]
+    with progress_shown() as handler:
+        assert handler.muted
+        progress.info("Reading the log")
+    assert capfd.readouterr().out == ""
+
+
+def test_it_is_shown_where_standard_error_was_when_the_command_began(tmp_path: Path) -> None:
+    """While Spark starts, standard error is redirected into a file."""
+    script = """
+import os, sys, threading
+from mirrorfeed.display import progress as room
+room._MOMENT = 0.0
+with room.progress_shown(), room.waiting("Starting Spark"):
+    os.dup2(os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY), 2)
+    while threading.active_count() > 1:
+        pass
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "log")], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "Starting Spark …\n")
+    assert (tmp_path / "log").read_text() == ""
