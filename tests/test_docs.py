@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import dataclasses
 import importlib
 import inspect
 import json
@@ -18,7 +19,7 @@ from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 import pytest
@@ -34,6 +35,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import history, load
 from mirrorfeed.config.destination import PLACES, PRINCIPAL
 from mirrorfeed.config.model import Config, Options, Sources, Table
+from mirrorfeed.landing.output import Delimited
 from mirrorfeed.stores.onelake import ENDPOINT
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -263,10 +265,20 @@ def test_pages_that_are_made_from_the_code_are_as_they_would_be_made() -> None:
     assert stale() == [], "run make fmt, which makes them anew"
 
 
+_TYPES = get_type_hints(Delimited, include_extras=True)
+DELIMITED = {
+    each.name: FieldInfo.from_annotated_attribute(_TYPES[each.name], each.default)
+    for each in dataclasses.fields(Delimited)
+}
+
+
 def fields(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, FieldInfo]]:
     """Those that hold a value, by their names in the file."""
     for name, field in model.model_fields.items():
         if name == "entries":
+            continue
+        if field.annotation is Delimited:
+            yield from ((f"{path}{name}.{part}", each) for part, each in DELIMITED.items())
             continue
         inner = [each for each in kinds(field.annotation) if inspect.isclass(each) and issubclass(each, BaseModel)]
         many = get_origin(field.annotation) in (list, tuple)

@@ -504,7 +504,7 @@ def test_a_landing_zone_and_a_ledger_that_are_given_take_the_place_of_the_files(
 
 def test_a_policy_may_leave_the_time_out(load: Load) -> None:
     written = "landing_zone: here\nat_most: {seconds: never, rows: 9}\ntables:\n  - {source: a.b.c, target: s.t}\n"
-    policy = load(written).tables[0].at_most.policy
+    policy = load(written).tables[0].at_most
     assert (policy.seconds, policy.rows, policy.bytes) == (None, 9, None)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from mirrorfeed.config.schedule import FollowLimits
 from mirrorfeed.errors import MirrorfeedError, SessionLost
-from mirrorfeed.feed.gather import LOOK_ANYWAY, PERSONS_PAUSE, AtMost, State, Waiting, after, due
+from mirrorfeed.feed.gather import LOOK_ANYWAY, PERSONS_PAUSE, State, Waiting, after, due
 from mirrorfeed.publish.errors import NothingPublished
 
 STANDS = State(published=7, at=100.0, looked=100.0)
 ONE, NONE = Waiting(1, 10, 2_000), Waiting(0)
-EVERY_15, ROWS, BYTES = AtMost(), AtMost(None, rows=50), AtMost(60, bytes=10_000)
+EVERY_15, ROWS, BYTES = FollowLimits(), FollowLimits(seconds=None, rows=50), FollowLimits(seconds=60, bytes=10_000)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,7 @@ EVERY_15, ROWS, BYTES = AtMost(), AtMost(None, rows=50), AtMost(60, bytes=10_000
         (EVERY_15, STANDS, ONE, 114.9, False),
         (EVERY_15, STANDS, ONE, 115.0, True),
         (EVERY_15, STANDS, None, 101.0, True),  # nobody could say
-        (AtMost(0), STANDS, ONE, 100.0, True),
+        (FollowLimits(seconds=0), STANDS, ONE, 100.0, True),
         (ROWS, STANDS, Waiting(3, 49, 0), 500.0, False),
         (ROWS, STANDS, Waiting(3, 50, 0), 101.0, True),
         (ROWS, STANDS, Waiting(3, None, 0), 101.0, True),  # a commit that does not tell how much it changed
@@ -34,13 +35,15 @@ EVERY_15, ROWS, BYTES = AtMost(), AtMost(None, rows=50), AtMost(60, bytes=10_000
         (EVERY_15, State(7, 100.0, 100.0, 2, 120.0), NONE, 120.0, True),  # what failed is tried again, new or not
     ],
 )
-def test_a_table_is_due(policy: AtMost, state: State, waiting: Waiting | None, now: float, expected: bool) -> None:
+def test_a_table_is_due(
+    policy: FollowLimits, state: State, waiting: Waiting | None, now: float, expected: bool
+) -> None:
     assert due(policy, state, waiting, now) is expected
 
 
 @pytest.mark.parametrize(("seconds", "poll"), [(15.0, 3.0), (5.0, 1.0), (0.0, 0.2), (3600.0, 3.0), (None, 3.0)])
 def test_questions_are_asked_often_enough_for_the_policy(seconds: float | None, poll: float) -> None:
-    assert AtMost(seconds, rows=1).poll == poll
+    assert FollowLimits(seconds=seconds, rows=1).poll == poll
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from mirrorfeed.config.alerts import Alerts
 from mirrorfeed.config.destination import FabricOptions, credential_in
 from mirrorfeed.config.history import HistoryLocation, below, of_all, of_many, of_one
 from mirrorfeed.config.output import OutputOptions, Partner, contradictions
-from mirrorfeed.config.schedule import GatherOptions, Pause
+from mirrorfeed.config.schedule import FollowLimits, Pause
 from mirrorfeed.config.selection import SelectionOptions, misfits
 from mirrorfeed.config.values import ONELAKE, located
 from mirrorfeed.credentials import Credential, Default
@@ -54,7 +54,7 @@ class Options(OutputOptions):
     on_gap: Literal["stop", "reseed", "compare"] = "stop"
     on_schema_change: Literal["stop", "reseed"] = "stop"
     on_dropped_column: Literal["keep", "reseed"] = "keep"
-    at_most: GatherOptions = GatherOptions()
+    at_most: FollowLimits = FollowLimits()
     """How much of what is committed goes into one publication while a table is followed."""
     repair_up_to: Annotated[int, Field(ge=0)] = 0
     """So many keys that `verify` finds different are published once more without asking."""

@@ -1,43 +1,50 @@
-"""The fields of the user's file that say how much is gathered into one publication while tables are followed."""
+"""The fields `at_most` and `paused`: when a table is published."""
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, model_validator
 
 from mirrorfeed.config import values
-from mirrorfeed.feed.gather import AtMost
-
-_POLICY = AtMost()
 
 
 def _seconds(value: object) -> float | None:
-    if value == "never":
+    if value is None or value == "never":
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 86_400:
         raise ValueError(f"must be a number of seconds from 0 to 86400, or never, not {values.short(value)}")
     return float(value)
 
 
-class GatherOptions(BaseModel):
+class FollowLimits(BaseModel):
+    """Limits of the commits that one publication of a followed table gathers. The first one that is reached counts;
+    None is no limit."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    seconds: Annotated[float | None, PlainValidator(_seconds)] = _POLICY.seconds
-    """None: never because of the time."""
-    rows: Annotated[int, Field(ge=1)] | None = _POLICY.rows
-    bytes: Annotated[int, PlainValidator(values.size)] | None = _POLICY.bytes
+    # Fabric merges every 15 seconds at the fastest.
+    seconds: Annotated[float | None, PlainValidator(_seconds)] = 15.0
+    """Time since the publication before."""
+    rows: Annotated[int, Field(ge=1)] | None = None
+    bytes: Annotated[int, PlainValidator(values.size)] | None = None
 
     @model_validator(mode="after")
-    def _fires(self) -> GatherOptions:
+    def _fires(self) -> Self:
         if self.seconds is None and self.rows is None and self.bytes is None:
             raise ValueError("would never publish anything: give it seconds, rows or bytes that come about")
         return self
 
     @property
-    def policy(self) -> AtMost:
-        return AtMost(self.seconds, self.rows, self.bytes)
+    def measures(self) -> bool:
+        """Whether a limit depends on the size of commits."""
+        return self.rows is not None or self.bytes is not None
+
+    @property
+    def poll(self) -> float:
+        """Seconds between two checks that keep to the limits."""
+        return 3.0 if self.seconds is None else min(3.0, max(0.2, self.seconds / 5))
 
 
 def _moment(value: object) -> datetime:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -246,7 +246,7 @@ def _words(model: type[BaseModel], fault: dict[str, Any], value: str) -> str:
     match fault["type"]:
         case "missing":
             return "is missing"
-        case "extra_forbidden":
+        case "extra_forbidden" | "unexpected_keyword_argument":
             return _unknown_field(str(fault["loc"][-1]), _model_at(model, fault["loc"][:-1]))
         case "value_error":
             return str(facts["error"])
@@ -268,7 +268,7 @@ def _words(model: type[BaseModel], fault: dict[str, Any], value: str) -> str:
             return f"must be a list, not {value}"
         case "too_short" | "string_too_short":
             return "is empty"
-        case "model_type" if fault["loc"]:
+        case "model_type" | "dataclass_type" if fault["loc"]:
             return f"must hold fields and their values, not {value}"
         case "model_type":
             return f"must hold tables with a source and a target, not {value}"
@@ -276,22 +276,28 @@ def _words(model: type[BaseModel], fault: dict[str, Any], value: str) -> str:
             return str(fault["msg"])
 
 
-def _model_at(model: type[BaseModel], place: Sequence[Any]) -> type[BaseModel]:
+def _model_at(model: Any, place: Sequence[Any]) -> Any:
     for part in (each for each in place if isinstance(each, str)):
-        kinds = (model.model_fields[part].annotation, *get_args(model.model_fields[part].annotation))
-        model = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+        annotation = model.model_fields[part].annotation
+        model = next(each for each in (annotation, *get_args(annotation)) if _names(each))
     return model
 
 
-def _unknown_field(name: str, model: type[BaseModel]) -> str:
+def _names(model: Any) -> list[str]:
+    """The fields of a model or a dataclass as the file spells them; empty for another type."""
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return [each.alias or name for name, each in model.model_fields.items()]
+    return [each.name for each in fields(model)] if is_dataclass(model) else []
+
+
+def _unknown_field(name: str, model: Any) -> str:
     if model is Config and name in _GONE:
         return _GONE[name]
-    own, other = model.model_fields, (Table if model is Config else Config).model_fields
-    if issubclass(model, Options) and name in other:
+    if issubclass(model, Options) and name in _names(Table if model is Config else Config):
         return "belongs to a table, below tables" if model is Config else "belongs at the top level, not to a table"
     if model is Sources and name == "source":
         return "stands beside sources: an entry names one table, or stands for several"
-    known = [field.alias or each for each, field in own.items()]
+    known = _names(model)
     if close := difflib.get_close_matches(name, known, 1):
         return f"is not a known field; did you mean {close[0]}?"
     return f"is not a known field; known here: {', '.join(known)}"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mirrorfeed.errors import Terminal
+
+if TYPE_CHECKING:
+    from mirrorfeed.config.schedule import FollowLimits
 
 LOOK_ANYWAY = 600.0
 """Seconds after which a table is looked at as a whole, though nothing was noticed: its folder may have been deleted."""
@@ -12,26 +16,6 @@ ASK_AGAIN = 300.0
 """Seconds after which it is asked again which tables patterns stand for."""
 FIRST_PAUSE, LONGEST_PAUSE, PERSONS_PAUSE = 2.0, 60.0, 300.0
 """In seconds, after a failure: of one that may pass, by doubling; and of one that takes a person."""
-
-
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """A publication gathers what is committed in so many seconds after the one before, or so much; whichever comes
-    first. What is not said is no limit. The service merges every 15 seconds at the fastest."""
-
-    seconds: float | None = 15.0
-    rows: int | None = None
-    bytes: int | None = None
-
-    @property
-    def measures(self) -> bool:
-        """Whether it asks how much was committed."""
-        return self.rows is not None or self.bytes is not None
-
-    @property
-    def poll(self) -> float:
-        """Seconds between two questions that keep to it."""
-        return 3.0 if self.seconds is None else min(3.0, max(0.2, self.seconds / 5))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +44,7 @@ class State:
     """Not before this, after a failure."""
 
 
-def due(policy: AtMost, state: State, waiting: Waiting | None, now: float) -> bool:
+def due(limits: FollowLimits, state: State, waiting: Waiting | None, now: float) -> bool:
     """Whether the table is to be published now. None waits where nobody could say what does: then the run finds out."""
     if now < state.again:
         return False
@@ -68,9 +52,9 @@ def due(policy: AtMost, state: State, waiting: Waiting | None, now: float) -> bo
         return True
     if waiting.versions == 0:
         return False
-    if state.at is None or (policy.seconds is not None and now - state.at >= policy.seconds):
+    if state.at is None or (limits.seconds is not None and now - state.at >= limits.seconds):
         return True
-    return _reached(policy.rows, waiting.rows) or _reached(policy.bytes, waiting.bytes)
+    return _reached(limits.rows, waiting.rows) or _reached(limits.bytes, waiting.bytes)
 
 
 def after(state: State, published: int | None, made: bool, error: Exception | None, begun: float, now: float) -> State:

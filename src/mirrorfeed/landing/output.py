@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+import reprlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, PlainValidator, Strict
 
 from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.encodings import is_text_encoding
 from mirrorfeed.landing.schema import Column
 
 COMPRESSION: Literal["zstd"] = "zstd"
@@ -36,20 +42,49 @@ _DECLARED = {
 """The DataType of each type of values that has one. There is none for decimals."""
 
 
+def _one_of(*allowed: str) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        if value not in allowed:
+            listed = ", ".join(json.dumps(each) for each in allowed)
+            raise ValueError(f"must be one of {listed}, not {json.dumps(value, default=repr, ensure_ascii=False)}")
+        return str(value)
+
+    return check
+
+
+def _extension(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch("[0-9a-z]{1,16}", value) or value == PARQUET:
+        raise ValueError(f"must be lower-case letters and digits without a dot, as in tsv, not {value!r}")
+    return value
+
+
+def _encoding(value: object) -> str:
+    if not isinstance(value, str) or not is_text_encoding(value):
+        raise ValueError(
+            f"{reprlib.repr(value)} is not an encoding that is known here, as UTF-8, utf-16 or windows-1252"
+        )
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Delimited:
-    """How delimited text is written; an empty `quote` or `escape` means that there is none."""
+    """How delimited text is written; an empty `quote` or `escape` means that there is none.
 
-    extension: str = "csv"
-    row_separator: str = "\r\n"
-    column_separator: str = ","
-    quote: str = '"'
-    escape: str = "\\"
-    null: str = ""
-    encoding: str = "UTF-8"
-    schema_definition: bool = True
+    A dataclass that pydantic validates as a part of the configuration. It travels by value to executors.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    extension: Annotated[str, PlainValidator(_extension)] = "csv"
+    row_separator: Annotated[str, PlainValidator(_one_of("\r\n", "\n", "\r"))] = "\r\n"
+    column_separator: Annotated[str, PlainValidator(_one_of(",", ";", "|", "\t"))] = ","
+    quote: Annotated[str, PlainValidator(_one_of('"', "'", ""))] = '"'
+    escape: Annotated[str, PlainValidator(_one_of("\\", "/", '"', ""))] = "\\"
+    null: Annotated[str, Strict()] = ""
+    encoding: Annotated[str, PlainValidator(_encoding)] = "UTF-8"
+    schema_definition: Annotated[bool, Strict()] = True
     """Whether the columns and their types are declared; then no column can be added."""
-    undeclared_types: str = "refuse"
+    undeclared_types: Literal["refuse", "string"] = "refuse"
     """`string` declares types without a DataType as String."""
 
     def options(self) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class Followed:
     @property
     def pause(self) -> float:
         """Seconds between two questions."""
-        return min((table.at_most.policy.poll for table in self.tables), default=1.0)
+        return min((table.at_most.poll for table in self.tables), default=1.0)
 
     @property
     def is_busy(self) -> bool:
@@ -131,7 +131,7 @@ class Followed:
 
     def _is_due(self, table: Table) -> bool:
         state = self.states[str(table.target)]
-        policy, now = table.at_most.policy, self.clock()
+        policy, now = table.at_most, self.clock()
         if now < state.again or table.pause_at(datetime.now(UTC)):
             return False
         found = None if state.published is None or state.failures else self.runs.waiting(table, state.published)
@@ -233,7 +233,7 @@ class SparkRuns:
     def waiting(self, table: Table, published: int) -> Waiting | None:
         source: Source = table.source
         try:
-            return waiting(self.spark, source, published, measured=table.at_most.policy.measures)
+            return waiting(self.spark, source, published, measured=table.at_most.measures)
         except Exception as error:  # the run says what it is
             named(f"Asking what is new in {source}", error)
             return None
