@@ -131,7 +131,7 @@ def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
 ) -> None:
     shop = Shop(DeltaTable(spark, tmp_path / "source", NESTED), tmp_path, "region, at", options)
     shop.table.sql(ROWS)
-    assert "Nothing of s.t is published" in shop.repair(code=1)
+    assert "s.t is not published, so there is nothing to repair" in shop.repair(code=1)
     shop.run("publish")
     shop.replicate()
     assert "s.t: nothing to repair, equal at version 1, 6 rows" in shop.repair()
@@ -209,7 +209,7 @@ def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the
     shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 3")
     said = shop.verify(code=1)
     assert "DIFFERENT at version 1" in said
-    assert "3 keys of s.t would be repaired, and the configuration allows 2" in said
+    assert "s.t has 3 keys to repair, and `repair_up_to` allows 2" in said
     assert len(shop.records) == 1
 
     shop.spoil("UPDATE {} SET v = 'v3' WHERE id = 3")
@@ -224,17 +224,17 @@ def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, published: Shop,
     shop.spoil("INSERT INTO {} VALUES (NULL, 'lost'), (5, 'too many')")
     said = shop.repair(code=1)
     assert "s.t: published once more, at version 1: 1 delete, 1 file." in said
-    assert "No change to s.t mends this: 1 row cannot be named by a key" in said
+    assert "s.t cannot be repaired row by row: 1 row cannot be named by a key" in said
     mirror = tmp_path / "keyed/mirror/s/t"
     keys = AnyDeltaTable(mirror).to_pyarrow_table().select(["id"])
     write_deltalake(mirror, keys, mode="overwrite", schema_mode="overwrite")
-    assert "No change to s.t mends this: 'v' is missing. Run `mirrorfeed rebuild s.t`" in shop.repair(code=1)
+    assert "s.t cannot be repaired row by row: 'v' is missing. Run `mirrorfeed rebuild s.t`" in shop.repair(code=1)
 
     bare = Shop(DeltaTable(spark, tmp_path / "bare/source"), tmp_path / "bare", "")
     bare.table.insert(1, 2)
     bare.run("publish")
     bare.replicate()
-    assert "No change to s.t mends this: it has no keys" in bare.repair(code=1)
+    assert "s.t cannot be repaired row by row: it has no keys" in bare.repair(code=1)
 
 
 def test_a_row_that_stands_twice_in_the_source_is_not_published(spark: SparkSession, tmp_path: Path) -> None:

@@ -212,7 +212,10 @@ def break_record(project: Project, content: Callable[[str], str]) -> None:
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        (lambda p: break_record(p, lambda text: "{"), "cannot be read: it is not JSON"),
+        (
+            lambda p: break_record(p, lambda text: "{"),
+            "is damaged, or mirrorfeed did not write it: it is not valid JSON",
+        ),
         (
             lambda p: break_record(p, lambda text: text.replace('"format": 2', '"format": 5')),
             "has format 5; this version knows format 4. Install a newer mirrorfeed.",

@@ -104,9 +104,9 @@ class _Files:
         self._close_file()
 
     def close_early(self) -> None:
-        """After a failure: what is open is closed without a receipt."""
-        if self._file is not None:
-            self._file.close()
+        """Close the open file after a failure, without a receipt."""
+        if self._sink is not None:
+            self._sink.close()
 
     def _room(self) -> int:
         """How many bytes in memory the next group still takes, so that the file comes near its target size."""
@@ -170,6 +170,8 @@ class Counting:
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
+        if self.closed:  # Arrow flushes its compressor when it is destroyed, and would print an error
+            return view.nbytes
         self._sink.write(view)
         self.hash.update(view)
         self.bytes += view.nbytes
