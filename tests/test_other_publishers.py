@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from mirrorfeed.display.render import text_of
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica, State, TableReport
 from mirrorfeed.stores import FolderStore
@@ -51,7 +53,7 @@ class Zone:
 
     @property
     def printed(self) -> str:
-        return "\n".join(lint(self._store).lines())
+        return re.sub(r"[\s│┃]+", " ", text_of(lint(self._store).findings))
 
     def replicate(self) -> TableReport:
         (report,) = Replica(self._store, str(self._target)).step()

@@ -29,7 +29,7 @@ WITHOUT_SPARK = {
     "init new.yml": (0, "Wrote new.yml."),
     "tables": (0, "sales.orders"),
     "lint landing": (0, "no findings"),
-    "partner": (0, "nothing was done"),
+    "partner": (0, "The configuration has no `partner`."),
     "drop sales.gone": (1, "does not exist"),
     "fabric status": (1, "names no mirrored database of Fabric"),
     "fabric start": (1, "names no mirrored database of Fabric"),

@@ -199,5 +199,5 @@ def test_the_log_says_of_a_file_that_fabric_took_that_it_was_consumed(tmp_path: 
     data.rename(folder / "_ProcessedFiles" / data.name)
     result = CliRunner().invoke(main, ["log", "sales.t0", "--config", file])
     assert result.exit_code == 0
-    assert result.output.splitlines()[-1] == f"{data}: consumed, and removed by Fabric"
+    assert result.output.splitlines()[-1] == f"{data}: consumed and removed by Fabric"
     assert "not there" not in result.output
