@@ -174,7 +174,7 @@ LONGEST = (
     *("publish/test_schema_changes", "test_notebooks", "test_wheel", "publish/test_source", "e2e/test_secrets"),
     *("test_repair", "publish/test_selection", "archive/guard/test_write", "files/test_place", "e2e/test_forms"),
     *("archive/guard/test_table", "archive/guard/test_statement", "archive/guard/test_guarded_writes"),
-    *("doctor/test_doctor", "publish/test_fleet", "e2e/test_cli", "golden/test_with_spark", "e2e/test_archive_cli"),
+    *("monitor/test_facts", "publish/test_fleet", "e2e/test_cli", "golden/test_with_spark", "e2e/test_archive_cli"),
 )
 """Side by side these are begun first, so that all processes end together."""
 

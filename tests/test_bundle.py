@@ -260,7 +260,7 @@ def test_a_jobs_parameters_are_those_that_its_tasks_read(name: str) -> None:
     assert sorted(each["name"] for each in JOBS[name].get("parameters", [])) == sorted(read)
 
 
-@pytest.mark.parametrize("name", ["publish", "publish_each", "rebuild", "verify", "preflight"])
+@pytest.mark.parametrize("name", ["publish", "publish_each", "rebuild", "verify", "check_setup"])
 def test_a_job_that_publishes_repairs_or_looks_at_what_publishing_needs_is_given_the_handover(name: str) -> None:
     given = [task["python_wheel_task"]["parameters"] for task in tasks(JOBS[name])]
     assert any(["--handover", "${var.handover}"] in map(list, pairwise(parameters)) for parameters in given)

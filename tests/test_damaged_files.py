@@ -22,8 +22,9 @@ from mirrorfeed.keep import record as kept
 from mirrorfeed.landing import log, metadata
 from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.monitor import alert_state
-from mirrorfeed.monitor.alert_rules import Look, Trouble
+from mirrorfeed.monitor.alert_rules import Check
 from mirrorfeed.monitor.alert_state import REPEAT_AFTER
+from mirrorfeed.monitor.rules import Finding, Weight
 from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.examine import examine
 from mirrorfeed.storage.prices import BadRates, Rates
@@ -90,8 +91,8 @@ def _alerts(data: bytes) -> alert_state.Notified:
     """Of a run that finds this state."""
     store, sent = MemoryStore(), list[alert_state.Message]()
     store.create("alerts.json", data)
-    look = Look((Trouble("a", "GAP", "What.", "mirrorfeed x"),))
-    found = alert_state.notify(store, "alerts.json", look, {"ops": sent.append}, lambda: NOW)
+    check = Check((Finding(Weight.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x"),))
+    found = alert_state.notify(store, "alerts.json", check, {"ops": sent.append}, lambda: NOW)
     assert all(isinstance(each, DamagedFile) for each in found.warnings)
     assert not found.warnings or [each for each in sent if not each.over]
     return found

@@ -13,8 +13,8 @@ def test_a_code_is_known_however_it_is_written(asked: str) -> None:
     assert (explain(asked).code, explain(asked).name, explain(asked).kind) == ("MF2102", "Gap", "terminal")
 
 
-def test_names_that_the_doctor_showed_before_are_understood() -> None:
-    assert explain("VACUUM_AHEAD").code == "MF803"
+def test_findings_are_explained_by_name() -> None:
+    assert explain("EMPTY_TABLE").code == "MF821"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from mirrorfeed.api import results
 from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Publication, Result, Status
 from mirrorfeed.feed.errors import FeedOff
+from mirrorfeed.monitor.rules import Weight
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,14 +35,15 @@ SIGNATURES = {
     "Feed.publish": "(*tables)",
     "Feed.publisher": "(*tables)",
     "Feed.dry_run": "(*tables)",
-    "Feed.status": "(*tables)",
+    "Feed.status": "(*tables, behind=False, fabric=False, mirror=None)",
     "Feed.verify": "(mirror=None, *tables, shown=5)",
     "Feed.repair": "(table, mirror=None, where=None)",
     "Feed.rebuild": "(table)",
     "Feed.log": "(table)",
     "Feed.lint": "()",
     "Feed.replicate": "(folder, poll_seconds=None, on_pass=None, stop=None)",
-    "Feed.doctor": "(*tables)",
+    "Feed.doctor": "(*tables, fix=False, setup=False, live=False)",
+    "Feed.watch": "(mirror=None)",
     "Feed.enable": "(*tables)",
     "Feed.changes": "(table, start=None, end=None, past_end='error')",
     "Feed.append_history": "(*tables, begin_again=False)",
@@ -83,6 +85,7 @@ SIGNATURES = {
     "Comparison.chart": "()",
     "DroppedTable.consequences": "",
     "RestorePlan.save": "(path)",
+    "Finding.key": "",
     "Result.ok": "",
     "Result.check": "()",
     "Result.to_dict": "()",
@@ -104,7 +107,8 @@ VALUES = {
     "Difference": "key column source mirror",
     "DroppedTable": "table address files rows publications newest hashes",
     "Enabled": "table source feed error",
-    "Finding": "code weight place what next",
+    "Alert": "table name what fix since over sent_to error",
+    "Finding": "weight code name table what fix since passing",
     "History": "table history since versions newest_version lag_versions rows error",
     "LintFinding": "code severity file what next",
     "Listed": "table source included keys takes part why error",
@@ -121,8 +125,8 @@ VALUES = {
     "Result": "rows notes summary",
     "Setting": "field there wanted changes note",
     "Share": "table what files bytes archived_files archived_bytes restored_files",
-    "Status": "table source feed published_version newest_version lag_versions lag_seconds not_renamed"
-    " not_consumed error paused",
+    "Status": "table source state feed service published_version newest_version lag_versions lag_seconds not_renamed"
+    " not_consumed fresh error paused at",
     "TableReport": "table state files rows message error",
     "TableState": "table status rows error synced",
     "TableSync": "table status synced error",
@@ -157,7 +161,7 @@ def test_to_import_it_and_to_load_a_configuration_starts_no_spark_and_no_client_
 
 
 def status(table: str, error: str | None = None, lag: int | None = 0) -> Status:
-    return Status(table, f"main.{table}", "recorded with every commit", 3, 3 + (lag or 0), lag, 0.0, 0, 0, error)
+    return Status(table, f"main.{table}", "behind", "on", None, 3, 3 + (lag or 0), lag, 0.0, 0, 0, None, error)  # type: ignore[arg-type]
 
 
 def publication(table: str, **other: object) -> Publication:
@@ -217,10 +221,10 @@ def test_a_mirror_that_is_different_is_not_well_and_shows_its_first_differences(
     assert "<svg" not in repr(chart)
 
 
-@pytest.mark.parametrize(("weight", "ok"), [("error", False), ("wrong", False), ("soon", False), ("note", True)])
-def test_a_finding_is_well_where_it_is_no_more_than_a_note(weight: str, ok: bool) -> None:
-    found = Result((Finding("MF101", weight, "a", "What it is.", "what helps"),))
-    assert found.ok is ok
-    if not ok:
-        with pytest.raises(Failed, match=rf"MF101, {weight}, a, What it is\., what helps"):
+@pytest.mark.parametrize("weight", Weight)
+def test_a_finding_is_ok_if_it_is_no_more_than_a_note(weight: Weight) -> None:
+    found = Result((Finding(weight, "MF101", "NAME", "a", "What it is.", "what helps"),))
+    assert found.ok is (weight.value in ("note", "unknown", "ok"))
+    if not found.ok:
+        with pytest.raises(Failed, match=rf"{weight.value} +MF101 NAME: a: What it is\.\n +Fix: what helps"):
             found.check()

@@ -48,7 +48,7 @@ def test_a_pipeline_checks_tests_validates_and_deploys(text: str) -> None:
         *(f"databricks bundle {each}" for each in ("validate --strict", "deploy", "run")),
     )
     assert [text.index(verb) for verb in verbs] == sorted(text.index(verb) for verb in verbs)
-    assert "databricks bundle run preflight --no-wait" in text
+    assert "databricks bundle run check_setup --no-wait" in text
     assert set(re.findall(r"\b(dev|staging|prod)\b", yaml.safe_dump(yaml.safe_load(text)))) == {"staging", "prod"}
 
 

@@ -58,7 +58,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_its_commands_start_without_spark(place: Path, tmp_path: Path) -> None:
     assert importlib.util.find_spec("pyspark")  # here, and not there
-    assert "preflight" in run(place / "mirrorfeed", "--help")
+    assert "doctor" in run(place / "mirrorfeed", "--help")
     config = tmp_path / "mirrorfeed.yml"
     config.write_text("landing_zone: ./landing\ntables: [{source: a, target: sales.orders}]\n")
     assert "inserts only" in run(place / "mirrorfeed-task", "tables", "--config", config)

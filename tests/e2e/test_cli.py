@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +17,14 @@ from pyspark.sql import SparkSession
 from mirrorfeed import config
 from mirrorfeed.cli import main
 from mirrorfeed.cli import output as show
+from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.feed.source import Source
-from mirrorfeed.monitor.status import status_without_spark, statuses
+from mirrorfeed.monitor.facts import Collector
+from mirrorfeed.monitor.status import status_of
 from mirrorfeed.publish import idle
 from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.session import SparkMissing
+from mirrorfeed.workspace import default_workspace
 from tests.delta import DeltaTable
 from tests.told import told
 
@@ -114,16 +114,17 @@ def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
     listed = ["  - {source: ./orders, target: sales.orders, keys: [id]}", "  - {source: ./lines, target: sales.lines}"]
     project.configure(*listed)
     project.run("publish", "sales.orders")
-    found = statuses(spark, config.load(project.config))
-    fresh = [{**asdict(each), "fresh": each.fresh and each.fresh.told()} for each in found]
-    asked = json.loads(json.dumps(fresh, default=datetime.isoformat))
+    facts = Collector(config.load(project.config), lambda: spark)
+    store = zone_of(facts.config)
+    asked = [status_of(facts._with_spark(spark, store, each, default_workspace)) for each in facts.config.tables]
 
     def no_spark(*_: object) -> None:
         raise SparkMissing()
 
-    for command in ("publish", "status"):
+    for command in ("publish", "root"):
         monkeypatch.setattr(f"mirrorfeed.cli.{command}.spark_session", no_spark)
-    assert project.json("status") == asked
+    found = {row["table"]: row for row in project.json("status")["rows"]}
+    assert found == {each.table: each.to_dict() for each in asked}
     assert "nothing new, version 0 is published" in project.run("publish", "sales.orders", "--dry-run")
     (published,) = project.json("publish", "sales.orders")
     assert (published["table"], published["error"], published["lag_versions"]) == ("sales.orders", None, 0)
@@ -147,9 +148,10 @@ def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_withou
     shutil.rmtree(orders.path)
     DeltaTable(spark, orders.path)
     assert idle.Idle(config.load(project.config)).decision(table) is None
-    assert status_without_spark(idle.Idle(config.load(project.config)), table) is None
+    collector = Collector(config.load(project.config), lambda: spark)
+    assert collector._without_spark(idle.Idle(collector.config), table) is None
     shutil.rmtree(orders.path)
-    assert status_without_spark(idle.Idle(config.load(project.config)), table) is None
+    assert collector._without_spark(idle.Idle(collector.config), table) is None
     assert idle.newest(Source(parts=("main", "sales", "orders"))) is None
     assert idle.newest(Source(path="abfss://a@b/c")) is None
 
@@ -168,7 +170,7 @@ def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_withou
             "far: MF1000: Deciding about far failed with",
             "sales.orders: snapshot at version 0",
         ),
-        (["status"], "far: MF1000: Asking for the status of far failed with", "sales.orders"),
+        (["status"], "far: MF1000: Checking far failed with", "sales.orders"),
     ],
 )
 def test_a_failure_without_a_name_leaves_the_other_tables_alone(

@@ -46,7 +46,7 @@ def test_a_notebook_goes_the_whole_way_by_the_public_names(
     assert [(row.inserts, row.published_version, row.ok) for row in published] == [(2, 1, True), (0, None, False)]
     with pytest.raises(Failed, match=r"sales\.lines: "):
         published.check()
-    assert [finding.code for finding in feed.doctor() if not finding.ok] == ["MF801"]
+    assert [finding.code for finding in feed.doctor() if not finding.ok] == ["MF2101"]
 
     assert [row.feed for row in feed.enable()] == ["on already", "switched on"]
     spark.sql(f"DELETE FROM delta.`{tmp_path}/orders` WHERE id = 1")

@@ -179,7 +179,7 @@ def test_no_command_changes_what_is_not_ours(
         assert world.state() == before, command
         assert project.content() == landing, command
     orders.insert(3)
-    for command in ("publish", "replicate landing mirror", "repair sales.fine --mirror mirror", "preflight"):
+    for command in ("publish", "replicate landing mirror", "repair sales.fine --mirror mirror", "doctor --setup"):
         run(project, command)
         assert world.state() == before, command
     left = left_in_staging(project)

@@ -56,7 +56,7 @@ def test_from_publishing_to_a_rebuilt_table(spark: SparkSession, project: Projec
     assert "sales.orders: Replicating" in project.run("fabric", "start")
     where = f"abfss://{WORKSPACE}@{onelake.address}/{DATABASE}/Tables/sales/orders"
     assert f"Spark cannot read the mirror of {project.folder}/orders at {where}: " in project.run("verify", code=1)
-    (row,) = project.told("status", "--fabric").value
+    (row,) = project.told("status", "--fabric").value["rows"]
     assert (row["published_version"], row["newest_version"], row["not_consumed"]) == (1, 1, 0)
     assert row["service"] == "Replicating, 0 rows"
     assert "in Fabric" in project.run("status", "--fabric")

@@ -75,12 +75,12 @@ def test_a_table_whose_changes_the_engine_computes_needs_nothing(
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: zone\ntables: [{source: ./t, target: t, keys: [id]}]\n")
     said = {
         command: " ".join(
-            CliRunner().invoke(main, [command, "--config", str(tmp_path / "mirrorfeed.yml")]).output.split()
+            CliRunner().invoke(main, [*command.split(), "--config", str(tmp_path / "mirrorfeed.yml")]).output.split()
         )
-        for command in ("enable", "preflight", "status")
+        for command in ("enable", "doctor --setup", "status")
     }
     assert "computed from row tracking when it is read: nothing is to be done" in said["enable"]
-    assert "computed from row tracking when it is read" in said["preflight"]
+    assert "computed from row tracking when it is read" in said["doctor --setup"]
     assert "computed" in said["status"]
 
 

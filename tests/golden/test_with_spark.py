@@ -30,7 +30,7 @@ from tests.golden.expected_output import check
 from tests.golden.recorder import COMMANDS, Recorder, recording
 from tests.publish.scenes import two_orders
 
-OWN = ("archive", "changes", "doctor", "enable", "history", "preflight", "publish", "rebuild", "repair", "report")
+OWN = ("archive", "changes", "doctor", "enable", "history", "publish", "rebuild", "repair", "report")
 COMMANDS_WITH_SPARK = [each for each in COMMANDS if each.split()[0] in (*OWN, "status", "verify", "watch")]
 
 ALL = """landing_zone: zone
@@ -82,7 +82,7 @@ def test_the_ledger_has_every_verification(recorder: Recorder) -> None:
 
 
 def _publications(recorder: Recorder, orders: DeltaTable) -> None:
-    recorder.case("A feed is off, a source is missing", "preflight")
+    recorder.case("Setup: a feed is off, a source is missing", "doctor", "--setup")
     recorder.case("The feed is off", "publish", "sales.orders")
     recorder.text("The feed is off", "publish", "sales.orders", "--dry-run")
     recorder.text("A feed is off, a source is missing", "enable")

@@ -32,14 +32,15 @@ from mirrorfeed.monitor.alert_channels import (
     send_mail,
 )
 from mirrorfeed.monitor.alert_messages import slack, teams, text
-from mirrorfeed.monitor.alert_rules import Trouble
 from mirrorfeed.monitor.alert_state import Alert, Message
+from mirrorfeed.monitor.rules import Finding, Weight
 from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.stores.patience import Patience
 from tests.monitor.conftest import HIDDEN, Hook
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
-GAP = Trouble("sales.all_orders", "GAP", "Versions <3> & 4 *are* gone.", "mirrorfeed rebuild sales.all_orders")
+FIX = "mirrorfeed rebuild sales.all_orders"
+GAP = Finding(Weight.WRONG, "MF2102", "GAP", "sales.all_orders", "Versions <3> & 4 *are* gone.", FIX)
 NEW = Message("ops", Alert(*GAP.key, NOW), GAP)
 OVER = Message("ops", Alert("", "MIRRORING_PAUSED", NOW, NOW + timedelta(hours=2), {"ops": NOW}))
 
@@ -54,7 +55,7 @@ def test_a_message_says_what_is_wrong_since_when_and_what_to_do() -> None:
         "sales.all_orders: GAP",
         "Versions <3> & 4 *are* gone.",
         "Since 2026-03-14 09:30 UTC.",
-        "Next: mirrorfeed rebuild sales.all_orders",
+        "Fix: mirrorfeed rebuild sales.all_orders",
     ]
     assert text(OVER).splitlines() == [
         "The mirrored database: MIRRORING_PAUSED is over",
@@ -85,7 +86,7 @@ def test_slack_gets_plain_text_and_an_escaped_line_for_notifications() -> None:
 
 
 def test_what_is_longer_than_they_take_is_cut() -> None:
-    trouble = Trouble("t" * 300, "OTHER", "w" * 30_000, "mirrorfeed x")
+    trouble = Finding(Weight.WRONG, "MF1000", "OTHER", "t" * 300, "w" * 30_000, "mirrorfeed x")
     long = Message("ops", Alert(*trouble.key, NOW), trouble)
     header, section = (block["text"]["text"] for block in slack(long)["blocks"])
     assert (len(header), header[-1]) == (150, "…")

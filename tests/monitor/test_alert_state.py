@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from fixtures.memory import MemoryStore
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.monitor.alert_channels import WebhookUnavailable
-from mirrorfeed.monitor.alert_rules import Look, Trouble
+from mirrorfeed.monitor.alert_rules import Check
 from mirrorfeed.monitor.alert_state import (
     REPEAT_AFTER,
     Alert,
@@ -32,10 +33,12 @@ from mirrorfeed.monitor.alert_state import (
     parse,
     spell,
 )
+from mirrorfeed.monitor.rules import Finding, Weight
 from mirrorfeed.stores import FolderStore, PlaceUnusable, Store
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
-ONE, TWO = Trouble("a", "GAP", "What.", "mirrorfeed x"), Trouble("b", "BEHIND_SEEN", "Late.", "mirrorfeed y")
+ONE = Finding(Weight.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x")
+TWO = Finding(Weight.WRONG, "MF837", "BEHIND_SEEN", "b", "Late.", "mirrorfeed y")
 BOTH = ["ops", "team"]
 PATH = "_mirrorfeed/alerts.json"
 
@@ -51,8 +54,8 @@ class Life:
         self.alerts: tuple[Alert, ...] = ()
         self.now = NOW
 
-    def look(self, *troubles: Trouble, to: list[str] | None = None, deaf: str = "", **look: Any) -> list[str]:
-        names, seen = BOTH if to is None else to, Look(troubles, **look)
+    def look(self, *problems: Finding, to: list[str] | None = None, deaf: str = "", **check: Any) -> list[str]:
+        names, seen = BOTH if to is None else to, Check(problems, **check)
         self.alerts = observe(self.alerts, seen, self.now)
         sent = [each for each in due_messages(self.alerts, seen, names, self.now) if each.to != deaf]
         self.alerts = after(self.alerts, sent, names, self.now)
@@ -101,17 +104,21 @@ def test_a_problem_that_returns_before_its_end_was_sent_is_the_same_problem() ->
 def test_a_problem_that_cannot_be_checked_is_neither_over_nor_sent_again() -> None:
     life = Life()
     life.look(ONE, TWO)
-    assert life.look(TWO, doubtful=frozenset({("a", "")})) == []
-    assert life.look(doubtful=frozenset({("", "")})) == []
+    assert life.look(TWO, unknown=frozenset({("a", "")})) == []
+    assert life.look(unknown=frozenset({("", "")})) == []
     assert life.look(ONE, TWO) == []
 
 
 def test_a_problem_that_may_pass_is_sent_once_it_has_lasted_and_not_if_it_passed() -> None:
-    slow = Trouble("a", "UNREACHABLE", "No answer.", "mirrorfeed x", lasting=1000.0)
-    life = Life()
-    assert [life.look(slow), life.look(slow), life.look(slow)] == [[], [], ["ops UNREACHABLE", "team UNREACHABLE"]]
-    assert life.look() == ["ops UNREACHABLE over", "team UNREACHABLE over"]
-    assert [life.look(slow), life.look(), life.look(slow)] == [[], [], []]
+    life, slow = Life(), replace(ONE, passing=True)
+
+    def look(*problems: Finding) -> list[str]:
+        return life.look(*problems, patience=1000.0)
+
+    assert [look(slow), look(slow), look(slow)] == [[], [], ["ops GAP", "team GAP"]]
+    assert look() == ["ops GAP over", "team GAP over"]
+    assert [look(slow), look(), look(slow)] == [[], [], []]
+    assert look(ONE) == ["ops GAP", "team GAP"]
 
 
 def test_a_new_channel_is_notified_of_what_is_there_and_a_removed_one_is_forgotten() -> None:
@@ -134,10 +141,10 @@ class Desk:
         self.now = NOW
 
     def run(
-        self, *troubles: Trouble, store: Store | None = None, send: Callable[[Message], None] | None = None
+        self, *problems: Finding, store: Store | None = None, send: Callable[[Message], None] | None = None
     ) -> Notified:
         return notify(
-            store or self.store, PATH, Look(troubles), dict.fromkeys(BOTH, send or self.keep), lambda: self.now
+            store or self.store, PATH, Check(problems), dict.fromkeys(BOTH, send or self.keep), lambda: self.now
         )
 
     def keep(self, message: Message) -> None:

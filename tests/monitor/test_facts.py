@@ -1,4 +1,4 @@
-"""The doctor at a table through Spark: what is wrong is found where it is, and what is safe is carried out."""
+"""Facts and findings of real tables, and the fixes of the doctor."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
 from mirrorfeed.config import load
-from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.fabric import TableState
-from mirrorfeed.monitor.facts import look_at_table, look_at_zone, of_service
-from mirrorfeed.monitor.findings import Code
-from mirrorfeed.monitor.rules import TableFacts, judge_table, judge_zone
+from mirrorfeed.monitor.facts import Collector, TableFacts, database_facts
+from mirrorfeed.monitor.rules import NOTHING, database_findings, table_findings
 from mirrorfeed.monitor.text_lengths import longest_text
 from tests.delta import DeltaTable, Zone
 
 
-def judged(facts: TableFacts) -> list[Code]:
-    return [each.code for each in judge_table(facts)]
+def names(facts: TableFacts) -> list[str]:
+    return [each.name for each in table_findings(facts)]
 
 
 class Patient:
@@ -46,11 +44,11 @@ class Patient:
     def facts(self, *states: TableState, now: datetime | None = None) -> TableFacts:
         """Of Fabric's words only where some are given."""
         moment = now or datetime.now(UTC)
-        told = states or None
-        return look_at_table(self.spark, self.config, self.zone.store, self.config.tables[0], told, now=lambda: moment)
+        collector = Collector(self.config, lambda: self.spark, True, states or None, now=lambda: moment)
+        return collector.collect(self.config.tables)[0]
 
-    def codes(self) -> list[Code]:
-        return judged(self.facts())
+    def codes(self) -> list[str]:
+        return names(self.facts())
 
     def doctor(self, *options: str, code: int = 0) -> str:
         found = CliRunner().invoke(
@@ -81,11 +79,11 @@ def published(begun: Zone, tmp_path: Path) -> Patient:
 
 def test_a_table_from_nothing_to_well(patient: Patient) -> None:
     patient.table.insert(1)
-    assert patient.codes() == [Code.NOT_PUBLISHED]
+    assert patient.codes() == ["NOT_PUBLISHED"]
     patient.zone.store.create(f"{patient.zone.plan.folder}/_metadata.json", b'{"keyColumns": ["id"]}')
-    assert patient.codes() == [Code.NOT_PUBLISHED, Code.EMPTY_TABLE]
+    assert patient.codes() == ["NOT_PUBLISHED", "EMPTY_TABLE"]
     patient.zone.publish()
-    assert "Nothing is wrong, as far as can be told without publishing." in patient.doctor()
+    assert NOTHING in patient.doctor()
 
 
 def test_a_run_that_was_killed_and_what_lies_about_are_mended(published: Patient) -> None:
@@ -97,13 +95,13 @@ def test_a_run_that_was_killed_and_what_lies_about_are_mended(published: Patient
     (log,) = patient.zone.folder.glob("_mirrorfeed/*/")
     (log / f"{1:020d}-ab-00000-00000.parquet").write_bytes(b"left")
     found = json.loads(patient.doctor("--json", code=1))
-    assert [(each["name"], each["remedy"]) for each in found] == [
+    assert [(each["name"], each["fix"]) for each in found["rows"]] == [
         ("UNFINISHED", "mirrorfeed doctor sales.orders --fix"),
         ("ORPHANS", "mirrorfeed doctor sales.orders --fix"),
     ]
     said = patient.doctor("--fix")
-    assert "sales.orders: finished and tidied." in said
-    assert "Nothing is wrong, as far as can be told without publishing." in said
+    assert "sales.orders: fixed." in said
+    assert NOTHING in said
     assert patient.zone.mirrors_the_table()
 
 
@@ -113,8 +111,10 @@ def test_a_text_that_is_longer_than_its_column_is_measured_in_a_small_table(pati
     early = datetime(2025, 1, 2, tzinfo=UTC)
     os.utime(patient.zone.folder / "_mirrorfeed/log.json", (early.timestamp(), early.timestamp()))
     facts = patient.facts()
-    assert (facts.begun, facts.longest_text) == (early, ("v", 9000))
-    assert judged(facts) == [Code.TEXT_TOO_LONG]
+    assert facts.log_facts
+    assert facts.source_facts
+    assert (facts.log_facts.begun, facts.source_facts.longest_text) == (early, ("v", 9000))
+    assert names(facts) == ["TEXT_TOO_LONG"]
 
 
 def test_nested_values_are_as_long_as_their_json(spark: SparkSession, tmp_path: Path) -> None:
@@ -176,19 +176,19 @@ def _gone(patient: Patient) -> None:
 @pytest.mark.parametrize(
     ("happen", "codes"),
     [
-        (_keys, [Code.KEYS_CHANGED]),
-        (_gap, [Code.GAP]),
-        (_recreated, [Code.SOURCE_RECREATED]),
-        (_another_file, [Code.NUMBERS_DISAGREE]),
-        (_lost, [Code.FILES_LOST]),
-        (_all_gone, [Code.LAST_FILE_GONE]),
-        (_no_bytes, [Code.EMPTY_FILE]),
-        (_unreadable, [Code.LOG_DAMAGED]),
-        (_renamed, [Code.SCHEMA_CHANGED]),
-        (_gone, [Code.SOURCE_MISSING]),
+        (_keys, ["KeysChanged"]),
+        (_gap, ["Gap"]),
+        (_recreated, ["SourceRecreated"]),
+        (_another_file, ["NumbersDisagree"]),
+        (_lost, ["FilesLost"]),
+        (_all_gone, ["LastFileGone"]),
+        (_no_bytes, ["EMPTY_FILE"]),
+        (_unreadable, ["DamagedFile"]),
+        (_renamed, ["IncompatibleSchema"]),
+        (_gone, ["NoTableAtPath"]),
     ],
 )
-def test_what_happens_to_a_table(published: Patient, happen: Callable[[Patient], None], codes: list[Code]) -> None:
+def test_what_happens_to_a_table(published: Patient, happen: Callable[[Patient], None], codes: list[str]) -> None:
     happen(published)
     assert published.codes() == codes
 
@@ -197,39 +197,41 @@ def test_a_feed_that_is_off_and_a_clone(patient: Patient, tmp_path: Path) -> Non
     patient.table.insert(1)
     clone = DeltaTable.cloned(patient.table, tmp_path / "clone", version=1)
     patient.table.set_feed(False)
-    assert patient.codes() == [Code.FEED_OFF]
+    assert patient.codes() == ["FeedOff"]
     text = "landing_zone: ./landing\ntables:\n  - {source: ./clone, target: sales.orders, keys: [id]}\n"
     (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
     found = json.loads(patient.doctor("--json"))
-    assert [each["name"] for each in found] == ["NOT_PUBLISHED", "CLONED"]
+    assert [each["name"] for each in found["rows"]] == ["NOT_PUBLISHED", "CLONED"]
     assert (
-        f"The source is a clone of delta.`file:{patient.table.path}`" in found[1]["what"]
-        or str(patient.table.path) in found[1]["what"]
+        f"The source is a clone of delta.`file:{patient.table.path}`" in found["rows"][1]["what"]
+        or str(patient.table.path) in found["rows"][1]["what"]
     )
     assert clone.latest == 0
 
 
 def test_the_feed_keeps_less_than_publication_needs(published: Patient) -> None:
-    def judged_at(facts: TableFacts, *lags: float) -> list[list[Code]]:
+    def judged_at(facts: TableFacts, *lags: float) -> list[list[str]]:
         """Had publication been so many days behind."""
-        return [judged(replace(facts, lag_seconds=days * 86_400)) for days in lags]
+        assert facts.source_facts
+        behind = [replace(facts.source_facts, lag_seconds=days * 86_400) for days in lags]
+        return [names(replace(facts, source_facts=each)) for each in behind]
 
     published.table.insert(1)
     facts = published.facts(now=datetime.now(UTC) + timedelta(days=5))
-    assert facts.lag_seconds == pytest.approx(5 * 86_400, abs=60)
-    assert judged_at(facts, 0.01, 5, 8) == [[], [Code.FALLS_BEHIND], [Code.RETENTION_SHORT]]
+    assert facts.source_facts
+    assert facts.source_facts.lag_seconds == pytest.approx(5 * 86_400, abs=60)
+    assert judged_at(facts, 0.01, 5, 8) == [[], ["FALLS_BEHIND"], ["RETENTION_SHORT"]]
     published.table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
-    assert judged_at(published.facts(), 5, 40) == [[], [Code.RETENTION_SHORT, Code.LOG_RETENTION_SHORT]]
+    assert judged_at(published.facts(), 5, 40) == [[], ["RETENTION_SHORT", "LOG_RETENTION_SHORT"]]
 
 
 def test_what_fabric_says_of_a_table(published: Patient) -> None:
     later = datetime.now(UTC) + timedelta(hours=2)
     facts = published.facts(TableState("sales.orders", "Snapshotting"), now=later)
-    assert judged(facts) == [Code.STUCK_SNAPSHOTTING]
-    (table,) = published.config.tables
-    assert judged(replace(facts, **of_service(table, [TableState("sales.other", "Replicating")]))) == [Code.NEVER_SYNCS]
+    assert names(facts) == ["STUCK_SNAPSHOTTING"]
+    assert names(replace(facts, service=None)) == ["NEVER_SYNCS"]
     throttled = TableState("sales.orders", "Failed", None, "Throttled: the capacity's limit is exceeded")
-    assert judged(replace(facts, **of_service(table, [throttled]))) == [Code.THROTTLED]
+    assert names(replace(facts, service=throttled)) == ["THROTTLED"]
 
 
 def test_what_fabric_says_of_the_database(tmp_path: Path, onelake: OneLake) -> None:
@@ -237,12 +239,11 @@ def test_what_fabric_says_of_the_database(tmp_path: Path, onelake: OneLake) -> N
     tables = "tables:\n  - {source: ./t, target: sales.orders, keys: [id]}\n"
     (tmp_path / "mirrorfeed.yml").write_text(text + tables, encoding="utf-8")
     config = load(str(tmp_path / "mirrorfeed.yml"))
-    store = zone_of(config)
-    facts, states = look_at_zone(config, store)
-    assert (facts.trouble, states) == (None, [])
-    assert [each.code for each in judge_zone(facts)] == [Code.MIRRORING_OFF]
+    facts = database_facts(config)
+    assert (facts.error, facts.states) == (None, [])
+    assert [each.name for each in database_findings(facts)] == ["MIRRORING_OFF"]
 
     other = load(str(tmp_path / "mirrorfeed.yml"), landing_zone=f"onelake://{WORKSPACE}/{WORKSPACE}")
-    facts, states = look_at_zone(other, store)
-    assert facts.trouble is not None
-    assert states is None
+    facts = database_facts(other)
+    assert facts.error is not None
+    assert (facts.status, facts.states) == (None, None)

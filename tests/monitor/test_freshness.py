@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from mirrorfeed.config import Config
 from mirrorfeed.landing.log import PublishedFile, Record
+from mirrorfeed.monitor.facts import TableFacts
 from mirrorfeed.monitor.freshness import AHEAD, NOTHING_PUBLISHED, Beyond, Freshness, Step, freshness
-from mirrorfeed.monitor.watch import watched
+from mirrorfeed.monitor.watch import ledger_rows
 from mirrorfeed.publish import ledger
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -103,7 +106,7 @@ def test_of_a_table_that_was_never_published_nothing_is_guessed(unfinished: bool
     known = {Step.VISIBLE} if unfinished else set()
     assert {step for step in AHEAD if found.behind(step, NOW) is not None} == known
     assert found.unknown[Step.CONSUMED] == NOTHING_PUBLISHED
-    assert found.told()["visible"] is None
+    assert found.to_dict()["visible"] is None
 
 
 def test_no_more_records_are_read_than_are_needed() -> None:
@@ -119,10 +122,11 @@ def test_no_more_records_are_read_than_are_needed() -> None:
 
 
 def test_programs_are_told_every_time_by_its_name_and_what_is_not_known() -> None:
-    told: dict[str, Any] = freshness(RECORDS, [3, 4], None, ago(7)).told()
-    assert (told["committed"], told["consumed"], told["seen"]) == (None, ago(20), None)
-    assert told["waiting_since"] == {"visible": ago(7), "consumed": ago(10), "mirrored": None, "seen": None}
-    assert {step.value for step in told["unknown"]} == {"committed", "mirrored", "seen"}
+    told: dict[str, Any] = freshness(RECORDS, [3, 4], None, ago(7)).to_dict()
+    assert (told["committed"], told["consumed"], told["seen"]) == (None, ago(20).isoformat(), None)
+    waiting = {"visible": ago(7).isoformat(), "consumed": ago(10).isoformat(), "mirrored": None, "seen": None}
+    assert told["waiting_since"] == waiting
+    assert set(told["unknown"]) == {"committed", "mirrored", "seen"}
 
 
 def test_people_are_told_in_a_line() -> None:
@@ -138,7 +142,8 @@ def test_clocks_that_disagree_make_no_wait_negative() -> None:
 
 def test_the_ledger_tells_the_times_and_for_how_long_something_had_waited() -> None:
     found = freshness(RECORDS, [3, 4], ago(12), None, beyond=Beyond(ago(15), unknown={Step.SEEN: "no"}))
-    row = watched("sales.orders", found, NOW)
+    facts = TableFacts("sales.orders", "a.b.c", fresh=found, at=NOW)
+    (row,) = ledger_rows(Config(landing_zone="zone", tables=()), [facts, replace(facts, fresh=None)])
     assert (row.time, row.table, row.outcome) == (NOW, "sales.orders", ledger.WATCHED)
     assert (row.committed_at, row.visible_at, row.consumed_at) == (ago(12), ago(10), ago(20))
     assert (row.mirrored_at, row.seen_at) == (ago(15), None)

@@ -1,200 +1,256 @@
-"""Each finding of the closed list, from the facts that show it."""
+"""Each rule, with the smallest facts that it finds a problem in and with facts that it finds none in."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 import pytest
 
-from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.cli import main
-from mirrorfeed.credentials import CertificatesUnreadable, CredentialRefused, Default
-from mirrorfeed.errors import MirrorfeedError, named
-from mirrorfeed.fabric.errors import FabricUnavailable, NoPermission, TokenRefused
-from mirrorfeed.feed.errors import (
-    FeedOff,
-    FilesArchived,
-    Gap,
-    PartitionsChanged,
-    RowsProtected,
-    SourceMissing,
-    SourceRecreated,
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, Unexpected
+from mirrorfeed.fabric import TableState
+from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.freshness import Freshness, Step
+from mirrorfeed.monitor.rules import (
+    ALERT_RULES,
+    DATABASE_RULES,
+    RULES,
+    SAFE,
+    TABLE_RULES,
+    Weight,
+    database_findings,
+    seconds_left,
+    table_findings,
 )
-from mirrorfeed.feed.ranges import EXPIRED
-from mirrorfeed.landing.metadata import KeysChanged
-from mirrorfeed.landing.strict_json import DamagedFile
-from mirrorfeed.monitor.findings import REMEDIES, SAFE, Code, Weight, remedy
-from mirrorfeed.monitor.rules import TableFacts, ZoneFacts, judge_table, judge_zone, seconds_left
-from mirrorfeed.publish.errors import (
-    FilesLost,
-    FinalNameTaken,
-    ForeignFile,
-    LastFileGone,
-    NumbersDisagree,
-    StagedFileDamaged,
-)
-from mirrorfeed.stores import StoreUnavailable
-from mirrorfeed.stores import answers as stores
+from mirrorfeed.publish.errors import FilesLost, LastFileGone
 
+NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 HOUR, DAY = 3600.0, 86_400.0
-WELL = {"published": 7, "lag_seconds": 0.0, "longest_wait": HOUR, "retention": 7 * DAY, "log_retention": 30 * DAY,
-        "data_files": 1, "newest_file_age": 60.0, "service": "Replicating"}  # fmt: skip
+OLD = datetime(2025, 11, 17, tzinfo=UTC)
 
 
-def judged(**facts: Any) -> list[Code]:
-    return [each.code for each in judge_table(TableFacts("s.t", "a.b.c", **{**WELL, **facts}))]
+class Refused(Terminal):
+    code = "MF0000"
+    what = "Login at {place} was refused."
+    fix = "Renew the secret."
 
 
-def test_a_table_that_is_well_gives_nothing() -> None:
-    assert judged() == []
-    assert judge_zone(ZoneFacts("Running", None, {"s.t": "Replicating"}, 1)) == judge_zone(ZoneFacts()) == []
+class Silent(Transient):
+    code = "MF0001"
+    what = "No response."
 
 
-def test_every_code_has_a_remedy_that_is_a_command_there_is() -> None:
-    assert REMEDIES.keys() == set(Code)
+def table(**facts: Any) -> TableFacts:
+    return TableFacts("s.t", "a.b.c", "a.b.c", at=NOW, **facts)
+
+
+def log(**facts: Any) -> TableFacts:
+    return table(log_facts=LogFacts(**{"published": 7, **facts}))
+
+
+def source(**facts: Any) -> TableFacts:
+    return table(source_facts=SourceFacts("on", **facts))
+
+
+def fabric(status: str | None = None, error: str | None = None, age: float = 2 * HOUR, files: int = 1) -> TableFacts:
+    state = None if status is None else TableState("s.t", status, error=error)
+    files_there = LogFacts(published=7, data_files=files, newest_file_age=age)
+    return table(service=state, asked_service=True, log_facts=files_there)
+
+
+def text(length: int, begun: datetime | None = None) -> TableFacts:
+    return replace(log(begun=begun), source_facts=SourceFacts("on", longest_text=("v", length)))
+
+
+def waiting(step: Step, minutes: float, limit: float | None = 1800.0) -> TableFacts:
+    fresh = Freshness(since={step: NOW - timedelta(minutes=minutes)})
+    return table(fresh=fresh, limits={step: limit})
+
+
+KEEPS = {"retention": 7 * DAY, "log_retention": 30 * DAY}
+LAGS: dict[str, Any] = {**KEEPS, "lag_seconds": DAY}
+CASES: dict[str, tuple[list[TableFacts], list[TableFacts]]] = {
+    "NOT_PUBLISHED": (
+        [log(published=None)],
+        [log(), table(), replace(log(published=None), errors=(Refused(place="x"),))],
+    ),
+    "UNFINISHED": ([log(unfinished=2)], [log(), table()]),
+    "ORPHANS": ([log(orphans=("a", "b"))], [log(), table()]),
+    "EMPTY_FILE": (
+        [log(empty_files=("zone/7.parquet",)), fabric("Failed", "Invalid file: zero byte file 7")],
+        [log(), table(), fabric("Failed", "Unknown")],
+    ),
+    "EMPTY_TABLE": (
+        [log(exists=True, published=None), fabric("Failed", "No data files found in the folder")],
+        [log(published=None), log(exists=True), log(exists=True, published=None, data_files=1), table()],
+    ),
+    "CLONED": ([source(cloned_from="a.b.original")], [source(), table()]),
+    "TEXT_TOO_LONG": (
+        [text(2**24 + 1), text(8_001, OLD), fabric("Failed", "String or binary data would be truncated")],
+        [text(2**24), text(8_000, OLD), text(8_001, OLD + timedelta(days=1)), text(9_000), table()],
+    ),
+    "RETENTION_SHORT": (
+        [source(retention=7 * DAY, lag_seconds=8 * DAY), source(retention=7 * DAY, longest_wait=4 * DAY)],
+        [source(retention=7 * DAY, longest_wait=3 * DAY), source(longest_wait=9 * DAY), table()],
+    ),
+    "LOG_RETENTION_SHORT": (
+        [source(log_retention=30 * DAY, lag_seconds=31 * DAY), source(log_retention=30 * DAY, longest_wait=16 * DAY)],
+        [source(log_retention=30 * DAY, longest_wait=14 * DAY), table()],
+    ),
+    "FALLS_BEHIND": (
+        [source(**LAGS), source(**{**LAGS, "lag_seconds": 2 * DAY, "lag_before": (2 * DAY, HOUR)})],
+        [
+            source(**{**LAGS, "lag_seconds": HOUR}),
+            source(**LAGS, lag_before=(DAY, DAY)),  # no more behind than before
+            source(**LAGS, lag_before=(10 * DAY, 0.9 * DAY)),  # months away
+            source(lag_seconds=DAY),
+            table(),
+        ],
+    ),
+    "THROTTLED": ([fabric("Stopped", "Request was throttled")], [fabric("Stopped", "Unknown"), table()]),
+    "OWNER_LEFT": ([fabric("Stopped", "The item owner is disabled")], [fabric("Stopped", "Unknown"), table()]),
+    "TABLE_FAILED": (
+        [fabric("Failed"), fabric("Stopped"), fabric("Failed", "A column changed its type")],
+        [fabric("Replicating"), fabric("Failed", "Request was throttled"), table()],
+    ),
+    "STUCK_SNAPSHOTTING": ([fabric("Snapshotting")], [fabric("Snapshotting", age=60), fabric("Replicating"), table()]),
+    "NEVER_SYNCS": (
+        [fabric()],
+        [fabric(age=60), fabric(files=0), fabric("Replicating"), replace(fabric(), asked_service=False)],
+    ),
+    **{
+        f"BEHIND_{step.name}": ([waiting(step, 31)], [waiting(step, 30), waiting(step, 999, None), table()])
+        for step in list(Step)[1:]
+    },
+}
+DATABASES = {
+    "MIRRORING_PAUSED": ([DatabaseFacts(status="Paused")], [DatabaseFacts(status="Running"), DatabaseFacts()]),
+    "MIRRORING_OFF": (
+        [DatabaseFacts(status="Stopped"), DatabaseFacts(status="Initialized")],
+        [DatabaseFacts(status="Running"), DatabaseFacts()],
+    ),
+    "NEVER_SYNCS": (
+        [DatabaseFacts(status="Running", states=[], published_tables=2)],
+        [
+            DatabaseFacts(status="Running", states=[]),
+            DatabaseFacts(status="Running", published_tables=2),
+            DatabaseFacts(status="Running", states=[TableState("s.t", "")], published_tables=2),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rule_of_tables_finds_its_problem_and_no_other(name: str) -> None:
+    there, not_there = CASES[name]
+    rules = (*TABLE_RULES, *ALERT_RULES)
+    found = [[each.name for each in table_findings(facts, rules)] for facts in there]
+    beside = {"NOT_PUBLISHED"} - {name}  # an empty table is not published either
+    assert [[each for each in names if each not in beside] for names in found] == [[name]] * len(there)
+    assert [facts for facts in not_there for each in table_findings(facts, rules) if each.name == name] == []
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_a_rule_of_the_database_finds_its_problem(name: str) -> None:
+    there, not_there = DATABASES[name]
+    assert [[each.name for each in database_findings(facts)] for facts in there] == [[name]] * len(there)
+    assert [each for facts in not_there for each in database_findings(facts) if each.name == name] == []
+
+
+def test_every_rule_has_cases_and_a_command_that_exists() -> None:
+    assert {rule.name for rule in (*TABLE_RULES, *ALERT_RULES)} == CASES.keys()
+    assert {rule.name for rule in DATABASE_RULES} == DATABASES.keys()
     assert isinstance(main, click.Group)
-    for template in REMEDIES.values():
-        for command in template.split(" && "):
-            if command.startswith("mirrorfeed "):
-                group: click.Command = main
-                for word in re.findall(r"[a-z-]+", command.removeprefix("mirrorfeed "))[:2]:
-                    if isinstance(group, click.Group):
-                        group = group.commands[word]
-                assert not isinstance(group, click.Group)
-    assert {Code.UNFINISHED, Code.ORPHANS} == SAFE
+    for command in {command for rule in RULES for command in rule.fix.split(" && ")}:
+        group: click.Command = main
+        for word in re.findall(r"[a-z-]+", command.removeprefix("mirrorfeed "))[:2]:
+            if command.startswith("mirrorfeed ") and isinstance(group, click.Group):
+                group = group.commands[word]
+        assert not isinstance(group, click.Group) or command.startswith("ALTER TABLE ")
+    assert {"UNFINISHED", "ORPHANS"} == SAFE
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("error", "passing"),
     [
-        (FeedOff(table="t", version=3), Code.FEED_OFF),
-        (Gap(table="t", published=3, where=4, reason="the log has no commit"), Code.GAP),
-        (Gap(table="t", published=3, where=4, reason=EXPIRED), Code.VACUUM_AHEAD),
-        (SourceRecreated(table="t", published_id="a", found_id="b", published=3, latest=4), Code.SOURCE_RECREATED),
-        (PartitionsChanged(table="t", published=3, before=["a"], now=["b"]), Code.SCHEMA_CHANGED),
-        (KeysChanged("t", ("a",), ("b",)), Code.KEYS_CHANGED),
-        (NumbersDisagree(address="zone/7", expected=5), Code.NUMBERS_DISAGREE),
-        (ForeignFile(address="zone/x"), Code.NUMBERS_DISAGREE),
-        (FinalNameTaken(address="zone/7", staged="zone/s"), Code.NUMBERS_DISAGREE),
-        (FilesLost(address="zone/t", numbers=[3, 4]), Code.FILES_LOST),
-        (StagedFileDamaged(address="zone/s", found=0, expected=9), Code.LOG_DAMAGED),
-        (DamagedFile(address="zone/r", reason="it is not UTF-8"), Code.LOG_DAMAGED),
-        (SourceMissing(table="t"), Code.SOURCE_MISSING),
-        (FilesArchived(table="t", range=3), Code.ARCHIVE_BLOCKS),
-        (ArchivedFilesNeeded("The change feed", "t", 3, None, [], 2), Code.ARCHIVE_BLOCKS),
-        (CredentialRefused(Default(), "expired"), Code.CREDENTIAL),
-        (CertificatesUnreadable("ca.pem", "no certificate found"), Code.CREDENTIAL),
-        (stores.TokenRefused("zone", "401"), Code.CREDENTIAL),
-        (stores.NoPermission("write", "zone", "403"), Code.PERMISSION),
-        (RowsProtected(table="t", row_filter="a row filter", masked=()), Code.PERMISSION),
-        (stores.CapacityPaused("zone", "paused"), Code.MIRRORING_PAUSED),
-        (StoreUnavailable("list", "zone", "no answer"), Code.UNREACHABLE),
-        (named("Looking", ValueError("what nobody knows")), Code.OTHER),
+        (Refused(place="OneLake"), False),
+        (Silent(), True),
+        (Unexpected(doing="Checking", kind="KeyError", reason="x"), True),
     ],
-    ids=lambda each: type(each).__name__ if isinstance(each, MirrorfeedError) else each.name,
 )
-def test_what_publication_would_be_refused_with(error: MirrorfeedError, code: Code) -> None:
-    (finding,) = judge_table(TableFacts("s.t", "a.b.c", "a.b.c", **{**WELL, "trouble": error}))  # type: ignore[arg-type]
-    assert (finding.code, finding.what, finding.weight) == (code, str(error), Weight.WRONG)
-    assert finding.remedy == remedy(code, table="s.t", source="a.b.c", source_name="a.b.c", zone="the landing zone")
+def test_an_error_is_a_finding_with_its_own_code_text_and_fix(error: MirrorfeedError, passing: bool) -> None:
+    for found in (*table_findings(table(errors=(error,))), *database_findings(DatabaseFacts(error=error))):
+        assert (found.code, found.name, found.weight) == (error.code, type(error).__name__, Weight.WRONG)
+        assert (found.what, found.fix, found.passing) == (error.problem, error.solution, passing)
+
+
+def test_nothing_is_found_in_what_could_not_be_read() -> None:
+    found = table_findings(table(errors=(Refused(place="OneLake"), Silent())), (*TABLE_RULES, *ALERT_RULES))
+    assert [each.name for each in found] == ["Refused", "Silent"]
+
+
+def test_lost_files_are_found_once() -> None:
+    gone, lost = LastFileGone(address="zone/t", numbers=[4]), FilesLost(address="zone/t", numbers=[3])
+    assert [(each.name, each.weight) for each in table_findings(log(lost=gone))] == [("LastFileGone", Weight.SOON)]
+    found = table_findings(replace(log(lost=lost), errors=(lost,)))
+    assert [(each.name, each.weight) for each in found] == [("FilesLost", Weight.WRONG)]
 
 
 @pytest.mark.parametrize(
-    ("facts", "codes"),
+    ("facts", "what", "weight"),
     [
-        ({"published": None, "folder": False, "data_files": 0}, [Code.NOT_PUBLISHED]),
-        ({"published": None, "data_files": 0}, [Code.NOT_PUBLISHED, Code.EMPTY_TABLE]),
-        ({"unfinished": 2}, [Code.UNFINISHED]),
-        ({"data_files": 0, "last_gone": LastFileGone(address="zone/t", numbers=[4])}, [Code.LAST_FILE_GONE]),
-        ({"orphans": ("a", "b")}, [Code.ORPHANS]),
-        ({"empty_files": ("zone/7.parquet",)}, [Code.EMPTY_FILE]),
-        ({"cloned_from": "a.b.original"}, [Code.CLONED]),
-        # What the feed keeps, against the lag and the time that changes wait.
-        ({"lag_seconds": 8 * DAY}, [Code.RETENTION_SHORT]),
-        ({"lag_seconds": 31 * DAY}, [Code.RETENTION_SHORT, Code.LOG_RETENTION_SHORT]),
-        ({"longest_wait": 4 * DAY}, [Code.RETENTION_SHORT]),
-        ({"longest_wait": 3 * DAY}, []),
-        ({"retention": None, "longest_wait": 16 * DAY}, [Code.LOG_RETENTION_SHORT]),
-        ({"lag_seconds": DAY}, [Code.FALLS_BEHIND]),  # nothing is being published
-        ({"lag_seconds": HOUR}, []),
-        ({"lag_seconds": DAY, "lag_before": (DAY, DAY)}, []),  # behind, and no more than it was
-        ({"lag_seconds": DAY, "lag_before": (10 * DAY, 0.9 * DAY)}, []),  # more, and months away
-        ({"lag_seconds": 2 * DAY, "lag_before": (2 * DAY, HOUR)}, [Code.FALLS_BEHIND]),
-        # What a text column takes, now and in tables of before.
-        ({"longest_text": ("v", 17 * 2**20)}, [Code.TEXT_TOO_LONG]),
-        ({"longest_text": ("v", 16 * 2**20), "begun": datetime(2025, 11, 18, tzinfo=UTC)}, []),
-        ({"longest_text": ("v", 8_001), "begun": datetime(2025, 11, 17, tzinfo=UTC)}, [Code.TEXT_TOO_LONG]),
-        ({"longest_text": ("v", 8_000), "begun": datetime(2025, 11, 17, tzinfo=UTC)}, []),
-        ({"longest_text": ("v", 9_000), "begun": None}, []),
-        # What Fabric says.
-        ({"service": "Snapshotting"}, []),
-        ({"service": "Snapshotting", "newest_file_age": 2 * HOUR}, [Code.STUCK_SNAPSHOTTING]),
-        ({"service": "", "newest_file_age": 2 * HOUR}, [Code.NEVER_SYNCS]),
-        ({"service": ""}, []),
-        ({"service": "Failed"}, [Code.TABLE_FAILED]),
-        ({"service": "Failed", "service_error": "A column changed its type"}, [Code.TABLE_FAILED]),
-        ({"service": "Failed", "service_error": "Invalid file: zero byte file 7"}, [Code.EMPTY_FILE]),
-        ({"service": "Failed", "service_error": "No data files found in the folder"}, [Code.EMPTY_TABLE]),
-        ({"service": "Stopped", "service_error": "Request was throttled"}, [Code.THROTTLED]),
-        ({"service": "Stopped", "service_error": "The item owner is disabled"}, [Code.OWNER_LEFT]),
-        ({"service": "Failed", "service_error": "String or binary data would be truncated"}, [Code.TEXT_TOO_LONG]),
-    ],
-)
-def test_facts_of_a_table(facts: dict[str, Any], codes: list[Code]) -> None:
-    assert judged(**facts) == codes
-
-
-def test_a_text_is_told_with_its_column_and_what_that_holds() -> None:
-    early = datetime(2025, 1, 2, tzinfo=UTC)
-    old = TableFacts("s.t", "a.b.c", **{**WELL, "longest_text": ("v", 9_000), "begun": early})  # type: ignore[arg-type]
-    long = TableFacts("s.t", "a.b.c", **{**WELL, "longest_text": ("v", 2**25)})  # type: ignore[arg-type]
-    assert [(each.what, each.weight) for facts in (old, long) for each in judge_table(facts)] == [
         (
-            "The column 'v' has a text of 9,000 bytes, and the table is published since 2025-01-02: in tables that"
-            " Fabric made before 2025-11-18 a column of text holds 8,000.",
+            text(9_000, OLD),
+            "Column 'v' has a text of 9,000 bytes, and the table has been published since 2025-11-17: in tables that"
+            " Fabric created before 2025-11-18 a text column holds 8,000.",
             Weight.SOON,
         ),
-        ("The column 'v' has a text of 33,554,432 bytes; a column of text in Fabric holds 16,777,216.", Weight.WRONG),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("facts", "code", "remedy"),
-    [
-        (ZoneFacts("Paused"), Code.MIRRORING_PAUSED, "mirrorfeed fabric resume"),
-        (ZoneFacts("Stopped"), Code.MIRRORING_OFF, "mirrorfeed fabric start"),
-        (ZoneFacts("Running", None, {}, 2), Code.NEVER_SYNCS, "mirrorfeed fabric stop && mirrorfeed fabric start"),
         (
-            ZoneFacts(trouble=FabricUnavailable(action="tell", place="w", reason="429 throttled")),
-            Code.THROTTLED,
-            "mirrorfeed fabric status",
+            text(2**25),
+            "Column 'v' has a text of 33,554,432 bytes; a text column in Fabric holds 16,777,216.",
+            Weight.WRONG,
         ),
         (
-            ZoneFacts(trouble=FabricUnavailable(action="tell", place="w", reason="503")),
-            Code.UNREACHABLE,
-            "mirrorfeed doctor",
+            source(**{**KEEPS, "lag_seconds": 6 * DAY}),
+            "Publication is 6.0 d behind. At the present rate, in 24.0 hours changes are older than the feed keeps them"
+            " (7.0 d).",
+            Weight.SOON,
         ),
-        (ZoneFacts(trouble=TokenRefused(place="w", said="401")), Code.CREDENTIAL, "mirrorfeed preflight"),
         (
-            ZoneFacts(trouble=NoPermission(action="tell", place="w", said="403")),
-            Code.PERMISSION,
-            "mirrorfeed preflight",
+            waiting(Step.VISIBLE, 45),
+            "Commits are not published since 2026-03-14 08:45:00 UTC. Waiting for 45.0 min.",
+            Weight.WRONG,
         ),
+        (fabric("Failed", "A {brace}"), "Fabric reports: A {brace}", Weight.WRONG),
     ],
 )
-def test_facts_of_the_mirrored_database(facts: ZoneFacts, code: Code, remedy: str) -> None:
-    (finding,) = judge_zone(facts)
-    assert (finding.code, finding.table, finding.remedy) == (code, "", remedy)
+def test_the_text_of_a_finding(facts: TableFacts, what: str, weight: Weight) -> None:
+    (found,) = table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
+    assert (found.what, found.weight) == (what, weight)
+
+
+def test_a_fix_takes_hostile_names_as_arguments() -> None:
+    names = TableFacts("s.`x;touch PWNED`", "delta.`/lake/$(id)`", "/lake/$(id)", zone="a b")
+    facts = replace(names, log_facts=LogFacts(), service=TableState("s.t", "Failed"), asked_service=True)
+    assert [each.fix for each in table_findings(facts)] == [
+        "mirrorfeed publish 's.`x;touch PWNED`'",
+        "mirrorfeed lint 'a b'",
+    ]
+    short = replace(names, source_facts=SourceFacts("on", retention=1.0, lag_seconds=2.0))
+    assert [each.fix for each in table_findings(short)] == [
+        "ALTER TABLE delta.`/lake/$(id)` SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')"
+    ]
 
 
 @pytest.mark.parametrize(
     ("lag", "before", "left"),
     [
         (0.0, None, None),
-        (2 * DAY, None, 5 * DAY),  # a second a second
+        (2 * DAY, None, 5 * DAY),  # one second per second
         (2 * DAY, (4 * DAY, DAY), 20 * DAY),  # a quarter of that
         (2 * DAY, (DAY, 2 * DAY), None),
         (2 * DAY, (DAY, 3 * DAY), None),
@@ -206,20 +262,3 @@ def test_when_publication_falls_out_of_what_the_feed_keeps(
 ) -> None:
     found = seconds_left(7 * DAY, lag, before)
     assert found == (left if left is None else pytest.approx(left))
-
-
-def test_a_warning_says_in_how_many_hours() -> None:
-    (finding,) = judge_table(TableFacts("s.t", "a.b.c", **{**WELL, "lag_seconds": 6 * DAY}))  # type: ignore[arg-type]
-    assert finding.what == (
-        "Publication is 6.0 d behind; at the present rate it falls behind what the feed keeps (7.0 d) in 24.0 hours."
-    )
-    assert finding.weight is Weight.SOON
-
-
-def test_a_command_takes_hostile_names_as_arguments() -> None:
-    facts = TableFacts("s.`x;touch PWNED`", "delta.`/lake/$(id)`", "/lake/$(id)", published=None)
-    commands = {code: remedy(code, table=facts.table, source_name=facts.source_name, zone="a b") for code in Code}
-    assert commands[Code.GAP] == "mirrorfeed rebuild 's.`x;touch PWNED`'"
-    assert commands[Code.ARCHIVE_BLOCKS] == "mirrorfeed archive plan '/lake/$(id)'"
-    assert commands[Code.TABLE_FAILED] == "mirrorfeed lint 'a b'"
-    assert judge_table(facts)[0].remedy == "mirrorfeed publish 's.`x;touch PWNED`'"

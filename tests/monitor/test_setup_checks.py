@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from databricks.sdk.service.catalog import ColumnInfo, ColumnMask, TableInfo
 from pyspark.sql import SparkSession
 
-from fixtures.fakes import RecordingGrants, RecordingWorkspace
+from fixtures.fakes import RecordingGrants
 from mirrorfeed.config import Config, load
+from mirrorfeed.feed.errors import RowsProtected
 from mirrorfeed.feed.settings import ALL_DAYS
 from mirrorfeed.landing.limits import SPREAD
-from mirrorfeed.monitor.setup_check import Check, State
+from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.rules import Finding, Weight
+from mirrorfeed.monitor.setup_check import failed, passed
 from mirrorfeed.monitor.setup_checks import (
     ExecutorsElsewhere,
-    _policies,
     check_changes,
     check_credential,
     check_days,
+    check_setup,
+    check_source,
     check_tables,
-    preflight,
 )
+from mirrorfeed.stores import NotThere
 from tests.delta import SPARK_4_0, DeltaTable
 
 DECIMALS = "column 'price' as OPTIONAL INT32 Decimal (precision 9, scale 2)"
-MADE_ANEW = f": made anew on their way, for {DECIMALS}" if SPARK_4_0 else ""
+MADE_ANEW = f": rewritten by the driver, because Spark writes {DECIMALS}" if SPARK_4_0 else ""
 """Spark 4.0 heeds no option of a write about its form."""
 
 
@@ -44,74 +48,71 @@ def nowhere() -> RecordingGrants:
 def test_all_is_told_in_one_list_and_nothing_is_left_behind(spark: SparkSession, tmp_path: Path) -> None:
     DeltaTable(spark, tmp_path / "on")
     DeltaTable(spark, tmp_path / "silent", feed=False)
-    found = list(preflight(spark, config(tmp_path, "./on", "./silent", "./gone", "main.sales.orders"), nowhere))
-    assert [(check.what.replace(str(tmp_path), "."), check.state) for check in found] == [
-        ("rights in Unity Catalog", State.NOT_CHECKED),
-        ("credential", State.NOT_CHECKED),
-        ("landing zone, written by the driver", State.OK),
-        ("files, written by Spark and read by the driver", State.OK),
-        ("change data feed of ./on", State.OK),
-        ("change data feed of ./silent", State.MISSING),
-        ("change data feed of ./gone", State.MISSING),
-        ("change data feed of main.sales.orders", State.MISSING),
-        ("room for the tables in one mirrored database", State.OK),
-        ("days from 1582-10-05 to 1582-10-14 in change feeds", State.OK),
+    found = list(check_setup(spark, config(tmp_path, "./on", "./silent", "./gone", "main.sales.orders"), nowhere))
+    assert [(check.name.replace(str(tmp_path), "."), check.weight) for check in found] == [
+        ("privileges in Unity Catalog", Weight.UNKNOWN),
+        ("credential", Weight.UNKNOWN),
+        ("landing zone, written by the driver", Weight.OK),
+        ("files, written by Spark and read by the driver", Weight.OK),
+        ("changes of ./on", Weight.OK),
+        ("changes of ./silent", Weight.WRONG),
+        ("changes of ./gone", Weight.WRONG),
+        ("changes of main.sales.orders", Weight.WRONG),
+        ("number of tables in one mirrored database", Weight.OK),
+        ("days from 1582-10-05 to 1582-10-14 in change feeds", Weight.OK),
     ]
-    assert found[0].detail == (
+    assert found[0].what == (
         "no workspace is configured here: catalog main, schema main.sales, table main.sales.orders"
     )
-    assert found[5].detail == "it is off: run `mirrorfeed enable`"
-    assert found[6].detail.startswith("There is no Delta table at")
-    assert [check.code for check in found] == [*[None] * 5, "MF2101", "MF2002", "MF2001", None, None]
-    assert found[3].detail == f"{tmp_path}/zone/_mirrorfeed_files{MADE_ANEW}"
-    assert not list((tmp_path / "zone").glob("_mirrorfeed_preflight*"))
+    assert found[5].fix == "Run `mirrorfeed enable`, then publish."
+    assert found[6].what.startswith("There is no Delta table at")
+    assert [check.code for check in found] == [*[""] * 5, "MF2101", "MF2002", "MF2001", "", ""]
+    assert found[3].what == f"{tmp_path}/zone/_mirrorfeed_files{MADE_ANEW}"
+    assert not list((tmp_path / "zone").glob("_mirrorfeed_setup*"))
     assert list((tmp_path / "zone/_mirrorfeed_files").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("count", "state", "detail"),
-    [
-        (449, State.OK, "449 of 500"),
-        (450, State.OK, f"450 tables, and a mirrored database takes 500. {SPREAD}"),
-        (500, State.OK, f"500 tables, and a mirrored database takes 500. {SPREAD}"),
-        (501, State.MISSING, f"501 tables, and a mirrored database takes 500. {SPREAD}"),
-    ],
-)
-def test_the_tables_that_one_database_takes_are_told_before_they_are_met(count: int, state: State, detail: str) -> None:
-    assert check_tables(count) == Check("room for the tables in one mirrored database", state, detail)
+TABLES, CHANGES = "number of tables in one mirrored database", "changes of one day in one mirrored database"
 
 
 @pytest.mark.parametrize(
-    ("count", "state", "detail"),
+    ("count", "expected"),
     [
-        (0, State.OK, "0 B of about 931.3 GiB"),
-        (9 * 10**11 - 1, State.OK, "838.2 GiB of about 931.3 GiB"),
-        (9 * 10**11, State.OK, f"838.2 GiB of about 931.3 GiB. {SPREAD}"),
-        (10**12 + 1, State.MISSING, f"931.3 GiB of about 931.3 GiB. {SPREAD}"),
+        (449, passed(TABLES, "449 of 500")),
+        (450, passed(TABLES, f"450 tables, and a mirrored database takes 500. {SPREAD}")),
+        (500, passed(TABLES, f"500 tables, and a mirrored database takes 500. {SPREAD}")),
+        (501, failed(TABLES, "501 of 500", SPREAD)),
     ],
 )
-def test_the_changes_that_one_database_takes_in_a_day_are_told_before_they_are_met(
-    count: int, state: State, detail: str
-) -> None:
-    assert check_changes(count) == Check("room for the changes of a day in one mirrored database", state, detail)
+def test_the_limit_of_tables_is_reported_before_it_is_reached(count: int, expected: Finding) -> None:
+    assert check_tables(count) == expected
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        (0, passed(CHANGES, "0 B of about 931.3 GiB")),
+        (9 * 10**11 - 1, passed(CHANGES, "838.2 GiB of about 931.3 GiB")),
+        (9 * 10**11, passed(CHANGES, f"838.2 GiB of about 931.3 GiB. {SPREAD}")),
+        (10**12 + 1, failed(CHANGES, "931.3 GiB of about 931.3 GiB", SPREAD)),
+    ],
+)
+def test_the_limit_of_changes_is_reported_before_it_is_reached(count: int, expected: Finding) -> None:
+    assert check_changes(count) == expected
 
 
 def test_a_session_that_does_not_let_all_days_be_read_is_told_with_what_to_do() -> None:
     closed: Any = SimpleNamespace(conf=SimpleNamespace(get={ALL_DAYS: "false"}.__getitem__))
     found = check_days(closed)
-    assert (found.what, found.state) == ("days from 1582-10-05 to 1582-10-14 in change feeds", State.NOT_CHECKED)
-    assert found.detail == (
-        "this session does not let spark.sql.datetime.java8API.enabled be set, without which Delta's feed gives"
-        " 1582-10-15 for each of them: where a table may have such dates or times, publish it by compute whose Spark"
-        " settings can be set"
-    )
+    assert (found.name, found.weight) == ("days from 1582-10-05 to 1582-10-14 in change feeds", Weight.UNKNOWN)
+    assert found.what.startswith("this session does not allow changing spark.sql.datetime.java8API.enabled")
 
 
 def test_a_session_with_a_setting_that_changes_values_and_stays_is_refused() -> None:
     closed: Any = SimpleNamespace(conf=SimpleNamespace(get={"spark.sql.readSideCharPadding": "false"}.__getitem__))
     found = check_days(closed)
-    assert (found.what, found.state, found.code) == ("settings of the Spark session", State.MISSING, "MF2207")
-    assert "Set spark.sql.readSideCharPadding to true in the Spark configuration of the compute." in found.detail
+    assert (found.name, found.weight, found.code) == ("settings of the Spark session", Weight.WRONG, "MF2207")
+    assert found.fix == "Set spark.sql.readSideCharPadding to true in the Spark configuration of the compute."
 
 
 def test_a_landing_zone_that_cannot_be_written_is_told_for_the_driver_and_for_executors(
@@ -119,12 +120,12 @@ def test_a_landing_zone_that_cannot_be_written_is_told_for_the_driver_and_for_ex
 ) -> None:
     (tmp_path / "zone").write_text("no folder")
     asked = config(tmp_path, "./gone").model_copy(update={"send": "executors"})
-    found = {check.what: check for check in preflight(spark, asked, nowhere)}
+    found = {check.name: check for check in check_setup(spark, asked, nowhere)}
     for who in ("the driver", "executors"):
         check = found[f"landing zone, written by {who}"]
-        assert check.state is State.MISSING
-        assert f"{tmp_path}/zone" in check.detail
-        assert "Traceback" not in check.detail
+        assert check.weight is Weight.WRONG
+        assert f"{tmp_path}/zone" in check.what
+        assert "Traceback" not in check.what
 
 
 def test_executors_that_write_elsewhere_are_said_with_what_to_do() -> None:
@@ -140,15 +141,16 @@ def test_a_credential_that_gives_no_token_is_missing_with_its_reason(tmp_path: P
         f"landing_zone: {zone}\ncredential: {{service_credential: fabric}}\ntables: [{{source: a, target: b}}]\n"
     )
     check = check_credential(load(tmp_path / "mirrorfeed.yml"))
-    assert (check.what, check.state) == ("credential", State.MISSING)
-    assert check.detail.startswith("The service credential fabric of Unity Catalog cannot be used here")
+    assert (check.name, check.weight) == ("credential", Weight.WRONG)
+    assert check.what.startswith("The service credential fabric of Unity Catalog cannot be used here")
 
 
-def test_a_table_that_hides_something_is_told_before_anything_is_published(tmp_path: Path) -> None:
-    masked = TableInfo(columns=[ColumnInfo(name="card", mask=ColumnMask(function_name="main.rules.last_four"))])
-    answers = {"main.sales.orders": masked, "main.sales.notes": TableInfo()}
-    tables = config(tmp_path, "main.sales.orders", "./local", "main.sales.notes")
-    orders, notes = _policies(tables, lambda: RecordingWorkspace(answers))  # type: ignore[arg-type, return-value]
-    assert (orders.what, orders.state) == ("no row filter and no column mask on main.sales.orders", State.MISSING)
-    assert orders.detail.startswith("main.sales.orders has column masks on card.")
-    assert (notes.what, notes.state) == ("no row filter and no column mask on main.sales.notes", State.OK)
+def test_the_error_of_a_source_is_reported_and_that_of_the_landing_zone_only_once() -> None:
+    masked, gone = RowsProtected(table="a", row_filter=None, masked=("card",)), NotThere("zone")
+    read, log = SourceFacts("on"), LogFacts()
+    known = TableFacts("t", "a", "a", source_facts=read, log_facts=log)
+    assert check_source(known) == passed("changes of a", "on")
+    assert check_source(replace(known, log_facts=None, errors=(gone,))) == passed("changes of a", "on")
+    for facts in (replace(known, errors=(masked,)), TableFacts("t", "a", "a", errors=(gone, masked))):
+        found = check_source(facts)
+        assert (found.weight, found.code) == (Weight.WRONG, "MF2201")

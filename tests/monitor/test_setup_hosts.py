@@ -11,7 +11,7 @@ import pytest
 from fixtures.onelake import OneLake
 from mirrorfeed.config import Config
 from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
-from mirrorfeed.monitor.setup_check import State
+from mirrorfeed.monitor.rules import Weight
 from mirrorfeed.monitor.setup_hosts import Host, check_host, check_hosts, hosts
 
 ZONE = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -69,56 +69,54 @@ def test_each_host_that_answers_is_told_with_what_it_is_for(onelake: OneLake) ->
         ca_file=str(onelake.ca_file),
         credential=Default(),
     )
-    assert [(check.what, check.state, check.detail) for check in check_hosts(config)] == [
-        (f"{onelake.dfs} answers", State.OK, "OneLake: writing, renaming, listing"),
-        (f"{onelake.dfs.replace('.dfs.', '.blob.')} answers", State.OK, "OneLake: creating records, reading"),
-        (f"https://{onelake.address} answers", State.OK, "Fabric: create, start, status, rebuild"),
+    assert [(check.name, check.weight, check.what) for check in check_hosts(config)] == [
+        (f"response of {onelake.dfs}", Weight.OK, "OneLake: writing, renaming, listing"),
+        (f"response of {onelake.dfs.replace('.dfs.', '.blob.')}", Weight.OK, "OneLake: creating records, reading"),
+        (f"response of https://{onelake.address}", Weight.OK, "Fabric: create, start, status, rebuild"),
     ]
 
 
-HELP = "let it through in the firewall, or in the network policy of serverless compute (files)"
+FIX = "Allow it in the firewall, or in the network policy of serverless compute (files)."
 
 
 def test_a_host_that_lets_connections_wait_is_named(dropping: str) -> None:
     check = check_host(Host(dropping, "files"), seconds=0.2)
-    assert (check.what, check.state) == (f"{dropping} answers", State.MISSING)
-    assert check.detail == f"nobody answers within 0.2 seconds: {HELP}"
+    assert (check.name, check.weight) == (f"response of {dropping}", Weight.WRONG)
+    assert (check.what, check.fix) == ("no response within 0.2 seconds", FIX)
 
 
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("https://nowhere.invalid", "its name is not found here"),
+        ("https://nowhere.invalid", "its name cannot be resolved here"),
         ("https://127.0.0.1:1", "there is no connection (Connection refused)"),
-        ("https://a..b", "it breaks off (Failed to parse: 'a..b', label empty or too long)"),
+        ("https://a..b", "the request failed (Failed to parse: 'a..b', label empty or too long)"),
     ],
 )
 def test_a_host_that_cannot_be_reached_is_named_with_the_reason(address: str, reason: str) -> None:
     check = check_host(Host(address, "files"), seconds=5)
-    assert (check.what, check.state) == (f"{address} answers", State.MISSING)
-    assert check.detail == f"{reason}: {HELP}"
+    assert (check.name, check.weight) == (f"response of {address}", Weight.WRONG)
+    assert (check.what, check.fix) == (reason, FIX)
 
 
 def test_a_proxy_that_is_no_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://:0")
     check = check_host(Host("https://127.0.0.1:1", "files"), seconds=5)
-    assert check.state is State.MISSING
-    assert check.detail.startswith("The environment variable HTTPS_PROXY is not the address of a proxy.")
+    assert check.weight is Weight.WRONG
+    assert check.what.startswith("The environment variable HTTPS_PROXY is not the address of a proxy.")
 
 
 def test_a_host_behind_something_that_reads_along_is_told_apart(onelake: OneLake, tmp_path: Path) -> None:
     check = check_host(Host(onelake.dfs, "files"), seconds=5)
-    assert check.state is State.MISSING
-    assert check.detail.startswith("its certificate is not trusted here (certificate verify failed: ")
-    assert check.detail.endswith(
-        "): name the certificates of what stands between in `ca_file`, or let it through unread"
-    )
+    assert check.weight is Weight.WRONG
+    assert check.what.startswith("its certificate is not trusted here (certificate verify failed: ")
+    assert check.fix.startswith("Set `ca_file` to the certificates")
 
 
 def test_a_host_that_takes_a_connection_and_breaks_it_off_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
         check = check_host(Host(f"https://127.0.0.1:{server.getsockname()[1]}", "files"), seconds=5)
-    assert check.state is State.MISSING
-    assert check.detail.startswith("it breaks off (")
-    assert check.detail.endswith(HELP)
+    assert check.weight is Weight.WRONG
+    assert check.what.startswith("the request failed (")
+    assert check.fix == FIX

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from fixtures.memory import MemoryStore
 from fixtures.onelake import OneLake
 from mirrorfeed.config import Config
-from mirrorfeed.monitor.setup_check import State
+from mirrorfeed.monitor.rules import Weight
 from mirrorfeed.monitor.setup_checks import new_folder
-from mirrorfeed.monitor.setup_live import BY_HAND, NotAsExpected, _creates_once, _renames, live
+from mirrorfeed.monitor.setup_live import BY_HAND, NotAsExpected, _creates_once, _renames, check_live
 from mirrorfeed.stores import AlreadyThere
 from tests.monitor.test_setup_checks import MADE_ANEW
 
@@ -29,11 +29,11 @@ def test_every_line_of_the_list_is_on_the_page_in_its_order() -> None:
 
 def test_what_is_harmless_is_tried_and_the_rest_is_listed(spark: SparkSession, tmp_path: Path) -> None:
     config = Config(landing_zone=str(tmp_path / "zone"), tables=())
-    found = list(live(spark, config, {}))
-    not_asked = [State.NOT_CHECKED]
-    assert [check.state for check in found] == [*not_asked, *[State.OK] * 5, *not_asked * len(BY_HAND)]
-    assert found[0].detail == "the landing zone is not in OneLake"  # which alone asks for a credential
-    assert found[5].detail == f"{tmp_path}/zone/_mirrorfeed_files{MADE_ANEW}"
+    found = list(check_live(spark, config, {}))
+    not_asked = [Weight.UNKNOWN]
+    assert [check.weight for check in found] == [*not_asked, *[Weight.OK] * 5, *not_asked * len(BY_HAND)]
+    assert found[0].what == "the landing zone is not in OneLake"  # which alone asks for a credential
+    assert found[5].what == f"{tmp_path}/zone/_mirrorfeed_files{MADE_ANEW}"
     assert not [path for path in (tmp_path / "zone").rglob("*") if path.is_file()]
 
 

@@ -11,7 +11,7 @@ from databricks.sdk.service.catalog import EffectivePermissionsList
 
 from fixtures.fakes import RecordingGrants
 from mirrorfeed.config import Config, load
-from mirrorfeed.monitor.setup_check import Check, State
+from mirrorfeed.monitor.rules import Finding, Weight
 from mirrorfeed.monitor.setup_rights import Right, check_rights, needed
 
 ZONE = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
@@ -52,7 +52,7 @@ def test_what_else_is_needed_depends_on_where_things_are(
     assert {f"{right.privilege} on {right.kind.lower()}" for right in found if "USE" not in right.privilege} == expected
 
 
-def checked(workspace: RecordingGrants, *rights: Right) -> list[Check]:
+def checked(workspace: RecordingGrants, *rights: Right) -> list[Finding]:
     return list(check_rights(workspace, rights))  # type: ignore[arg-type]
 
 
@@ -62,39 +62,40 @@ SELECT = Right("TABLE", ORDERS, "SELECT")
 @pytest.mark.parametrize(
     ("held", "owners", "state"),
     [
-        ({"publisher": ["SELECT"]}, {}, State.OK),
-        ({"someone": ["MODIFY"], "engineers": ["SELECT"]}, {}, State.OK),
-        ({"account users": ["ALL_PRIVILEGES"]}, {}, State.OK),
-        ({}, {"main.sales.orders": "engineers"}, State.OK),
-        ({"publisher": ["MODIFY"], "someone": ["SELECT"]}, {}, State.MISSING),
+        ({"publisher": ["SELECT"]}, {}, Weight.OK),
+        ({"someone": ["MODIFY"], "engineers": ["SELECT"]}, {}, Weight.OK),
+        ({"account users": ["ALL_PRIVILEGES"]}, {}, Weight.OK),
+        ({}, {"main.sales.orders": "engineers"}, Weight.OK),
+        ({"publisher": ["MODIFY"], "someone": ["SELECT"]}, {}, Weight.WRONG),
     ],
 )
 def test_a_right_is_held_by_oneself_a_group_everybody_or_as_the_owner(
-    held: dict[str, list[str]], owners: dict[str, str], state: State
+    held: dict[str, list[str]], owners: dict[str, str], state: Weight
 ) -> None:
     workspace = RecordingGrants("publisher", ["engineers"], {("TABLE", "main.sales.orders"): held}, owners)
     _, found = checked(workspace, SELECT)
-    assert (found.what, found.state) == ("SELECT on table main.sales.orders", state)
+    assert (found.name, found.weight) == ("SELECT on table main.sales.orders", state)
 
 
 def test_a_missing_right_comes_with_the_statement_that_grants_it() -> None:
     workspace = RecordingGrants("publisher", [], {("CATALOG", "my%23main"): {}})
     _, found = checked(workspace, Right("CATALOG", ("my#main",), "USE_CATALOG"))
-    assert found.detail == "unless a group inside a group has it: GRANT USE CATALOG ON CATALOG `my#main` TO `publisher`"
+    assert found.what == "not granted, unless to a group within a group"
+    assert found.fix == "GRANT USE CATALOG ON CATALOG `my#main` TO `publisher`"
 
 
 def test_one_thing_is_asked_about_once_for_all_its_rights() -> None:
     workspace = RecordingGrants("publisher", [], {("SCHEMA", "main.ours"): {"publisher": ["MODIFY"]}})
     rights = [Right("SCHEMA", ("main", "ours"), privilege) for privilege in ("CREATE_TABLE", "MODIFY")]
-    assert [check.state for check in checked(workspace, *rights)] == [State.OK, State.MISSING, State.OK]
+    assert [check.weight for check in checked(workspace, *rights)] == [Weight.OK, Weight.WRONG, Weight.OK]
     assert workspace.asked == [("SCHEMA", "main.ours")]
 
 
 def test_what_may_not_be_asked_is_missing_and_says_so_in_one_line() -> None:
     _, found = checked(RecordingGrants("publisher", [], {}), SELECT)
-    assert (found.state, found.detail) == (
-        State.MISSING,
-        "cannot be asked: main.sales.orders is not yours to ask about",
+    assert (found.weight, found.what) == (
+        Weight.WRONG,
+        "cannot be read: main.sales.orders is not yours to ask about",
     )
 
 
@@ -104,7 +105,7 @@ def test_a_workspace_that_does_not_let_one_in_is_missing_once() -> None:
             raise Unauthenticated("Invalid access token")
 
     (found,) = checked(Closed("publisher", [], {}), SELECT)
-    assert (found.what, found.state, found.detail) == ("workspace", State.MISSING, "Invalid access token")
+    assert (found.name, found.weight, found.what) == ("workspace", Weight.WRONG, "Invalid access token")
 
 
 def test_a_right_that_no_answer_came_about_is_missing_and_the_next_is_asked_about() -> None:
@@ -116,5 +117,5 @@ def test_a_right_that_no_answer_came_about_is_missing_and_the_next_is_asked_abou
 
     workspace = Slow("publisher", [], {("TABLE", "main.sales.orders"): {"publisher": ["SELECT"]}})
     _, schema, table = checked(workspace, Right("SCHEMA", ("main", "sales"), "USE_SCHEMA"), SELECT)
-    assert (schema.state, schema.detail) == (State.MISSING, "cannot be asked: Timed out after 0:05:00")
-    assert table.state is State.OK
+    assert (schema.weight, schema.what) == (Weight.WRONG, "cannot be read: Timed out after 0:05:00")
+    assert table.weight is Weight.OK

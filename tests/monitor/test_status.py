@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, load
+from mirrorfeed.display.render import grid_of
 from mirrorfeed.feed.errors import SourceRecreated
-from mirrorfeed.monitor.status import statuses
+from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.freshness import Freshness, Step
+from mirrorfeed.monitor.status import status_of, statuses, summary_of
 from mirrorfeed.publish.fleet import Fleet, publish_tables
+from mirrorfeed.stores import NotThere
 from tests.delta import DeltaTable
 from tests.publish.conftest import everything, never
+
+NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 
 
 def test_a_status_is_told_for_each_table(
@@ -24,7 +33,7 @@ def test_a_status_is_told_for_each_table(
     for i in range(2):
         tables["behind"].insert(i)
     before = everything(tmp_path)
-    new, behind, done, nowhere = statuses(spark, config)
+    nowhere, behind, new, done = statuses(lambda: spark, config)
     assert (new.published_version, new.newest_version, new.lag_versions, new.lag_seconds) == (None, 0, None, None)
     assert (behind.published_version, behind.newest_version, behind.lag_versions) == (0, 2, 2)
     assert behind.lag_seconds is not None
@@ -32,6 +41,42 @@ def test_a_status_is_told_for_each_table(
     assert (done.lag_versions, done.lag_seconds, done.not_renamed, done.not_consumed) == (0, 0.0, 0, 0)
     assert str(nowhere.error).startswith(f"There is no Delta table at {tmp_path}/nowhere")
     assert everything(tmp_path) == before
+
+
+def facts(name: str, log: LogFacts | None = None, source: SourceFacts | None = None, **more: Any) -> TableFacts:
+    return TableFacts(name, "s", log_facts=log, source_facts=source, at=NOW, **more)
+
+
+def test_many_tables_are_counted_by_their_state() -> None:
+    three = SourceFacts("on", newest_version=3, lag_seconds=0.0)
+    rows = [
+        facts("done", LogFacts(published=3), three),
+        facts("new", LogFacts(), three),
+        facts("late", LogFacts(published=2), replace(three, lag_seconds=60.0)),
+        facts("renaming", LogFacts(published=3, unfinished=1), three),
+        facts("broken", errors=(NotThere("x"),)),
+        facts("unread"),
+        facts("view", LogFacts(published=3), SourceFacts("none")),
+    ]
+    found = [status_of(each) for each in rows]
+    assert [each.state for each in found] == [
+        "up to date", "never published", "behind", "behind", "in trouble", "in trouble", "as last compared",
+    ]  # fmt: skip
+    assert summary_of(found) == "7 tables: 1 up to date, 1 as last compared, 1 never published, 2 behind, 2 in trouble"
+    assert summary_of(found[:1]) == "1 table: 1 up to date"
+
+
+def test_each_step_is_shown_by_the_time_since_or_by_what_waits() -> None:
+    ago = [NOW - timedelta(minutes=minutes) for minutes in range(8)]
+    fresh = Freshness(ago[2], ago[3], ago[3], None, None, {Step.CONSUMED: ago[7]}, {Step.SEEN: "no"})
+    whole = Freshness(ago[2], None, None, ago[1], ago[0], {}, {Step.VISIBLE: "no"})
+    grid = grid_of([status_of(facts(name, fresh=each)) for name, each in (("a", fresh), ("b", None), ("c", whole))])
+    assert grid.header == ["table", "state", "committed", "visible", "consumed", "in the mirror", "seen by SQL"]
+    assert [list(line)[2:] for line in grid.lines] == [
+        ["2.0 min ago", "3.0 min ago", "waits 7.0 min", "-", "-"],
+        ["-"] * 5,
+        ["2.0 min ago", "-", "-", "1.0 min ago", "0 s ago"],
+    ]
 
 
 def test_the_status_of_a_table_that_was_created_again_is_no_negative_lag(
@@ -52,7 +97,7 @@ def test_the_status_of_a_table_that_was_created_again_is_no_negative_lag(
         spark.sql(create)
         (outcome,) = publish_tables(Fleet(spark, config, sleep=never))
         assert isinstance(outcome.error, SourceRecreated)
-        (found,) = statuses(spark, config)
+        (found,) = statuses(lambda: spark, config)
         assert "was replaced, or dropped and created again" in str(found.error)
         assert (found.lag_versions, found.lag_seconds) == (None, None)
         assert (found.published_version, found.newest_version) == (1, None)

@@ -1,4 +1,4 @@
-"""A look that is refused is trouble too: told once, from a state in a place of its own, and ending no other trouble."""
+"""A check that is refused is a problem as well: sent once, from a state in its own place, and it ends no other."""
 
 from __future__ import annotations
 
@@ -8,43 +8,44 @@ from typing import Any
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config import load
-from mirrorfeed.monitor.alert_rules import Look, Trouble
+from mirrorfeed.monitor.alert_rules import Check
 from mirrorfeed.monitor.alert_state import Message, notify
-from mirrorfeed.monitor.watch import alert_state_of, look_at_all
+from mirrorfeed.monitor.rules import RULES, Finding, Weight
+from mirrorfeed.monitor.watch import check_all, ledger_rows, state_of
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 NO_SPARK: Any = lambda: None  # noqa: E731
-"""None is needed where the landing zone is not even shown."""
+"""A source that cannot be read is one more unknown."""
 
 
-def test_a_place_that_nobody_may_look_at_is_told_once_and_hides_what_was_told_before(
-    onelake: OneLake, tmp_path: Path
-) -> None:
+def test_a_landing_zone_without_permission_is_one_problem_and_hides_others(onelake: OneLake, tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(
         onelake.configuration(f"onelake://{WORKSPACE}/{DATABASE}")
         + "alerts: {state: ./state, sql_endpoint: refresh}\n"
         + "tables: [{source: ./orders, target: sales.orders, keys: [id]}]\n"
     )
     config = load(tmp_path / "mirrorfeed.yml")
-    store, file = alert_state_of(config)
+    store, file = state_of(config)
     sent: list[Message] = []
+    gap = Finding(Weight.WRONG, "MF2102", "GAP", "sales.orders", "What.", "mirrorfeed x")
 
-    def told(look: Look) -> list[tuple[str, str]]:
+    def told(check: Check) -> list[tuple[str, str]]:
         sent.clear()
-        notify(store, file, look, {"output": sent.append}, lambda: NOW)
+        notify(store, file, check, {"output": sent.append}, lambda: NOW)
         return [each.alert.key for each in sent]
 
-    assert told(Look((Trouble("sales.orders", "GAP", "What.", "mirrorfeed x"),))) == [("sales.orders", "GAP")]
+    assert told(Check((gap,))) == [("sales.orders", "GAP")]
 
     onelake.server.forbidden = True
-    seen = look_at_all(NO_SPARK, config, lambda: NOW)
-    assert sorted(told(seen.look)) == [("", "PERMISSION"), ("sales.orders", "PERMISSION")]
-    assert told(seen.look) == []
-    assert seen.rows(NOW) == []
-    assert [each.fresh for each in seen.statuses] == [None]
+    check, facts = check_all(NO_SPARK, config, now=lambda: NOW)
+    assert sorted(told(check)) == [("", "NoPermission"), ("sales.orders", "NoPermission")]
+    assert told(check) == []
+    assert ledger_rows(config, facts) == []
+    assert [(each.log_facts, each.fresh) for each in facts] == [(None, None)]
+    assert not {each.name for each in check.problems} & {rule.name for rule in RULES}
 
 
-def test_who_was_told_what_is_remembered_beside_the_tables_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+def test_the_alerts_sent_are_recorded_in_the_landing_zone_by_default(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./a, target: b}]\n")
-    store, file = alert_state_of(load(tmp_path / "mirrorfeed.yml"))
+    store, file = state_of(load(tmp_path / "mirrorfeed.yml"))
     assert store.address(file) == f"{tmp_path}/zone/_mirrorfeed/alerts.json"

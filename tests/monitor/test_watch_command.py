@@ -48,19 +48,17 @@ def test_trouble_is_told_once_and_its_end_once_and_the_ledger_tells_every_look(
 
     stray = tmp_path / "zone/sales.schema/orders" / f"{2:020d}.parquet"
     stray.write_bytes(b"")
-    said = project.watch(code=1)
-    assert "in the mirror" in said
-    assert "sales.orders: EMPTY_FILE" in said
+    assert "sales.orders: EMPTY_FILE" in project.watch(code=1)
     first = [body["blocks"][0]["text"]["text"] for _, body in hook.asked]
-    assert sorted(first) == ["sales.orders: EMPTY_FILE", "sales.orders: NUMBERS_DISAGREE"]
+    assert sorted(first) == ["sales.orders: EMPTY_FILE", "sales.orders: NumbersDisagree"]
 
     stray.unlink()
     hook.answers = [(200, {}, b"ok"), (404, {}, b"no_service")]
     told = json.loads(project.watch("--json", code=1))  # for one message did not go out
-    assert told["troubles"] == []
-    assert sorted((each["to"], each["over"]) for each in told["told"]) == [("output", True)] * 2 + [("team", True)]
-    assert [each["to"] for each in told["not_told"]] == ["team"]
-    assert told["tables"][0]["fresh"]["unknown"] == {"seen": "the SQL endpoint was not asked"}
+    first, second, failed = told["rows"]
+    assert sorted(each["sent_to"] for each in (first, second)) == [["output"], ["output", "team"]]
+    assert all(each["over"] for each in (first, second))
+    assert (failed["name"], failed["error"]["code"]) == ("team", "MF8104")
 
     place = config.load(project.file).ledger
     rows = [row for row in ledger.read(spark, place or table.source) if row.outcome == ledger.WATCHED]
@@ -74,7 +72,7 @@ def test_what_is_committed_published_and_replicated_is_told_step_by_step(spark: 
     loaded = config.load(project.file)
 
     def waits() -> set[Step]:
-        (found,) = statuses(spark, loaded, beyond=beyond_of(loaded, mirror=project.mirror))
+        (found,) = statuses(lambda: spark, loaded, beyond=beyond_of(loaded, mirror=project.mirror))
         assert found.fresh
         return set(found.fresh.since)
 
@@ -86,6 +84,6 @@ def test_what_is_committed_published_and_replicated_is_told_step_by_step(spark: 
     table.insert(1)
     assert waits() == {Step.VISIBLE}
     project.run("publish")
-    told = json.loads(project.run("status", "--mirror", project.mirror, "--json"))[0]["fresh"]
+    told = json.loads(project.run("status", "--mirror", project.mirror, "--json"))["rows"][0]["fresh"]
     assert told["waiting_since"]["mirrored"] == told["visible"]
     assert told["waiting_since"]["visible"] is None

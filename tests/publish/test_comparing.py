@@ -27,7 +27,7 @@ from mirrorfeed.files.stage import stage_few
 from mirrorfeed.landing.arrow import arrow_schema
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
-from mirrorfeed.monitor.status import status_without_spark
+from mirrorfeed.monitor.facts import Collector
 from mirrorfeed.publish.compared import ComparedFeed, states_of
 from mirrorfeed.publish.errors import KeysNeeded, LedgerNeeded, StatesLost
 from mirrorfeed.publish.idle import Idle
@@ -102,9 +102,11 @@ def test_what_a_comparison_needs_is_told_with_its_line(tmp_path: Path, top: str,
 def test_versions_of_a_delta_table_say_nothing_of_one_that_is_compared(tmp_path: Path) -> None:
     table = a_table(keys=("id",)).model_copy(update={"source": Source(path=str(tmp_path))})
     idle = Idle(Config(landing_zone=str(tmp_path / "zone"), tables=(table,)))
-    assert (status_without_spark(idle, table), idle.decision(table), idle.outcome(table)) == (None, None, None)
+    assert Collector(idle.config, NO_SPARK)._without_spark(idle, table) is None
+    assert (idle.decision(table), idle.outcome(table)) == (None, None)
 
 
+NO_SPARK: Any = None
 COLUMNS = (Column("id", "long"), Column("v", "string"))
 Rows = dict[int, str | None]
 

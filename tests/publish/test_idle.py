@@ -21,7 +21,8 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import Config
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import Terminal
-from mirrorfeed.monitor.status import Status, by_need
+from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.status import status_of
 from mirrorfeed.publish.fleet import all_at_rest
 from mirrorfeed.publish.ledger import COLUMNS, FAILED, PUBLISHED, WELL, Row
 from tests.commits import commit
@@ -129,11 +130,8 @@ def ran(*arguments: str) -> Any:
 def test_watching_tables_with_nothing_new_starts_no_spark(tmp_path: Path) -> None:
     file = str(fleet(tmp_path, 2))
     code, told = ran("watch", "--config", file)
-    assert (code, told["troubles"]) == (0, [])
-    assert [(each["table"], each["fresh"]["committed"] is None) for each in told["tables"]] == [
-        ("sales.t0", False),
-        ("sales.t1", False),
-    ]
+    assert (code, told["rows"]) == (0, [])
+    assert [row["state"] for row in ran("status", "--config", file)[1]["rows"]] == ["up to date"] * 2
     commit(tmp_path / "t1", "INSERT INTO {} VALUES (1000, 'new')")
     code, told = ran("watch", "--config", file)
     assert (code, told["error"]["what"]) == (1, "Spark was started.")
@@ -142,8 +140,8 @@ def test_watching_tables_with_nothing_new_starts_no_spark(tmp_path: Path) -> Non
 def test_a_text_that_is_too_long_is_found_without_spark(tmp_path: Path) -> None:
     file = str(fleet(tmp_path, 1, longest=17 * 2**20))
     code, told = ran("watch", "--config", file)
-    (trouble,) = told["troubles"]
-    assert (code, trouble["kind"], trouble["table"]) == (1, "TEXT_TOO_LONG", "sales.t0")
+    (trouble,) = told["rows"]
+    assert (code, trouble["name"], trouble["table"]) == (1, "TEXT_TOO_LONG", "sales.t0")
     assert "'v' has a text of 17,825,792 bytes" in trouble["what"]
 
 
@@ -168,11 +166,9 @@ def test_a_paused_table_is_left_alone_and_shown_with_its_reason_and_its_end(tmp_
     assert ran("publish", "--dry-run", "sales.t1", "--config", str(file)) == (
         0, [{"table": "sales.t1", "error": None, "message": told}],
     )  # fmt: skip
-    found = replace(Status("sales.t1", "t1", 1, 2, 1, 60.0), paused=told)
-    assert (found.state, [each.state for each in by_need([replace(found, paused=None), found])]) == (
-        "paused",
-        ["behind", "paused"],
-    )
+    published = LogFacts(published=1)
+    found = TableFacts("t", "t", paused=told, log_facts=published, source_facts=SourceFacts("on", newest_version=2))
+    assert [status_of(each).state for each in (found, replace(found, paused=None))] == ["paused", "behind"]
     (second,) = config.load(file).select(["sales.t1"])
     assert str(second.pause_at(NOW)) == told
 

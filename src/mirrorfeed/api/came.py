@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 
 from mirrorfeed.api import results
 from mirrorfeed.api.results import (
-    Finding,
     Publication,
     Repair,
     Result,
-    Status,
 )
 from mirrorfeed.errors import MirrorfeedError
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Table
-    from mirrorfeed.monitor import findings
-    from mirrorfeed.monitor import status as asking
     from mirrorfeed.publish.outcome import Outcome
     from mirrorfeed.repair import Repaired
     from mirrorfeed.verify import Comparison
@@ -55,22 +51,6 @@ def _publication(outcome: Outcome) -> Publication:
     )
 
 
-def status(found: asking.Status) -> Status:
-    return Status(
-        table=found.table,
-        source=found.source,
-        feed=found.feed,
-        published_version=found.published_version,
-        newest_version=found.newest_version,
-        lag_versions=found.lag_versions,
-        lag_seconds=found.lag_seconds,
-        not_renamed=found.not_renamed,
-        not_consumed=found.not_consumed,
-        error=found.error,
-        paused=found.paused,
-    )
-
-
 def comparison(table: str, found: Comparison, published: int) -> results.Comparison:
     differences = [results.Difference(each.key, each.column, each.source, each.mirror) for each in found.first]
     return results.Comparison(
@@ -89,10 +69,6 @@ def comparison(table: str, found: Comparison, published: int) -> results.Compari
 def not_compared(table: str, published: int | None, error: MirrorfeedError) -> results.Comparison:
     nothing: Result[results.Difference] = Result(())
     return results.Comparison(table, str(error), None, None, published, None, None, None, nothing, error)
-
-
-def finding(found: findings.Finding) -> Finding:
-    return Finding(found.code.value, found.weight.value, found.table, found.what, found.remedy)
 
 
 def repair(table: Table, found: Repaired) -> Repair:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorfeed import FILE
 from mirrorfeed.api.results.base import Chart, Result
-from mirrorfeed.api.results.mirror import Finding
 from mirrorfeed.api.results.publishing import Configured, Decision, Enabled, PartnerFile
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import MirrorfeedError, Transient, coded, named
 
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
     from mirrorfeed.api.archive_table import ArchiveAwareTable
     from mirrorfeed.api.results import (
+        Alert,
         Append,
         Changes,
         Comparison,
         CreatedDatabase,
         DatabaseStatus,
         DroppedTable,
+        Finding,
         History,
         LintFinding,
         Listed,
@@ -148,16 +150,35 @@ class Feed:
             )
         )
 
-    def status(self, *tables: str) -> Result[Status]:
-        """How far each table is: what is published, what is newer in the source, and what waits in the landing zone.
-        Changes nothing.
+    def status(
+        self, *tables: str, behind: bool = False, fabric: bool = False, mirror: str | None = None
+    ) -> Result[Status]:
+        """How far each table is published, consumed and mirrored, the most urgent tables first. Changes nothing.
 
-        Raises `MirrorfeedError` where the landing zone cannot be asked at all.
+        With `behind`, tables with nothing to publish are left out. With `fabric`, Fabric and its SQL endpoint are read
+        as well, which makes the endpoint load new changes. `mirror` is the folder of the replicated tables.
+
+        Raises `MirrorfeedError` if Fabric cannot be read.
         """
-        from mirrorfeed.api.came import status
-        from mirrorfeed.monitor.status import statuses
+        from mirrorfeed.config.landing_zone import zone_of
+        from mirrorfeed.fabric import database_of
+        from mirrorfeed.monitor.freshness import UNASKED
+        from mirrorfeed.monitor.mirror_times import NOT_ASKED, beyond_of, syncs_of
+        from mirrorfeed.monitor.status import CURRENT, statuses, summary_of
+        from mirrorfeed.publish.strays import strays
 
-        return Result(tuple(map(status, statuses(self._spark, self._config, tables))))
+        config = self._config
+        progress.info("Reading the newest versions")
+        states = database_of(config).tables() if fabric else None
+        asked = beyond_of(config, states, syncs_of(config) if fabric else NOT_ASKED, mirror)
+        known = asked if fabric or mirror else lambda _: UNASKED
+        rows = statuses(lambda: self._spark, config, tables, states=states, beyond=known)
+        notes = [
+            f"{target} is published but not configured. `mirrorfeed drop` removes it."
+            for target in ([] if tables else strays(zone_of(config), config))
+        ]
+        shown = [row for row in rows if not behind or row.state not in CURRENT]
+        return Result(tuple(shown), tuple(notes), summary_of(rows))
 
     def verify(self, mirror: str | None = None, *tables: str, shown: int = 5) -> Result[Comparison]:
         """Compares each source, at the version at which its mirror stands, with the mirror, row for row; tells the
@@ -276,16 +297,44 @@ class Feed:
             replica.follow(service, poll_seconds, stop or (lambda: False), on_pass=report, on_error=trouble)
         return last[0]
 
-    def doctor(self, *tables: str) -> Result[Finding]:
-        """What is wrong with the tables, or soon will be, from their sources to Fabric, each with what helps. Changes
-        nothing.
-        """
-        from mirrorfeed.api.came import finding
-        from mirrorfeed.monitor.doctor import findings_of
-        from mirrorfeed.monitor.findings import NOTHING
+    def doctor(self, *tables: str, fix: bool = False, setup: bool = False, live: bool = False) -> Result[Finding]:
+        """Diagnose problems between the source tables and Fabric, each with the fix that helps.
 
-        rows = tuple(map(finding, findings_of(self._spark, self._config, tables)))
-        return Result(rows, summary="" if rows else NOTHING)
+        With `fix`, apply the fixes that do only what every run does first. With `setup`, check instead what publishing
+        needs: permissions, credential, landing zone and sources; it creates the ledger. With `live`, check also the
+        behaviour of the services that the landing zone relies on, and list the checks to make by hand.
+        """
+        if setup or live:
+            from mirrorfeed.monitor.setup_checks import check_setup
+            from mirrorfeed.monitor.setup_live import check_live
+
+            progress.info("Checking the setup")
+            found = [*check_setup(self._spark, self._config)]
+            return Result((*found, *(check_live(self._spark, self._config) if live else ())))
+        from mirrorfeed.monitor.doctor import diagnose
+        from mirrorfeed.monitor.rules import NOTHING
+
+        progress.info("Checking tables, landing zone and Fabric")
+        rows, notes = diagnose(lambda: self._spark, self._config, tables, fix=fix)
+        return Result(tuple(rows), tuple(notes), counted(len(rows), "finding") if rows else NOTHING)
+
+    def watch(self, mirror: str | None = None) -> Result[Alert]:
+        """Check all tables and send an alert for each new problem and each resolved one, as `alerts` configures.
+
+        A row is a problem that is there or is over since this check. It is not `ok` if it is new or an alert could not
+        be sent. `mirror` is the folder of the replicated tables.
+        """
+        from datetime import UTC, datetime
+
+        from mirrorfeed.monitor.watch import check_all, ledger_rows, send_alerts, summary_of
+        from mirrorfeed.publish import ledger
+
+        config = self._config
+        progress.info("Checking all tables")
+        check, facts = check_all(lambda: self._spark, config, mirror)
+        lost = ledger.keep(self._spark, config.ledger, ledger_rows(config, facts)) if config.ledger else None
+        rows = send_alerts(config, check, lambda: datetime.now(UTC))
+        return Result(tuple(rows), (coded(lost),) if lost else (), summary_of(rows))
 
     def enable(self, *tables: str) -> Result[Enabled]:
         """Turn on the change data feed of the sources, where it is off. It does not have earlier changes."""

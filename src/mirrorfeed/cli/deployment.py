@@ -6,10 +6,8 @@ import importlib
 import json
 import math
 import os
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,58 +17,20 @@ from mirrorfeed.cli.root import (
     config_option,
     feed,
     for_programs,
-    load,
     load_as_written,
     main,
     say,
     say_json,
-    say_result,
     spark_session,
 )
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import waiting
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.display.terminal import console, text
+from mirrorfeed.display.terminal import console
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
     from mirrorfeed.api.results import Listed, Result
-    from mirrorfeed.monitor.setup_check import Check
-
-
-@main.command()
-@click.option("--live", is_flag=True, help="Try what only the services themselves can show, and list the rest.")
-@config_option
-def preflight(live: bool, path: str) -> None:
-    """Check what publishing needs: rights, the credential, the landing zone, the feeds. Exits with 1 if it lacks any.
-
-    Writes an empty file into the landing zone, under a name that readers ignore, and removes it; with --live a few
-    more, of 20 MiB.
-    """
-    config = load(path)
-    spark = spark_session()
-    from mirrorfeed.monitor.setup_check import State
-    from mirrorfeed.monitor.setup_checks import preflight as checks
-    from mirrorfeed.monitor.setup_live import live as live_checks
-
-    out, found = console(), []
-    left = chain(checks(spark, config), live_checks(spark, config) if live else ())
-    while check := _next(left, "Checking what publishing needs"):
-        found.append(check)
-        if for_programs():
-            continue
-        detail = f": {check.detail}" if check.detail else ""
-        style = "red" if check.state is State.MISSING else ""
-        out.print(text(f"{check.state.value:<12}{check.what}{detail}", style=style))
-    say_result(
-        [{"check": each.what, "outcome": each.state.value, "message": each.detail, "code": each.code} for each in found]
-    )
-    sys.exit(any(check.state is State.MISSING for check in found))
-
-
-def _next(left: Iterator[Check], what: str) -> Check | None:
-    with waiting(what):
-        return next(left, None)
 
 
 @main.command()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -16,16 +14,13 @@ from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 from rich.text import Text
 
-from mirrorfeed.display.humanize import by_marker, counted, duration, size
+from mirrorfeed.display.humanize import by_marker, counted, size
 from mirrorfeed.display.printable import printable
 from mirrorfeed.display.terminal import Listing, folded, text
 from mirrorfeed.errors import coded
-from mirrorfeed.monitor.freshness import Step
 
 if TYPE_CHECKING:
     from mirrorfeed.api.results import Listed
-    from mirrorfeed.monitor.freshness import Freshness
-    from mirrorfeed.monitor.status import Status
     from mirrorfeed.publish.outcome import Outcome, Progress
 
 _LONGEST = 60
@@ -185,64 +180,6 @@ def versions(outcome: Outcome) -> str:
 def _lag(outcome: Outcome) -> str:
     lag = outcome.lag_versions
     return "?" if lag is None else counted(lag, "version")
-
-
-def states(rows: Sequence[Status]) -> Text:
-    """How many tables are up to date, and how many are not, in one line."""
-    from mirrorfeed.monitor.status import STATES  # imports Spark, which most that is shown has no need of
-
-    counts = Counter(row.state for row in rows)
-    told = [f"{counts[state]:,} {state}" for state in reversed(STATES) if counts[state]]
-    return text(f"{counted(len(rows), 'table')}: {', '.join(told)}")
-
-
-def status(rows: Sequence[Status]) -> Listing:
-    header = ["table", "feed", "published", "newest", "lag", "behind for", "not renamed", "not consumed"]
-    in_fabric = any(row.service is not None for row in rows)
-    if in_fabric:
-        header.insert(2, "in Fabric")
-    cells = [
-        (
-            row.table,
-            row.feed or "-",
-            *([row.service or "-"] if in_fabric else []),
-            _or_dash(row.published_version),
-            _or_dash(row.newest_version),
-            _or_dash(row.lag_versions),
-            "-" if row.lag_seconds is None else duration(row.lag_seconds),
-            str(row.not_renamed),
-            str(row.not_consumed),
-        )
-        for row in rows
-    ]
-    return Listing(header, cells, right=range(3 if in_fabric else 2, len(header)))
-
-
-STEPS = {
-    Step.COMMITTED: "committed",
-    Step.VISIBLE: "visible",
-    Step.CONSUMED: "consumed",
-    Step.MIRRORED: "in the mirror",
-    Step.SEEN: "seen by SQL",
-}
-
-
-def freshness(rows: Sequence[Status], now: datetime) -> Listing:
-    """The time since each step of a table, or for how long something has waited for it. Steps of which nothing is known
-    of any table are left out."""
-    fresh = [(row.table, row.fresh) for row in rows if row.fresh]
-    steps = [step for step in Step if step is Step.COMMITTED or any(step not in found.unknown for _, found in fresh)]
-    cells = [(table, *(_came(found, step, now) for step in steps)) for table, found in fresh]
-    return Listing(["table", *(STEPS[step] for step in steps)], cells, right=())
-
-
-def _came(fresh: Freshness, step: Step, now: datetime) -> str:
-    if step in fresh.unknown:
-        return "?"
-    if waited := fresh.behind(step, now):
-        return f"waits {duration(waited)}"
-    at = fresh.at(step)
-    return "-" if at is None else f"{duration(max(0.0, (now - at).total_seconds()))} ago"
 
 
 def tables(rows: Sequence[Listed]) -> Listing:

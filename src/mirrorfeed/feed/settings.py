@@ -38,7 +38,7 @@ _WANTED = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.adaptive.coalescePartitions.enabled": "true",
 }
-"""Settings that some compute does not let anyone change. `preflight` checks `ALL_DAYS`."""
+"""Settings that some compute does not let anyone change. `doctor --setup` checks `ALL_DAYS`."""
 
 _lock = Lock()
 _inside = 0

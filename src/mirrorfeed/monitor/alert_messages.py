@@ -25,13 +25,13 @@ def title(message: Message) -> str:
 
 def lines(message: Message) -> list[str]:
     """Below the title."""
-    alert, trouble = message.alert, message.trouble
-    if trouble is None:
+    alert, problem = message.alert, message.problem
+    if problem is None:
         over = alert.over or alert.since
         lasted = duration(max(0.0, (over - alert.since).total_seconds()))
         return [f"Over since {_moment(over)}, after {lasted}."]
-    what, remedy = printable(trouble.what, _LONGEST), printable(trouble.remedy, _LONGEST)
-    return [what, f"Since {_moment(alert.since)}.", f"Next: {remedy}"]
+    what, fix = printable(problem.what, _LONGEST), printable(problem.fix, _LONGEST)
+    return [what, f"Since {_moment(alert.since)}.", f"Fix: {fix}"]
 
 
 def text(message: Message) -> str:

@@ -19,7 +19,8 @@ from pydantic import Field, TypeAdapter
 
 from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.landing.strict_json import CONFIG, DamagedFile, UtcTime, is_distinct, parse_json, validate
-from mirrorfeed.monitor.alert_rules import Look, Trouble
+from mirrorfeed.monitor.alert_rules import Check
+from mirrorfeed.monitor.rules import Finding
 from mirrorfeed.stores import AlreadyThere, NotThere, Store, StoreUnavailable, UnreadableFile
 from mirrorfeed.stores.folder import SymbolicLink
 
@@ -34,7 +35,7 @@ class Alert:
     """A problem that was seen, and the channels that were notified of it."""
 
     table: Annotated[str, Field(max_length=300)]
-    kind: Annotated[str, Field(pattern=r"^[A-Z0-9_]{1,64}$")]
+    kind: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
     since: UtcTime
     over: UtcTime | None = None
     notified: Mapping[str, UtcTime] = field(default_factory=dict)
@@ -59,12 +60,12 @@ _FILE: TypeAdapter[_File] = TypeAdapter(_File)
 class Message:
     to: str
     alert: Alert
-    trouble: Trouble | None = None
+    problem: Finding | None = None
     """None if the problem is over."""
 
     @property
     def over(self) -> bool:
-        return self.trouble is None
+        return self.problem is None
 
 
 Send = Callable[[Message], None]
@@ -87,14 +88,14 @@ class AlertsNotRecorded(Transient):
 
 
 def notify(
-    store: Store, path: str, look: Look, channels: Mapping[str, Send], clock: Callable[[], datetime]
+    store: Store, path: str, check: Check, channels: Mapping[str, Send], clock: Callable[[], datetime]
 ) -> Notified:
     """Send what is new for each channel, then record it in the file at `path`."""
     now = clock()
     state = _read(store, path, now)
     sent: list[Message] = []
     failed: dict[str, MirrorfeedError] = {}
-    for message in due_messages(observe(state.alerts, look, now), look, channels, now):
+    for message in due_messages(observe(state.alerts, check, now), check, channels, now):
         if message.to in failed:
             continue
         try:
@@ -102,18 +103,18 @@ def notify(
             sent.append(message)
         except Exception as error:  # what was sent is still to be recorded
             failed[message.to] = named(f"Notifying {message.to}", error)
-    lost = _record(store, path, state, lambda alerts: after(observe(alerts, look, now), sent, channels, now), now)
+    lost = _record(store, path, state, lambda alerts: after(observe(alerts, check, now), sent, channels, now), now)
     return Notified(tuple(sent), tuple(failed.items()), tuple(each for each in (state.damage, lost) if each))
 
 
-def observe(alerts: Iterable[Alert], look: Look, now: datetime) -> tuple[Alert, ...]:
+def observe(alerts: Iterable[Alert], check: Check, now: datetime) -> tuple[Alert, ...]:
     """The alerts after a check of all tables. A problem that returns before its end was reported continues."""
-    there = {each.key: each for each in look.troubles}
+    there = {each.key: each for each in check.problems}
     found = []
     for alert in alerts:
         if there.pop(alert.key, None) is not None:
             found.append(replace(alert, over=None))
-        elif alert.over is not None or look.hides(alert.key):
+        elif alert.over is not None or check.hides(alert.key):
             found.append(alert)
         elif alert.notified:
             found.append(replace(alert, over=now))
@@ -121,18 +122,18 @@ def observe(alerts: Iterable[Alert], look: Look, now: datetime) -> tuple[Alert, 
     return (*found, *new)
 
 
-def due_messages(alerts: Iterable[Alert], look: Look, channels: Collection[str], now: datetime) -> list[Message]:
+def due_messages(alerts: Iterable[Alert], check: Check, channels: Collection[str], now: datetime) -> list[Message]:
     """Messages to send now. Only channels that were notified of a problem are notified of its end."""
-    there = {each.key: each for each in look.troubles}
+    there = {each.key: each for each in check.problems}
     found = []
     for alert in alerts:
-        trouble = there.get(alert.key)
+        problem = there.get(alert.key)
         if alert.over is not None:
             found += [Message(name, alert) for name in alert.notified if name in channels]
-        elif trouble and (now - alert.since).total_seconds() >= trouble.lasting:
+        elif problem and (now - alert.since).total_seconds() >= check.delay(problem):
             last = alert.notified
             names = [name for name in channels if name not in last or now - last[name] >= REPEAT_AFTER]
-            found += [Message(name, alert, trouble) for name in names]
+            found += [Message(name, alert, problem) for name in names]
     return found
 
 

@@ -1,25 +1,54 @@
-"""What is wrong with many tables, and with what they have in common."""
+"""Diagnoses problems between the source tables and Fabric, and applies the fixes that are safe."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
-from mirrorfeed.at_once import each_of
-from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.monitor.facts import look_at_table, look_at_zone
-from mirrorfeed.monitor.findings import Finding
-from mirrorfeed.monitor.rules import judge_table, judge_zone
+from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.monitor.facts import Collector, database_facts
+from mirrorfeed.monitor.rules import SAFE, Finding, database_findings, table_findings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorfeed.config import Config, Table
+    from mirrorfeed.stores import Store
 
 
-def findings_of(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> list[Finding]:
-    """Of the landing zone and the mirrored database first, then of each table."""
-    chosen, store, zone = config.select(names), zone_of(config), config.landing_zone
-    about, states = look_at_zone(config, store)
+def diagnose(
+    spark: Callable[[], SparkSession], config: Config, names: Sequence[str] = (), *, fix: bool = False
+) -> tuple[list[Finding], list[str]]:
+    """The findings of the mirrored database and then of each table, and notes about the fixes."""
+    store, notes = zone_of(config), list[str]()
+    database = database_facts(config, store)
+    collector = Collector(config, spark, deep=True, states=database.states)
+    found = database_findings(database)
+    chosen = config.select(names)
+    for table, facts in zip(chosen, collector.collect(chosen), strict=True):
+        of_table = table_findings(facts)
+        if fix and any(each.name in SAFE for each in of_table):
+            notes.append(_fix(store, table))
+            of_table = table_findings(collector.collect([table])[0])
+        found += of_table
+    return found, notes
 
-    def one(table: Table) -> list[Finding]:
-        return judge_table(look_at_table(spark, config, store, table, states), zone)
 
-    return [*judge_zone(about, zone), *(each for found in each_of(one, chosen) for each in found)]
+def _fix(store: Store, table: Table) -> str:
+    try:
+        finish_and_clean_up(store, table)
+    except Exception as error:
+        return f"{table.target}: {coded(named(f'Fixing {table.target}', error))}"
+    return f"{table.target}: fixed."
+
+
+def finish_and_clean_up(store: Store, table: Table) -> None:
+    """Rename the files of the newest record and remove files that no record can publish, as every run does first."""
+    from mirrorfeed.publish.commit import TableLog
+
+    log = TableLog(store, table.target.folder)
+    view = log.settle()
+    error: MirrorfeedError | None = log.tidy(view, table.keep_records, others=True) if view else None
+    if error:
+        raise error

@@ -1,162 +1,375 @@
-"""Gathers the facts about a table, from where `publish --dry-run`, `status` and Fabric have them; and carries out what
-is safe."""
+"""Facts about tables and the mirrored database, collected once for status, doctor and alerts. Changes nothing.
+
+A part that could not be read is None, which is unknown and not empty. The error that prevented it is a fact as well.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
+from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
-from mirrorfeed.errors import MirrorfeedError, named
-from mirrorfeed.fabric import TableState, database_of
-from mirrorfeed.feed import history
-from mirrorfeed.feed.detail import detail_of
-from mirrorfeed.feed.errors import Finding
-from mirrorfeed.feed.keys import Workspace
-from mirrorfeed.feed.ranges import Facts
-from mirrorfeed.feed.retention import FILES, LOG, seconds_of
-from mirrorfeed.feed.source import Source
-from mirrorfeed.landing.log import Record
+from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.display.humanize import counted, duration
+from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, named
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, data_number, is_log_id
-from mirrorfeed.monitor.rules import TableFacts, ZoneFacts
-from mirrorfeed.monitor.text_lengths import CHEAP, longest_text
-from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.errors import LastFileGone
-from mirrorfeed.publish.kept import feed_for
-from mirrorfeed.publish.plan import plan_of
-from mirrorfeed.publish.table import look_ahead, preflight
-from mirrorfeed.publish.view import View
-from mirrorfeed.stores import Store
-from mirrorfeed.workspace import default_workspace
+from mirrorfeed.monitor.freshness import AHEAD, UNASKED, Beyond, Freshness, Step, freshness
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorfeed.fabric import TableState
+    from mirrorfeed.feed.keys import Workspace
+    from mirrorfeed.landing.log import Record
+    from mirrorfeed.publish.commit import TableLog
+    from mirrorfeed.publish.errors import FilesLost, LastFileGone
+    from mirrorfeed.publish.idle import Idle
+    from mirrorfeed.publish.view import View
+    from mirrorfeed.stores import Store
 
 
-def look_at_table(
-    spark: SparkSession,
-    config: Config,
-    store: Store,
-    table: Table,
-    states: Sequence[TableState] | None = None,
-    *,
-    workspace: Callable[[], Workspace] = default_workspace,
-    now: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> TableFacts:
-    """`states` are what Fabric says about its tables, where it could be asked."""
-    facts = dict[str, object](table=str(table.target), source=table.source.sql, source_name=str(table.source))
-    trouble: MirrorfeedError | None = None
-    view: View | None = None
-    log = TableLog(store, table.target.folder)
-    try:
-        facts |= of_folder(store, table.target.folder, now())
-        view = log.look()
-        facts |= of_log(view, store, table.target.folder)
-    except Exception as error:
-        trouble = named(f"Looking at the landing zone of {table.target}", error)
-    try:
-        plan, feed = plan_of(table, workspace), feed_for(spark, config, table)
-        ahead, decision = look_ahead(feed, plan, view)
-        if table.changes != "compare":  # of which nothing is known but its rows
-            facts |= _of_time(spark, table.source, ahead, list(log.records(view)) if view else [], now())
-        if isinstance(decision, Finding):
-            raise decision
-        if trouble is None:
-            preflight(feed, store, plan, view, ahead, decision)
-    except Exception as error:
-        trouble = trouble or named(f"Looking at {table.target}", error)
-    with suppress(Exception):  # what cannot be read was found above
-        facts["longest_text"] = _longest_text(spark, table)
-    facts |= of_service(table, states)
-    return TableFacts(**facts, trouble=trouble)  # type: ignore[arg-type]
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """A table's folder in the landing zone, and the log in it."""
+
+    exists: bool = False
+    data_files: int = 0
+    empty_files: tuple[str, ...] = ()
+    """Data files of 0 bytes that Fabric has not consumed."""
+    newest_file_age: float | None = None
+    """Seconds since the newest data file was written."""
+    begun: datetime | None = None
+    """When the log was created, so no later than the table in Fabric."""
+    published: int | None = None
+    """The published version; None if nothing is published."""
+    unfinished: int = 0
+    """Files of the newest record that still have their staged names."""
+    orphans: tuple[str, ...] = ()
+    """Staged files that no record can publish, and folders of other logs."""
+    lost: FilesLost | LastFileGone | None = None
 
 
-def look_at_zone(config: Config, store: Store) -> tuple[ZoneFacts, Sequence[TableState] | None]:
-    """What Fabric says of the mirrored database and its tables; nothing where the landing zone is not in Fabric."""
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    feed: str
+    """Which change data feed the source has, in words."""
+    newest_version: int | None = None
+    """None for a source without versions."""
+    lag_seconds: float | None = None
+    """Seconds since the oldest unpublished commit; 0 if there is none; None if nothing is published."""
+    lag_before: tuple[float, float] | None = None
+    """How many seconds ago an earlier publication was, and the lag at that time."""
+    longest_wait: float = 0.0
+    """The longest time in seconds from a commit to the record that published it, of the records in the log."""
+    retention: float | None = None
+    """delta.deletedFileRetentionDuration in seconds."""
+    log_retention: float | None = None
+    """delta.logRetentionDuration in seconds."""
+    cloned_from: str | None = None
+    longest_text: tuple[str, int] | None = None
+    """The column with the longest text and its bytes; None if there is no text or the table is too large to measure."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    table: str
+    source: str
+    """The source as a name in SQL."""
+    source_name: str = ""
+    """The source as an argument of commands."""
+    zone: str = "the landing zone"
+    paused: str | None = None
+    """Until when the table is not published, and why."""
+    log_facts: LogFacts | None = None
+    source_facts: SourceFacts | None = None
+    errors: tuple[MirrorfeedError, ...] = ()
+    """What prevents the next publication, or reading these facts."""
+    fresh: Freshness | None = None
+    service: TableState | None = None
+    """The table in Fabric."""
+    asked_service: bool = False
+    """Whether Fabric was asked, so that `service` None means that Fabric does not have the table."""
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    limits: Mapping[Step, float | None] = field(default_factory=dict)
+    """Seconds for which changes may wait for a step before an alert is sent; None: forever."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all was read, so that a problem that does not show is over."""
+        is_read = self.log_facts is not None and self.source_facts is not None
+        return is_read and not any(isinstance(error, Transient | Unexpected) for error in self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """The mirrored database in Fabric."""
+
+    zone: str = "the landing zone"
+    status: str | None = None
+    """In the words of Fabric; None if the landing zone is not in Fabric, or Fabric could not be asked."""
+    error: MirrorfeedError | None = None
+    states: Sequence[TableState] | None = None
+    published_tables: int = 0
+    """Configured tables with a data file."""
+
+
+def database_facts(config: Config, store: Store | None = None) -> DatabaseFacts:
     if config.onelake is None:
-        return ZoneFacts(), None
+        return DatabaseFacts(config.landing_zone)
+    from mirrorfeed.fabric import database_of
+
     try:
-        database = database_of(config)
+        database, store = database_of(config), store or zone_of(config)
         status, states = database.status(), database.tables()
-        published = sum(any(data_number(each.name, None) for each in store.list(table.target.folder))
-                        for table in config.tables)  # fmt: skip
+        published = 0
+        for table in config.tables:
+            published += any(data_number(each.name, None) for each in store.list(table.target.folder))
     except Exception as error:
-        return ZoneFacts(trouble=named("Asking Fabric", error)), None
-    return ZoneFacts(status, None, {each.table: each.status for each in states}, published), states
+        return DatabaseFacts(config.landing_zone, error=named("Reading the state of the mirrored database", error))
+    return DatabaseFacts(config.landing_zone, status, states=states, published_tables=published)
 
 
-def mend(store: Store, table: Table) -> None:
-    """Renames what is left of the newest record, and removes what can never be published: with that every run begins.
-    Or what stands in the way."""
-    log = TableLog(store, table.target.folder)
-    view = log.settle()
-    if view and (trouble := log.tidy(view, table.keep_records, others=True)):
-        raise trouble
+@dataclass(frozen=True)
+class Collector:
+    """Collects the facts about tables of one configuration. Spark is started only if a table needs it."""
+
+    config: Config
+    spark: Callable[[], SparkSession]
+    deep: bool = False
+    """Whether to check everything that the next publication checks, which reads more of the source."""
+    states: Sequence[TableState] | None = None
+    """The tables in Fabric; None if it was not asked."""
+    beyond: Callable[[Table], Beyond] = lambda _: UNASKED
+    workspace: Callable[[], Workspace] | None = None
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
+        from mirrorfeed.publish.idle import Idle
+        from mirrorfeed.workspace import default_workspace
+
+        store = zone_of(self.config)
+        idle = Idle(self.config, store)
+        found = each_of(lambda table: self._without_spark(idle, table), tables)
+        if None not in found:
+            return [facts for facts in found if facts]
+        spark, workspace = self.spark(), cache(self.workspace or default_workspace)
+        pairs = list(zip(tables, found, strict=True))
+        return each_of(lambda pair: pair[1] or self._with_spark(spark, store, pair[0], workspace), pairs)
+
+    def _begin(self, table: Table, now: datetime) -> TableFacts:
+        behind, pause = self.config.alerts.behind, table.pause_at(now)
+        minutes: dict[Step, float | None] = {step: getattr(behind, step.value) for step in AHEAD}
+        minutes[Step.VISIBLE] = table.fresh_within or minutes[Step.VISIBLE]
+        return TableFacts(
+            table=str(table.target),
+            source=table.source.sql,
+            source_name=str(table.source),
+            zone=self.config.landing_zone,
+            paused=str(pause) if pause else None,
+            service=next((each for each in self.states or () if each.is_of(table.target)), None),
+            asked_service=self.states is not None,
+            at=now,
+            limits={step: None if most is None else most * 60 for step, most in minutes.items()},
+        )
+
+    def _with_spark(
+        self, spark: SparkSession, store: Store, table: Table, workspace: Callable[[], Workspace]
+    ) -> TableFacts:
+        from mirrorfeed.feed.errors import Finding
+        from mirrorfeed.publish.commit import TableLog
+        from mirrorfeed.publish.kept import feed_for
+        from mirrorfeed.publish.plan import plan_of
+        from mirrorfeed.publish.table import look_ahead, preflight
+
+        facts, log = self._begin(table, self.now()), TableLog(store, table.target.folder)
+        view: View | None = None
+        try:
+            view = log.look()
+            facts = replace(facts, log_facts=read_log(log, view, facts.at))
+        except Exception as error:
+            facts = replace(facts, errors=(named(f"Reading the log of {table.target}", error),))
+        is_log_read = facts.log_facts is not None
+        try:
+            facts = self._read_source(spark, table, facts, log, view)
+            if self.deep and (not facts.errors or not is_log_read):
+                plan, feed = plan_of(table, workspace), feed_for(spark, self.config, table)
+                ahead, decision = look_ahead(feed, plan, view)
+                if isinstance(decision, Finding):
+                    raise decision
+                if is_log_read:
+                    preflight(feed, store, plan, view, ahead, decision)
+        except Exception as error:
+            facts = replace(facts, errors=(*facts.errors, named(f"Checking {table.target}", error)))
+        return facts
+
+    def _read_source(
+        self, spark: SparkSession, table: Table, facts: TableFacts, log: TableLog, view: View | None
+    ) -> TableFacts:
+        from mirrorfeed.feed import history
+        from mirrorfeed.feed.detail import detail_of
+        from mirrorfeed.feed.ranges import Published, recreated
+        from mirrorfeed.feed.retention import FILES, LOG, seconds_of
+        from mirrorfeed.feed.switch import feed_of
+        from mirrorfeed.publish.columns import no_longer_selected
+        from mirrorfeed.publish.compared import COMPARED
+
+        newest = view.newest if view else None
+
+        def fresh(committed: datetime | None, unpublished: datetime | None) -> Freshness | None:
+            known = facts.log_facts
+            return _freshness(log, view, committed, unpublished, self.beyond(table), known.lost) if known else None
+
+        if table.changes == "compare":
+            took = newest.read if newest else None
+            words = f", {counted(took.rows, 'row')} in {duration(took.seconds)}" if took else ""
+            source = SourceFacts(f"{COMPARED}{words}", longest_text=self._longest_text(spark, table))
+            return replace(facts, source_facts=source, fresh=fresh(None, None))
+        published, records = newest.to_version_inclusive if newest else None, [newest] if newest else []
+        if self.deep and view:
+            records = list(log.records(view))
+        begin = published if not self.deep or not records else records[-1].to_version_inclusive - 1
+        commits = history.commits(spark, table.source, begin)
+        detail = detail_of(spark, table.source)
+        feed = feed_of(spark, table.source, detail).value
+        if newest:
+            before = Published(newest.source_id, newest.to_version_inclusive)
+            if found := recreated(str(table.source), before, detail.table_id, commits[-1].version):
+                return replace(facts, source_facts=SourceFacts(feed), errors=(found,))
+            try:
+                no_longer_selected(str(table.source), newest, table.selection)
+            except MirrorfeedError as error:
+                return replace(facts, source_facts=SourceFacts(feed), errors=(error,))
+        new = [each for each in commits if published is not None and each.version > published]
+        since = new[0].timestamp if new else None
+        times = {each.version: each.timestamp for each in commits}
+        lag_before = None
+        if since and len(records) > 1 and (committed := times.get(records[-1].to_version_inclusive)):
+            lag = max(0.0, (records[-1].at - committed).total_seconds())
+            lag_before = (facts.at - records[-1].at).total_seconds(), lag
+        source = SourceFacts(
+            feed,
+            commits[-1].version,
+            lag_seconds=None if published is None else _seconds(since, facts.at),
+            lag_before=lag_before,
+            longest_wait=longest_wait(records, times),
+            retention=seconds_of(detail.properties, FILES),
+            log_retention=seconds_of(detail.properties, LOG),
+            cloned_from=history.cloned_from(spark, table.source) if self.deep else None,
+            longest_text=self._longest_text(spark, table),
+        )
+        return replace(facts, source_facts=source, fresh=fresh(commits[-1].timestamp, since))
+
+    def _longest_text(self, spark: SparkSession, table: Table) -> tuple[str, int] | None:
+        from mirrorfeed.feed.detail import detail_of
+        from mirrorfeed.monitor.text_lengths import CHEAP, longest_text
+
+        with suppress(Exception):  # the checks of the next publication report what cannot be read
+            if self.deep and detail_of(spark, table.source, counted=True).bytes <= CHEAP:
+                return longest_text(spark, table.source, table.selection)
+        return None
+
+    def _without_spark(self, idle: Idle, table: Table) -> TableFacts | None:
+        """The facts about a table in a local folder with nothing to publish; None if Spark is needed."""
+        from mirrorfeed.feed.here import opened
+        from mirrorfeed.feed.retention import FILES, LOG, seconds_of
+        from mirrorfeed.feed.switch import Feed
+        from mirrorfeed.monitor.text_lengths import longest_text_here
+        from mirrorfeed.publish.commit import TableLog
+        from mirrorfeed.publish.idle import committed, is_up_to_date, newest_of
+
+        if self.deep and table.selection is not None:  # only Spark selects rows
+            return None
+        try:
+            found, delta = newest_of(table), opened(table.source)
+            if found is None or delta is None:
+                return None
+            (detail, version), path = found, table.source.path or ""
+            if detail.tracks_rows and not detail.records_changes:
+                return None  # only the engine knows whether it computes changes
+            log = TableLog(idle.zone, table.target.folder)
+            if self.deep:
+                up_to_date = idle.at_rest(table)
+                if up_to_date is None:
+                    return None
+                view: View | None = up_to_date[0]
+            else:
+                view = log.look()
+            newest = view.newest if view else None
+            if view and newest and (newest.selection != table.selection or not is_up_to_date(view, detail, version)):
+                return None
+            facts = self._begin(table, self.now())
+            log_facts = read_log(log, view, facts.at)
+            records = list(log.records(view)) if self.deep and view else []
+            firsts = {(record.from_version_exclusive or 0) + 1 for record in records[:-1]}
+            source = SourceFacts(
+                (Feed.RECORDED if detail.records_changes else Feed.OFF).value,
+                version,
+                lag_seconds=0.0 if newest else None,
+                longest_wait=longest_wait(records, {each: at for each in firsts if (at := committed(path, each))}),
+                retention=seconds_of(detail.properties, FILES),
+                log_retention=seconds_of(detail.properties, LOG),
+                longest_text=longest_text_here(delta) if self.deep else None,
+            )
+            fresh = _freshness(log, view, committed(path, version), None, self.beyond(table), log_facts.lost)
+            return replace(facts, log_facts=log_facts, source_facts=source, fresh=fresh)
+        except Exception:  # the check with Spark reports it
+            return None
 
 
-def of_folder(store: Store, folder: str, now: datetime) -> dict[str, object]:
+def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
+    store, folder = log.store, log.folder
     parent, _, name = folder.rpartition("/")
     entries = store.list(folder)
     files = [entry for entry in entries if not entry.is_folder and data_number(entry.name, None)]
     ages = [(now - entry.modified).total_seconds() for entry in files]
-    return {
-        "folder": bool(entries) or any(entry.name == name for entry in store.list(parent)),
-        "data_files": len(files),
-        "empty_files": tuple(store.address(f"{folder}/{entry.name}") for entry in files if entry.size == 0),
-        "newest_file_age": min(ages, default=None),
-    }
-
-
-def of_log(view: View | None, store: Store, folder: str) -> dict[str, object]:
+    facts = LogFacts(
+        exists=bool(entries) or any(entry.name == name for entry in store.list(parent)),
+        data_files=len(files),
+        empty_files=tuple(store.address(f"{folder}/{entry.name}") for entry in files if entry.size == 0),
+        newest_file_age=min(ages, default=None),
+    )
     if view is None:
-        return {}
-    entries = store.list(f"{folder}/{LOGS}")
-    logs = [entry.name for entry in entries if entry.is_folder and is_log_id(entry.name)]
-    lost = TableLog(store, folder).lost(view)
-    return {
-        "begun": next((entry.modified for entry in entries if f"{LOGS}/{entry.name}" == LOG_ID), None),
-        "published": view.newest.to_version_inclusive if view.newest else None,
-        "unfinished": len(view.unfinished),
-        "last_gone": lost if isinstance(lost, LastFileGone) else None,
-        "orphans": (*view.leftovers(), *(name for name in logs if name != view.log_id)),
-    }
+        return facts
+    below = store.list(f"{folder}/{LOGS}")
+    logs = [entry.name for entry in below if entry.is_folder and is_log_id(entry.name)]
+    return replace(
+        facts,
+        begun=next((entry.modified for entry in below if f"{LOGS}/{entry.name}" == LOG_ID), None),
+        published=view.newest.to_version_inclusive if view.newest else None,
+        unfinished=len(view.unfinished),
+        orphans=(*view.leftovers(), *(name for name in logs if name != view.log_id)),
+        lost=log.lost(view),
+    )
 
 
-def _of_time(
-    spark: SparkSession, source: Source, ahead: Facts, newest_first: Sequence[Record], now: datetime
-) -> dict[str, object]:
-    told: dict[str, object] = {
-        "retention": seconds_of(ahead.properties, FILES),
-        "log_retention": seconds_of(ahead.properties, LOG),
-        "cloned_from": history.cloned_from(spark, source),
-    }
-    if not newest_first:
-        return told
-    told["lag_seconds"] = (now - ahead.commits[0].timestamp).total_seconds() if ahead.commits else 0.0
-    oldest = newest_first[-1]
-    known = {each.version: each.timestamp for each in history.commits(spark, source, oldest.to_version_inclusive - 1)}
-    told["longest_wait"] = waits(newest_first, known)
-    if ahead.commits and len(newest_first) > 1 and (committed := known.get(oldest.to_version_inclusive)):
-        told["lag_before"] = (now - oldest.at).total_seconds(), max(0.0, (oldest.at - committed).total_seconds())
-    return told
-
-
-def waits(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
-    """Seconds from a commit to the record that published it, the longest of these records but the oldest."""
+def longest_wait(newest_first: Sequence[Record], committed: Mapping[int, datetime]) -> float:
+    """The longest time in seconds from a commit to its record. The oldest record is left out: it may be a snapshot."""
     firsts = {record.at: committed.get((record.from_version_exclusive or 0) + 1) for record in newest_first[:-1]}
     return max(((at - first).total_seconds() for at, first in firsts.items() if first), default=0.0)
 
 
-def _longest_text(spark: SparkSession, table: Table) -> tuple[str, int] | None:
-    few = detail_of(spark, table.source, counted=True).bytes <= CHEAP
-    return longest_text(spark, table.source, table.selection) if few else None
+def _freshness(
+    log: TableLog,
+    view: View | None,
+    committed: datetime | None,
+    unpublished: datetime | None,
+    beyond: Beyond,
+    lost: FilesLost | LastFileGone | None,
+) -> Freshness:
+    """Lost files count as not consumed."""
+    from mirrorfeed.publish.errors import FilesLost
+
+    if view is None:
+        return freshness((), (), committed, unpublished, beyond=beyond)
+    left = [*view.numbers, *lost.numbers] if isinstance(lost, FilesLost) else view.numbers
+    return freshness(log.records(view), left, committed, unpublished, unfinished=bool(view.unfinished), beyond=beyond)
 
 
-def of_service(table: Table, states: Sequence[TableState] | None) -> dict[str, object]:
-    if states is None:
-        return {}
-    state = next((each for each in states if each.is_of(table.target)), None)
-    if state is None:
-        return {"service": ""}
-    return {"service": state.status, "service_error": state.error, "service_rows": state.rows}
+def _seconds(since: datetime | None, now: datetime) -> float:
+    return 0.0 if since is None else max(0.0, (now - since).total_seconds())

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.landing.log import Record
+from mirrorfeed.display.rows import as_json
+
+if TYPE_CHECKING:
+    from mirrorfeed.landing.log import Record
 
 
 class Step(StrEnum):
@@ -81,10 +84,12 @@ class Freshness:
         since = self.since.get(step)
         return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
-    def told(self) -> dict[str, Any]:
-        """For programs."""
-        times = {step.value: self.at(step) for step in Step}
-        return {**times, "waiting_since": {step.value: self.since.get(step) for step in AHEAD}, "unknown": self.unknown}
+    def to_dict(self) -> dict[str, Any]:
+        """The times, and since when changes wait for each step, as JSON values."""
+        times: dict[str, Any] = {step.value: self.at(step) for step in Step}
+        waiting = {step.value: self.since.get(step) for step in AHEAD}
+        found: dict[str, Any] = as_json({**times, "waiting_since": waiting, "unknown": self.unknown})
+        return found
 
 
 def freshness(

@@ -15,7 +15,7 @@ from mirrorfeed.monitor.freshness import Beyond, Step
 from mirrorfeed.stores import FolderStore, Store
 from mirrorfeed.verify.errors import MirrorNotNamed
 
-_ENDPOINT_NOT_ASKED = "the SQL endpoint was not asked"
+NOT_ASKED = "the SQL endpoint was not asked"
 
 
 def syncs_of(config: Config) -> Sequence[TableSync] | str:
@@ -29,7 +29,7 @@ def syncs_of(config: Config) -> Sequence[TableSync] | str:
 def beyond_of(
     config: Config,
     states: Sequence[TableState] | None = None,
-    syncs: Sequence[TableSync] | str = _ENDPOINT_NOT_ASKED,
+    syncs: Sequence[TableSync] | str = NOT_ASKED,
     mirror: str | None = None,
 ) -> Callable[[Table], Beyond]:
     """Looks at one table: by the log of its mirror, which is in the folder `mirror` or in OneLake beside the landing

@@ -1,276 +1,429 @@
-"""From facts to findings. Pure: what publication itself would refuse is known by the error that it would raise."""
+"""Rules that find problems in the facts about tables and the mirrored database. Pure.
+
+An error that occurred while the facts were collected is a finding as it is, with its own code, text and fix. `RULES`
+has the problems that no error reports. A rule finds nothing in facts that are unknown.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Generic, TypeVar
 
-from mirrorfeed import credentials
-from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
 from mirrorfeed.display.humanize import a_few, counted, duration
-from mirrorfeed.errors import MirrorfeedError, Transient
-from mirrorfeed.fabric.errors import NoPermission, TokenRefused
-from mirrorfeed.feed.errors import (
-    EXPIRED,
-    FeedOff,
-    FeedUnreadable,
-    FilesArchived,
-    Gap,
-    KeysNotReadable,
-    NoTableAtPath,
-    NotDelta,
-    PartitionsChanged,
-    RowsProtected,
-    SourceMissing,
-    SourceRecreated,
-)
+from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.display.rows import Row, row
+from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected
 from mirrorfeed.feed.retention import FILES, LEAST, LOG
-from mirrorfeed.landing import metadata, schema
-from mirrorfeed.landing.log import RecordTooNew
-from mirrorfeed.landing.strict_json import DamagedFile
-from mirrorfeed.monitor.findings import Code, Finding, Weight, remedy
-from mirrorfeed.publish.errors import (
-    BeginningMissing,
-    FilesLost,
-    FinalNameTaken,
-    ForeignFile,
-    LogLost,
-    NumbersDisagree,
-    StagedFileDamaged,
-)
-from mirrorfeed.stores import answers as stores
+from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.freshness import Step
 
-_BY_ERROR: tuple[tuple[tuple[type[MirrorfeedError], ...], Code], ...] = (
-    ((FeedOff,), Code.FEED_OFF),
-    ((SourceRecreated,), Code.SOURCE_RECREATED),
-    ((PartitionsChanged, schema.IncompatibleSchema, schema.ColumnsDropped, FeedUnreadable), Code.SCHEMA_CHANGED),
-    ((metadata.KeysChanged, metadata.SettingChanged), Code.KEYS_CHANGED),
-    ((NumbersDisagree, ForeignFile, FinalNameTaken), Code.NUMBERS_DISAGREE),
-    ((FilesLost,), Code.FILES_LOST),
-    ((BeginningMissing, LogLost, StagedFileDamaged), Code.LOG_DAMAGED),
-    ((DamagedFile, RecordTooNew), Code.LOG_DAMAGED),
-    ((SourceMissing, NoTableAtPath, NotDelta), Code.SOURCE_MISSING),
-    ((FilesArchived, ArchivedFilesNeeded), Code.ARCHIVE_BLOCKS),
-    ((credentials.CredentialRefused, credentials.SecretUnreachable), Code.CREDENTIAL),
-    ((credentials.CertificatesUnreadable,), Code.CREDENTIAL),
-    ((credentials.ServiceCredentialUnreachable, stores.TokenRefused, TokenRefused), Code.CREDENTIAL),
-    ((stores.NoPermission, NoPermission, KeysNotReadable, RowsProtected), Code.PERMISSION),
-    ((stores.CapacityPaused,), Code.MIRRORING_PAUSED),
-)
-_WORDS: tuple[tuple[str, Code], ...] = (
-    (r"zero.?byte|empty file|not a parquet file|magic bytes", Code.EMPTY_FILE),
-    (r"no (data )?files?\b.*(found|landing)|folder is empty", Code.EMPTY_TABLE),
-    (r"throttl|too many requests|capacity.*(limit|exceeded)|\b429\b", Code.THROTTLED),
-    (r"owner|disabled (user|account)|user.*(not found|deleted)", Code.OWNER_LEFT),
-    (r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length", Code.TEXT_TOO_LONG),
-)
-"""What the service's own sentences are about, as far as they are known; none of them is documented."""
-
-_LOOKED_LONG = 3600.0
-"""Seconds after which a table that waits for the service is one that hangs."""
-_SOON = 7 * 86_400.0
-_TEXT, _OLD_TEXT = 16 * 2**20, 8_000
-"""Bytes that a column of text holds, and that it held in tables which Fabric made earlier."""
-_LONGER_SINCE = datetime(2025, 11, 18, tzinfo=UTC)
-_NOT_YET = 0.05
-"""Of the retention: a lag below this is no lag."""
+NOTHING = "No problem was found. Only publishing can show others."
 
 
-@dataclass(frozen=True, slots=True)
-class TableFacts:
+class Weight(Enum):
+    WRONG = "wrong"
+    """Nothing is published any more, or published changes do not arrive."""
+    SOON = "soon"
+    """It will be so if nothing changes."""
+    NOTE = "note"
+    UNKNOWN = "unknown"
+    """A check that does not apply here, or that only a person can make."""
+    OK = "ok"
+    """A check that found no problem."""
+
+
+@row
+class Finding(Row):
+    """A problem of a table or of the mirrored database, or the result of one check of the setup."""
+
+    weight: Weight
+    code: str
+    """Empty for a check without an error."""
+    name: str
+    """The name of the rule, of the error, or of the check."""
     table: str
-    source: str
-    """As SQL spells it."""
-    source_name: str = ""
-    """As commands take it."""
-    trouble: MirrorfeedError | None = None
-    """What the next publication would be refused with, or what stood in the way of looking."""
-    published: int | None = None
-    lag_seconds: float | None = None
-    """Since the oldest commit that is not published; 0 where there is none."""
-    lag_before: tuple[float, float] | None = None
-    """How many seconds ago an earlier publication was, and what the lag was then."""
-    longest_wait: float | None = None
-    """Seconds from a commit to the record that published it, the longest that the log still knows."""
-    retention: float | None = None
-    """Seconds: delta.deletedFileRetentionDuration."""
-    log_retention: float | None = None
-    """Seconds: delta.logRetentionDuration."""
-    unfinished: int = 0
-    last_gone: MirrorfeedError | None = None
-    """A warning that the last data file was removed."""
-    orphans: tuple[str, ...] = ()
-    """What can never be published: staged files, and folders of other logs."""
-    empty_files: tuple[str, ...] = ()
-    """Data files of no bytes that the service has still to read."""
-    data_files: int = 0
-    newest_file_age: float | None = None
-    """Seconds since the newest of them was written."""
-    folder: bool = True
-    """Whether the table has a folder in the landing zone."""
-    begun: datetime | None = None
-    """When its log was made, and so no later than its table in Fabric."""
-    longest_text: tuple[str, int] | None = None
-    """The column with the longest text, and its bytes; None where that is not cheap to know."""
-    cloned_from: str | None = None
-    service: str | None = None
-    """The table's status in Fabric's words; None where it was not asked, empty where Fabric has no such table."""
-    service_error: str | None = None
-    service_rows: int | None = None
+    """Empty for the mirrored database as a whole, and for a check of the setup."""
+    what: str
+    fix: str = ""
+    """The command or the change that helps."""
+    since: datetime | None = field(default=None, repr=False)
+    """When the problem began, if that is known."""
+    passing: bool = field(default=False, repr=False)
+    """Whether a healthy run or service shows the problem for a while as well."""
+
+    @property
+    def ok(self) -> bool:
+        return self.weight not in (Weight.WRONG, Weight.SOON)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The table and the name, which identify the problem in alerts."""
+        return self.table, self.name
+
+    def remarks(self) -> Sequence[str]:
+        subject = " ".join(filter(None, (self.weight.value.ljust(8) + self.code, self.name)))
+        about = f"{subject}: {self.table}: {self.what}" if self.table else f"{subject}: {self.what}"
+        return (about.rstrip(": "), *([f"        Fix: {self.fix}"] if self.fix else []))
+
+
+Values = Mapping[str, Any]
+F = TypeVar("F", TableFacts, DatabaseFacts)
 
 
 @dataclass(frozen=True, slots=True)
-class ZoneFacts:
-    status: str | None = None
-    """The mirrored database's, in Fabric's words; None where it was not asked."""
-    trouble: MirrorfeedError | None = None
-    tables: Mapping[str, str] | None = None
-    """The status of each table that Fabric has."""
-    published_tables: int = 0
-    """Of the configuration, with a first file."""
+class Rule(Generic[F]):
+    code: str
+    name: str
+    test: Callable[[F], Values | None]
+    """Returns the values of `text`, or None if there is no such problem."""
+    text: str
+    fix: str
+    """The command. {table} is the target, {source} the source in SQL, {source_name} the source as an argument of
+    commands, {zone} the landing zone."""
+    weight: Weight = Weight.WRONG
+    is_safe: bool = False
+    """Whether `doctor --fix` applies the fix: it does what every run does first, and nothing else."""
+    passing: bool = False
+
+    def find(self, facts: F) -> Finding | None:
+        values = self.test(facts)
+        if values is None:
+            return None
+        names = {name: getattr(facts, name, "") for name in ("table", "source_name", "zone")}
+        words = {name: shell_argument(word) if word else "" for name, word in names.items()}
+        fix = self.fix.format(source=getattr(facts, "source", ""), **words).strip()
+        what, since = self.text.format(**values), values.get("since")
+        return Finding(self.weight, self.code, self.name, names["table"], what, fix, since, self.passing)
 
 
-def judge_table(facts: TableFacts, zone: str = "the landing zone") -> list[Finding]:
-    def finding(code: Code, what: str, weight: Weight = Weight.WRONG) -> Finding:
-        names = {"table": facts.table, "source": facts.source, "source_name": facts.source_name}
-        return Finding(code, facts.table, what, remedy(code, zone=zone, **names), weight)
-
-    found: list[Finding] = []
-    if facts.trouble:
-        found.append(finding(code_of(facts.trouble), str(facts.trouble)))
-    elif facts.published is None:
-        found.append(finding(Code.NOT_PUBLISHED, "Nothing of it is published yet.", Weight.NOTE))
-    if facts.unfinished:
-        what = f"{counted(facts.unfinished, 'file')} of the newest record {_is(facts.unfinished)} still to be renamed."
-        found.append(finding(Code.UNFINISHED, what))
-    if facts.last_gone:
-        found.append(finding(Code.LAST_FILE_GONE, str(facts.last_gone), Weight.SOON))
-    if facts.orphans:
-        what = f"What can never be published lies beside the log: {a_few(facts.orphans)}."
-        found.append(finding(Code.ORPHANS, what, Weight.NOTE))
-    if facts.empty_files:
-        what = f"{a_few(facts.empty_files)}: of no bytes, so the service reads no file after it."
-        found.append(finding(Code.EMPTY_FILE, what))
-    if facts.folder and facts.published is None and not facts.data_files:
-        what = (
-            "Its folder holds no data file: Fabric fails such a table after days, and pauses the database. If it cannot"
-            " be published soon, take it out of the configuration and run `mirrorfeed drop`."
-        )
-        found.append(finding(Code.EMPTY_TABLE, what))
-    if facts.cloned_from:
-        what = (
-            f"The source is a clone of {facts.cloned_from}: it has a history and a feed of its own, so its first"
-            " publication is a snapshot, whatever is published of the original."
-        )
-        found.append(finding(Code.CLONED, what, Weight.NOTE))
-    if long := _too_long(facts):
-        found.append(finding(Code.TEXT_TOO_LONG, *long))
-    found += [finding(*each) for each in _of_time(facts)]
-    found += [finding(*each) for each in _of_service(facts)]
-    return found
+def error_finding(table: str, error: MirrorfeedError, weight: Weight = Weight.WRONG) -> Finding:
+    told, passing = error.to_dict(), weight is Weight.WRONG and isinstance(error, Transient | Unexpected)
+    return Finding(weight, error.code, type(error).__name__, table, told["what"], told["next"], passing=passing)
 
 
-def judge_zone(facts: ZoneFacts, zone: str = "the landing zone") -> list[Finding]:
-    def finding(code: Code, what: str) -> Finding:
-        return Finding(code, "", what, remedy(code, zone=zone))
-
-    if facts.trouble:
-        said = str(facts.trouble)
-        return [finding(_by_words(said) if isinstance(facts.trouble, Transient) else code_of(facts.trouble), said)]
-    if facts.status == "Paused":
-        what = (
-            "Mirroring is Paused, as it stays when a capacity was paused and resumed. Starting takes every table anew."
-        )
-        return [finding(Code.MIRRORING_PAUSED, what)]
-    if facts.status in ("Stopped", "Initialized"):
-        return [finding(Code.MIRRORING_OFF, f"Mirroring is {facts.status}: nothing that is published arrives.")]
-    if facts.status == "Running" and facts.published_tables and facts.tables is not None and not facts.tables:
-        what = "Mirroring is Running, and Fabric knows none of the tables that are published."
-        return [finding(Code.NEVER_SYNCS, what)]
-    return []
+def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] | None = None) -> list[Finding]:
+    """The findings of a table: the errors first, then those of the rules, in their order."""
+    found = [error_finding(facts.table, error) for error in facts.errors]
+    lost = facts.log_facts.lost if facts.log_facts else None
+    if lost and type(lost) not in map(type, facts.errors):
+        found.append(error_finding(facts.table, lost, Weight.SOON if isinstance(lost, Transient) else Weight.WRONG))
+    return found + [each for rule in rules or TABLE_RULES if (each := rule.find(facts))]
 
 
-def code_of(error: MirrorfeedError) -> Code:
-    """Which of the list an error of ours is."""
-    if isinstance(error, Gap):
-        return Code.VACUUM_AHEAD if error.reason == EXPIRED else Code.GAP
-    for kinds, code in _BY_ERROR:
-        if isinstance(error, kinds):
-            return code
-    return Code.UNREACHABLE if isinstance(error, Transient) else Code.OTHER
+def database_findings(facts: DatabaseFacts) -> list[Finding]:
+    found = [error_finding("", facts.error)] if facts.error else []
+    return found + [each for rule in DATABASE_RULES if (each := rule.find(facts))]
 
 
 def seconds_left(retention: float, lag: float, before: tuple[float, float] | None) -> float | None:
-    """Until the lag is as long as the retention, at the rate at which it grew; None where it does not grow. Without an
-    earlier figure, nothing is being published, and the lag grows as time goes by."""
+    """Seconds until the lag reaches the retention at the rate at which it grew; None if it does not grow. Without an
+    earlier figure nothing is being published, so the lag grows as time passes."""
     ago, lag_then = before or (lag, 0.0)
     if lag <= 0 or ago <= 0 or (rate := (lag - lag_then) / ago) <= 0:
         return None
     return max(0.0, retention - lag) / rate
 
 
-def _too_long(facts: TableFacts) -> tuple[str, Weight] | None:
-    name, length = facts.longest_text or ("", 0)
-    said = f"The column {name!r} has a text of {length:,} bytes"
-    if length > _TEXT:
-        return f"{said}; a column of text in Fabric holds {_TEXT:,}.", Weight.WRONG
-    if length > _OLD_TEXT and facts.begun and facts.begun < _LONGER_SINCE:
-        what = (
-            f"{said}, and the table is published since {facts.begun:%Y-%m-%d}: in tables that Fabric made before"
-            f" {_LONGER_SINCE:%Y-%m-%d} a column of text holds {_OLD_TEXT:,}."
-        )
-        return what, Weight.SOON
-    return None
+_HANGS_AFTER = 3600.0
+"""Seconds after which a table that waits for Fabric hangs."""
+_SOON = 7 * 86_400.0
+_TEXT, _OLD_TEXT = 16 * 2**20, 8_000
+"""Bytes in a text column, and in one of a table that Fabric created before `_LONGER_SINCE`."""
+_LONGER_SINCE = datetime(2025, 11, 18, tzinfo=UTC)
+_NO_LAG = 0.05
+"""A lag below this share of the retention is none."""
+_WORDS = {
+    "EMPTY_FILE": r"zero.?byte|empty file|not a parquet file|magic bytes",
+    "EMPTY_TABLE": r"no (data )?files?\b.*(found|landing)|folder is empty",
+    "THROTTLED": r"throttl|too many requests|capacity.*(limit|exceeded)|\b429\b",
+    "OWNER_LEFT": r"owner|disabled (user|account)|user.*(not found|deleted)",
+    "TEXT_TOO_LONG": r"truncat|string.*too long|exceeds.*(8000|8 ?kb|16 ?mb|length)|maximum length",
+}
+"""Words in the errors of Fabric, as far as they are known. None of them is documented."""
 
 
-def _of_time(facts: TableFacts) -> Iterator[tuple[Code, str, Weight]]:
-    lag, waited = facts.lag_seconds or 0.0, facts.longest_wait or 0.0
-    for name, code, kept in (
-        (FILES, Code.RETENTION_SHORT, facts.retention),
-        (LOG, Code.LOG_RETENTION_SHORT, facts.log_retention),
-    ):
-        if kept is None:
-            continue
-        if kept < lag:
-            what = f"{name} is {duration(kept)}, and publication is {duration(lag)} behind: changes may be lost now."
-            yield code, what, Weight.WRONG
-        elif kept < LEAST * waited:
-            what = (
-                f"{name} is {duration(kept)}, and a change waited {duration(waited)} until it was published: one run"
-                " that fails may be enough to lose some."
-            )
-            yield code, what, Weight.SOON
-    least = min((kept for kept in (facts.retention, facts.log_retention) if kept is not None), default=None)
-    if least is None or not _NOT_YET * least <= lag <= least:
-        return
-    left = seconds_left(least, lag, facts.lag_before)
-    if left is not None and left <= _SOON:
-        what = (
-            f"Publication is {duration(lag)} behind; at the present rate it falls behind what the feed keeps"
-            f" ({duration(least)}) in {left / 3600:.1f} hours."
-        )
-        yield Code.FALLS_BEHIND, what, Weight.SOON
+def _of_log(test: Callable[[LogFacts], Values | None]) -> Callable[[TableFacts], Values | None]:
+    return lambda facts: test(facts.log_facts) if facts.log_facts else None
 
 
-def _of_service(facts: TableFacts) -> Iterator[tuple[Code, str, Weight]]:
-    old = (facts.newest_file_age or 0.0) >= _LOOKED_LONG
-    if facts.service_error:
-        yield _by_words(facts.service_error, Code.TABLE_FAILED), f"Fabric says: {facts.service_error}", Weight.WRONG
-    elif facts.service in ("Failed", "Stopped"):
-        yield Code.TABLE_FAILED, f"Fabric has the table as {facts.service}, without a reason.", Weight.WRONG
-    elif facts.service == "Snapshotting" and old:
-        what = f"Fabric has it as Snapshotting, {duration(facts.newest_file_age or 0)} after its newest file."
-        yield Code.STUCK_SNAPSHOTTING, what, Weight.WRONG
-    elif facts.service == "" and facts.data_files and old:
-        what = f"It is published, and Fabric has no such table, {duration(facts.newest_file_age or 0)} after a file."
-        yield Code.NEVER_SYNCS, what, Weight.WRONG
+def _of_source(test: Callable[[SourceFacts], Values | None]) -> Callable[[TableFacts], Values | None]:
+    return lambda facts: test(facts.source_facts) if facts.source_facts else None
 
 
-def _by_words(said: str, otherwise: Code = Code.UNREACHABLE) -> Code:
-    return next((code for pattern, code in _WORDS if re.search(pattern, said, re.IGNORECASE)), otherwise)
+def _fabric_error(name: str) -> Callable[[TableFacts], Values | None]:
+    """The error that Fabric reports for a table, if it is about this rule, which is the first whose words it has."""
+
+    def test(facts: TableFacts) -> Values | None:
+        reason = facts.service.error if facts.service else None
+        if not reason:
+            return None
+        first = next((each for each, words in _WORDS.items() if re.search(words, reason, re.IGNORECASE)), "")
+        return {"reason": reason} if first == name else None
+
+    return test
 
 
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
+def _not_published(facts: TableFacts) -> Values | None:
+    return {} if facts.log_facts and facts.log_facts.published is None and not facts.errors else None
+
+
+def _empty_table(log: LogFacts) -> Values | None:
+    return {} if log.exists and log.published is None and not log.data_files else None
+
+
+def _unfinished(log: LogFacts) -> Values | None:
+    return {"files": counted(log.unfinished, "file")} if log.unfinished else None
+
+
+def _too_long(facts: TableFacts) -> Values | None:
+    name, length = (facts.source_facts and facts.source_facts.longest_text) or ("", 0)
+    return {"column": name, "bytes": f"{length:,}", "most": f"{_TEXT:,}"} if length > _TEXT else None
+
+
+def _too_long_in_old_table(facts: TableFacts) -> Values | None:
+    name, length = (facts.source_facts and facts.source_facts.longest_text) or ("", 0)
+    begun = facts.log_facts.begun if facts.log_facts else None
+    if not begun or begun >= _LONGER_SINCE or not _OLD_TEXT < length <= _TEXT:
+        return None
+    return {"column": name, "bytes": f"{length:,}", "most": f"{_OLD_TEXT:,}", "begun": begun, "change": _LONGER_SINCE}
+
+
+def _lost_already(kept: str) -> Callable[[SourceFacts], Values | None]:
+    def test(source: SourceFacts) -> Values | None:
+        seconds, lag = getattr(source, kept), source.lag_seconds or 0.0
+        return {"kept": duration(seconds), "lag": duration(lag)} if seconds is not None and seconds < lag else None
+
+    return test
+
+
+def _short(kept: str) -> Callable[[SourceFacts], Values | None]:
+    def test(source: SourceFacts) -> Values | None:
+        seconds, waited = getattr(source, kept), source.longest_wait
+        if seconds is None or seconds < (source.lag_seconds or 0.0) or seconds >= LEAST * waited:
+            return None
+        return {"kept": duration(seconds), "waited": duration(waited)}
+
+    return test
+
+
+def _falls_behind(source: SourceFacts) -> Values | None:
+    lag = source.lag_seconds or 0.0
+    least = min((each for each in (source.retention, source.log_retention) if each is not None), default=None)
+    if least is None or not _NO_LAG * least <= lag <= least:
+        return None
+    left = seconds_left(least, lag, source.lag_before)
+    if left is None or left > _SOON:
+        return None
+    return {"lag": duration(lag), "kept": duration(least), "hours": f"{left / 3600:.1f}"}
+
+
+def _waits_for_fabric(status: str | None) -> Callable[[TableFacts], Values | None]:
+    """A table with this status, or that Fabric does not have, long after its newest file."""
+
+    def test(facts: TableFacts) -> Values | None:
+        log, service = facts.log_facts, facts.service
+        if not facts.asked_service or not log or (log.newest_file_age or 0.0) < _HANGS_AFTER:
+            return None
+        if (service.status if service else None) != status or (service and service.error):
+            return None
+        return {"age": duration(log.newest_file_age or 0.0)} if service or log.data_files else None
+
+    return test
+
+
+def _stopped(facts: TableFacts) -> Values | None:
+    service = facts.service
+    return (
+        {"status": service.status}
+        if service and not service.error and service.status in ("Failed", "Stopped")
+        else None
+    )
+
+
+def _behind(step: Step) -> Callable[[TableFacts], Values | None]:
+    def test(facts: TableFacts) -> Values | None:
+        limit, waited = facts.limits.get(step), facts.fresh.behind(step, facts.at) if facts.fresh else None
+        if not facts.fresh or waited is None or limit is None or waited <= limit:
+            return None
+        return {"since": facts.fresh.since[step].astimezone(UTC), "waited": duration(waited)}
+
+    return test
+
+
+_REBUILD, _PUBLISH, _FIX = "mirrorfeed rebuild {table}", "mirrorfeed publish {table}", "mirrorfeed doctor {table} --fix"
+_LONGER = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({FILES} = 'interval 30 days')"
+_LOG_LONGER = f"ALTER TABLE {{source}} SET TBLPROPERTIES ({LOG} = 'interval 90 days')"
+_REPORTED = "Fabric reports: {reason}"
+_LOST = " is {kept}, and publication is {lag} behind: changes may be lost already."
+_MAY_LOSE = " is {kept}, and a change waited {waited} until it was published: one failed run may lose changes."
+_SINCE = " since {since:%Y-%m-%d %H:%M:%S} UTC. Waiting for {waited}."
+
+DATABASE_RULES: tuple[Rule[DatabaseFacts], ...] = (
+    Rule(
+        "MF826",
+        "MIRRORING_PAUSED",
+        lambda facts: {} if facts.status == "Paused" else None,
+        "Mirroring is paused, as it stays after a capacity was paused and resumed. A start loads every table again.",
+        "mirrorfeed fabric resume",
+    ),
+    Rule(
+        "MF825",
+        "MIRRORING_OFF",
+        lambda facts: {"status": facts.status} if facts.status in ("Stopped", "Initialized") else None,
+        "Mirroring is {status}, so published changes do not arrive.",
+        "mirrorfeed fabric start",
+    ),
+    Rule(
+        "MF824",
+        "NEVER_SYNCS",
+        lambda facts: {} if facts.status == "Running" and facts.published_tables and facts.states == [] else None,
+        "Mirroring is running, but Fabric has none of the published tables.",
+        "mirrorfeed fabric stop && mirrorfeed fabric start",
+    ),
+)
+TABLE_RULES: tuple[Rule[TableFacts], ...] = (
+    Rule("MF822", "NOT_PUBLISHED", _not_published, "Nothing is published yet.", _PUBLISH, Weight.NOTE),
+    Rule(
+        "MF807",
+        "UNFINISHED",
+        _of_log(_unfinished),
+        "A run ended after it recorded a publication: {files} of the newest record must still be renamed. The next run"
+        " does that.",
+        _FIX,
+        is_safe=True,
+        passing=True,
+    ),
+    Rule(
+        "MF808",
+        "ORPHANS",
+        _of_log(lambda log: {"files": a_few(log.orphans)} if log.orphans else None),
+        "Files next to the log will never be published, and do no harm: {files}.",
+        _FIX,
+        Weight.NOTE,
+        is_safe=True,
+    ),
+    Rule(
+        "MF820",
+        "EMPTY_FILE",
+        _of_log(lambda log: {"files": a_few(log.empty_files)} if log.empty_files else None),
+        "Data files have 0 bytes, so Fabric reads no file after them: {files}.",
+        _REBUILD,
+    ),
+    Rule("MF820", "EMPTY_FILE", _fabric_error("EMPTY_FILE"), _REPORTED, _REBUILD),
+    Rule(
+        "MF821",
+        "EMPTY_TABLE",
+        _of_log(_empty_table),
+        "The folder of the table has no data file. After days Fabric fails such a table and pauses the database. If you"
+        " cannot publish it soon, remove it from the configuration and run `mirrorfeed drop`.",
+        _PUBLISH,
+        passing=True,
+    ),
+    Rule("MF821", "EMPTY_TABLE", _fabric_error("EMPTY_TABLE"), _REPORTED, _PUBLISH, passing=True),
+    Rule(
+        "MF815",
+        "CLONED",
+        _of_source(lambda source: {"original": source.cloned_from} if source.cloned_from else None),
+        "The source is a clone of {original}. It has its own history and feed, so its first publication is a snapshot.",
+        "mirrorfeed publish --dry-run {table}",
+        Weight.NOTE,
+    ),
+    Rule(
+        "MF829",
+        "TEXT_TOO_LONG",
+        _too_long,
+        "Column {column!r} has a text of {bytes} bytes; a text column in Fabric holds {most}.",
+        _REBUILD,
+    ),
+    Rule(
+        "MF829",
+        "TEXT_TOO_LONG",
+        _too_long_in_old_table,
+        "Column {column!r} has a text of {bytes} bytes, and the table has been published since {begun:%Y-%m-%d}: in"
+        " tables that Fabric created before {change:%Y-%m-%d} a text column holds {most}.",
+        _REBUILD,
+        Weight.SOON,
+    ),
+    Rule("MF829", "TEXT_TOO_LONG", _fabric_error("TEXT_TOO_LONG"), _REPORTED, _REBUILD),
+    Rule("MF804", "RETENTION_SHORT", _of_source(_lost_already("retention")), f"{FILES}{_LOST}", _LONGER),
+    Rule("MF804", "RETENTION_SHORT", _of_source(_short("retention")), f"{FILES}{_MAY_LOSE}", _LONGER, Weight.SOON),
+    Rule("MF806", "LOG_RETENTION_SHORT", _of_source(_lost_already("log_retention")), f"{LOG}{_LOST}", _LOG_LONGER),
+    Rule(
+        "MF806",
+        "LOG_RETENTION_SHORT",
+        _of_source(_short("log_retention")),
+        f"{LOG}{_MAY_LOSE}",
+        _LOG_LONGER,
+        Weight.SOON,
+    ),
+    Rule(
+        "MF805",
+        "FALLS_BEHIND",
+        _of_source(_falls_behind),
+        "Publication is {lag} behind. At the present rate, in {hours} hours changes are older than the feed keeps them"
+        " ({kept}).",
+        "mirrorfeed publish {table} --follow",
+        Weight.SOON,
+    ),
+    Rule("MF827", "THROTTLED", _fabric_error("THROTTLED"), _REPORTED, "mirrorfeed fabric status", passing=True),
+    Rule("MF828", "OWNER_LEFT", _fabric_error("OWNER_LEFT"), _REPORTED, "mirrorfeed fabric create NAME"),
+    Rule("MF830", "TABLE_FAILED", _fabric_error(""), _REPORTED, "mirrorfeed lint {zone}"),
+    Rule(
+        "MF830",
+        "TABLE_FAILED",
+        _stopped,
+        "The status of the table in Fabric is {status}, without a reason.",
+        "mirrorfeed lint {zone}",
+    ),
+    Rule(
+        "MF823",
+        "STUCK_SNAPSHOTTING",
+        _waits_for_fabric("Snapshotting"),
+        "The status of the table in Fabric is still Snapshotting, {age} after its newest file.",
+        _REBUILD,
+    ),
+    Rule(
+        "MF824",
+        "NEVER_SYNCS",
+        _waits_for_fabric(None),
+        "The table is published, but Fabric does not have it, {age} after its newest file.",
+        "mirrorfeed fabric stop && mirrorfeed fabric start",
+    ),
+)
+ALERT_RULES: tuple[Rule[TableFacts], ...] = (
+    Rule(
+        "MF834",
+        "BEHIND_VISIBLE",
+        _behind(Step.VISIBLE),
+        f"Commits are not published{_SINCE}",
+        "mirrorfeed doctor {table}",
+    ),
+    Rule(
+        "MF835",
+        "BEHIND_CONSUMED",
+        _behind(Step.CONSUMED),
+        f"Fabric has not consumed published files{_SINCE}",
+        "mirrorfeed fabric status",
+    ),
+    Rule(
+        "MF836",
+        "BEHIND_MIRRORED",
+        _behind(Step.MIRRORED),
+        f"Published changes are not in the mirror{_SINCE}",
+        "mirrorfeed fabric status",
+    ),
+    Rule(
+        "MF837",
+        "BEHIND_SEEN",
+        _behind(Step.SEEN),
+        f"The SQL endpoint does not show changes that are in the mirror{_SINCE}",
+        "mirrorfeed status {table} --fabric",
+    ),
+)
+"""Changes that wait for longer than `alerts` allows. Only alerts use them."""
+RULES: tuple[Rule[Any], ...] = (*DATABASE_RULES, *TABLE_RULES, *ALERT_RULES)
+SAFE = frozenset(rule.name for rule in RULES if rule.is_safe)

@@ -1,35 +1,30 @@
-"""One thing that was looked at."""
+"""The results of the checks of a setup, as findings."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-
 from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.monitor.rules import Finding, Weight
 
 
-class State(Enum):
-    OK = "ok"
-    MISSING = "missing"
-    NOT_CHECKED = "not checked"
-    """It does not apply here, or cannot be asked."""
+def passed(check: str, found: str = "") -> Finding:
+    return Finding(Weight.OK, "", check, "", found)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    what: str
-    state: State
-    detail: str = ""
-    """What was found; where something is missing, what to do."""
-    code: str | None = None
-    """Of the error that showed what is missing, where it is one with a name."""
+def not_checked(check: str, reason: str, by_hand: str = "") -> Finding:
+    """A check that does not apply here, or that only a person can make."""
+    return Finding(Weight.UNKNOWN, "", check, "", reason, by_hand)
 
 
-def missing(what: str, error: Exception) -> Check:
-    """What an attempt failed with, in its words; of a failed task those that its Python process ended with."""
+def failed(check: str, problem: str, fix: str = "", code: str = "") -> Finding:
+    return Finding(Weight.WRONG, code, check, "", problem, fix)
+
+
+def failed_with(check: str, error: Exception) -> Finding:
+    """For an error of a Spark task, the problem is the last line of its Python process."""
     if isinstance(error, MirrorfeedError):
-        return Check(what, State.MISSING, str(error), error.code)
+        told = error.to_dict()
+        return failed(check, told["what"], told["next"], error.code)
     lines = [line.strip() for line in redact(str(error)).splitlines() if line.strip()]
     own = [line.partition(": ")[2] for line in lines if line.startswith("mirrorfeed.")]
-    return Check(what, State.MISSING, (own or lines or [type(error).__name__])[0][:500])
+    return failed(check, (own or lines or [type(error).__name__])[0][:500])

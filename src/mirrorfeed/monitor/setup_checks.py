@@ -1,11 +1,13 @@
-"""All checks, in the order in which a publication would miss what they look for. Only the ledger is left behind."""
+"""Checks everything that publishing needs: permissions, credential, landing zone, ledger and sources.
+
+The checks write small files into the landing zone and remove them. They create the ledger, which stays.
+"""
 
 from __future__ import annotations
 
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +19,15 @@ from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import size
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.feed.detail import detail_of
-from mirrorfeed.feed.errors import FeedOff, SettingFixed
-from mirrorfeed.feed.keys import check_policies, in_unity_catalog, table_of
+from mirrorfeed.feed.errors import SettingFixed
 from mirrorfeed.feed.settings import ALL_DAYS, all_days_are_read
 from mirrorfeed.feed.source import Source
-from mirrorfeed.feed.switch import Feed, feed_of
-from mirrorfeed.feed.whole import whole
 from mirrorfeed.files.place import place_for
 from mirrorfeed.files.trial import trial
 from mirrorfeed.landing.limits import CHANGES_A_DAY, MANY_CHANGES, MOST_TABLES, SPREAD, about_tables
-from mirrorfeed.monitor.setup_check import Check, State, missing
+from mirrorfeed.monitor.facts import Collector, TableFacts
+from mirrorfeed.monitor.rules import Finding
+from mirrorfeed.monitor.setup_check import failed, failed_with, not_checked, passed
 from mirrorfeed.monitor.setup_hosts import check_hosts
 from mirrorfeed.monitor.setup_rights import check_rights, needed
 from mirrorfeed.publish import ledger
@@ -40,87 +40,69 @@ if TYPE_CHECKING:
 
 def new_folder() -> str:
     """The name of a folder that readers of the landing zone ignore. It exists only while one run checks."""
-    return f"_mirrorfeed_preflight-{uuid.uuid4().hex}"
+    return f"_mirrorfeed_setup-{uuid.uuid4().hex}"
 
 
+_PRIVILEGES = "privileges in Unity Catalog"
 _TOKEN_FOR = "https://storage.azure.com/.default"
 
 
-def preflight(
+def check_setup(
     spark: SparkSession, config: Config, workspace: Callable[[], WorkspaceClient] = default_workspace
-) -> Iterator[Check]:
+) -> Iterator[Finding]:
+    """In the order in which a publication would need them."""
     yield from _rights(config, workspace)
     if config.ledger:
         yield _ledger(spark, config.ledger)
     yield from check_hosts(config)
     yield check_credential(config)
     yield from _landing_zone(spark, config)
-    yield from _policies(config, workspace)
-    for table in config.tables:
-        yield _rows(spark, table.source) if table.changes == "compare" else _feed(spark, table.source)
+    for facts in Collector(config, lambda: spark, deep=True, workspace=workspace).collect(config.tables):
+        yield check_source(facts)
     yield check_tables(len(config.tables))
     if config.ledger:
         yield _changes(spark, config, config.ledger)
     yield check_days(spark)
 
 
-def _policies(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Check]:
-    """Of tables in Unity Catalog, which alone have any."""
-    tables = [table for table in config.tables if table.changes != "compare"]
-    governed = [table.source for table in tables if in_unity_catalog(table.source)]
-    if not governed:
-        return
-    try:
-        client = workspace()
-    except ValueError:
-        return  # said with the rights
-    for source in governed:
-        what = f"no row filter and no column mask on {source}"
-        try:
-            check_policies(source, table_of(client, source))
-            yield Check(what, State.OK)
-        except Exception as error:
-            yield missing(what, error)
-
-
-def _rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Check]:
+def _rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Finding]:
     rights = needed(config)
     if not rights:
-        yield Check("rights in Unity Catalog", State.NOT_CHECKED, "nothing of the configuration is in it")
+        yield not_checked(_PRIVILEGES, "the configuration uses nothing in it")
         return
     try:
         client = workspace()
     except ValueError:
         things = ", ".join(dict.fromkeys(right.thing for right in rights))
-        yield Check("rights in Unity Catalog", State.NOT_CHECKED, f"no workspace is configured here: {things}")
+        yield not_checked(_PRIVILEGES, f"no workspace is configured here: {things}")
         return
     yield from check_rights(client, rights)
 
 
-def _ledger(spark: SparkSession, source: Source) -> Check:
-    """It is made here, so that who looks at it before the first publication finds it empty."""
+def _ledger(spark: SparkSession, source: Source) -> Finding:
+    """Creates the ledger, so that readers find it before the first publication."""
     what = f"ledger {source}"
     try:
         ledger.prepare(spark, source)
     except MirrorfeedError as error:
-        return Check(what, State.MISSING, error.problem, error.code)
-    return Check(what, State.OK)
+        return failed_with(what, error)
+    return passed(what)
 
 
-def check_credential(config: Config) -> Check:
+def check_credential(config: Config) -> Finding:
     if not config.landing_zone.startswith(ONELAKE):
-        return Check("credential", State.NOT_CHECKED, "the landing zone is not in OneLake")
+        return not_checked("credential", "the landing zone is not in OneLake")
     from mirrorfeed.credentials import token_credential
 
     try:
         token_credential(config.credential, config.ca_file).get_token(_TOKEN_FOR)
     except Exception as error:
-        return missing("credential", error)
-    return Check("credential", State.OK, str(config.credential))
+        return failed_with("credential", error)
+    return passed("credential", str(config.credential))
 
 
-def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
-    """The driver records, sends and renames; executors are asked for where they are to send."""
+def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding]:
+    """The driver writes records and renames files. Executors write only if they upload files."""
     store = zone_of(config)
     folder = new_folder()
 
@@ -136,38 +118,40 @@ def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Check]:
             raise ExecutorsElsewhere(store.address("")) from error
         store.remove(f"{folder}/executor")
 
-    def tried(who: str, attempt: Callable[[], None]) -> Check:
+    def tried(who: str, attempt: Callable[[], None]) -> Finding:
         what = f"landing zone, written by {who}"
         try:
             attempt()
-            return Check(what, State.OK, store.address(""))
+            return passed(what, store.address(""))
         except Exception as error:
-            return missing(what, error)
+            return failed_with(what, error)
 
     driver = tried("the driver", from_driver)
     yield driver
-    if driver.state is State.OK:  # else it is the same trouble again
+    if driver.ok:  # otherwise it is the same problem
         yield check_place(spark, config, store)
     if config.send == "executors":
         yield tried("executors", from_executor)
     try:
         store.remove_folder(folder)
     except MirrorfeedError as error:
-        yield missing("landing zone, clean again", error)
+        yield failed_with("landing zone, clean again", error)
 
 
 def check_place(
     spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str] = os.environ
-) -> Check:
+) -> Finding:
     what = "files, written by Spark and read by the driver"
     try:
         place = place_for(spark, config.handover, store, environment)
         if place is None:
-            return Check(what, State.NOT_CHECKED, "there is no handover: few rows can be published, and no more")
+            return not_checked(what, "there is no handover: only small batches can be published")
         differs = trial(spark, place, store)
     except Exception as error:
-        return missing(what, error)
-    return Check(what, State.OK, f"{place.root}{f': made anew on their way, for {differs}' if differs else ''}")
+        return failed_with(what, error)
+    return passed(
+        what, f"{place.root}{f': rewritten by the driver, because Spark writes {differs}' if differs else ''}"
+    )
 
 
 def _write_on_executor(spark: SparkSession, store: Store, path: str) -> None:
@@ -182,64 +166,53 @@ def _write_on_executor(spark: SparkSession, store: Store, path: str) -> None:
     spark.range(1).mapInArrow(write, "id bigint").collect()
 
 
-def check_tables(count: int) -> Check:
-    near = about_tables(count)
-    state = State.MISSING if count > MOST_TABLES else State.OK
-    return Check("room for the tables in one mirrored database", state, near or f"{count} of {MOST_TABLES}")
+def check_tables(count: int) -> Finding:
+    check, found = "number of tables in one mirrored database", f"{count} of {MOST_TABLES}"
+    if count > MOST_TABLES:
+        return failed(check, found, SPREAD)
+    return passed(check, about_tables(count) or found)
 
 
-def _changes(spark: SparkSession, config: Config, place: Source) -> Check:
+def _changes(spark: SparkSession, config: Config, place: Source) -> Finding:
     names, since = [str(table.target) for table in config.tables], datetime.now(UTC) - timedelta(days=1)
     try:
         return check_changes(ledger.changed_since(spark, place, names, since))
     except Exception as error:
-        return replace(missing(_CHANGES, error), state=State.NOT_CHECKED)
+        return not_checked(_CHANGES, failed_with(_CHANGES, error).what)
 
 
-def check_changes(count: int) -> Check:
-    """By what the ledger tells of the last day, of files as they are sent."""
-    told = f"{size(count)} of about {size(CHANGES_A_DAY)}"
-    if count < MANY_CHANGES:
-        return Check(_CHANGES, State.OK, told)
-    return Check(_CHANGES, State.MISSING if count > CHANGES_A_DAY else State.OK, f"{told}. {SPREAD}")
+def check_changes(count: int) -> Finding:
+    """`count` are the bytes of the files of the last day in the ledger."""
+    found = f"{size(count)} of about {size(CHANGES_A_DAY)}"
+    if count > CHANGES_A_DAY:
+        return failed(_CHANGES, found, SPREAD)
+    return passed(_CHANGES, found if count < MANY_CHANGES else f"{found}. {SPREAD}")
 
 
-_CHANGES = "room for the changes of a day in one mirrored database"
+_CHANGES = "changes of one day in one mirrored database"
 
 
-def _feed(spark: SparkSession, source: Source) -> Check:
-    what = f"change data feed of {source}"
-    try:
-        feed = feed_of(spark, source, detail_of(spark, source))
-    except Exception as error:
-        return missing(what, error)
-    if feed is Feed.OFF:
-        return Check(what, State.MISSING, "it is off: run `mirrorfeed enable`", FeedOff.code)
-    return Check(what, State.OK, feed.value)
+def check_source(facts: TableFacts) -> Finding:
+    """Errors of the landing zone are left out if the source was read, because they have a check of their own."""
+    check, errors = f"changes of {facts.source_name}", facts.errors
+    if facts.source_facts is None or (errors and facts.log_facts):
+        return failed_with(check, errors[-1])
+    return passed(check, facts.source_facts.feed)
 
 
-def _rows(spark: SparkSession, source: Source) -> Check:
-    what = f"rows of {source}, which are compared"
-    try:
-        _ = whole(spark, source).schema
-    except Exception as error:
-        return missing(what, error)
-    return Check(what, State.OK)
-
-
-def check_days(spark: SparkSession) -> Check:
-    """Of Delta's feed; a snapshot has all days anyway."""
+def check_days(spark: SparkSession) -> Finding:
+    """Whether change feeds have these days. Snapshots always have them."""
     what = "days from 1582-10-05 to 1582-10-14 in change feeds"
     try:
         if all_days_are_read(spark):
-            return Check(what, State.OK)
+            return passed(what)
     except SettingFixed as error:
-        return missing("settings of the Spark session", error)
-    detail = (
-        f"this session does not let {ALL_DAYS} be set, without which Delta's feed gives 1582-10-15 for each of"
-        " them: where a table may have such dates or times, publish it by compute whose Spark settings can be set"
+        return failed_with("settings of the Spark session", error)
+    reason = (
+        f"this session does not allow changing {ALL_DAYS}, without which Delta's feed returns 1582-10-15 for each of"
+        " them. Publish tables with such dates or times on compute whose Spark settings can be changed"
     )
-    return Check(what, State.NOT_CHECKED, detail)
+    return not_checked(what, reason)
 
 
 class ExecutorsElsewhere(MirrorfeedError):

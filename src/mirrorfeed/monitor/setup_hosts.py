@@ -1,5 +1,4 @@
-"""The hosts that publishing talks to, each asked once whether it answers: a firewall or a network policy that lets some
-through and others not is told by the name of the one that is missing."""
+"""Checks that each host that publishing connects to responds, so that one that a firewall blocks is named."""
 
 from __future__ import annotations
 
@@ -13,7 +12,8 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionErr
 from mirrorfeed.config import Config
 from mirrorfeed.credentials import ServicePrincipal
 from mirrorfeed.errors import first_line
-from mirrorfeed.monitor.setup_check import Check, State
+from mirrorfeed.monitor.rules import Finding
+from mirrorfeed.monitor.setup_check import failed, failed_with, passed
 from mirrorfeed.runtime.addresses import BadProxy, check_proxy
 
 LOGIN = "https://login.microsoftonline.com"
@@ -47,38 +47,38 @@ def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> tuple[
     return tuple(Host(address.rstrip("/"), what_for) for address, what_for in found.items())
 
 
-def check_hosts(config: Config, seconds: float = _SECONDS) -> Iterator[Check]:
+def check_hosts(config: Config, seconds: float = _SECONDS) -> Iterator[Finding]:
     for host in hosts(config):
         yield check_host(host, config.ca_file, seconds)
 
 
-def check_host(host: Host, ca_file: str | None = None, seconds: float = _SECONDS) -> Check:
-    """Any answer will do: who may do what is checked elsewhere."""
-    what = f"{host.address} answers"
+def check_host(host: Host, ca_file: str | None = None, seconds: float = _SECONDS) -> Finding:
+    """Any response is good: other checks find missing permissions."""
+    what = f"response of {host.address}"
     try:
         check_proxy()
         requests.head(host.address, timeout=seconds, verify=ca_file or True, allow_redirects=False)
     except BadProxy as error:
-        return Check(what, State.MISSING, str(error))
+        return failed_with(what, error)
     except (requests.RequestException, HTTPError, OSError) as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            helps = "name the certificates of what stands between in `ca_file`, or let it through unread"
-            return Check(what, State.MISSING, f"its certificate is not trusted here ({_said(error)}): {helps}")
-        helps = "let it through in the firewall, or in the network policy of serverless compute"
-        return Check(what, State.MISSING, f"{_reason(error, seconds)}: {helps} ({host.what_for})")
-    return Check(what, State.OK, host.what_for)
+            fix = "Set `ca_file` to the certificates of the proxy that inspects traffic, or exclude this host from it."
+            return failed(what, f"its certificate is not trusted here ({_said(error)})", fix)
+        fix = f"Allow it in the firewall, or in the network policy of serverless compute ({host.what_for})."
+        return failed(what, _reason(error, seconds), fix)
+    return passed(what, host.what_for)
 
 
 def _reason(error: Exception, seconds: float) -> str:
     match _cause(error):
         case NameResolutionError():
-            return "its name is not found here"
+            return "its name cannot be resolved here"
         case NewConnectionError():  # a kind of the next one
             return f"there is no connection ({_said(error)})"
         case ConnectTimeoutError() | ReadTimeoutError():
-            return f"nobody answers within {seconds:g} seconds"
+            return f"no response within {seconds:g} seconds"
         case _:
-            return f"it breaks off ({_said(error)})"
+            return f"the request failed ({_said(error)})"
 
 
 def _cause(error: Exception) -> object:

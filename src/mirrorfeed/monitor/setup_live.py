@@ -1,6 +1,6 @@
-"""What only the services themselves can show: tried where that is harmless, listed with what must be seen elsewhere.
+"""Checks of the behaviour of live services, and the list of checks to make by hand.
 
-What is tried goes into a folder of the landing zone that readers ignore, and is removed.
+The checks use a folder of the landing zone that readers ignore, and remove it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from mirrorfeed.config import Config
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal
-from mirrorfeed.monitor.setup_check import Check, State, missing
+from mirrorfeed.monitor.rules import Finding
+from mirrorfeed.monitor.setup_check import failed_with, not_checked, passed
 from mirrorfeed.monitor.setup_checks import check_credential, check_place, new_folder
 from mirrorfeed.stores import AlreadyThere, NotThere, Store
 
@@ -83,7 +84,7 @@ BY_HAND = (
 """What, how, and what must be seen; in order."""
 
 
-def live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Check]:
+def check_live(spark: SparkSession, config: Config, environment: Mapping[str, str] = os.environ) -> Iterator[Finding]:
     store = zone_of(config)
     place = new_folder()
     yield check_credential(config)
@@ -96,14 +97,14 @@ def live(spark: SparkSession, config: Config, environment: Mapping[str, str] = o
         yield _tried(f"landing zone: {what}", lambda each=attempt: each(store, place))  # type: ignore[misc]
     yield check_place(spark, config, store, environment)
     for what, how, seen in BY_HAND:
-        yield Check(what, State.NOT_CHECKED, f"by hand: {how}; seen must be: {seen}")
+        yield not_checked(what, f"check by hand, expected: {seen}", how)
 
 
-def _tried(what: str, attempt: Callable[[], str]) -> Check:
+def _tried(what: str, attempt: Callable[[], str]) -> Finding:
     try:
-        return Check(what, State.OK, attempt())
+        return passed(what, attempt())
     except Exception as error:
-        return missing(what, error)
+        return failed_with(what, error)
 
 
 def _expect(so: bool, otherwise: str) -> None:

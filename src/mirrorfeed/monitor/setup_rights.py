@@ -1,4 +1,4 @@
-"""The rights in Unity Catalog that a configuration needs, and whether the one who asks holds them."""
+"""Checks the privileges in Unity Catalog that a configuration needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from mirrorfeed.credentials import ServiceCredential
 from mirrorfeed.display.redact import redact
 from mirrorfeed.feed.keys import in_unity_catalog
 from mirrorfeed.landing.names import join_name
-from mirrorfeed.monitor.setup_check import Check, State, missing
+from mirrorfeed.monitor.rules import Finding
+from mirrorfeed.monitor.setup_check import failed, failed_with, passed
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -60,15 +61,15 @@ def _inside(schema: tuple[str, ...]) -> list[Right]:
     return [Right("CATALOG", schema[:1], "USE_CATALOG"), Right("SCHEMA", schema, "USE_SCHEMA")]
 
 
-def check_rights(workspace: WorkspaceClient, rights: Sequence[Right]) -> Iterator[Check]:
-    """What the effective grants say. Groups inside groups are not known to the one who asks, and are said so."""
+def check_rights(workspace: WorkspaceClient, rights: Sequence[Right]) -> Iterator[Finding]:
+    """Compares with the effective grants. Groups within groups are unknown to the caller."""
     try:
         me = workspace.current_user.me()
     except Exception as error:
-        yield missing("workspace", error)
+        yield failed_with("workspace", error)
         return
     names = {me.user_name, *(group.display for group in me.groups or ()), _EVERYBODY}
-    yield Check("workspace", State.OK, f"logged in as {me.user_name}")
+    yield passed("workspace", f"logged in as {me.user_name}")
     for (kind, parts), wanted in groupby(rights, lambda right: (right.kind, right.parts)):
         yield from _on_one(workspace, kind, parts, list(wanted), names, str(me.user_name))
 
@@ -80,7 +81,7 @@ def _on_one(
     wanted: Sequence[Right],
     names: set[str | None],
     me: str,
-) -> Iterator[Check]:
+) -> Iterator[Finding]:
     from databricks.sdk.errors.base import DatabricksError
 
     # The client puts names into an address as they stand.
@@ -89,18 +90,18 @@ def _on_one(
         held = _held(_assignments(workspace, kind, full_name), names)
         owner = None if kind == "CREDENTIAL" else _owner(workspace, kind, full_name)
     except (DatabricksError, OSError) as error:  # without an answer the client raises what is below it
-        reason = f"cannot be asked: {redact(str(error).splitlines()[0]) if str(error) else type(error).__name__}"
-        yield from (Check(f"{right.privilege} on {right.thing}", State.MISSING, reason) for right in wanted)
+        reason = f"cannot be read: {redact(str(error).splitlines()[0]) if str(error) else type(error).__name__}"
+        yield from (failed(f"{right.privilege} on {right.thing}", reason) for right in wanted)
         return
     for right in wanted:
         what = f"{right.privilege} on {right.thing}"
         if owner in names:
-            yield Check(what, State.OK, f"{owner} owns it")
+            yield passed(what, f"{owner} is the owner")
         elif right.privilege in held or "ALL_PRIVILEGES" in held:
-            yield Check(what, State.OK)
+            yield passed(what)
         else:
             grant = f"GRANT {right.privilege.replace('_', ' ')} ON {kind} {_quoted(parts)} TO `{me}`"
-            yield Check(what, State.MISSING, f"unless a group inside a group has it: {grant}")
+            yield failed(what, "not granted, unless to a group within a group", grant)
 
 
 def _assignments(workspace: WorkspaceClient, kind: str, full_name: str) -> Iterator[Any]:

@@ -1,102 +1,131 @@
-"""One look at all tables: how far each is, and what the doctor finds."""
+"""Checks all tables, writes how far they are into the ledger, and sends alerts for new problems and their ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
-from mirrorfeed.at_once import each_of
-from mirrorfeed.config import Config, Table
+from mirrorfeed.config.alerts import OUTPUT
 from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.feed.keys import Workspace
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import Row, described, row
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import LOG
-from mirrorfeed.monitor.alert_rules import Look, judge
-from mirrorfeed.monitor.alert_state import FILE
-from mirrorfeed.monitor.facts import look_at_table, look_at_zone
-from mirrorfeed.monitor.freshness import AHEAD, Freshness, Step
-from mirrorfeed.monitor.mirror_times import beyond_of, syncs_of
-from mirrorfeed.monitor.rules import TableFacts, judge_table, judge_zone
-from mirrorfeed.monitor.status import Status, status_without_spark, statuses
-from mirrorfeed.monitor.up_to_date_facts import look_at_rest
-from mirrorfeed.publish import ledger
-from mirrorfeed.publish.idle import Idle
-from mirrorfeed.stores import FolderStore, Store
-from mirrorfeed.workspace import default_workspace
+from mirrorfeed.monitor import alert_messages
+from mirrorfeed.monitor.alert_rules import Check, check_of
+from mirrorfeed.monitor.alert_state import FILE, Message, Notified, notify
+from mirrorfeed.monitor.facts import Collector, TableFacts, database_facts
+from mirrorfeed.monitor.freshness import AHEAD, Step
+from mirrorfeed.monitor.mirror_times import NOT_ASKED, beyond_of, syncs_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from mirrorfeed.config import Config
+    from mirrorfeed.feed.keys import Workspace
+    from mirrorfeed.publish import ledger
+    from mirrorfeed.stores import Store
 
 
-@dataclass(frozen=True)
-class Seen:
-    within: Mapping[str, float]
-    """Seconds in which what is committed to a table is to be visible, where it says so."""
-    statuses: tuple[Status, ...]
-    look: Look
+@row
+class Alert(Row):
+    """A problem that is there, or is over since this check, and the channels that were notified of it now."""
 
-    def rows(self, now: datetime) -> list[ledger.Row]:
-        """For the ledger: a row for each table that could be asked."""
+    table: str
+    """Empty for the mirrored database as a whole, and for an alert that was not sent."""
+    name: str
+    what: str
+    fix: str = ""
+    since: datetime | None = None
+    over: datetime | None = None
+    sent_to: tuple[str, ...] = ()
+    error: MirrorfeedError | None = None
+    """Why a channel was not notified, or what is wrong with the file with the alerts sent so far."""
 
-        def minutes(table: str) -> float | None:
-            return self.within[table] / 60 if table in self.within else None
+    @property
+    def ok(self) -> bool:
+        """Whether this is no new problem."""
+        return self.error is None and (self.over is not None or OUTPUT not in self.sent_to)
 
-        return [watched(each.table, each.fresh, now, minutes(each.table)) for each in self.statuses if each.fresh]
-
-
-def watched(table: str, fresh: Freshness, now: datetime, within: float | None = None) -> ledger.Row:
-    """The row of the ledger for a table that is to be fresh within so many minutes. Unknown values are None."""
-    times = {f"{step}_at": fresh.at(step) for step in Step}
-    behind = {f"{step}_behind": fresh.behind(step, now) for step in AHEAD}
-    row = ledger.Row(now, table, ledger.WATCHED, fresh_within=within)
-    return replace(row, **times, **behind)  # type: ignore[arg-type]
+    def remarks(self) -> Sequence[str]:
+        if self.error:
+            return (f"{f'{self.name}: ' if self.name else ''}{described(self.error)}",)
+        return tuple(self.what.splitlines()) if OUTPUT in self.sent_to else ()
 
 
-def look_at_all(
+def check_all(
     spark: Callable[[], SparkSession],
     config: Config,
-    now: Callable[[], datetime],
     mirror: str | None = None,
     *,
-    workspace: Callable[[], Workspace] = default_workspace,
-) -> Seen:
-    """What stands in the way of looking is a finding too, never an error. Spark is asked for only where a table needs
-    it."""
-    store, zone = zone_of(config), config.landing_zone
-    facts, states = look_at_zone(config, store)
-    found = judge_zone(facts, zone)
-    asks = states is not None and config.alerts.sql_endpoint == "refresh"
-    syncs = syncs_of(config) if asks else "the SQL endpoint was not asked"
-    beyond, idle = beyond_of(config, states, syncs, mirror), Idle(config, store)
-
-    def at_rest(table: Table) -> tuple[Status, TableFacts] | None:
-        facts = look_at_rest(idle, store, table, states)
-        status = status_without_spark(idle, table, beyond) if facts else None
-        return (status, facts) if status and facts else None
-
-    looked = dict(zip((str(table.target) for table in config.tables), each_of(at_rest, config.tables), strict=True))
-    if left := [name for name, found in looked.items() if found is None]:
-        session, opened = spark(), cache(workspace)
-
-        def ask(table: Table) -> TableFacts:
-            return look_at_table(session, config, store, table, states, workspace=opened)
-
-        asked = zip(statuses(session, config, left, beyond=beyond), each_of(ask, config.select(left)), strict=True)
-        looked |= zip(left, asked, strict=True)
-    whole = [each for each in looked.values() if each]
-    far = tuple(status for status, _ in whole)
-    for _, of_table in whole:
-        found += judge_table(of_table, zone)
-    behind = config.alerts.behind
-    minutes: dict[Step, float | None] = {step: getattr(behind, step.value) for step in AHEAD}
-    limits = {step: None if most is None else most * 60 for step, most in minutes.items()}
-    within = {str(each.target): each.fresh_within * 60 for each in config.tables if each.fresh_within}
-    paused = {each.table for each in far if each.paused}
-    return Seen(within, far, judge({each.table: each.fresh for each in far}, found, limits, now(), within, paused))
+    workspace: Callable[[], Workspace] | None = None,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> tuple[Check, list[TableFacts]]:
+    """Errors are findings and are not raised. Spark is started only if a table needs it."""
+    store = zone_of(config)
+    database = database_facts(config, store)
+    asks = database.states is not None and config.alerts.sql_endpoint == "refresh"
+    beyond = beyond_of(config, database.states, syncs_of(config) if asks else NOT_ASKED, mirror)
+    collector = Collector(config, spark, True, database.states, beyond, workspace, now)
+    facts = collector.collect(config.tables)
+    return check_of(database, facts, (config.alerts.behind.visible or 0.0) * 60), facts
 
 
-def alert_state_of(config: Config) -> tuple[Store, str]:
+def send_alerts(config: Config, check: Check, clock: Callable[[], datetime]) -> list[Alert]:
+    """Notify the channels of `alerts`, and return a row for each problem that is there or over."""
+    from mirrorfeed.monitor.alert_channels import channels_of
+
+    store, path = state_of(config)
+    channels = {OUTPUT: lambda _: None, **channels_of(config)}
+    return alerts_of(check, notify(store, path, check, channels, clock))
+
+
+def alerts_of(check: Check, notified: Notified) -> list[Alert]:
+    sent: dict[tuple[str, str], list[Message]] = {each.key: [] for each in check.problems}
+    for message in notified.sent:
+        sent.setdefault(message.alert.key, []).append(message)
+    problems = {each.key: each for each in check.problems}
+    rows = []
+    for (table, name), messages in sent.items():
+        to, problem = tuple(each.to for each in messages), problems.get((table, name))
+        text = alert_messages.text(messages[0]) if messages else problem.what if problem else ""
+        first = messages[0].alert if messages else None
+        since = first.since if first else problem.since if problem else None
+        rows.append(Alert(table, name, text, problem.fix if problem else "", since, first.over if first else None, to))
+    rows += [Alert("", name, "", error=error) for name, error in notified.failed]
+    return rows + [Alert("", "", "", error=error) for error in notified.warnings]
+
+
+def summary_of(rows: Sequence[Alert]) -> str:
+    """Empty if there is something new."""
+    if any(OUTPUT in each.sent_to for each in rows):
+        return ""
+    known = sum(each.error is None for each in rows)
+    return f"No new problem. {counted(known, 'problem')} reported before." if known else "No new problem."
+
+
+def state_of(config: Config) -> tuple[Store, str]:
     """The store and the path of the file with the alerts sent so far."""
+    from mirrorfeed.stores import FolderStore
+
     if config.alerts.state is not None:
         return FolderStore(config.alerts.state), FILE
     return zone_of(config), f"{LOG}/{FILE}"
+
+
+def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]:
+    """A row for each table of which it is known how far it is."""
+    targets = {str(table.target): table.fresh_within for table in config.tables}
+    return [_ledger_row(each, targets.get(each.table)) for each in facts if each.fresh]
+
+
+def _ledger_row(facts: TableFacts, target: float | None) -> ledger.Row:
+    from mirrorfeed.publish import ledger
+
+    assert facts.fresh
+    times = {f"{step}_at": facts.fresh.at(step) for step in Step}
+    behind = {f"{step}_behind": facts.fresh.behind(step, facts.at) for step in AHEAD}
+    found = ledger.Row(facts.at, facts.table, ledger.WATCHED, fresh_within=target)
+    return replace(found, **times, **behind)  # type: ignore[arg-type]

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from mirrorfeed.api.results.archive import Recent, RestorePlan, Restoring, Share
     from mirrorfeed.api.results.base import Chart, Failed, Result
     from mirrorfeed.api.results.changes import Changes, VersionChanges
-    from mirrorfeed.api.results.mirror import Comparison, Difference, Finding, Repair
-    from mirrorfeed.api.results.publishing import Decision, Enabled, Listed, PartnerFile, Publication, Status
+    from mirrorfeed.api.results.mirror import Comparison, Difference, Repair
+    from mirrorfeed.api.results.publishing import Decision, Enabled, Listed, PartnerFile, Publication
     from mirrorfeed.display.rows import DataRow, Row
     from mirrorfeed.fabric.database import CreatedDatabase, DatabaseStatus, TableState
     from mirrorfeed.fabric.definition import Setting
@@ -20,10 +20,14 @@ if TYPE_CHECKING:
     from mirrorfeed.keep.replay import Replay
     from mirrorfeed.lint.findings import Finding as LintFinding
     from mirrorfeed.mirror.replica.table_cycle import TableReport
+    from mirrorfeed.monitor.rules import Finding
+    from mirrorfeed.monitor.status import Status
+    from mirrorfeed.monitor.watch import Alert
     from mirrorfeed.publish.examine import LogRecord
     from mirrorfeed.publish.strays import DroppedTable
 
 __all__ = [
+    "Alert",
     "Append",
     "Changes",
     "Chart",
@@ -60,6 +64,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Alert": "monitor.watch",
     "Append": "keep.fleet",
     "Changes": "api.results.changes",
     "Chart": "api.results.base",
@@ -72,7 +77,7 @@ _HOMES = {
     "DroppedTable": "publish.strays",
     "Enabled": "api.results.publishing",
     "Failed": "api.results.base",
-    "Finding": "api.results.mirror",
+    "Finding": "monitor.rules",
     "History": "keep.fleet",
     "LintFinding": "lint.findings",
     "Listed": "api.results.publishing",
@@ -88,7 +93,7 @@ _HOMES = {
     "Row": "display.rows",
     "Setting": "fabric.definition",
     "Share": "api.results.archive",
-    "Status": "api.results.publishing",
+    "Status": "monitor.status",
     "TableReport": "mirror.replica.table_cycle",
     "TableState": "fabric.database",
     "TableSync": "fabric.endpoint",

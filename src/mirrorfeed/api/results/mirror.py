@@ -59,25 +59,6 @@ class Comparison(Row):
 
 
 @row
-class Finding(Row):
-    """What is wrong, or will be: of `lint` in the landing zone, of `doctor` anywhere from source to Fabric."""
-
-    code: str = shown("code")
-    weight: str = shown("weight")
-    """`error`, `warning` or `advice`; the doctor says `wrong`, `soon` or `note`."""
-    place: str = shown("place")
-    """The table, file or folder; empty for the mirrored database as a whole."""
-    what: str = shown("what")
-    next: str = shown("next")
-    """What helps."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether it is advice, or a note, and no more."""
-        return self.weight in ("advice", "note")
-
-
-@row
 class Repair(Row):
     """What was published once more of a table whose mirror differs."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirrorfeed.display.humanize import duration, size
+from mirrorfeed.display.humanize import size
 from mirrorfeed.display.rows import Row, described, nonzero, row, shown
 from mirrorfeed.errors import MirrorfeedError
 
@@ -102,25 +102,3 @@ class Decision(Row):
     next: str = shown("next")
     error: MirrorfeedError | None = None
     """Why it cannot go on."""
-
-
-@row
-class Status(Row):
-    """How far a table is."""
-
-    table: str = shown("table")
-    source: str
-    feed: str | None = shown("feed")
-    """Which change data feed the source has."""
-    published_version: int | None = shown("published")
-    newest_version: int | None = shown("newest")
-    lag_versions: int | None = shown("versions behind")
-    lag_seconds: float | None = shown("behind for", duration, right=True)
-    """Since the oldest version that is not published was committed."""
-    not_renamed: int = shown("not renamed")
-    """Files that are recorded, and so published, and still have their staged names: the next run gives them theirs."""
-    not_consumed: int = shown("not consumed")
-    """Files that the service has not taken away; of all files it leaves the last one."""
-    error: MirrorfeedError | None = None
-    paused: str | None = None
-    """Until when it is not published, and why."""
