@@ -19,6 +19,7 @@ from mirrorfeed.feed import history
 from mirrorfeed.feed.errors import FeedOff
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import PublishedFile, Record
+from mirrorfeed.monitor.report_page import page
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.errors import LedgerNotWritten, LedgerUnreadable
 from mirrorfeed.publish.fleet import Fleet, publish_tables
@@ -37,11 +38,10 @@ from mirrorfeed.publish.ledger import (
 )
 from mirrorfeed.publish.outcome import Outcome
 from mirrorfeed.publish.table import Progress, Publication
-from mirrorfeed.report import page
 from mirrorfeed.storage.prices import Rates
 from mirrorfeed.verify import Comparison, Difference, NothingTaken
 from tests.delta import DeltaTable
-from tests.test_report import tiles
+from tests.monitor.test_report import tiles
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -456,8 +456,8 @@ class Feed:
     def chart(self) -> Chart:
         """What the ledger tells, drawn: how old changes were when they were published, and rows a day by what they do.
         Nothing is drawn where the configuration names no ledger."""
+        from mirrorfeed.monitor.report_page import lag_chart, marker_chart, titled
         from mirrorfeed.publish import ledger
-        from mirrorfeed.report.page import lag_chart, marker_chart, titled
 
         place = self._written.ledger
         told = ledger.read(self._spark, place) if place else []

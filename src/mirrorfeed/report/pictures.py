@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from mirrorfeed.report.chart import bars
+from mirrorfeed.display.svg_charts import bars
 
 _VERSIONS = 60
 """So many, the newest, have room beside each other."""

@@ -10,11 +10,12 @@ from rich.text import Text
 
 from mirrorfeed.display import terminal
 from mirrorfeed.display.humanize import by_marker, counted, duration, size
+from mirrorfeed.display.svg_charts import number, what
 from mirrorfeed.display.terminal import Listing
+from mirrorfeed.monitor import report_figures as archive
+from mirrorfeed.monitor.report_page import MARKERS, PHASES, STANDING, days, failures, figures, moment, standings
 from mirrorfeed.publish.ledger import Row, named
-from mirrorfeed.report import archive, freshness, in_time
-from mirrorfeed.report.chart import number, what
-from mirrorfeed.report.page import MARKERS, PHASES, STANDING, days, failures, figures, moment, standings
+from mirrorfeed.report import freshness, in_time
 
 _FAILURES = 10
 _DAY = ("Day (UTC)", "Rows", "Bytes", *(phase.capitalize() for phase in PHASES), "Longest lag")

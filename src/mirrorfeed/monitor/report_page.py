@@ -10,9 +10,10 @@ from typing import Any
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import escape_html
+from mirrorfeed.display.svg_charts import Point, bars, lines, number, what
+from mirrorfeed.monitor import report_figures as archive
 from mirrorfeed.publish.ledger import COMPARED, DIFFERENT, PUBLISHED, STANDS, STOPPED, WRONG, Row
-from mirrorfeed.report import archive, freshness, in_time
-from mirrorfeed.report.chart import Point, bars, lines, number, what
+from mirrorfeed.report import freshness, in_time
 
 _LAG_DAYS, _DAYS, _ARCHIVE_DAYS = 14, 30, 90
 _FAILURES = 50

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from mirrorfeed.display.svg_charts import Point, bars, lines
 from mirrorfeed.publish.ledger import ARCHIVE, Row
-from mirrorfeed.report.chart import Point, bars, lines
 
 PARTS = HOT, ARCHIVED, RESTORED = "hot", "archived", "restored"
 _GIB = 2**30

@@ -22,9 +22,12 @@ from rich.text import Text
 
 from mirrorfeed import report
 from mirrorfeed.api.results import VersionChanges
+from mirrorfeed.display.svg_charts import Point, bars, lines, number, ticks, time_ticks
 from mirrorfeed.display.terminal import Listing
 from mirrorfeed.feed.source import Source
 from mirrorfeed.monitor.freshness import Step
+from mirrorfeed.monitor.report_figures import held
+from mirrorfeed.monitor.report_page import MARKERS, by_day, days, failures, page, standings
 from mirrorfeed.publish import ledger
 from mirrorfeed.publish.ledger import (
     ARCHIVE,
@@ -39,11 +42,7 @@ from mirrorfeed.publish.ledger import (
     WELL,
     Row,
 )
-from mirrorfeed.report import page
-from mirrorfeed.report.archive import held
-from mirrorfeed.report.chart import Point, bars, lines, number, ticks, time_ticks
 from mirrorfeed.report.in_time import in_time
-from mirrorfeed.report.page import MARKERS, by_day, days, failures, standings
 from mirrorfeed.report.pictures import change_chart, difference_chart
 from mirrorfeed.verify import Difference
 from tests.test_bundle import DASHBOARD
