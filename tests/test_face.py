@@ -51,6 +51,7 @@ SIGNATURES = {
     "Feed.replay_history": "(table, into, at)",
     "Feed.partner": "(force=False)",
     "Feed.drop": "(table, confirm=None)",
+    "Feed.report": "()",
     "Feed.chart": "()",
     "Feed.fabric_create": "(name)",
     "Feed.fabric_start": "(*, force=False, minutes=10.0)",
@@ -86,6 +87,10 @@ SIGNATURES = {
     "DroppedTable.consequences": "",
     "RestorePlan.save": "(path)",
     "Finding.key": "",
+    "Report.sections": "",
+    "Report.notes": "",
+    "Report.page": "()",
+    "Report.draw": "(out)",
     "Result.ok": "",
     "Result.check": "()",
     "Result.to_dict": "()",
@@ -120,6 +125,7 @@ VALUES = {
     "Recent": "rows version left_out_files what",
     "Repair": "table what upserts deletes published_version error",
     "Replay": "into history version committed created",
+    "Report": "as_of figures",
     "RestorePlan": "table version where files bytes hours",
     "Restoring": "table ready pending archived",
     "Result": "rows notes summary",
@@ -217,7 +223,7 @@ def test_a_mirror_that_is_different_is_not_well_and_shows_its_first_differences(
     assert row.to_dict()["differences"][0] == {"key": "id = 1", "column": "v", "source": "'a'", "mirror": "'b'"}
     assert "(whole row)" in repr(differences)
     chart = row.chart()
-    assert "<h4>a: the first differences, by column</h4>" in chart._repr_html_()
+    assert "<h2>a: the first differences, by column</h2>" in chart._repr_html_()
     assert "<svg" not in repr(chart)
 
 

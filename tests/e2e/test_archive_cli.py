@@ -18,9 +18,9 @@ from mirrorfeed.archive.bring_back.restore import follow
 from mirrorfeed.cli import main
 from mirrorfeed.feed.detail import detail_of
 from mirrorfeed.feed.source import Source
-from mirrorfeed.publish import ledger
 from tests.archive.scenes import Orders
 from tests.e2e.test_cli import said
+from tests.ledgers import read_ledger
 from tests.told import told
 
 
@@ -169,7 +169,7 @@ def test_a_report_counts_restored_files_and_is_in_the_ledger(
     assert f"{table}: 2 of 4 files in the archive, " in reported
     assert "; back from it: 2; a month costs" in reported
     assert "Looking how much of" not in reported.partition("Error MF")[0]
-    (row,) = ledger.read(spark, rows)
+    (row,) = read_ledger(spark, rows)
     assert (row.currency, row.restored_bytes) == ("EUR", 8)
     none = Source(path=str(tmp_path / "no-archive"))
     spark.sql(f"CREATE TABLE {none.sql} (id INT) USING DELTA")
@@ -180,7 +180,7 @@ def test_a_report_counts_restored_files_and_is_in_the_ledger(
     assert reported_row["archived_files"] == 2
     assert f"{table}: 2 of 4 files" in fleet
     assert str(none) not in fleet
-    assert [each.table for each in ledger.read(spark, rows)] == [table, table]
+    assert [each.table for each in read_ledger(spark, rows)] == [table, table]
     assert row.bytes_by_age is not None
     assert {age for age, count in row.bytes_by_age.items() if count} == {"0-7 d", "90-180 d"}
     assert sum(row.bytes_by_age.values()) == sum(file.size or 0 for file in made.files())

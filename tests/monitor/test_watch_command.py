@@ -16,6 +16,7 @@ from mirrorfeed.monitor.mirror_times import beyond_of
 from mirrorfeed.monitor.status import statuses
 from mirrorfeed.publish import ledger
 from tests.delta import DeltaTable
+from tests.ledgers import read_ledger
 from tests.monitor.conftest import Hook
 
 
@@ -61,7 +62,7 @@ def test_trouble_is_told_once_and_its_end_once_and_the_ledger_tells_every_look(
     assert (failed["name"], failed["error"]["code"]) == ("team", "MF8104")
 
     place = config.load(project.file).ledger
-    rows = [row for row in ledger.read(spark, place or table.source) if row.outcome == ledger.WATCHED]
+    rows = [row for row in read_ledger(spark, place or table.source) if row.outcome == ledger.WATCHED]
     assert [row.table for row in rows] == ["sales.orders"] * 2
     assert all(row.committed_at and row.visible_at and row.mirrored_at for row in rows)
     assert {(row.visible_behind, row.mirrored_behind, row.seen_behind) for row in rows} == {(0.0, 0.0, None)}

@@ -28,13 +28,13 @@ from mirrorfeed.config.expansion import expanded
 from mirrorfeed.errors import MirrorfeedError, SessionLost
 from mirrorfeed.feed.gather import State, Waiting
 from mirrorfeed.feed.source import Source
-from mirrorfeed.publish import ledger
 from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.follow import SparkRuns, follow
 from mirrorfeed.publish.outcome import Outcome, Progress
 from mirrorfeed.publish.table import publish
 from mirrorfeed.stores import FolderStore
 from tests.delta import DeltaTable
+from tests.ledgers import read_ledger
 from tests.publish.scenes import plan
 
 
@@ -293,7 +293,7 @@ def test_through_spark_what_is_committed_is_published_and_the_ledger_is_told_onc
     assert [outcome.progress.rows for outcome in seen] == [{}, {"upsert": 2}, {"delete": 2}]
     told = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}/ledger`").where("operation = 'WRITE'")
     assert told.count() <= 2
-    assert len(ledger.read(spark, Source(path=str(tmp_path / "ledger")))) == 3
+    assert len(read_ledger(spark, Source(path=str(tmp_path / "ledger")))) == 3
 
 
 def test_after_a_failure_the_session_is_asked_for_and_the_landing_zone_taken_up_anew(

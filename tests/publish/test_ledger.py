@@ -19,9 +19,9 @@ from mirrorfeed.feed import history
 from mirrorfeed.feed.errors import FeedOff
 from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.log import PublishedFile, Record
-from mirrorfeed.monitor.report_page import page
+from mirrorfeed.monitor.report_figures import read_report
 from mirrorfeed.publish import ledger
-from mirrorfeed.publish.errors import LedgerNotWritten, LedgerUnreadable
+from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.fleet import Fleet, publish_tables
 from mirrorfeed.publish.idle import known_here
 from mirrorfeed.publish.ledger import (
@@ -41,7 +41,7 @@ from mirrorfeed.publish.table import Progress, Publication
 from mirrorfeed.storage.prices import Rates
 from mirrorfeed.verify import Comparison, Difference, NothingTaken
 from tests.delta import DeltaTable
-from tests.monitor.test_report import tiles
+from tests.ledgers import read_ledger
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -190,12 +190,13 @@ def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stoppe
     away.rename(table)
     for _ in range(2):
         publish_tables(fleet, ["a"])
-    found = [row for row in ledger.read(spark, Source(path=str(tmp_path / "fleet/ledger"))) if row.table == "a"]
+    found = [row for row in read_ledger(spark, Source(path=str(tmp_path / "fleet/ledger"))) if row.table == "a"]
     assert [row.outcome for row in found] == [PUBLISHED, FAILED, WELL]  # and once is enough
     assert found[-1].message == "Nothing stands in its way, and nothing is new."
     assert (found[-1].from_version, found[-1].lag_versions) == (0, 0)
-    assert tiles(page(found, NOON))[1] == ("", "0", "stopped")
     assert config.ledger
+    states = read_report(spark, config.ledger, datetime.now(UTC), ["tables"]).figures["tables"]
+    assert [row["state"] for row in states if row["table"] == "a"] == [WELL]
     asked = ledger.known(spark, config.ledger, ["a", "silent"], 10, datetime.now(UTC))
     monkeypatch.delenv("SPARK_REMOTE", raising=False)  # over Connect folders are another machine's
     assert known_here(config.ledger, 10) == asked  # and is told so without Spark
@@ -213,7 +214,7 @@ def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing
     assert config.ledger == Source(path=str(tmp_path / "fleet/ledger"))
     table.insert(1, 2)
     publish_tables(fleet, ["a"])
-    found = ledger.read(spark, config.ledger)
+    found = read_ledger(spark, config.ledger)
     assert [(row.outcome, row.to_version, row.upserts, row.error) for row in found if row.table == "a"] == [
         (PUBLISHED, 0, 0, None),
         (PUBLISHED, 1, 2, None),
@@ -239,10 +240,10 @@ def test_a_ledger_of_an_older_release_is_read_with_defaults_and_grows_by_what_it
     table = DeltaTable(spark, tmp_path / "ledger", "time timestamp, `table` string, outcome string, inserts bigint")
     table.sql("INSERT INTO {} VALUES (timestamp'2026-03-01T12:00:00Z', 'a', 'published', 3)")
     before = Row(NOON, "a", PUBLISHED, inserts=3)
-    assert ledger.read(spark, table.source) == [before]
+    assert read_ledger(spark, table.source) == [before]
     new = Row(NOON + timedelta(hours=1), "a", PUBLISHED, to_version=7, inserts=4, retries=5)
     ledger.append(spark, table.source, [new])
-    assert ledger.read(spark, table.source) == [before, replace(new, build=this_build())]
+    assert read_ledger(spark, table.source) == [before, replace(new, build=this_build())]
     assert {name for name, _, _ in ledger.COLUMNS} == set(table.rows()[0])
 
 
@@ -264,7 +265,7 @@ def test_a_ledger_of_a_later_release_takes_rows_and_is_read(spark: SparkSession,
     ledger.append(spark, place, [row])
     spark.sql(f"ALTER TABLE {place.sql} ADD COLUMN later string FIRST")
     ledger.append(spark, place, [row])
-    assert ledger.read(spark, place) == [replace(row, build=this_build())] * 2
+    assert read_ledger(spark, place) == [replace(row, build=this_build())] * 2
 
 
 def test_the_bytes_of_changes_are_those_of_the_tables_since_then_without_snapshots(
@@ -277,8 +278,3 @@ def test_the_bytes_of_changes_are_those_of_the_tables_since_then_without_snapsho
     ledger.append(spark, place, [changes, snapshot, *others])
     assert ledger.changed_since(spark, place, ["a"], NOON) == 13
     assert ledger.changed_since(spark, place, ["never"], NOON) == 0
-
-
-def test_a_ledger_that_cannot_be_read_is_said(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(LedgerUnreadable, match=r"nowhere cannot be read: "):
-        ledger.read(spark, Source(path=str(tmp_path / "nowhere")))

@@ -26,6 +26,7 @@ from mirrorfeed.publish.table import publish
 from mirrorfeed.publish.teller import ByMinute, News, Teller, is_whole
 from mirrorfeed.publish.view import View
 from tests.delta import DeltaTable
+from tests.ledgers import read_ledger
 from tests.publish.scenes import plan
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -209,7 +210,7 @@ def config(tmp_path: Path) -> Config:
 def spans(spark: SparkSession, config: Config) -> dict[str, list[tuple[str, int | None, int | None]]]:
     assert config.ledger
     found: dict[str, list[tuple[str, int | None, int | None]]] = {}
-    for row in ledger.read(spark, config.ledger):
+    for row in read_ledger(spark, config.ledger):
         found.setdefault(row.table, []).append((row.outcome, row.from_version, row.to_version))
     return found
 

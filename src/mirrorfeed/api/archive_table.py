@@ -111,11 +111,14 @@ class ArchiveAwareTable:
         empty. Raises `MirrorfeedError` for a table without an interval."""
         from mirrorfeed.archive.interval import intervals
         from mirrorfeed.archive.upkeep.share import by_age, files_of
-        from mirrorfeed.report.pictures import age_chart
+        from mirrorfeed.display.svg_charts import bars
 
         interval, files = intervals.required(self._spark, self._source), files_of(self._spark, self._source)
         ages = [] if files is None else by_age(files, interval, datetime.now(UTC))
-        return Chart(f"{self.name}: bytes by the age of their files", age_chart(ages))
+        return Chart(
+            f"{self.name}: bytes by the age of their files",
+            bars(ages, ("hot", "archived"), "bytes", "age of the files"),
+        )
 
     def plan(self, where: str | None = None) -> RestorePlan:
         """The plan that brings back what a query with this condition needs. Reads no data file, and asks for nothing.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         Publication,
         Repair,
         Replay,
+        Report,
         Setting,
         Status,
         TableReport,
@@ -453,16 +455,32 @@ class Feed:
         clear_staging(config.handover, zone, zone.address(target.folder))
         return Result((found,))
 
-    def chart(self) -> Chart:
-        """What the ledger tells, drawn: how old changes were when they were published, and rows a day by what they do.
-        Nothing is drawn where the configuration names no ledger."""
-        from mirrorfeed.monitor.report_page import lag_chart, marker_chart, titled
-        from mirrorfeed.publish import ledger
+    def report(self) -> Report:
+        """Lag, state of tables and mirrors, rows and sizes per day, archives and failures, from the ledger.
 
-        place = self._written.ledger
-        told = ledger.read(self._spark, place) if place else []
-        rows = titled("Rows a day, by what they do", marker_chart(told))
-        return Chart("Lag: from a commit to its publication", lag_chart(told) + rows)
+        A notebook shows it with charts. Raises `MirrorfeedError` if the configuration names no ledger, or if the ledger
+        cannot be read.
+        """
+        from mirrorfeed.monitor.report_figures import ledger_of, read_report
+
+        ledger = ledger_of(self._written)
+        spark = self._spark
+        progress.info("Reading the ledger %s", ledger)
+        return read_report(spark, ledger, datetime.now(UTC))
+
+    def chart(self) -> Chart:
+        """Two charts of the report: lag from commit to publication, and rows per day by operation.
+
+        Raises `MirrorfeedError` as `report` does.
+        """
+        from mirrorfeed.display.html import titled
+        from mirrorfeed.monitor.report_figures import ledger_of, read_report
+        from mirrorfeed.monitor.report_page import lag_chart, operations_chart
+
+        ledger = ledger_of(self._written)
+        figures = read_report(self._spark, ledger, datetime.now(UTC), ("lag", "operations")).figures
+        (title, lag), operations = lag_chart(figures), operations_chart(figures)
+        return Chart(title, lag + titled(*operations))
 
     def fabric_create(self, name: str) -> Result[CreatedDatabase]:
         """Create an open mirrored database in the workspace of the landing zone, if it does not exist. Needs no Spark.

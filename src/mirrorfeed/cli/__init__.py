@@ -17,6 +17,7 @@ from mirrorfeed.cli import (
     publish,
     rebuild,
     repair,
+    report,
     status,
     watch,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "publish",
     "rebuild",
     "repair",
+    "report",
     "status",
     "watch",
 ]

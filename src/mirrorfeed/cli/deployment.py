@@ -7,7 +7,6 @@ import json
 import math
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +15,10 @@ import click
 from mirrorfeed.cli.root import (
     config_option,
     feed,
-    for_programs,
     load_as_written,
     main,
-    say,
-    say_json,
-    spark_session,
 )
-from mirrorfeed.display.humanize import counted
-from mirrorfeed.display.progress import waiting
 from mirrorfeed.display.rows import Row, row, shown
-from mirrorfeed.display.terminal import console
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
@@ -71,46 +63,6 @@ def deployment(context: click.Context, file: str, mirror: str, archive_tables: s
     load_as_written(path)
     facts = context.find_object(dict) or {}
     Path(file).write_text(json.dumps({**facts, "mirror": mirror, "archive_tables": archived}, indent=1) + "\n")
-
-
-@main.command()
-@click.option("--html", "file", metavar="FILE", help="Draw them as a page, whole in one file.")
-@config_option
-def report(file: str | None, path: str) -> None:
-    """Show what the ledger tells: how far each table is, whether its mirror is equal, and what went wrong."""
-    config = load_as_written(path)
-    if config.ledger is None:
-        raise NoLedger(config.path)
-    spark = spark_session()
-    from mirrorfeed import report as reports
-    from mirrorfeed.publish import ledger
-
-    with waiting(f"Reading the ledger {config.ledger}"):
-        rows, now = ledger.read(spark, config.ledger), datetime.now(UTC)
-    if file is not None:
-        Path(file).write_text(reports.page(rows, now), encoding="utf-8")
-        say(f"Wrote {file}, from {counted(len(rows), 'row')} of the ledger.")
-    if for_programs():
-        say_json(reports.told(rows, now))
-    elif file is None:
-        out = console()
-        for part in reports.text(rows, now):
-            out.print(part)
-
-
-class NoLedger(Terminal):
-    """The report is drawn from the ledger, and the configuration names none."""
-
-    code = "MF8001"
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def what(self) -> str:
-        return f"{self.path} names no ledger, and there is nothing else to draw."
-
-    def next(self) -> str:
-        return "Add `ledger:` to it, or give --ledger before the command, and publish."
 
 
 _LARGEST_TASK_VALUE = 48 * 2**10

@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from mirrorfeed.display.html import table_as_html
+from mirrorfeed.display.html import framed, paragraph, table
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row
 
@@ -51,10 +51,14 @@ def render(result: Shown, to: Literal["terminal", "html", "json"]) -> str:
 
 def text_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "") -> str:
     """The text for `print`, `repr` and logs, as wide as the terminal."""
+    return text_from(lambda out: draw(out, rows, notes, summary))
+
+
+def text_from(draws: Callable[[Console], None]) -> str:
     from mirrorfeed.display.terminal import buffer
 
     out = buffer(shutil.get_terminal_size((_WIDEST, 24)).columns)
-    draw(out, rows, notes, summary)
+    draws(out)
     assert isinstance(out.file, io.StringIO)
     return "\n".join(line.rstrip() for line in out.file.getvalue().rstrip("\n").split("\n"))
 
@@ -78,13 +82,18 @@ def draw(out: Console, rows: Sequence[Row], notes: Sequence[str] = (), summary: 
 
 
 def html_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "") -> str:
+    return framed(section_of(rows, notes, summary))
+
+
+def section_of(rows: Sequence[Row], notes: Sequence[str] = (), summary: str = "") -> str:
+    """The HTML without styles. Rows that are not ok are marked."""
     rows, left_out = _listed(rows)
     grid = grid_of(rows)
-    remarks = [(remark, row.ok) for row in rows for remark in row.remarks()]
-    return table_as_html(
-        grid.header, grid.lines, grid.right, [*filter(None, (summary, left_out))],
-        [*remarks, *((note, True) for note in notes)],
-    )  # fmt: skip
+    bad = [at for at, row in enumerate(rows) if not row.ok]
+    parts = [paragraph(line) for line in (summary, left_out) if line]
+    parts.append(table(grid.header, grid.lines, grid.right, bad))
+    parts += [paragraph(remark, good=row.ok) for row in rows for remark in row.remarks()]
+    return "".join([*parts, *map(paragraph, notes)])
 
 
 def grid_of(rows: Sequence[Row]) -> Grid:

@@ -1,6 +1,6 @@
-"""Charts as SVG text, without a library and without scripts: lines over time, and stacked bars.
+"""Line charts and stacked bar charts as SVG, without a library and without scripts.
 
-Colours are classes (`c0` to `c7`, `rest`) that the page gives values to, in light and in dark.
+Colors are classes, `c0` to `c7` and `rest`, which `display/html.py` defines.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from datetime import UTC, datetime, timedelta
 
 from mirrorfeed.display.printable import escape_html
 
-COLOURS = 8
-"""So many series are told apart; what is beyond is drawn as one."""
+COLORS = 8
+"""Series with a color of their own. All others share one."""
 
 _WIDTH, _HEIGHT = 640, 266
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 12, 44
 _LABELS = 8
-"""So many have room below the bars; of more columns only some are labelled."""
+"""Labels that fit below the bars. If there are more bars, only every second or third has a label."""
 _LEAST = timedelta(minutes=1)
-"""Points that are closer have an axis of so much around them, on which there is a time to read."""
+"""The shortest time axis."""
 _DENSE = 60
-"""A line of more points shows them only under the pointer."""
+"""A line with more points shows them only under the pointer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Point:
 
 
 def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
-    """A line a series, its points in order of time, over an axis that says which times they are."""
+    """Return a line for each series over a time axis. The points of a series are in order of time."""
     points = [point for each in series.values() for point in each]
     if not points:
-        return _nothing()
+        return _no_data()
     start, end = min(point.time for point in points), max(point.time for point in points)
     if end - start < _LEAST:
         middle, around = start + (end - start) / 2, _LEAST if end > start else timedelta(hours=2)
@@ -49,25 +49,24 @@ def lines(series: Mapping[str, Sequence[Point]], unit: str) -> str:
 
     drawn = [*_value_axis(top, unit), *(_tick_below(x(time), label) for time, label in time_ticks(start, end))]
     drawn.append(_axis_below(_times(start, end)))
-    for colour, (name, own) in enumerate(_told_apart(series)):
+    for color, (name, own) in enumerate(_by_size(series)):
         path = " ".join(f"{x(point.time):.1f},{_y(point.value, top):.1f}" for point in own)
-        shade = _shade(colour)
+        shade = _shade(color)
         dot = f"dot {shade} dense" if len(own) > _DENSE else f"dot {shade}"
         drawn.append(f'<polyline class="line {shade}" points="{path}"/>')
         drawn += [
             f'<circle class="{dot}" cx="{x(point.time):.1f}" cy="{_y(point.value, top):.1f}" r="2.5">'
             f"<title>{escape_html(name)}, {_moment(point.time)}: {number(point.value)}"
-            f" {escape_html(what(unit, point.value))}</title></circle>"
+            f" {escape_html(noun(unit, point.value))}</title></circle>"
             for point in own
         ]
-    return _figure(drawn, [name for name, _ in _told_apart(series)])
+    return _figure(drawn, [name for name, _ in _by_size(series)])
 
 
 def bars(columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], unit: str, across: str = "") -> str:
-    """A bar a column, over its label, with a part for each kind from the bottom up; `across` says what the columns
-    are."""
+    """Return a bar for each column, with a part for each kind from the bottom up. `across` describes the columns."""
     if not columns:
-        return _nothing()
+        return _no_data()
     top = ticks(max(sum(parts.get(kind, 0) for kind in kinds) for _, parts in columns))
     slot = (_WIDTH - _LEFT - _RIGHT) / len(columns)
     wide = min(slot * 0.7, 48)
@@ -78,14 +77,14 @@ def bars(columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str
         if n % every == 0:
             drawn.append(_tick_below(middle, label))
         below = 0.0
-        for colour, kind in enumerate(kinds):
+        for color, kind in enumerate(kinds):
             if value := parts.get(kind, 0):
                 high, low = _y(below + value, top), _y(below, top)
                 drawn.append(
-                    f'<rect class="bar {_shade(colour)}" x="{middle - wide / 2:.1f}" y="{high:.1f}" width="{wide:.1f}"'
+                    f'<rect class="bar {_shade(color)}" x="{middle - wide / 2:.1f}" y="{high:.1f}" width="{wide:.1f}"'
                     f' height="{max(low - high, 0.5):.1f}">'
                     f"<title>{escape_html(label)}, {escape_html(kind)}: {number(value)}"
-                    f" {escape_html(what(unit, value))}</title></rect>"
+                    f" {escape_html(noun(unit, value))}</title></rect>"
                 )
                 below += value
     there = {kind for _, parts in columns for kind, value in parts.items() if value}
@@ -93,7 +92,7 @@ def bars(columns: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str
 
 
 def ticks(largest: float) -> list[float]:
-    """Round steps from zero to no less than the largest value."""
+    """Return round steps from zero to at least the largest value."""
     if largest <= 0:
         return [0.0, 1.0]
     rough = largest / 4
@@ -103,7 +102,7 @@ def ticks(largest: float) -> list[float]:
 
 
 def time_ticks(start: datetime, end: datetime) -> list[tuple[datetime, str]]:
-    """Round moments between two times, and what to write at them."""
+    """Return round times between two times, with their labels."""
     span = end - start
     minutes = (0.25, 0.5, 1, 5, 15, 30, 60, 180, 360, 720, 1440, 2880, 10080)
     steps = [timedelta(minutes=each) for each in minutes]
@@ -120,25 +119,25 @@ def time_ticks(start: datetime, end: datetime) -> list[tuple[datetime, str]]:
 
 
 def number(value: float) -> str:
-    """Short, for an axis or a tile."""
+    """Return a short text for an axis."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
     return f"{value:,.0f}" if value == int(value) else f"{value:,.3g}"
 
 
-def what(name: str, value: float) -> str:
-    """What is counted, for beside its number: a plural comes first in it."""
+def noun(name: str, value: float) -> str:
+    """Return the noun for a number of it, in the singular for 1. It starts with a plural."""
     return re.sub(r"^(\w+)s\b", r"\1", name) if value == 1 else name
 
 
-def _told_apart(series: Mapping[str, Sequence[Point]]) -> list[tuple[str, Sequence[Point]]]:
-    """Those with the largest values first, so that the colours go to them."""
+def _by_size(series: Mapping[str, Sequence[Point]]) -> list[tuple[str, Sequence[Point]]]:
+    """Return the series with the largest values first, so that they get the colors."""
     return sorted(series.items(), key=lambda item: (-max(point.value for point in item[1]), item[0]))
 
 
-def _shade(colour: int) -> str:
-    return f"c{colour}" if colour < COLOURS else "rest"
+def _shade(color: int) -> str:
+    return f"c{color}" if color < COLORS else "rest"
 
 
 def _y(value: float, top: Sequence[float]) -> float:
@@ -151,7 +150,7 @@ def _value_axis(top: Sequence[float], unit: str) -> list[str]:
         y = _y(value, top)
         kind = "axis" if value == 0 else "grid"
         drawn.append(f'<line class="{kind}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        label = f"{number(value)} {what(unit, value)}" if value == top[-1] else number(value)
+        label = f"{number(value)} {noun(unit, value)}" if value == top[-1] else number(value)
         anchor = f'x="{_LEFT - 6}" text-anchor="end"' if value != top[-1] else 'x="0" text-anchor="start"'
         drawn.append(f'<text {anchor} y="{y + 4:.1f}">{escape_html(label)}</text>')
     return drawn
@@ -161,15 +160,13 @@ def _tick_below(x: float, label: str) -> str:
     return f'<text x="{x:.1f}" y="{_HEIGHT - 26}" text-anchor="middle">{escape_html(label)}</text>'
 
 
-def _axis_below(words: str) -> str:
-    """What the axis tells."""
-    return (
-        f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">{escape_html(words)}</text>' if words else ""
-    )
+def _axis_below(text: str) -> str:
+    """Return the description of the time or label axis."""
+    return f'<text x="{_WIDTH - _RIGHT}" y="{_HEIGHT - 6}" text-anchor="end">{escape_html(text)}</text>' if text else ""
 
 
 def _times(start: datetime, end: datetime) -> str:
-    """Which day it is, unless the axis names days itself."""
+    """Return the description of a time axis, with the day if it is only one."""
     days = [f"{moment.astimezone(UTC):%Y-%m-%d}" for moment in (start, end)]
     return f"time on {days[0]}, UTC" if days[0] == days[1] else "time, UTC"
 
@@ -177,16 +174,16 @@ def _times(start: datetime, end: datetime) -> str:
 def _figure(drawn: Sequence[str], names: Sequence[str]) -> str:
     svg = f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(drawn)}</svg>'
     if len(names) == 1:
-        return svg  # the title says what it is
-    told = [(_shade(n), name) for n, name in enumerate(names) if name and n < COLOURS]
-    keys = "".join(f'<span><i class="key {shade}"></i>{escape_html(name)}</span>' for shade, name in told)
-    more = len([name for name in names if name]) - len(told)
+        return svg  # the title of the chart names the only series
+    keys_ = [(_shade(n), name) for n, name in enumerate(names) if name and n < COLORS]
+    keys = "".join(f'<span><i class="key {shade}"></i>{escape_html(name)}</span>' for shade, name in keys_)
+    more = len([name for name in names if name]) - len(keys_)
     rest = f'<span><i class="key rest"></i>{more} more</span>' if more > 0 else ""
     return f'{svg}<p class="legend">{keys}{rest}</p>'
 
 
-def _nothing() -> str:
-    return '<p class="nothing">Nothing yet.</p>'
+def _no_data() -> str:
+    return "<p>No data yet.</p>"
 
 
 def _moment(time: datetime) -> str:

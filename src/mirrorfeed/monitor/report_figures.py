@@ -1,137 +1,294 @@
-"""The fleet's archives over time, drawn from the ledger: what is hot, archived and restored, how old, what it costs."""
+"""The figures of the report, aggregated by Spark from the ledger."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.display.svg_charts import Point, bars, lines
-from mirrorfeed.publish.ledger import ARCHIVE, Row
+from mirrorfeed.display.humanize import duration, size
+from mirrorfeed.display.rows import Cell, Row, as_json, nonzero, row, shown
+from mirrorfeed.errors import Terminal, first_line
 
-PARTS = HOT, ARCHIVED, RESTORED = "hot", "archived", "restored"
-_GIB = 2**30
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.console import Console
 
+    from mirrorfeed.config import Config
+    from mirrorfeed.feed.source import Source
 
-def charts(rows: Sequence[Row]) -> list[tuple[str, str]]:
-    """Titles and drawings; none where no table has an archive."""
-    found = sorted((row for row in rows if row.outcome == ARCHIVE), key=lambda row: row.time)
-    if not found:
-        return []
-    drawn = [("Archived part of each table", _shares(found))]
-    days = by_day(found)
-    if any(row.archived_bytes is not None for row in found):
-        parts = [(f"{day:%b} {day.day}", _sums(told)) for day, told in days]
-        drawn.append(("GiB of all tables with an archive", bars(parts, PARTS, "GiB")))
-    if any(row.bytes_by_age for row in found):
-        drawn.append(("GiB by the age of files, as it is now", bars(_ages(days[-1][1].values()), ["bytes"], "GiB")))
-    for currency in sorted({row.currency for row in found if row.currency}):
-        drawn.append(("What a month costs, and what the archive saves of it", _money(days, currency)))
-    return drawn
+Figures = Mapping[str, Sequence[Mapping[str, Any]]]
+"""The rows of each query, by its name."""
 
 
-def by_day(rows: Iterable[Row]) -> list[tuple[datetime, dict[str, Row]]]:
-    """For each day from the first row's to the last one's, the newest row of every table up to its end."""
-    found: list[tuple[datetime, dict[str, Row]]] = []
-    for row in sorted(rows, key=lambda row: row.time):
-        day = row.time.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        while found and found[-1][0] < day:
-            found.append((found[-1][0] + timedelta(days=1), dict(found[-1][1])))
-        if not found:
-            found.append((day, {}))
-        found[-1][1][row.table] = row
-    return found
+class NoLedger(Terminal):
+    code = "MF8001"
+    what = "{path} has no ledger, so there is nothing to report."
+    fix = "Add `ledger:` to it, or pass `--ledger` before the command, and publish."
+    meaning = "The report is made from the ledger, and the configuration names none."
+    path: str
 
 
-HELD = ("Table", "Hot, GiB", "Archived, GiB", "Restored, GiB", "A month costs", "and saves")
+def time_in_utc(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
-def newest(rows: Iterable[Row]) -> list[Row]:
-    """The newest row of each table that has an archive, by their names."""
-    found = {row.table: row for row in sorted(rows, key=lambda row: row.time) if row.outcome == ARCHIVE}
-    return [found[name] for name in sorted(found)]
+def _minutes(minutes: float) -> str:
+    return duration(max(0.0, minutes * 60))
 
 
-def held(rows: Iterable[Row]) -> list[tuple[str, ...]]:
-    """In words, under `HELD`: each table with an archive, and the sums of all."""
-    last = newest(rows)
-    return [*map(_cells, last), *(_totals(last) if len(last) > 1 else ())]
+def _amount(value: float) -> str:
+    return f"{value:,.2f}"
 
 
-def parts_of(row: Row) -> dict[str, float]:
-    """GiB by where they are; empty where that is not told."""
-    if row.archived_bytes is None or row.hot_bytes is None:
-        return {}
-    back = row.restored_bytes or 0
-    told = {HOT: row.hot_bytes - back, ARCHIVED: row.archived_bytes - back, RESTORED: back}
-    return {part: count / _GIB for part, count in told.items()}
+@row
+class Totals(Row):
+    """All tables; publications, rows, MiB and retries are those of the last 24 hours."""
+
+    tables: int = shown("Tables")
+    stopped: int = shown("Stopped")
+    different: int = shown("Mirrors that differ")
+    publications: int = shown("Publications, 24 h")
+    rows: int = shown("Rows, 24 h")
+    mib: float = shown("MiB, 24 h")
+    retries: int = shown("Repeated calls, 24 h")
 
 
-def _sums(rows: Mapping[str, Row]) -> dict[str, float]:
-    found = dict.fromkeys(PARTS, 0.0)
-    for row in rows.values():
-        for part, amount in parts_of(row).items():
-            found[part] += amount
-    return found
+@row
+class TableState(Row):
+    """The last publication or failure of a table, and the last comparison with its mirror."""
+
+    table: str = shown("Table")
+    state: str | None = shown("State")
+    """The outcome in the ledger: `published`, `well`, `finding` or `failed`; None without a publication or failure."""
+    error: str | None = shown("Error")
+    published_version: int | None = shown("Version published")
+    lag_versions: int | None = shown("Versions not published")
+    last_published: datetime | None = shown("Last published", time_in_utc)
+    last_reported: datetime | None
+    """Time of `state`."""
+    mirror: str | None = shown("Mirror")
+    """`verified` or `different`; None if it was never compared."""
+    mirror_version: int | None = shown("At version")
+    last_compared: datetime | None = shown("Last compared", time_in_utc)
+    last_equal: datetime | None
+    comparison: str | None
+    """The result of the last comparison, in words."""
+
+    @property
+    def ok(self) -> bool:
+        from mirrorfeed.publish.ledger import DIFFERENT, STOPPED
+
+        return self.state not in STOPPED and self.mirror != DIFFERENT
+
+    def remarks(self) -> Sequence[str]:
+        return ()
 
 
-def _shares(rows: Iterable[Row]) -> str:
-    """A line a table: how much of it was archived."""
-    series: dict[str, list[Point]] = defaultdict(list)
-    for row in rows:
-        if row.archived_share is not None:
-            series[row.table].append(Point(row.time, row.archived_share * 100))
-    return lines(series, "%")
+_STEPS = ("published", "consumed", "mirrored", "queryable")
 
 
-def _ages(rows: Iterable[Row]) -> list[tuple[str, dict[str, float]]]:
-    found: dict[str, float] = {}
-    for row in rows:
-        for label, count in (row.bytes_by_age or {}).items():
-            found[label] = found.get(label, 0.0) + count / _GIB
-    return [(label, {"bytes": found[label]}) for label in sorted(found, key=_youngest)]
+@row
+class TableFreshness(Row):
+    """Minutes since the newest commit of a table, and since each step on its way to Fabric; minutes that a change waits
+    for a step, 0 if none waits. None if unknown."""
+
+    table: str
+    as_of: datetime
+    committed_minutes: float | None
+    published_minutes: float | None
+    consumed_minutes: float | None
+    mirrored_minutes: float | None
+    queryable_minutes: float | None
+    published_waits: float | None
+    consumed_waits: float | None
+    mirrored_waits: float | None
+    queryable_waits: float | None
+
+    @property
+    def ok(self) -> bool:
+        return not any(getattr(self, f"{step}_waits") for step in _STEPS)
+
+    def cells(self) -> Mapping[str, Cell]:
+        steps = {step.capitalize(): self._step(step) for step in _STEPS}
+        committed = "unknown" if self.committed_minutes is None else f"{_minutes(self.committed_minutes)} ago"
+        found = {"Table": self.table, "Committed": committed, **steps, "Checked at": time_in_utc(self.as_of)}
+        return {heading: Cell(text, False) for heading, text in found.items()}
+
+    def _step(self, step: str) -> str:
+        minutes, waits = getattr(self, f"{step}_minutes"), getattr(self, f"{step}_waits")
+        if waits:
+            return f"waiting for {_minutes(waits)}"
+        return "unknown" if waits is None or minutes is None else f"{_minutes(minutes)} ago"
+
+    def remarks(self) -> Sequence[str]:
+        return ()
 
 
-def _youngest(label: str) -> float:
-    """The days that a label such as `30-90 d` begins with, for a map has no order."""
-    first = re.match(r"\d+", label)
-    return int(first[0]) if first else math.inf
+@row
+class DayOnTime(Row):
+    """The publications of a table on one day that reached its freshness target."""
+
+    table: str = shown("Table")
+    day: date = shown("Day (UTC)", str)
+    on_time: int = shown("On time")
+    publications: int = shown("Publications")
+    longest_minutes: float = shown("Longest lag", _minutes, right=True)
+    target_minutes: float = shown("Target", _minutes, right=True)
+
+    @property
+    def ok(self) -> bool:
+        return self.on_time == self.publications
 
 
-def _money(days: Iterable[tuple[datetime, Mapping[str, Row]]], currency: str) -> str:
-    series: dict[str, list[Point]] = {"cost": [], "saving": []}
-    for day, told in days:
-        own = [row for row in told.values() if row.currency == currency]
-        series["cost"].append(Point(day, sum(row.month_cost or 0 for row in own)))
-        series["saving"].append(Point(day, sum(row.month_saving or 0 for row in own)))
-    return lines(series, currency)
+def _seconds(value: float) -> str:
+    return f"{value:,.1f} s"
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    told = parts_of(row)
-    amounts = [_number(told.get(part)) for part in PARTS]
-    if row.restored_bytes is None:
-        amounts[-1] = "-"
-    return row.table, *amounts, _price(row.month_cost, row.currency), _price(row.month_saving, row.currency)
+@row
+class DayTotals(Row):
+    """All publications of one day."""
+
+    day: date = shown("Day (UTC)", str)
+    publications: int = shown("Publications")
+    inserts: int = shown("Inserts", nonzero)
+    updates: int = shown("Updates", nonzero)
+    upserts: int = shown("Upserts", nonzero)
+    deletes: int = shown("Deletes", nonzero)
+    bytes: int = shown("Size", size, right=True)
+    stage_seconds: float = shown("Stage", _seconds, right=True)
+    record_seconds: float = shown("Record", _seconds, right=True)
+    rename_seconds: float = shown("Rename", _seconds, right=True)
+    lag_seconds: float | None = shown("Longest lag", duration, right=True)
 
 
-def _totals(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    sums = _sums({row.table: row for row in rows})
-    amounts = [_number(sums[part]) for part in PARTS]
-    currencies: list[str | None] = [*sorted({row.currency for row in rows if row.currency})]
-    found: list[tuple[str, ...]] = []
-    for currency in currencies or [None]:
-        own = [row for row in rows if row.currency == currency]
-        prices = [sum(getattr(row, name) or 0 for row in own) for name in ("month_cost", "month_saving")]
-        found.append(("all", *amounts, *(_price(price if currency else None, currency) for price in prices)))
-    return found
+@row
+class ArchiveState(Row):
+    """The archive of a table, or of all tables whose prices have the same currency, at the end of a day."""
+
+    day: date
+    table: str = shown("Table")
+    currency: str | None
+    archived_percent: float | None = shown("Archived, %")
+    active_gib: float | None = shown("Active, GiB", _amount, right=True)
+    archived_gib: float | None = shown("Archived, GiB", _amount, right=True)
+    restored_gib: float | None = shown("Restored, GiB", _amount, right=True)
+    month_cost: float | None = shown("Cost per month", _amount, right=True)
+    month_saving: float | None = shown("Saving per month", _amount, right=True)
+
+    def cells(self) -> Mapping[str, Cell]:
+        return {**Row.cells(self), "Currency": Cell(self.currency, False)}
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.2f}"
+@row
+class Failure(Row):
+    """A failure, a reload, or a mirror that differs or could not be compared."""
+
+    time: datetime = shown("Time (UTC)", time_in_utc)
+    table: str = shown("Table")
+    outcome: str = shown("Outcome")
+    error: str | None = shown("Error")
+    message: str | None = shown("Message")
+    total: int
+    """Failures of the last 30 days, of which the report has the newest 50."""
+
+    @property
+    def ok(self) -> bool:
+        return False
+
+    def remarks(self) -> Sequence[str]:
+        return ()
 
 
-def _price(value: float | None, currency: str | None) -> str:
-    return "-" if value is None else f"{value:,.2f} {currency}"
+SECTIONS: Mapping[str, tuple[str, type[Row]]] = {
+    "totals": ("Totals", Totals),
+    "tables": ("State of tables and mirrors", TableState),
+    "freshness": ("Freshness at the last check", TableFreshness),
+    "on_time": ("Publications within the freshness target", DayOnTime),
+    "days": ("Publications per day", DayTotals),
+    "archive": ("Archives", ArchiveState),
+    "failures": ("Failures in the last 30 days", Failure),
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """The ledger as of a moment, in sections. A notebook shows its charts and tables."""
+
+    as_of: datetime
+    figures: Figures
+    """The rows of all queries, from which charts are drawn."""
+
+    @property
+    def sections(self) -> Mapping[str, Sequence[Row]]:
+        """The rows of each section that is not empty, by name; of the archives the newest day."""
+        found = {name: [kind(**each) for each in self.figures[name]] for name, (_, kind) in SECTIONS.items()}
+        archive = self.figures["archive"]
+        found["archive"] = [ArchiveState(**each) for each in archive if each["day"] == archive[-1]["day"]]
+        return {name: rows for name, rows in found.items() if rows}
+
+    @property
+    def notes(self) -> Mapping[str, Sequence[str]]:
+        """Notes by section."""
+        failures = self.figures["failures"]
+        older = failures[0]["total"] - len(failures) if failures else 0
+        return {"failures": (f"{older:,} older failures are not listed.",)} if older else {}
+
+    def to_dict(self) -> dict[str, Any]:
+        """`as_of` and the rows of each section, as JSON values."""
+        sections = {name: [each.to_dict() for each in self.sections.get(name, ())] for name in SECTIONS}
+        return {"as_of": as_json(self.as_of), **sections}
+
+    def page(self) -> str:
+        """Return a page in one file, without scripts and without links to other files."""
+        from mirrorfeed.monitor.report_page import page
+
+        return page(self)
+
+    def draw(self, out: Console) -> None:
+        """Print all sections as tables."""
+        from mirrorfeed.display.render import draw
+        from mirrorfeed.display.terminal import text
+
+        out.print(text(f"As of {time_in_utc(self.as_of)} UTC"))
+        for name, rows in self.sections.items():
+            draw(out, rows, self.notes.get(name, ()), SECTIONS[name][0])
+
+    def __repr__(self) -> str:
+        from mirrorfeed.display.render import text_from
+
+        return text_from(self.draw)
+
+    def _repr_html_(self) -> str:
+        from mirrorfeed.display.html import framed
+        from mirrorfeed.monitor.report_page import body
+
+        return framed(body(self))
+
+
+def ledger_of(config: Config) -> Source:
+    """Return the ledger of a configuration, or raise `NoLedger`."""
+    if config.ledger is None:
+        raise NoLedger(path=str(config.path))
+    return config.ledger
+
+
+def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
+    """Run all queries, or those with these names, as of `now`. Raises `LedgerUnreadable`."""
+    from mirrorfeed.archive.engine import setting
+    from mirrorfeed.monitor.report_queries import NOW, QUERIES
+    from mirrorfeed.publish.errors import LedgerUnreadable
+    from mirrorfeed.publish.ledger import as_of_this_release
+
+    moment = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+    found: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
+    try:
+        with setting(spark, "spark.sql.session.timeZone", "UTC"):
+            rows = as_of_this_release(spark, ledger)
+            for name in QUERIES if names is None else names:
+                query = f"WITH ledger AS ({rows}) {QUERIES[name].replace(NOW, moment)}"
+                found[name] = spark.sql(query).toArrow().to_pylist()
+    except Exception as error:
+        raise LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))) from error
+    return Report(now, found)

@@ -20,7 +20,7 @@ from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.feed.errors import Finding
 from mirrorfeed.feed.source import Source, quote
-from mirrorfeed.publish.errors import LedgerNotWritten, LedgerUnreadable
+from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.outcome import Outcome, Publication
 
 if TYPE_CHECKING:
@@ -315,17 +315,13 @@ def _check(columns: Sequence[str]) -> None:
         raise ValueError(f"it is no ledger, for it has no column {lacking[0]!r}")
 
 
-def read(spark: SparkSession, ledger: Source) -> list[Row]:
-    """All rows by time, or `LedgerUnreadable`; of those that watching adds, which are many, the last day's. What an
-    older release did not write has its default."""
-    try:
-        table = spark.read.table(ledger.sql)
-        names = [quote(name) for name, _, _ in COLUMNS if name in table.columns]
-        recent = expr(f"outcome != '{WATCHED}' OR time >= current_timestamp() - INTERVAL 1 DAY")
-        found = table.where(recent).select(*names).orderBy("time").toArrow().to_pylist()
-        return [Row(**{name: _plain(value) for name, value in each.items() if value is not None}) for each in found]
-    except Exception as error:
-        raise LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))) from error
+def as_of_this_release(spark: SparkSession, ledger: Source) -> str:
+    """Return a query for all rows. Columns that the ledger of an older release does not have are NULL."""
+    there = spark.read.table(ledger.sql).columns
+    columns = (
+        quote(name) if name in there else f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_, _ in COLUMNS
+    )
+    return f"SELECT {', '.join(columns)} FROM {ledger.sql}"
 
 
 def known(spark: SparkSession, ledger: Source, tables: Iterable[str], most: int, since: datetime) -> dict[str, Known]:
@@ -364,11 +360,6 @@ def well(outcome: Outcome, now: datetime) -> Row:
         tries=outcome.tries,
         message="Nothing stands in its way, and nothing is new.",
     )
-
-
-def _plain(value: Any) -> Any:
-    """Arrow gives a map as pairs."""
-    return dict(value) if isinstance(value, list) else value
 
 
 def keep(spark: SparkSession, ledger: Source | None, new: Sequence[Row]) -> MirrorfeedError | None:

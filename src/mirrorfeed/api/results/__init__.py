@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mirrorfeed.keep.replay import Replay
     from mirrorfeed.lint.findings import Finding as LintFinding
     from mirrorfeed.mirror.replica.table_cycle import TableReport
+    from mirrorfeed.monitor.report_figures import Report
     from mirrorfeed.monitor.rules import Finding
     from mirrorfeed.monitor.status import Status
     from mirrorfeed.monitor.watch import Alert
@@ -50,6 +51,7 @@ __all__ = [
     "Recent",
     "Repair",
     "Replay",
+    "Report",
     "RestorePlan",
     "Restoring",
     "Result",
@@ -87,6 +89,7 @@ _HOMES = {
     "Recent": "api.results.archive",
     "Repair": "api.results.mirror",
     "Replay": "keep.replay",
+    "Report": "monitor.report_figures",
     "RestorePlan": "api.results.archive",
     "Restoring": "api.results.archive",
     "Result": "api.results.base",

@@ -81,7 +81,7 @@ class Chart:
         return f"<a chart, which a notebook shows: {self.title}>"
 
     def _repr_html_(self) -> str:
-        from mirrorfeed.monitor.report_page import framed, titled
+        from mirrorfeed.display.html import framed, titled
 
         return framed(titled(self.title, self.html))
 

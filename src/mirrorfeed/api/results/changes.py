@@ -59,10 +59,12 @@ class Changes:
         return Result(rows, (repr(self)[1:-1],), "" if rows else "No row was changed.")
 
     def chart(self) -> Chart:
-        """Rows by version and what was done with them."""
-        from mirrorfeed.report.pictures import change_chart
+        """Rows by version and operation, of the newest 60 versions with changes."""
+        from mirrorfeed.display.svg_charts import bars
 
-        return Chart(f"Changes of {self.table}: rows by version", change_chart(self.counts()))
+        kinds = tuple(_KINDS.values())
+        columns = [(str(each.version), {kind: getattr(each, kind) for kind in kinds}) for each in self.counts()[-60:]]
+        return Chart(f"Changes of {self.table}: rows by version", bars(columns, kinds, "rows", "version of the source"))
 
     def __repr__(self) -> str:
         first, last = self.from_version_exclusive + 1, self.to_version_inclusive

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from mirrorfeed.api.results.base import Chart, Result
@@ -49,10 +50,14 @@ class Comparison(Row):
         return self.equal is True
 
     def chart(self) -> Chart:
-        """In which columns the first differences are."""
-        from mirrorfeed.report.pictures import difference_chart
+        """The number of the first differences in each column."""
+        from mirrorfeed.display.svg_charts import bars
 
-        return Chart(f"{self.table}: the first differences, by column", difference_chart(self.differences))
+        found = Counter(each.column or "(whole row)" for each in self.differences)
+        columns = [(column, {"differences": count}) for column, count in found.most_common()]
+        return Chart(
+            f"{self.table}: the first differences, by column", bars(columns, ["differences"], "rows", "column")
+        )
 
     def remarks(self) -> Sequence[str]:
         return [] if self.ok else [f"{self.table}: {described(self.error) if self.error else self.what}"]

@@ -1,0 +1,28 @@
+"""Rows of a ledger, for tests."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.feed.source import Source
+from mirrorfeed.publish.ledger import COLUMNS, Row, as_of_this_release
+
+
+def read_ledger(spark: SparkSession, ledger: Source) -> list[Row]:
+    """All rows by time. NULL gives the default of a column."""
+    found = spark.sql(as_of_this_release(spark, ledger)).orderBy("time").toArrow().to_pylist()
+    return [Row(**{name: _plain(value) for name, value in each.items() if value is not None}) for each in found]
+
+
+def write_ledger(spark: SparkSession, ledger: Source, rows: list[Row]) -> None:
+    """A ledger with these rows, as they are."""
+    columns = ", ".join(f"`{name}` {type_}" for name, type_, _ in COLUMNS)
+    frame = spark.createDataFrame([astuple(row) for row in rows], columns)
+    frame.coalesce(1).write.format("delta").save(str(ledger.path))
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, list) else value
