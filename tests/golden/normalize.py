@@ -50,7 +50,12 @@ def normalize_text(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
-_NUMBERS: dict[str, float] = {r"lag_seconds$": 1.0, r"seconds$|_behind$": 0.0, r"bytes|\bsize$": 1024, r"share$": 0.5}
+_NUMBERS: dict[str, float] = {
+    r"lag_seconds$": 1.0,
+    r"seconds$|_minutes$|_behind$": 0.0,
+    r"bytes|\bsize$": 1024,
+    r"share$": 0.5,
+}
 """By the end of the path to them. A number that is 0 stays."""
 
 

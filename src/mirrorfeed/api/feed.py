@@ -471,14 +471,15 @@ class Feed:
     def chart(self) -> Chart:
         """Two charts of the report: lag from commit to publication, and rows per day by operation.
 
-        Raises `MirrorfeedError` as `report` does.
+        Both are empty if the configuration names no ledger. Raises `MirrorfeedError` if the ledger cannot be read.
         """
         from mirrorfeed.display.html import titled
-        from mirrorfeed.monitor.report_figures import ledger_of, read_report
+        from mirrorfeed.monitor.report_figures import Figures, read_report
         from mirrorfeed.monitor.report_page import lag_chart, operations_chart
 
-        ledger = ledger_of(self._written)
-        figures = read_report(self._spark, ledger, datetime.now(UTC), ("lag", "operations")).figures
+        figures: Figures = {"lag": (), "operations": ()}
+        if ledger := self._written.ledger:
+            figures = read_report(self._spark, ledger, datetime.now(UTC), ("lag", "operations")).figures
         (title, lag), operations = lag_chart(figures), operations_chart(figures)
         return Chart(title, lag + titled(*operations))
 

@@ -133,6 +133,6 @@ GROUP BY age ORDER BY try_cast(regexp_extract(age, '^[0-9]+', 0) AS INT) NULLS L
     "failures": f"""\
 SELECT time, `table`, outcome, error, message, count(*) OVER () AS total
 FROM ledger WHERE outcome {_any_of(WRONG)} AND time >= {NOW} - INTERVAL 30 DAYS
-ORDER BY time DESC LIMIT 50
+ORDER BY time DESC, `table`, outcome LIMIT 50
 """,
 }
