@@ -162,7 +162,7 @@ class Shop:
 
     def _carried(self) -> int:
         """Files of Spark that stand there, or are written."""
-        return len(list(self._parts.glob("*/0*/**/part-*.parquet")))
+        return len(list(self._parts.glob("*/**/part-*.parquet")))
 
     @property
     def _parts(self) -> Path:
