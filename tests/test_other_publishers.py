@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from mirrorfeed.display.render import text_of
+from mirrorfeed.display.render import draw
+from mirrorfeed.display.terminal import buffer
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica, State, TableReport
 from mirrorfeed.stores import FolderStore
@@ -53,7 +54,9 @@ class Zone:
 
     @property
     def printed(self) -> str:
-        return re.sub(r"[\s│┃]+", " ", text_of(lint(self._store).findings))
+        out = buffer(1000)
+        draw(out, lint(self._store).findings)
+        return re.sub(r"[\s│┃]+", " ", out.file.getvalue())  # type: ignore[attr-defined]
 
     def replicate(self) -> TableReport:
         (report,) = Replica(self._store, str(self._target)).step()

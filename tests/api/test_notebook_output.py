@@ -11,9 +11,9 @@ from nbclient import NotebookClient
 SETUP = """\
 import logging, os
 from mirrorfeed.api.results import Result
-from mirrorfeed.api.results import Finding
+from mirrorfeed.api.results import Enabled
 logging.basicConfig(level=logging.INFO, format="%(message)s")
-result = Result((Finding("MF999", "error", "the place", "the problem", "the fix"),))
+result = Result((Enabled("the table", "the source", "the feed"),))
 os.environ.update(ENVIRONMENT)
 """
 CELLS = ("result", "print(result)", "f'{result}'", "logging.info('%s', result)")
@@ -39,7 +39,7 @@ def test_a_cell_has_one_output_with_the_whole_table(
     found = outputs[environment * (len(CELLS) + 1) + 1 + CELLS.index(cell)]
     assert len(found) == 1, found
     data = found[0].get("data", {"text/plain": found[0].get("text", "")})
-    assert {"MF999", "the place", "the problem"} == {
-        word for word in ("MF999", "the place", "the problem") if word in data["text/plain"]
+    assert {"the table", "the source", "the feed"} == {
+        word for word in ("the table", "the source", "the feed") if word in data["text/plain"]
     }
     assert ("text/html" in data) == (cell == "result")
