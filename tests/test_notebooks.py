@@ -17,7 +17,7 @@ from tests.test_wheel import uv
 
 PICTURES = {"feed": 1, "publish": 2, "verify": 1, "recovery": 0, "archive": 1}
 
-TABLES = {"feed": 3, "publish": 5, "verify": 3, "recovery": 6, "archive": 2}
+FRAMES = {"feed": 4, "publish": 6, "verify": 4, "recovery": 6, "archive": 3}
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_a_notebook_runs_with_its_defaults_in_the_deployed_folder(
     assert str(outputs).count("<svg") == PICTURES[name]
     assert not (files / "elsewhere").exists()
     assert "Traceback" not in str(outputs)
-    assert str(outputs).count('class="mirrorfeed"') == TABLES[name]
+    assert str(outputs).count('class="mirrorfeed"') == FRAMES[name]
     assert [output for output in outputs if _shown_as_python(output)] == []
     if name == "feed":
         assert "No row was changed" not in str(outputs)  # the shop's feed was on from its first row

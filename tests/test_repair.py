@@ -148,8 +148,7 @@ def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
     assert "s.t: published once more, at version 1: 4 upserts, 2 deletes, 1 file." in said
     assert shop.records == [*published, (1, 1)]
     told_by_log = shop.run("log", "s.t")
-    assert "record 2 of" in told_by_log
-    assert "repair at version 1, 6 rows, 1 file" in told_by_log
+    assert "repair at version 1" in told_by_log
     shop.replicate()
     assert "equal at version 1, 6 rows" in shop.verify()
     repaired = shop.mirrored
