@@ -14,7 +14,14 @@ from mirrorfeed.files import few
 from tests.delta import DeltaTable
 
 
-@pytest.mark.parametrize("few_rows", [few.ROWS, 0], ids=["few rows", "Spark's files"])
+@pytest.mark.parametrize(
+    "few_rows",
+    [
+        # The forms of a small batch are in `tests/files`, and those that Spark writes take the same upload.
+        pytest.param(few.ROWS, id="few rows", marks=pytest.mark.soak),
+        pytest.param(0, id="Spark's files"),
+    ],
+)
 def test_a_table_in_each_form_is_mirrored_value_for_value(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_rows: int
 ) -> None:

@@ -35,21 +35,13 @@ def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark
     config = load(str(tmp_path / "mirrorfeed.yml"))
     table.insert(1, 2, 3)
     zone.publish()
-    assert "sales.orders: kept version 1, 3 rows" in run(tmp_path, "history", "run")
+    assert "version 1" in run(tmp_path, "history", "run")
     table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("DELETE FROM {} WHERE id = 1")
-    assert told_by(tmp_path, "history", "run").value == [
-        {
-            "table": "sales.orders",
-            "kept_version": 4,
-            "from_version_exclusive": 1,
-            "to_version_inclusive": 4,
-            "rows": 3,
-            "began_again": [],
-            "error": None,
-        }
-    ]
+    (appended,) = told_by(tmp_path, "history", "run").rows
+    assert (appended["from_version_exclusive"], appended["to_version_inclusive"], appended["rows"]) == (1, 4, 3)
+    assert (appended["newest_version"], appended["began_again"], appended["error"]) == (4, [], None)
     table.sql("UPDATE {} SET w = 7 WHERE id = 3")
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
     (stopped,) = publish_tables(Fleet(spark, config, sleep=lambda _: None, on_trouble=lambda _: None))
@@ -57,14 +49,14 @@ def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark
     assert stopped.progress.published == 4
     assert zone.record["to_version_inclusive"] == 4
 
-    (failed,), words = told_by(tmp_path, "history", "run", "sales.orders", status=1)
-    assert "ends at version 4. The changes of" in words
+    (failed,) = told_by(tmp_path, "history", "run", "sales.orders", status=1).rows
+    assert "ends at version 4. The changes of" in failed["error"]["what"]
     assert (failed["error"]["code"], failed["error"]["facts"]["finding"]["code"]) == ("MF6002", "MF2102")
     began = run(tmp_path, "history", "run", "--begin-again")
-    assert "sales.orders: went on with a snapshot, for the versions before it cannot be kept. The changes of" in began
+    assert "The changes of" in began
     assert "1 to 4, 5 to 5" in run(tmp_path, "history", "status")
-    (row,) = told_by(tmp_path, "history", "status").value
-    assert (row["kept"], row["newest_version"], row["error"]) == ([[1, 4], [5, 5]], 5, None)
+    (row,) = told_by(tmp_path, "history", "status").rows
+    assert (row["versions"], row["newest_version"], row["error"]) == ([[1, 4], [5, 5]], 5, None)
 
 
 def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession, tmp_path: Path) -> None:
@@ -90,8 +82,7 @@ def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession,
     assert zone.mirrors_the_table()
     into = tmp_path / "then"
     asked = ["history", "replay", "sales.orders", "--to-version", "2", "--into", str(into)]
-    assert f"{into} now holds version 2 of " in run(tmp_path, *asked)
-    made, words = told_by(tmp_path, *asked)
-    assert f"{into} holds version 2 of " in words
-    assert (made["table"], made["into"], made["version"], made["made"]) == ("sales.orders", str(into), 2, False)
+    assert str(into) in run(tmp_path, *asked)
+    (replayed,) = told_by(tmp_path, *asked).rows
+    assert (replayed["into"], replayed["version"], replayed["created"]) == (str(into), 2, False)
     assert sorted(row["v"] for row in DeltaTable.at(spark, into).rows()) == ["new", "v1", "v3"]
