@@ -170,7 +170,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 LONGEST = (
-    *("e2e/test_walls", "keep/test_history", "publish/test_compared", "publish/test_delta_cases"),
+    *("e2e/test_walls", "publish/test_across", "publish/test_invalid_text", "keep/test_history"),
+    *("publish/test_compared", "publish/test_delta_cases", "publish/test_shared_keys"),
+    *("feed/test_settings", "publish/test_types"),
     *("publish/test_schema_changes", "test_notebooks", "test_wheel", "publish/test_source", "e2e/test_secrets"),
     *("test_repair", "publish/test_selection", "archive/guard/test_write", "files/test_place", "e2e/test_forms"),
     *("archive/guard/test_table", "archive/guard/test_statement", "archive/guard/test_guarded_writes"),
