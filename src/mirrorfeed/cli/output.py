@@ -208,7 +208,3 @@ def listed(rows: Sequence[Mapping[str, Any]]) -> Listing:
 def _value(value: object) -> str:
     shown = "NULL" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return printable(shown, _LONGEST)
-
-
-def _or_dash(value: object) -> str:
-    return "-" if value is None else str(value)
