@@ -21,7 +21,7 @@ from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.display import redact
 from mirrorfeed.lint import linter
 from mirrorfeed.lint.parquet_process import ParquetProcess
-from mirrorfeed.session import ConnectNotConfigured, get_session
+from mirrorfeed.runtime.spark_session import ConnectNotConfigured, get_session
 
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
 settings.register_profile("soak", max_examples=3000, deadline=None, database=None, print_blob=True)
@@ -170,13 +170,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 LONGEST = (
-    *("e2e/test_walls", "publish/test_across", "publish/test_invalid_text", "keep/test_history"),
-    *("publish/test_compared", "publish/test_delta_cases", "publish/test_shared_keys"),
-    *("feed/test_settings", "publish/test_types"),
-    *("publish/test_schema_changes", "test_notebooks", "test_wheel", "publish/test_source", "e2e/test_secrets"),
-    *("test_repair", "publish/test_selection", "archive/guard/test_write", "files/test_place", "e2e/test_forms"),
-    *("archive/guard/test_table", "archive/guard/test_statement", "archive/guard/test_guarded_writes"),
-    *("monitor/test_facts", "publish/test_fleet", "e2e/test_cli", "golden/test_with_spark", "e2e/test_archive_cli"),
+    *("e2e/test_walls", "publish/sources/test_snapshot_diff", "publish/test_invalid_text", "history/test_history"),
+    *("publish/sources/test_full_compare", "publish/test_delta_cases", "publish/test_shared_keys"),
+    *("runtime/test_session_settings", "publish/test_types"),
+    *(
+        "publish/test_schema_changes",
+        "test_notebooks",
+        "test_wheel",
+        "publish/sources/test_delta_feed",
+        "e2e/test_secrets",
+    ),
+    *(
+        "orchestration/test_repair",
+        "publish/test_selection",
+        "archive/guard/test_writer",
+        "publish/files/test_staging_area",
+        "e2e/test_forms",
+    ),
+    *("archive/guard/test_table", "archive/guard/test_query", "archive/guard/test_guarded_writes"),
+    *(
+        "monitor/test_facts",
+        "orchestration/test_publish_run",
+        "e2e/test_cli",
+        "golden/test_with_spark",
+        "e2e/test_archive_cli",
+    ),
 )
 """Side by side these are begun first, so that all processes end together."""
 

@@ -16,12 +16,12 @@ from pyspark.sql import SparkSession
 
 from fixtures.journeys import newest_version
 from fixtures.mirror import Mirror, canonical
-from mirrorfeed.feed.source import Source
-from mirrorfeed.publish.outcome import Progress
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.publish.result import Progress
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage import FolderStore
 from tests.commits import anew, commit, plain_rows, tell_state
 
 if TYPE_CHECKING:

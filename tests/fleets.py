@@ -11,8 +11,8 @@ import yaml
 
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.storage import FolderStore
 from tests.commits import commit
 
 CHANGED = 10

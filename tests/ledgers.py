@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.feed.source import Source
-from mirrorfeed.publish.ledger import COLUMNS, Row, as_of_this_release
+from mirrorfeed.orchestration.ledger import COLUMNS, Row, as_of_this_release
+from mirrorfeed.source.identifier import Source
 
 
 def read_ledger(spark: SparkSession, ledger: Source) -> list[Row]:

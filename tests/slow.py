@@ -22,15 +22,15 @@ import pytest
 EVERY = 0.1
 BETWEEN = "before and between tests"
 CAUSES = {
-    "a session's start": ("mirrorfeed/session.py",),
+    "a session's start": ("mirrorfeed/runtime/spark_session.py",),
     "walls and servers": ("fixtures/wall.py", "fixtures/connect.py"),
     "commands and other processes": ("/subprocess.py",),
     "making source tables": ("tests/delta.py", "fixtures/tables.py", "fixtures/shop.py", "fixtures/journeys.py"),
-    "publishing": ("mirrorfeed/publish/",),
-    "reading the feed": ("mirrorfeed/feed/",),
+    "publishing": ("mirrorfeed/publish/", "mirrorfeed/orchestration/"),
+    "reading the feed": ("mirrorfeed/source/",),
     "archive": ("mirrorfeed/archive/",),
-    "the mirror, replica and verify": ("mirrorfeed/mirror/", "mirrorfeed/verify/", "fixtures/mirror.py"),
-    "stores": ("mirrorfeed/stores/", "fixtures/onelake/"),
+    "the mirror, replica and verify": ("mirrorfeed/mirror/", "fixtures/mirror.py"),
+    "stores": ("mirrorfeed/storage/", "fixtures/onelake/"),
     "Spark, asked by a test": ("/pyspark/sql/",),
 }
 """By parts of file names. The innermost frame that is one of these says it; all of Spark's comes last, for it is below

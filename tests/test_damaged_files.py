@@ -15,24 +15,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fixtures.memory import MemoryStore
-from mirrorfeed.archive.bring_back.plan import Plan
 from mirrorfeed.archive.errors import BadPlan
+from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.keep import record as kept
-from mirrorfeed.landing import log, metadata
+from mirrorfeed.history import record as kept
+from mirrorfeed.landing import metadata_files, record
 from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.monitor import alert_state
 from mirrorfeed.monitor.alert_rules import Check
 from mirrorfeed.monitor.alert_state import REPEAT_AFTER
 from mirrorfeed.monitor.rules import Finding, Weight
-from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.examine import examine
+from mirrorfeed.publish.log.audit import examine
+from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.storage.prices import BadRates, Rates
-from tests.archive.bring_back.test_costs import PRICES
-from tests.archive.bring_back.test_plan import RATES, made
+from tests.archive.test_restore_costs import PRICES
+from tests.archive.test_restore_plan import RATES, made
 from tests.damage import damaged
-from tests.keep.test_record import BOTH
-from tests.landing.test_log import RECORD, SELECTION
+from tests.history.test_record import BOTH
+from tests.landing.test_record import RECORD, SELECTION
 from tests.monitor.test_alert_state import NOW
 
 
@@ -44,8 +44,8 @@ class Kind:
     errors: tuple[type[MirrorfeedError], ...]
 
 
-def _record(data: bytes) -> log.Record:
-    found = log.parse(data, "x")
+def _record(data: bytes) -> record.Record:
+    found = record.parse(data, "x")
     assert found.at.tzinfo
     return found
 
@@ -125,15 +125,15 @@ _RECORDS = [
     ),
 ]
 KINDS = {
-    "record": Kind(_RECORDS, _record, log.Record.to_json, (DamagedFile, log.RecordTooNew)),
-    "newest record of a log": Kind(_RECORDS, _look, None, (DamagedFile, log.RecordTooNew)),
+    "record": Kind(_RECORDS, _record, record.Record.to_json, (DamagedFile, record.RecordTooNew)),
+    "newest record of a log": Kind(_RECORDS, _look, None, (DamagedFile, record.RecordTooNew)),
     "log.json": Kind([b'{"log_id": "0a"}'], _log_id, None, (DamagedFile,)),
     "_metadata.json": Kind(
         [
             b'{"keyColumns": ["id"], "isUpsertDefaultRowMarker": true, "more": 1}',
             b'{"KeyColumns": ["a", "b"], "FileFormat": "DelimitedText", "FileFormatTypeProperties": {"NullValue": ""}}',
         ],
-        lambda data: metadata.parse(data, "x"),
+        lambda data: metadata_files.parse(data, "x"),
         _json,
         (DamagedFile,),
     ),
@@ -192,4 +192,4 @@ def test_many_damaged_documents_are_refused_by_one_error(name: str, data: st.Dat
 @given(st.binary())
 def test_bytes_of_any_kind_are_no_record(data: bytes) -> None:
     with pytest.raises(DamagedFile):
-        log.parse(data, "x")
+        record.parse(data, "x")

@@ -35,8 +35,8 @@ from mirrorfeed.cli import main
 from mirrorfeed.config import history, load
 from mirrorfeed.config.destination import PLACES, PRINCIPAL
 from mirrorfeed.config.model import Config, Options, Sources, Table
-from mirrorfeed.landing.output import Delimited
-from mirrorfeed.stores.onelake import ENDPOINT
+from mirrorfeed.landing.output_format import Delimited
+from mirrorfeed.storage.onelake import ENDPOINT
 
 ID = "0f8fad5b-d9cb-469f-a165-70867728950e"
 ELSEWHERE = {"az", "export", "gh", "pre-commit"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorfeed.session import JAVA_VERSIONS, JavaUnfit, check_java
+from mirrorfeed.runtime.spark_session import JAVA_VERSIONS, JavaUnfit, check_java
 
 ROOT = Path(__file__).parent.parent
 TOOLS = ("sh", "sed", "head", "make")
@@ -145,7 +145,7 @@ def test_make_alone_lists_every_verb_with_a_line_of_help(machine: Path) -> None:
     assert {*_SETTING_UP, "clean"} <= set(listed)
 
 
-@pytest.mark.parametrize(("room", "files"), [("landing", "tests/landing"), ("verify", "tests/test_verify.py")])
+@pytest.mark.parametrize(("room", "files"), [("landing", "tests/landing"), ("wheel", "tests/test_wheel.py")])
 def test_a_room_is_tested_alone(room: str, files: str) -> None:
     command = ["make", "-C", ROOT, "-s", "-n", "test", f"ROOM={room}"]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -15,12 +15,12 @@ import pytest
 
 import mirrorfeed
 from fixtures import codes
-from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.errors import MirrorfeedError, Terminal, choices
-from mirrorfeed.feed.errors import NoVersions
-from mirrorfeed.feed.ranges import Commit
-from mirrorfeed.files.job import BadRow
-from mirrorfeed.landing.rows import Problem
+from mirrorfeed.landing.row_markers import Problem
+from mirrorfeed.publish.files.staging_job import BadRow
+from mirrorfeed.source.errors import NoVersions
+from mirrorfeed.source.ranges import Commit
 
 _SOURCE = Path(mirrorfeed.__file__).parent
 _ERRORS = [each for each in codes.errors() if not callable(each.what)]

@@ -77,7 +77,9 @@ def test_every_module_of_it_can_be_imported_beside_a_runtime(place: Path, tmp_pa
         "        print(found.name)\n"
     )
     said = run(place / "python", "-c", code, PYTHONPATH=str(tmp_path))
-    assert {"mirrorfeed.publish.fleet", "mirrorfeed.stores.onelake", "mirrorfeed.cli.task"} <= set(said.split())
+    assert {"mirrorfeed.orchestration.publish_run", "mirrorfeed.storage.onelake", "mirrorfeed.cli.task"} <= set(
+        said.split()
+    )
 
 
 def test_it_is_named_as_the_jobs_name_it(place: Path) -> None:

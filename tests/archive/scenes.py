@@ -14,16 +14,16 @@ from typing import Any, ClassVar
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import make_old
-from mirrorfeed.archive.guard.here import LocalIndex
-from mirrorfeed.archive.interval import intervals
-from mirrorfeed.archive.interval.policy import Policy
-from mirrorfeed.archive.log.columns import Columns
-from mirrorfeed.archive.log.delta import DeltaLog, parts_at
-from mirrorfeed.archive.log.entry import LogFile
-from mirrorfeed.archive.log.skipping import Rules
-from mirrorfeed.archive.rules.azure.check import Place
-from mirrorfeed.archive.rules.finding import starts
-from mirrorfeed.feed.source import Source
+from mirrorfeed.archive import interval as intervals
+from mirrorfeed.archive.file_index.columnar_log import Columns
+from mirrorfeed.archive.file_index.data_skipping import Rules
+from mirrorfeed.archive.file_index.log_file import LogFile
+from mirrorfeed.archive.file_index.spark_log import DeltaLog, parts_at
+from mirrorfeed.archive.guard.local_engine import LocalIndex
+from mirrorfeed.archive.interval_policy import Policy
+from mirrorfeed.archive.lifecycle.azure import Place
+from mirrorfeed.archive.lifecycle.finding import starts
+from mirrorfeed.source.identifier import Source
 from tests.delta import SparkTable
 
 NOW = datetime.now(UTC)

@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from mirrorfeed.session import get_session
+from mirrorfeed.runtime.spark_session import get_session
 from tests.bench import compare
 from tests.bench.profile import profile
 from tests.bench.race import race, ratios

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import load
-from mirrorfeed.publish.fleet import all_at_rest
+from mirrorfeed.orchestration.publish_run import all_at_rest
 from tests.bench.race import Case
 from tests.fleets import fleet
 

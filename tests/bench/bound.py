@@ -10,8 +10,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from mirrorfeed.files import few
-from mirrorfeed.session import get_session
+from mirrorfeed.publish.files import small_batch
+from mirrorfeed.runtime.spark_session import get_session
 from tests.bench import tables
 from tests.bench.race import Case, race
 
@@ -39,11 +39,11 @@ def main() -> None:
 
 def _with(publish: Callable[[], None], bound: int) -> Callable[[], None]:
     def side() -> None:
-        before, few.ROWS = few.ROWS, bound
+        before, small_batch.ROWS = small_batch.ROWS, bound
         try:
             publish()
         finally:
-            few.ROWS = before
+            small_batch.ROWS = before
 
     return side
 

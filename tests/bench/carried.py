@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.feed.source import Source
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage import FolderStore
 from tests.bench import tables
 from tests.bench.race import Case
 

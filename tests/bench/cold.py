@@ -21,7 +21,7 @@ def case(spark: SparkSession, folder: Path, count: int) -> Case:
     return Case(
         {
             "mirrorfeed status": python("-m", "mirrorfeed.cli", "status", place=folder),
-            "a Spark session": python("-c", "from mirrorfeed.session import get_session; get_session()"),
+            "a Spark session": python("-c", "from mirrorfeed.runtime.spark_session import get_session; get_session()"),
         },
         facts={"tables": count},
     )

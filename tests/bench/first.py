@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.feed import read
-from mirrorfeed.feed.source import Source
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source import reader
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage import FolderStore
 from tests.bench import tables
 from tests.bench.race import Case
 
@@ -30,7 +30,7 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
             shutil.rmtree(folder / name, ignore_errors=True)
 
     def rows_of_it() -> DataFrame:
-        return read.snapshot(spark, source, 0)
+        return reader.snapshot(spark, source, 0)
 
     return Case(
         {

@@ -24,13 +24,13 @@ from deltalake import DeltaTable
 
 from fixtures.mirror import canonical
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.landing.arrow import arrow_schema
 from mirrorfeed.landing.names import data_name, record_number
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.mirror.replica import Replica, State
+from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.storage import FolderStore
 
 FOLDER, KEYS, PUBLICATIONS = "s.schema/t", ("id",), 4
 HAPPENS = ("undisturbed", "killed once", "a second run meanwhile")

@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.feed.source import Source
+from mirrorfeed.source.identifier import Source
 
 _MARKERS = {"insert": 0, "update_postimage": 1, "delete": 2}
 FEED_ONLY = ("_change_type", "_commit_version", "_commit_timestamp")

@@ -21,7 +21,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from mirrorfeed.session import get_session
+from mirrorfeed.runtime.spark_session import get_session
 
 FILES = (100_000, 1_000_000)
 ROUNDS, WARM_UPS = 7, 3

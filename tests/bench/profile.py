@@ -10,12 +10,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.files import few, unique
-from mirrorfeed.files.place import Place
-from mirrorfeed.files.send import send
-from mirrorfeed.publish import metadata
-from mirrorfeed.publish.commit import TableLog
-from mirrorfeed.publish.source import DeltaFeed
+from mirrorfeed.publish.files import duplicate_keys, small_batch
+from mirrorfeed.publish.files.staging_area import Place
+from mirrorfeed.publish.files.upload import send
+from mirrorfeed.publish.log import metadata_files
+from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from tests.bench.race import Case
 
 _PHASES: Mapping[str, Callable[..., object]] = {
@@ -23,12 +23,12 @@ _PHASES: Mapping[str, Callable[..., object]] = {
     "history and identity": DeltaFeed.facts,
     "schema": DeltaFeed.columns,
     "checks before": DeltaFeed.check,
-    "metadata": metadata.ensure,
+    "metadata": metadata_files.ensure,
     "plan of a range": DeltaFeed._changed_rows,
     "all of staging": DeltaFeed.stage,
-    "few rows taken": few.taken,
+    "few rows taken": small_batch.taken,
     "files named": Place.in_order,
-    "keys compared": unique.repeat,
+    "keys compared": duplicate_keys.repeat,
     "files sent": send,
     "identity again": DeltaFeed.is_as,
     "record": TableLog.record,

@@ -19,12 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fixtures.onelake import SECRET, OneLake
-from mirrorfeed.files.job import StagingJob
-from mirrorfeed.files.place import Place
-from mirrorfeed.files.send import send_one
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.stores.onelake import OneLakeStore
-from mirrorfeed.stores.patience import Patience
+from mirrorfeed.publish.files.staging_area import Place
+from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.publish.files.upload import send_one
+from mirrorfeed.storage.onelake import OneLakeStore
+from mirrorfeed.storage.retry_budget import Patience
 
 _DAY = 24 * 3600
 _LIMIT = 10**12

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from mirrorfeed.session import get_session
+from mirrorfeed.runtime.spark_session import get_session
 from tests.bench import tables
 from tests.bench.race import Case, race
 from tests.bench.tables import MERGES

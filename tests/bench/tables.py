@@ -9,12 +9,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config import Config, Table
-from mirrorfeed.feed.source import Source
-from mirrorfeed.publish.fleet import Fleet, publish_tables
+from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.publish.table import publish as publish_table
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.table_publisher import publish as publish_table
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage import FolderStore
 
 MERGES = 5
 

@@ -19,14 +19,14 @@ from pyspark.sql import SparkSession
 import mirrorfeed
 from fixtures.fakes import RecordingWorkspace
 from mirrorfeed import config as configuration
-from mirrorfeed import session
 from mirrorfeed.api.listing import listed
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, ConfigInvalid
 from mirrorfeed.config.expansion import Expansion, HistoriesMeet, NothingMatches, TargetsMeet, expand
 from mirrorfeed.config.loader import OptionInvalid, SeveralLandingZones
-from mirrorfeed.feed.pattern import Found
-from mirrorfeed.feed.source import Source
+from mirrorfeed.runtime import spark_session
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.pattern import Found
 from tests.delta import FEED
 
 Written = Callable[..., Config]
@@ -359,8 +359,8 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     entry = {"sources": "./tables/*", "except": ["tmp_*"], "target": "shop.{table}", "keys": ["id"]}
     file = tmp_path / "mirrorfeed.yml"
     file.write_text(yaml.safe_dump({"landing_zone": "./zone", "tables": [entry]}), encoding="utf-8")
-    monkeypatch.setattr(session, "get_session", lambda: pytest.fail("Spark was started"))
-    monkeypatch.setattr(session, "kind", lambda: session.Kind.LOCAL)
+    monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
+    monkeypatch.setattr(spark_session, "kind", lambda: spark_session.Kind.LOCAL)
     return tmp_path
 
 

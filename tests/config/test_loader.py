@@ -13,12 +13,12 @@ from pydantic import ValidationError
 from mirrorfeed import config
 from mirrorfeed.config import Config, ConfigInvalid, Options, Table, UnknownTable
 from mirrorfeed.config.yaml_document import ConfigMissing, ConfigUnreadable
-from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
-from mirrorfeed.landing.output import Delimited, Output
+from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.landing.selection import Selection
+from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
+from mirrorfeed.source.identifier import Source
 
 Load = Callable[[str], Config]
 

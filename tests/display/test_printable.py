@@ -24,7 +24,7 @@ from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.api.results import Difference, Result
 from mirrorfeed.api.results.changes import Changes
 from mirrorfeed.cli import main, output
-from mirrorfeed.cli.root import say_error
+from mirrorfeed.cli.main import say_error
 from mirrorfeed.display import terminal
 from mirrorfeed.display.printable import escape_html, printable, printable_block, shell_argument
 from mirrorfeed.errors import Unexpected
@@ -122,7 +122,7 @@ def test_two_modules_alone_print() -> None:
     prints = re.compile(r"click\.echo\(|\bText\(|rich import print")
     package = Path(mirrorfeed.__file__).parent
     found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if prints.search(path.read_text())}
-    assert found == {"cli/root.py", "display/terminal.py"}
+    assert found == {"cli/main.py", "display/terminal.py"}
 
 
 def ran(*arguments: str) -> str:

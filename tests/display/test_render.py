@@ -12,7 +12,7 @@ from mirrorfeed.api.results import Result
 from mirrorfeed.display.humanize import size
 from mirrorfeed.display.render import grid_of, render
 from mirrorfeed.display.rows import Row, nonzero, row, shown
-from mirrorfeed.feed.errors import FeedOff
+from mirrorfeed.source.errors import FeedOff
 
 
 @row

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
-from mirrorfeed.archive.bring_back.restore import follow
+from mirrorfeed.archive.restore import follow
 from mirrorfeed.cli import main
-from mirrorfeed.feed.detail import detail_of
-from mirrorfeed.feed.source import Source
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import detail_of
 from tests.archive.scenes import Orders
 from tests.e2e.test_cli import said
 from tests.ledgers import read_ledger
@@ -122,7 +122,7 @@ def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     tiers.archive(file.uri for file in made.files("1", "2"))
     monkeypatch.setattr("mirrorfeed.cli.archive._tiers", lambda spark, source: tiers)
     passing = partial(follow, sleep=lambda seconds: clock.pass_(seconds / 3600))
-    monkeypatch.setattr("mirrorfeed.archive.bring_back.restore.follow", passing)
+    monkeypatch.setattr("mirrorfeed.archive.restore.follow", passing)
     monkeypatch.chdir(tmp_path)
     price = {"gib": 2**30, "objects": 0}
     prices = {"currency": "EUR", "standard": price, "high": price}
@@ -163,7 +163,7 @@ def test_a_report_counts_restored_files_and_is_in_the_ledger(
     stored = {"hot": 2**30, "archive": 0}
     prices.write_text(json.dumps({"currency": "EUR", "standard": price, "high": price, "stored": stored}))
     tiers = FolderTiers(tmp_path / "aside", Clock(datetime.now(UTC)))
-    monkeypatch.setattr("mirrorfeed.stores.tiered.tiers_at", lambda location: tiers)
+    monkeypatch.setattr("mirrorfeed.storage.tier_lookup.tiers_at", lambda location: tiers)
     told_twice = ["--ledger", str(rows), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]
     reported = said(told_twice, 1)
     assert f"{table}: 2 of 4 files in the archive, " in reported

@@ -18,13 +18,13 @@ from mirrorfeed import config
 from mirrorfeed.cli import main
 from mirrorfeed.cli import output as show
 from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.feed.source import Source
 from mirrorfeed.monitor.facts import Collector
 from mirrorfeed.monitor.status import status_of
-from mirrorfeed.publish import idle
-from mirrorfeed.publish.outcome import Progress
-from mirrorfeed.session import SparkMissing
-from mirrorfeed.workspace import default_workspace
+from mirrorfeed.publish import up_to_date_check
+from mirrorfeed.publish.result import Progress
+from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.spark_session import SparkMissing
+from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable
 from tests.told import told
 
@@ -143,17 +143,19 @@ def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_withou
 ) -> None:
     project.run("publish")
     (table,) = config.load(project.config).tables
-    assert idle.Idle(config.load(project.config)).decision(table) is not None
-    assert idle.Idle(config.load(project.config)).decision(table.model_copy(update={"keys": ("v",)})) is None
+    assert up_to_date_check.Idle(config.load(project.config)).decision(table) is not None
+    assert (
+        up_to_date_check.Idle(config.load(project.config)).decision(table.model_copy(update={"keys": ("v",)})) is None
+    )
     shutil.rmtree(orders.path)
     DeltaTable(spark, orders.path)
-    assert idle.Idle(config.load(project.config)).decision(table) is None
+    assert up_to_date_check.Idle(config.load(project.config)).decision(table) is None
     collector = Collector(config.load(project.config), lambda: spark)
-    assert collector._without_spark(idle.Idle(collector.config), table) is None
+    assert collector._without_spark(up_to_date_check.Idle(collector.config), table) is None
     shutil.rmtree(orders.path)
-    assert collector._without_spark(idle.Idle(collector.config), table) is None
-    assert idle.newest(Source(parts=("main", "sales", "orders"))) is None
-    assert idle.newest(Source(path="abfss://a@b/c")) is None
+    assert collector._without_spark(up_to_date_check.Idle(collector.config), table) is None
+    assert up_to_date_check.newest(Source(parts=("main", "sales", "orders"))) is None
+    assert up_to_date_check.newest(Source(path="abfss://a@b/c")) is None
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 from fixtures.histories import History
 from fixtures.journeys import PLAN, Journey, newest_version
 from fixtures.selections import drawn
-from mirrorfeed.feed.source import Source
-from mirrorfeed.files import few
-from mirrorfeed.publish.compared import ComparedFeed
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.states import States
-from mirrorfeed.publish.table import Progress, publish
-from mirrorfeed.stores import FolderStore, Store
+from mirrorfeed.publish.files import small_batch
+from mirrorfeed.publish.sources.full_compare import ComparedFeed
+from mirrorfeed.publish.sources.row_hashes import States
+from mirrorfeed.publish.table_publisher import Progress, publish
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage import FolderStore, Store
 
 SHARED = 1000
 """Histories from this seed on append rows whose keys are there, and remove one of each pair later."""
@@ -133,14 +133,14 @@ def live_through(spark: SparkSession, place: Path, seed: int) -> int:
         versions_per_range=choose.choice((1, 500, 500) if shares_keys else (1, 2, 500)),
         keep_records=choose.choice((1, 10)),
     )
-    few_rows = choose.choice((0, few.ROWS))
+    few_rows = choose.choice((0, small_batch.ROWS))
     journey = Journey(spark, place / "source", place, history.key_names, plan)
     if seed % 3:  # of two in three a part is published
         selection, wanted = drawn(random.Random(seed), history.columns, history.key_names)
         keys = tuple(map(selection.name_of, history.key_names))
         journey = replace(journey, keys=keys, plan=replace(plan, selection=selection), wanted=wanted)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(few, "ROWS", few_rows)
+        patch.setattr(small_batch, "ROWS", few_rows)
         return _publish_along(journey, history, choose, f"seed {seed}, {journey.plan}, {few_rows} rows are few")
 
 

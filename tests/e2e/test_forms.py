@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.forms import COLUMNS, play
 from mirrorfeed.cli import main
-from mirrorfeed.files import few
+from mirrorfeed.publish.files import small_batch
 from tests.delta import DeltaTable
 
 
@@ -18,14 +18,14 @@ from tests.delta import DeltaTable
     "few_rows",
     [
         # The forms of a small batch are in `tests/files`, and those that Spark writes take the same upload.
-        pytest.param(few.ROWS, id="few rows", marks=pytest.mark.soak),
+        pytest.param(small_batch.ROWS, id="few rows", marks=pytest.mark.soak),
         pytest.param(0, id="Spark's files"),
     ],
 )
 def test_a_table_in_each_form_is_mirrored_value_for_value(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_rows: int
 ) -> None:
-    monkeypatch.setattr(few, "ROWS", few_rows)
+    monkeypatch.setattr(small_batch, "ROWS", few_rows)
 
     def run(*arguments: str, code: int = 0) -> str:
         config = ["--config", str(tmp_path / "mirrorfeed.yml")]

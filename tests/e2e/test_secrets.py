@@ -24,7 +24,7 @@ import deltalake
 import pyarrow as pa
 
 from mirrorfeed import cli
-from mirrorfeed.session import get_session
+from mirrorfeed.runtime.spark_session import get_session
 
 folder = Path(sys.argv[1])
 spark = get_session(options=json.loads(sys.argv[2]) | {

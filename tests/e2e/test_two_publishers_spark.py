@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.journeys import FOLDER, PLAN, Journey, newest_version
 from mirrorfeed.errors import Transient
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable
 
 pytestmark = pytest.mark.usefixtures("several_files")

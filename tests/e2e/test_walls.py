@@ -23,9 +23,9 @@ from pyspark.sql import SparkSession
 from fixtures import forms, values
 from fixtures.connect import Driver, walled_server
 from fixtures.onelake import DATABASE, SECRET, WORKSPACE, OneLake
-from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
-from mirrorfeed.verify import compare, mirror_of
+from mirrorfeed.mirror.verify import compare, mirror_of
+from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable
 from tests.e2e.test_connect import pass_over_connect
 

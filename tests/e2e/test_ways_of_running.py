@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from fixtures.faults import Crash
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, load
-from mirrorfeed.publish.fleet import Fleet, publish_tables
-from mirrorfeed.publish.follow import SparkRuns, follow
-from mirrorfeed.publish.stream import publisher
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.orchestration.follow_run import SparkRuns, follow
+from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.orchestration.streaming import publisher
+from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable, Zone
 
 Way = Callable[[SparkSession, Config], object]

@@ -18,12 +18,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tables import TableFeed
-from mirrorfeed.feed.source import Source
-from mirrorfeed.publish import ledger
-from mirrorfeed.publish.ledger import ARCHIVE, DIFFERENT, FAILED, PUBLISHED, UNVERIFIED, VERIFIED, WATCHED, Row
+from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration.ledger import ARCHIVE, DIFFERENT, FAILED, PUBLISHED, UNVERIFIED, VERIFIED, WATCHED, Row
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage import FolderStore
 from tests.archive.scenes import Orders
 from tests.delta import DeltaTable
 from tests.golden.expected_output import check

@@ -12,8 +12,8 @@ from fixtures.tables import TableFeed
 from fixtures.zones import CUSTOMERS, customers, put, write_clean_zone
 from mirrorfeed.landing.names import Target, data_name
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.storage import FolderStore
 from tests.golden.expected_output import FOLDER, check, file_of
 from tests.golden.recorder import COMMANDS, Recorder, recording
 from tests.golden.test_with_spark import COMMANDS_WITH_SPARK

@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorfeed.landing.arrow import arrow_schema, arrow_type
 from mirrorfeed.landing.schema import (
     BadKey,
     Column,
@@ -19,6 +18,7 @@ from mirrorfeed.landing.schema import (
     columns_of,
     evolve,
 )
+from mirrorfeed.publish.files.arrow_types import arrow_schema, arrow_type
 
 T = "main.sales.orders"
 ID, NAME = Column("id", "long"), Column("name", "string")

@@ -18,7 +18,7 @@ from fixtures.zones import write_clean_zone
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.stores import FolderStore, NotThere
+from mirrorfeed.storage import FolderStore, NotThere
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ READERS = {
 }
 ENCODINGS = "landing.encodings"
 """Which encodings Python has, as opposed to what the publisher writes."""
-LOG_FORMAT = {f"landing.{module}" for module in ("names", "log", "strict_json", "consumed", "limits")}
-BELOW = {"stores", "errors", "display"}
+LOG_FORMAT = {f"landing.{module}" for module in ("names", "record", "strict_json", "consumed_files", "limits")}
+BELOW = {"storage", "errors", "display"}
 
 
 def imports_of(source: str) -> set[str]:
@@ -68,17 +68,17 @@ def test_the_readers_of_the_replica_import_only_each_other() -> None:
 
 def test_rules_import_neither_spark_nor_storage_nor_arrow() -> None:
     text = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "lint" / "rules").rglob("*.py"))
-    assert not any(package in text for package in ("pyspark", "pyarrow", "mirrorfeed.stores"))
+    assert not any(package in text for package in ("pyspark", "pyarrow", "mirrorfeed.storage"))
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "from mirrorfeed.landing.output import Output",
-        "from mirrorfeed.landing import metadata",
-        "import mirrorfeed.landing.delimited",
+        "from mirrorfeed.landing.output_format import Output",
+        "from mirrorfeed.landing import metadata_files",
+        "import mirrorfeed.publish.files.delimited_text",
         "from mirrorfeed import publish",
-        "def later():\n    from mirrorfeed.files.job import StagingJob",
+        "def later():\n    from mirrorfeed.publish.files.staging_job import StagingJob",
         "from ..landing import names",
     ],
 )

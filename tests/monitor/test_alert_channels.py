@@ -20,7 +20,6 @@ from fixtures.onelake import tls
 from fixtures.serving import serving
 from mirrorfeed.config import load
 from mirrorfeed.config.alerts import Mail, Webhook
-from mirrorfeed.credentials import Secret, SecretUnreachable
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.monitor.alert_channels import (
     MailRefused,
@@ -35,7 +34,8 @@ from mirrorfeed.monitor.alert_messages import slack, teams, text
 from mirrorfeed.monitor.alert_state import Alert, Message
 from mirrorfeed.monitor.rules import Finding, Weight
 from mirrorfeed.runtime.addresses import BadProxy
-from mirrorfeed.stores.patience import Patience
+from mirrorfeed.runtime.credentials import Secret, SecretUnreachable
+from mirrorfeed.storage.retry_budget import Patience
 from tests.monitor.conftest import HIDDEN, Hook
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)

@@ -34,7 +34,7 @@ from mirrorfeed.monitor.alert_state import (
     spell,
 )
 from mirrorfeed.monitor.rules import Finding, Weight
-from mirrorfeed.stores import FolderStore, PlaceUnusable, Store
+from mirrorfeed.storage import FolderStore, PlaceUnusable, Store
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 ONE = Finding(Weight.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x")

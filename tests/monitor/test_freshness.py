@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from mirrorfeed.config import Config
-from mirrorfeed.landing.log import PublishedFile, Record
+from mirrorfeed.landing.record import PublishedFile, Record
 from mirrorfeed.monitor.facts import TableFacts
 from mirrorfeed.monitor.freshness import AHEAD, NOTHING_PUBLISHED, Beyond, Freshness, Step, freshness
 from mirrorfeed.monitor.watch import ledger_rows
-from mirrorfeed.publish import ledger
+from mirrorfeed.orchestration import ledger
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 

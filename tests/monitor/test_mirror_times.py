@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config import Config, load
-from mirrorfeed.fabric import TableState, TableSync
+from mirrorfeed.mirror.fabric import TableState, TableSync
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.monitor.mirror_times import beyond_of, syncs_of
 

@@ -16,12 +16,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.api.results import Changes, Comparison, Difference, Result, VersionChanges
-from mirrorfeed.feed.source import Source
 from mirrorfeed.monitor.report_figures import NoLedger, Report, ledger_of, read_report
 from mirrorfeed.monitor.report_queries import QUERIES
-from mirrorfeed.publish import ledger
-from mirrorfeed.publish.errors import LedgerUnreadable
-from mirrorfeed.publish.ledger import (
+from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration.ledger import (
     ARCHIVE,
     DIFFERENT,
     FAILED,
@@ -34,6 +32,8 @@ from mirrorfeed.publish.ledger import (
     WELL,
     Row,
 )
+from mirrorfeed.publish.errors import LedgerUnreadable
+from mirrorfeed.source.identifier import Source
 from tests.ledgers import write_ledger
 from tests.test_bundle import DASHBOARD
 

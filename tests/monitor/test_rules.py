@@ -12,7 +12,7 @@ import pytest
 
 from mirrorfeed.cli import main
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, Unexpected
-from mirrorfeed.fabric import TableState
+from mirrorfeed.mirror.fabric import TableState
 from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.rules import (

@@ -12,8 +12,6 @@ from pyspark.sql import SparkSession
 
 from fixtures.fakes import RecordingGrants
 from mirrorfeed.config import Config, load
-from mirrorfeed.feed.errors import RowsProtected
-from mirrorfeed.feed.settings import ALL_DAYS
 from mirrorfeed.landing.limits import SPREAD
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.rules import Finding, Weight
@@ -27,7 +25,9 @@ from mirrorfeed.monitor.setup_checks import (
     check_source,
     check_tables,
 )
-from mirrorfeed.stores import NotThere
+from mirrorfeed.runtime.session_settings import ALL_DAYS
+from mirrorfeed.source.errors import RowsProtected
+from mirrorfeed.storage import NotThere
 from tests.delta import SPARK_4_0, DeltaTable
 
 DECIMALS = "column 'price' as OPTIONAL INT32 Decimal (precision 9, scale 2)"

@@ -10,9 +10,9 @@ import pytest
 
 from fixtures.onelake import OneLake
 from mirrorfeed.config import Config
-from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 from mirrorfeed.monitor.rules import Weight
 from mirrorfeed.monitor.setup_hosts import Host, check_host, check_hosts, hosts
+from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 
 ZONE = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
 PUBLIC = ["onelake.dfs.fabric.microsoft.com", "onelake.blob.fabric.microsoft.com", "api.fabric.microsoft.com"]

@@ -13,7 +13,7 @@ from mirrorfeed.config import Config
 from mirrorfeed.monitor.rules import Weight
 from mirrorfeed.monitor.setup_checks import new_folder
 from mirrorfeed.monitor.setup_live import BY_HAND, NotAsExpected, _creates_once, _renames, check_live
-from mirrorfeed.stores import AlreadyThere
+from mirrorfeed.storage import AlreadyThere
 from tests.monitor.test_setup_checks import MADE_ANEW
 
 PAGE = Path(__file__).parent.parent.parent / "docs/first-live-day.md"

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, load
 from mirrorfeed.display.render import grid_of
-from mirrorfeed.feed.errors import SourceRecreated
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.status import status_of, statuses, summary_of
-from mirrorfeed.publish.fleet import Fleet, publish_tables
-from mirrorfeed.stores import NotThere
+from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.source.errors import SourceRecreated
+from mirrorfeed.storage import NotThere
 from tests.delta import DeltaTable
 from tests.publish.conftest import everything, never
 

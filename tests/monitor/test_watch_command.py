@@ -14,7 +14,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.monitor.mirror_times import beyond_of
 from mirrorfeed.monitor.status import statuses
-from mirrorfeed.publish import ledger
+from mirrorfeed.orchestration import ledger
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
 from tests.monitor.conftest import Hook

@@ -14,8 +14,8 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.port import Feed
-from mirrorfeed.publish.table import publish
+from mirrorfeed.publish.sources.base import Feed
+from mirrorfeed.publish.table_publisher import publish
 
 FOLDER = "sales.schema/orders"
 

@@ -13,9 +13,9 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.errors import BeginningMissing, NothingPublished
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.repair import repair
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores import Store
+from mirrorfeed.publish.republish import repair
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.storage import Store
 
 FOLDER = "sales.schema/orders"
 

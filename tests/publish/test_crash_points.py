@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from fixtures.faults import Fault, Mode, faults_at
 from fixtures.mirror import canonical
 from mirrorfeed.mirror.replica import Replica, State
-from mirrorfeed.publish.table import publish
+from mirrorfeed.publish.table_publisher import publish
 from tests.publish.scenes import SCENARIOS, Scenario, Scene, Take
 
 _Late = tuple[tuple[int | None, ...], ...]

@@ -22,8 +22,8 @@ from fixtures.onelake.faults import Fault, How
 from fixtures.onelake.inside import Inside
 from fixtures.tables import TableFeed
 from mirrorfeed.errors import Transient
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores.patience import Patience
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.storage.retry_budget import Patience
 from tests.publish.scenes import FOLDER, SCENARIOS, Scenario, Take
 
 BRIEF = Patience(seconds=0.04, first_pause=0.001, longest_pause=0.002, answer_seconds=5)

@@ -18,11 +18,15 @@ import pytest
 from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import MirrorfeedError, Terminal
-from mirrorfeed.files.job import BadRow, StagingJob
-from mirrorfeed.files.rolling import UnwritableRow, write_files
-from mirrorfeed.landing.arrow import arrow_schema
-from mirrorfeed.landing.metadata import SettingChanged, spell, to_json
-from mirrorfeed.landing.output import Delimited, EmptyLines, NameNotEncodable, NameNotEscapable, NotDeclarable, Output
+from mirrorfeed.landing.metadata_files import SettingChanged, spell, to_json
+from mirrorfeed.landing.output_format import (
+    Delimited,
+    EmptyLines,
+    NameNotEncodable,
+    NameNotEscapable,
+    NotDeclarable,
+    Output,
+)
 from mirrorfeed.landing.schema import Column, IncompatibleSchema
 from mirrorfeed.lint.facts import Contents
 from mirrorfeed.lint.linter import lint
@@ -32,8 +36,11 @@ from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
 from mirrorfeed.mirror.replica.metadata_file import parse_settings
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.publish.files.arrow_types import arrow_schema
+from mirrorfeed.publish.files.rolling_writer import UnwritableRow, write_files
+from mirrorfeed.publish.files.staging_job import BadRow, StagingJob
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.storage import FolderStore
 from tests.publish.scenes import FOLDER, orders, plan, three_commits, two_orders
 
 TEXTS = ["plain", None, "", " ", "a,b;c|d\te", 'say "hi"', "it's", "back\\slash/slash", "one\ntwo\rthree\r\nfour"]

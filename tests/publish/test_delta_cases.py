@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
-from mirrorfeed.feed import history
-from mirrorfeed.feed.preview import changes_between, moments, parse_bound, resolve
+from mirrorfeed.source import versions as history
+from mirrorfeed.source.change_preview import changes_between, moments, parse_bound, resolve
 from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 
 STATEMENTS = {

@@ -17,7 +17,7 @@ from fixtures.mirror import canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import publish
+from mirrorfeed.publish.table_publisher import publish
 from tests.publish.machines import FOLDER, Published
 
 _KEYS: dict[str, st.SearchStrategy[Any]] = {

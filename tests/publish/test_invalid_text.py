@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.feed.source import Source
-from mirrorfeed.files import few
-from mirrorfeed.landing.output import Delimited, Output
-from mirrorfeed.publish.compared import ComparedFeed
+from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.states import States
-from mirrorfeed.publish.table import publish
+from mirrorfeed.publish.files import small_batch
+from mirrorfeed.publish.sources.full_compare import ComparedFeed
+from mirrorfeed.publish.sources.row_hashes import States
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source.identifier import Source
 from tests.delta import SparkTable, Zone
 
 COLUMNS = "id int, k string, v string, nested struct<list: array<string>, by_name: map<string, string>, raw: binary>"
 BAD = "CAST(X'61FF62' AS STRING)"
 TEXT = Output(delimited=Delimited())
-BOTH_WRITERS = pytest.mark.parametrize("most", [few.ROWS, 0], ids=["small batch", "Spark"])
+BOTH_WRITERS = pytest.mark.parametrize("most", [small_batch.ROWS, 0], ids=["small batch", "Spark"])
 
 
 def row(id_: int, k: str = "'k'", v: str = "'v'", item: str = "'i'", name: str = "'n'", named: str = "'x'") -> str:
@@ -53,7 +53,7 @@ def table(spark: SparkSession, tmp_path: Path) -> SparkTable:
 def test_it_is_refused_by_key_and_column_wherever_it_is(
     table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, values: dict[str, str], named: str
 ) -> None:
-    monkeypatch.setattr(few, "ROWS", most)
+    monkeypatch.setattr(small_batch, "ROWS", most)
     zone = Zone(tmp_path / "zone", table, ("id", "k"))
     zone.publish()
     assert json.loads(zone.last[0]["nested"]) == {
@@ -75,7 +75,7 @@ def test_it_is_refused_by_key_and_column_wherever_it_is(
 def test_it_is_refused_in_every_form(
     table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(few, "ROWS", most)
+    monkeypatch.setattr(small_batch, "ROWS", most)
     zone, late = (Zone(tmp_path / name, table, **options) for name in ("zone", "late"))
     zone.publish()
     table.sql(f"INSERT INTO {{}} VALUES {row(3, v=BAD)}")
@@ -88,7 +88,7 @@ def test_it_is_refused_in_every_form(
 def test_it_is_refused_where_sources_are_compared(
     spark: SparkSession, table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(few, "ROWS", most)
+    monkeypatch.setattr(small_batch, "ROWS", most)
     zone = Zone(tmp_path / "zone", table, changes="compare")
     hashes = States(spark, Source(path=str(tmp_path / "hashes")), str(table.source))
 

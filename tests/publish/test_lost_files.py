@@ -18,17 +18,17 @@ from fixtures.tables import Table, TableFeed
 from mirrorfeed import config
 from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
-from mirrorfeed.landing.output import BY_TIME, Output
+from mirrorfeed.landing.output_format import BY_TIME, Output
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.publish.commit import TableLog
 from mirrorfeed.publish.errors import FilesLost, LastFileGone
-from mirrorfeed.publish.examine import examine
-from mirrorfeed.publish.idle import Idle
+from mirrorfeed.publish.log.audit import examine
+from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.repair import repair
-from mirrorfeed.publish.table import publish
-from mirrorfeed.publish.view import View
-from mirrorfeed.stores import Entry, FolderStore, Store
+from mirrorfeed.publish.republish import repair
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.up_to_date_check import Idle
+from mirrorfeed.storage import Entry, FolderStore, Store
 from tests.commits import commit
 from tests.fleets import fleet
 from tests.publish.scenes import FOLDER, plan, two_orders

@@ -20,16 +20,16 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Mirror, canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.feed.ranges import Range
-from mirrorfeed.files.job import BadRow, Receipt, StagingJob
-from mirrorfeed.landing import output
-from mirrorfeed.landing.output import Delimited, Output, UpsertsWithoutKeys
+from mirrorfeed.landing import output_format
+from mirrorfeed.landing.output_format import Delimited, Output, UpsertsWithoutKeys
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.publish.errors import TimesTie
+from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores import Entry
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source.ranges import Range
+from mirrorfeed.storage import Entry
 from tests.publish.scenes import FOLDER, one_commit, orders, plan, three_commits, two_orders
 
 
@@ -185,7 +185,7 @@ def test_upserts_by_default_need_keys() -> None:
 
 
 def test_the_suffix_of_compressed_text_is_one_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "SUFFIX_OF_COMPRESSED_TEXT", {"gzip": ".gz"})
+    monkeypatch.setattr(output_format, "SUFFIX_OF_COMPRESSED_TEXT", {"gzip": ".gz"})
     store, table = MemoryStore(), two_orders()
     chosen = plan(output=Output(Delimited()), compression="gzip")
     publish(TableFeed(table), store, chosen)

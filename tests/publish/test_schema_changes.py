@@ -16,14 +16,14 @@ from pyspark.sql import SparkSession
 
 from fixtures.journeys import Journey, newest_version, rows_of
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.errors import FeedUnreadable, PartitionsChanged
-from mirrorfeed.feed.ranges import Facts
-from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import IncompatibleSchema
-from mirrorfeed.publish.rebuild import clear
-from mirrorfeed.publish.source import DeltaFeed
-from mirrorfeed.verify import compare, mirror_of
+from mirrorfeed.mirror.verify import compare, mirror_of
+from mirrorfeed.publish.reload import clear
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.source.errors import FeedUnreadable, PartitionsChanged
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.ranges import Facts
 from tests.commits import commit
 from tests.publish.conftest import everything
 

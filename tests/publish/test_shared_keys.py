@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.files import few
-from mirrorfeed.landing.output import Output
-from mirrorfeed.landing.rows import Problem
+from mirrorfeed.landing.output_format import Output
+from mirrorfeed.landing.row_markers import Problem
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.files import small_batch
 from tests.delta import DeltaTable, SparkTable, Zone
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -25,7 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(few, "ROWS", 0)
+    monkeypatch.setattr(small_batch, "ROWS", 0)
 
 
 @pytest.mark.parametrize("between", [False, True], ids=["in one range", "in two publications"])

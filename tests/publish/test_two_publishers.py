@@ -12,8 +12,8 @@ import pytest
 from fixtures.faults import MODES, Fault, Mode
 from fixtures.tables import Table
 from fixtures.turns import Process
-from mirrorfeed.publish.table import publish
-from mirrorfeed.stores import Store
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.storage import Store
 from tests.publish.scenes import FOLDER, SCENARIOS, Scene, Take, one_commit, plan, three_commits, two_orders
 from tests.publish.scenes import Scenario as _Scenario
 

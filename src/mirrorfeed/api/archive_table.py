@@ -8,14 +8,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.api.results import Chart, Recent, RestorePlan, Restoring, Share
-from mirrorfeed.feed.source import Source
+from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from mirrorfeed.archive.guard.table import ArchiveAwareTable as GuardedTable
-    from mirrorfeed.archive.guard.write import GuardedWriter
-    from mirrorfeed.stores.tiers import TierStore
+    from mirrorfeed.archive.guard.writer import GuardedWriter
+    from mirrorfeed.storage.tiers import TierStore
 
 
 class ArchiveAwareTable:
@@ -36,7 +36,7 @@ class ArchiveAwareTable:
     @property
     def interval_days(self) -> int:
         """From this age on, in days, files count as archived. Raises `MirrorfeedError` for a table without one."""
-        from mirrorfeed.archive.interval import intervals
+        from mirrorfeed.archive import interval as intervals
 
         return intervals.required(self._spark, self._source).days
 
@@ -98,7 +98,7 @@ class ArchiveAwareTable:
 
     def share(self) -> Share:
         """How much of the table is archived."""
-        from mirrorfeed.archive.upkeep.share import share
+        from mirrorfeed.archive.archived_share import share
 
         found = share(self._spark, self._source, datetime.now(UTC), self._tiers)
         return Share(
@@ -109,8 +109,8 @@ class ArchiveAwareTable:
     def chart(self) -> Chart:
         """Hot and archived bytes by the age of their files. Databricks does not tell how old files are: there it is
         empty. Raises `MirrorfeedError` for a table without an interval."""
-        from mirrorfeed.archive.interval import intervals
-        from mirrorfeed.archive.upkeep.share import by_age, files_of
+        from mirrorfeed.archive import interval as intervals
+        from mirrorfeed.archive.archived_share import by_age, files_of
         from mirrorfeed.display.svg_charts import bars
 
         interval, files = intervals.required(self._spark, self._source), files_of(self._spark, self._source)
@@ -124,8 +124,8 @@ class ArchiveAwareTable:
         """The plan that brings back what a query with this condition needs. Reads no data file, and asks for nothing.
 
         Raises `MirrorfeedError` for a table without an interval."""
-        from mirrorfeed.archive.bring_back.make import make_plan
-        from mirrorfeed.stores.tiers import Priority
+        from mirrorfeed.archive.restore_planner import make_plan
+        from mirrorfeed.storage.tiers import Priority
 
         made = make_plan(self._spark, self._source, where, None, None, Priority.STANDARD, None, datetime.now(UTC))
         return RestorePlan(self.name, made.version, made.where, len(made.files), made.bytes, made.hours, made)
@@ -136,8 +136,8 @@ class ArchiveAwareTable:
 
         Raises `MirrorfeedError` where the storage of the table has no tiers, or does not take what it is asked.
         """
-        from mirrorfeed.archive.bring_back.restore import ask
-        from mirrorfeed.stores.tiered import NoTiers
+        from mirrorfeed.archive.restore import ask
+        from mirrorfeed.storage.tier_lookup import NoTiers
 
         if self._tiers is None:
             raise NoTiers(self.name)
@@ -149,14 +149,14 @@ class ArchiveAwareTable:
 
     @cached_property
     def _tiers(self) -> TierStore | None:
-        from mirrorfeed.feed.detail import detail_of
-        from mirrorfeed.stores.tiered import tiers_at
+        from mirrorfeed.source.table_info import detail_of
+        from mirrorfeed.storage.tier_lookup import tiers_at
 
         return tiers_at(detail_of(self._spark, self._source).location)
 
     @property
     def _writer(self) -> GuardedWriter:
-        from mirrorfeed.archive.guard.write import GuardedWriter
+        from mirrorfeed.archive.guard.writer import GuardedWriter
 
         return GuardedWriter(self._spark, self._guarded)
 

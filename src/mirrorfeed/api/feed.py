@@ -43,8 +43,8 @@ if TYPE_CHECKING:
         TableSync,
     )
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.fabric import MirroredDatabase
-    from mirrorfeed.feed.source import Source
+    from mirrorfeed.mirror.fabric import MirroredDatabase
+    from mirrorfeed.source.identifier import Source
 
 
 def load(
@@ -124,8 +124,8 @@ class Feed:
 
         Raises `MirrorfeedError` where the landing zone cannot be asked at all.
         """
-        from mirrorfeed.api.came import publications
-        from mirrorfeed.publish.fleet import Fleet, publish_tables
+        from mirrorfeed.api.conversions import publications
+        from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
 
         notes: list[MirrorfeedError] = []
         return publications(publish_tables(Fleet(self._spark, self._config, on_trouble=notes.append), tables), notes)
@@ -134,7 +134,7 @@ class Feed:
         """The same for `foreachBatch` of any stream, in whose process it publishes. The rows of the batch are not read:
         what is published follows what is published before, whatever the stream has to tell. A failure fails the batch,
         which Spark then repeats."""
-        from mirrorfeed.publish.stream import publisher
+        from mirrorfeed.orchestration.streaming import publisher
 
         return publisher(self._written, *tables)
 
@@ -143,7 +143,7 @@ class Feed:
 
         Raises `MirrorfeedError` where the landing zone cannot be asked at all.
         """
-        from mirrorfeed.publish.decisions import decisions
+        from mirrorfeed.orchestration.dry_run import decisions
 
         return Result(
             tuple(
@@ -163,11 +163,11 @@ class Feed:
         Raises `MirrorfeedError` if Fabric cannot be read.
         """
         from mirrorfeed.config.landing_zone import zone_of
-        from mirrorfeed.fabric import database_of
+        from mirrorfeed.mirror.fabric import database_of
         from mirrorfeed.monitor.freshness import UNASKED
         from mirrorfeed.monitor.mirror_times import NOT_ASKED, beyond_of, syncs_of
         from mirrorfeed.monitor.status import CURRENT, statuses, summary_of
-        from mirrorfeed.publish.strays import strays
+        from mirrorfeed.orchestration.orphans import strays
 
         config = self._config
         progress.info("Reading the newest versions")
@@ -192,7 +192,7 @@ class Feed:
         Raises `MirrorfeedError` where nobody says where the mirror is.
         """
         from mirrorfeed.api.verifying import comparisons
-        from mirrorfeed.verify.place import folder_of
+        from mirrorfeed.mirror.verify.mirror_folder import folder_of
 
         config = self._config
         return comparisons(self._spark, config, tables, folder_of(config, mirror or self._mirror), shown)
@@ -205,9 +205,9 @@ class Feed:
 
         Raises `MirrorfeedError` where nothing of the table is published, or only `rebuild` helps.
         """
-        from mirrorfeed.api.came import repair
-        from mirrorfeed.repair import repair_table
-        from mirrorfeed.verify.place import folder_of
+        from mirrorfeed.api.conversions import repair
+        from mirrorfeed.mirror.verify.mirror_folder import folder_of
+        from mirrorfeed.orchestration.repair import repair_table
 
         notes: list[MirrorfeedError] = []
         config = self._config
@@ -225,8 +225,8 @@ class Feed:
         Raises `MirrorfeedError` for what is in the way of it before anything is deleted, and where Fabric does not drop
         the table in time.
         """
-        from mirrorfeed.api.came import publications
-        from mirrorfeed.publish.fleet import Fleet, rebuild_table
+        from mirrorfeed.api.conversions import publications
+        from mirrorfeed.orchestration.publish_run import Fleet, rebuild_table
 
         notes: list[MirrorfeedError] = []
         fleet = Fleet(self._spark, self._config, on_trouble=notes.append)
@@ -240,7 +240,7 @@ class Feed:
         """
         from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.landing.names import Target
-        from mirrorfeed.publish.examine import examine
+        from mirrorfeed.publish.log.audit import examine
 
         target = Target.parse(table)
         progress.info("Reading the log of %s and the files of its newest publication", target)
@@ -329,7 +329,7 @@ class Feed:
         from datetime import UTC, datetime
 
         from mirrorfeed.monitor.watch import check_all, ledger_rows, send_alerts, summary_of
-        from mirrorfeed.publish import ledger
+        from mirrorfeed.orchestration import ledger
 
         config = self._config
         progress.info("Checking all tables")
@@ -340,7 +340,7 @@ class Feed:
 
     def enable(self, *tables: str) -> Result[Enabled]:
         """Turn on the change data feed of the sources, where it is off. It does not have earlier changes."""
-        from mirrorfeed.feed.enable import DEFAULT_LINE
+        from mirrorfeed.source.enable import DEFAULT_LINE
 
         chosen = self._config.select(tables)
         spark = self._spark_for(*at_their_paths(chosen))
@@ -363,8 +363,8 @@ class Feed:
         Raises `MirrorfeedError` if the history does not go so far, or its changes cannot be read.
         """
         from mirrorfeed.api.results import Changes
-        from mirrorfeed.feed.preview import changes_between
-        from mirrorfeed.feed.switch import first_with_feed
+        from mirrorfeed.source.change_feed import first_with_feed
+        from mirrorfeed.source.change_preview import changes_between
 
         source = self._source(table)
         spark = self._spark_for(source)
@@ -382,7 +382,7 @@ class Feed:
 
         Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
         """
-        from mirrorfeed.keep.fleet import chosen, keep_tables
+        from mirrorfeed.orchestration.histories import chosen, keep_tables
 
         config = self._config
         chosen(config, tables)
@@ -395,7 +395,7 @@ class Feed:
 
         Raises `MirrorfeedError` if none of the tables has a history, or a named one has none.
         """
-        from mirrorfeed.keep.fleet import chosen, statuses
+        from mirrorfeed.orchestration.histories import chosen, statuses
 
         config = self._config
         chosen(config, tables)
@@ -409,8 +409,8 @@ class Feed:
         The source is not read. Raises `MirrorfeedError` if the history does not have the version, or another table is
         in the way.
         """
-        from mirrorfeed.keep.fleet import chosen
-        from mirrorfeed.keep.replay import place_of, replay
+        from mirrorfeed.history.replay import place_of, replay
+        from mirrorfeed.orchestration.histories import chosen
 
         (found,) = chosen(self._config, [table])
         assert found.history is not None
@@ -425,8 +425,8 @@ class Feed:
         Raises `MirrorfeedError` if the file has another content, which `force` overwrites.
         """
         from mirrorfeed.config.landing_zone import zone_of
-        from mirrorfeed.landing.partner import PARTNER_EVENTS
-        from mirrorfeed.publish.partner import introduce
+        from mirrorfeed.landing.partner_events import PARTNER_EVENTS
+        from mirrorfeed.publish.log.partner_events import introduce
 
         if self._written.partner is None:
             return Result((), summary="The configuration has no `partner`.")
@@ -442,9 +442,9 @@ class Feed:
         Raises `MirrorfeedError` if the configuration has the table, or mirrorfeed did not publish it.
         """
         from mirrorfeed.config.landing_zone import zone_of
-        from mirrorfeed.files.place import clear_staging
         from mirrorfeed.landing.names import Target
-        from mirrorfeed.publish.strays import droppable
+        from mirrorfeed.orchestration.orphans import droppable
+        from mirrorfeed.publish.files.staging_area import clear_staging
 
         config, target = self._config, Target.parse(table)
         zone = zone_of(config)
@@ -488,9 +488,9 @@ class Feed:
 
         Raises `MirrorfeedError` if the landing zone names no workspace, or Fabric refuses.
         """
-        from mirrorfeed import fabric
         from mirrorfeed.config import ONELAKE
-        from mirrorfeed.fabric.errors import NotInFabric
+        from mirrorfeed.mirror import fabric
+        from mirrorfeed.mirror.fabric.errors import NotInFabric
 
         config = self._written
         if config.onelake is None:
@@ -506,7 +506,7 @@ class Feed:
         """
         from mirrorfeed.api.errors import NothingToMirror
         from mirrorfeed.config.landing_zone import without_files
-        from mirrorfeed.fabric import DatabaseStatus, database_of
+        from mirrorfeed.mirror.fabric import DatabaseStatus, database_of
 
         config = self._config
         database = database_of(config)
@@ -518,7 +518,7 @@ class Feed:
     def fabric_stop(self, minutes: float = 10.0) -> Result[DatabaseStatus]:
         """Stop mirroring, and wait until it has stopped. After the next start Fabric replicates every table from the
         beginning."""
-        from mirrorfeed.fabric import DatabaseStatus, database_of
+        from mirrorfeed.mirror.fabric import DatabaseStatus, database_of
 
         database = database_of(self._written)
         database.stop(_log_status, minutes * 60)
@@ -529,7 +529,7 @@ class Feed:
 
         Raises `MirrorfeedError` if mirroring is stopped, or does not run in time.
         """
-        from mirrorfeed.fabric import DatabaseStatus, database_of
+        from mirrorfeed.mirror.fabric import DatabaseStatus, database_of
 
         database = database_of(self._written)
         database.resume(_log_status, minutes * 60)
@@ -540,7 +540,7 @@ class Feed:
 
         Raises `MirrorfeedError` if the landing zone is no mirrored database, or Fabric refuses.
         """
-        from mirrorfeed.fabric import database_of
+        from mirrorfeed.mirror.fabric import database_of
 
         return _states_of(database_of(self._written))
 
@@ -549,7 +549,7 @@ class Feed:
 
         Raises `MirrorfeedError` as `fabric_status` does.
         """
-        from mirrorfeed.fabric import database_of, definition
+        from mirrorfeed.mirror.fabric import database_of, definition
 
         database = database_of(self._written)
         there = definition.read(database.api, database.place).content
@@ -564,7 +564,7 @@ class Feed:
 
         Raises `MirrorfeedError` as `fabric_status` does, and if Fabric does not show the change.
         """
-        from mirrorfeed.fabric import database_of, definition
+        from mirrorfeed.mirror.fabric import database_of, definition
 
         database, options = database_of(self._written), self._written.fabric
         found = definition.differences(definition.read(database.api, database.place).content, options)
@@ -581,7 +581,7 @@ class Feed:
 
         Raises `MirrorfeedError` as `fabric_status` does, and if the database has no SQL endpoint yet.
         """
-        from mirrorfeed.fabric import database_of, refresh
+        from mirrorfeed.mirror.fabric import database_of, refresh
 
         progress.info("Refreshing the SQL endpoint")
         rows = tuple(refresh(database_of(self._written)))
@@ -606,8 +606,8 @@ class Feed:
             return ArchiveAwareTable(self._spark, name)
 
     def _enabled(self, spark: SparkSession, table: Table) -> Enabled:
-        from mirrorfeed.feed.enable import enable
-        from mirrorfeed.publish.compared import COMPARED
+        from mirrorfeed.publish.sources.full_compare import COMPARED
+        from mirrorfeed.source.enable import enable
 
         name, source = str(table.target), str(table.source)
         if table.changes == "compare":
@@ -621,7 +621,7 @@ class Feed:
     def _source(self, table: str) -> Source:
         """The source of a table of the configuration, or a source by its own name."""
         from mirrorfeed.config import UnknownTable
-        from mirrorfeed.feed.source import Source
+        from mirrorfeed.source.identifier import Source
 
         try:
             return self._config.select([table])[0].source
@@ -638,7 +638,7 @@ class Feed:
     @property
     def _spark(self) -> SparkSession:
         if self._session is None:
-            from mirrorfeed.session import get_session
+            from mirrorfeed.runtime.spark_session import get_session
 
             return get_session()
         return self._session() if callable(self._session) else self._session

@@ -7,15 +7,15 @@ from dataclasses import replace
 from functools import partial
 
 from mirrorfeed.api.results import Listed, Result
-from mirrorfeed.at_once import each_of
 from mirrorfeed.config.expansion import Expansion
 from mirrorfeed.config.expansion import Listed as Decided
 from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import named
-from mirrorfeed.feed.keys import Workspace, in_unity_catalog
 from mirrorfeed.landing.limits import about_tables
 from mirrorfeed.publish.plan import plan_of
-from mirrorfeed.workspace import default_workspace
+from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.parallel import each_of
+from mirrorfeed.source.catalog import Workspace, in_unity_catalog
 
 _NOT_ASKED = "its keys are those of Unity Catalog, and no workspace is configured here"
 

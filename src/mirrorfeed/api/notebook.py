@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from mirrorfeed import config
-from mirrorfeed.build import this_build
 from mirrorfeed.config import Config
 from mirrorfeed.display.printable import printable
 from mirrorfeed.errors import Terminal
+from mirrorfeed.runtime.version import this_build
 
 DEPLOYED = "deployed/deployment.json"
 """Beside the notebooks; written when the bundle is built."""

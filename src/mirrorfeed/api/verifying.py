@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.api.came import comparison, not_compared
+from mirrorfeed.api.conversions import comparison, not_compared
 from mirrorfeed.api.results import Comparison, Result
 from mirrorfeed.config import Config
 from mirrorfeed.errors import named
-from mirrorfeed.publish import ledger
+from mirrorfeed.mirror.verify import mirror_of, verify_at
+from mirrorfeed.orchestration import ledger
 from mirrorfeed.publish.errors import NothingPublished
-from mirrorfeed.publish.standing import standings
-from mirrorfeed.verify import mirror_of, verify_at
+from mirrorfeed.publish.log.mirror_position import standings
 
 
 def comparisons(

@@ -9,7 +9,7 @@ from mirrorfeed.display.humanize import counted, size
 from mirrorfeed.errors import Terminal, Transient
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.log.entry import LogFile
+    from mirrorfeed.archive.file_index.log_file import LogFile
 
 
 def amount(files: Sequence[LogFile]) -> str:

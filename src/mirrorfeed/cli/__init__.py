@@ -2,9 +2,9 @@
 
 from mirrorfeed.cli import (
     archive,
-    archive_fleet,
     archive_interval,
-    archive_rules,
+    archive_lifecycle,
+    archive_report,
     deployment,
     doctor,
     explain,
@@ -21,13 +21,13 @@ from mirrorfeed.cli import (
     status,
     watch,
 )
-from mirrorfeed.cli.root import main
+from mirrorfeed.cli.main import main
 
 __all__ = [
     "archive",
-    "archive_fleet",
     "archive_interval",
-    "archive_rules",
+    "archive_lifecycle",
+    "archive_report",
     "deployment",
     "doctor",
     "explain",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.archive.errors import OnlyRows
-from mirrorfeed.cli.root import (
+from mirrorfeed.cli.main import (
     config_option,
     for_programs,
     load_if_there,
@@ -25,7 +25,7 @@ from mirrorfeed.display.printable import shell_argument
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mirrorfeed.feed.source import Source
+    from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage.prices import Rates
 
 where_option = click.option("--where", metavar="PREDICATE", help="A condition as after WHERE.")
@@ -42,16 +42,16 @@ def archive() -> None:
 @click.option("--tiers", "with_tiers", is_flag=True, help="Ask the storage for the tier of each file.")
 def files(table: str, where: str | None, with_tiers: bool) -> None:
     """List the archived files of TABLE that must be read to know which rows match. Reads no data file."""
-    from mirrorfeed.archive.guard.described import described
+    from mirrorfeed.archive.guard.archived_rows import described
     from mirrorfeed.archive.guard.table import ArchiveAwareTable
     from mirrorfeed.display.humanize import counted, size
-    from mirrorfeed.stores import tiered
+    from mirrorfeed.storage import tier_lookup
 
     source, spark = source_of(table), spark_session()
     answer = ArchiveAwareTable(spark, source).files(where)
     tiers = _tiers(spark, source) if with_tiers else None
     if with_tiers and tiers is None:
-        raise tiered.NoTiers(str(source))
+        raise tier_lookup.NoTiers(str(source))
     listed = described(answer.archived, where, now(), tiers)
     if for_programs():
         say_json(listed)
@@ -101,10 +101,10 @@ def plan(
     target: str,
 ) -> None:
     """Write a plan of what to bring back so that a query on TABLE, its change feed, or any query can be read."""
-    from mirrorfeed.archive.bring_back import make
-    from mirrorfeed.archive.bring_back.plan import check_place
+    from mirrorfeed.archive import restore_planner
+    from mirrorfeed.archive.restore_plan import check_place
     from mirrorfeed.display.humanize import counted, size
-    from mirrorfeed.stores.tiers import Priority
+    from mirrorfeed.storage.tiers import Priority
 
     if where is not None and feed_from is not None:
         raise click.UsageError("--where and --feed-from exclude each other: a range of the feed is read whole.")
@@ -117,9 +117,9 @@ def plan(
     check_place(target)
     spark, urgent, at = spark_session(), Priority[priority.upper()], now()
     if source is not None:
-        made = make.make_plan(spark, source, where, feed_from, feed_to, urgent, rates, at)
+        made = restore_planner.make_plan(spark, source, where, feed_from, feed_to, urgent, rates, at)
     else:
-        made = make.make_statement_plan(spark, statement or "", urgent, rates, at)
+        made = restore_planner.make_statement_plan(spark, statement or "", urgent, rates, at)
     made.save(target)
     say_result(
         {
@@ -167,21 +167,21 @@ def restore(
     prices: str | None,
 ) -> None:
     """Bring back what PLAN names, wait until every file is there, then run its query. It can be stopped at any time."""
-    from mirrorfeed.archive.bring_back import into, make
-    from mirrorfeed.archive.bring_back import restore as restoring
-    from mirrorfeed.archive.bring_back.moment import in_zone
-    from mirrorfeed.archive.bring_back.plan import Plan
-    from mirrorfeed.archive.bring_back.tiers import TiersOfTables
-    from mirrorfeed.stores import tiered
-    from mirrorfeed.stores.tiers import Tier
+    from mirrorfeed.archive import copy_rows, restore_planner
+    from mirrorfeed.archive import restore as restoring
+    from mirrorfeed.archive.fixed_time import in_zone
+    from mirrorfeed.archive.restore_plan import Plan
+    from mirrorfeed.archive.restore_tiers import TiersOfTables
+    from mirrorfeed.storage import tier_lookup
+    from mirrorfeed.storage.tiers import Tier
 
     made, rates = Plan.load(file), given_rates(prices, path)
     copied = source_of(target) if target else None
     if copied and not made.asks_for_rows:
         raise OnlyRows(table=made.table)
     source, spark = source_of(made.table), spark_session()
-    make.check_plan(spark, made)
-    if copied and into.is_there(spark, made, copied):
+    restore_planner.check_plan(spark, made)
+    if copied and copy_rows.is_there(spark, made, copied):
         say(f"{copied} holds the rows of {file} already")
         nothing = dict.fromkeys(("ready", "pending", "archived", "rows"))
         say_result({"table": made.table, "done": True, **nothing, "into": str(copied)})
@@ -189,7 +189,7 @@ def restore(
     uris = tuple(file.uri for file in made.files)
     tiers = TiersOfTables(uris) if made.others else _tiers(spark, source)
     if tiers is None:
-        raise tiered.NoTiers(str(source))
+        raise tier_lookup.NoTiers(str(source))
     terms = restoring.Terms(Tier[tier.upper()], keep)
     if costs := restoring.costs(made, tiers, terms, rates, now()):
         say(costs)
@@ -200,13 +200,13 @@ def restore(
     told = {"table": made.table, "done": found.done, **asdict(found), "into": None, "rows": None}
     if found.done:
         with in_zone(spark, made.zone):
-            answer = make.look_again(spark, made, tiers, now())
+            answer = restore_planner.look_again(spark, made, tiers, now())
             if made.files_alone:
                 say(f"{source}: all files that were planned can be read")
             elif answer is None:
                 say(f"{source}: its changes from version {made.feed_from} to {made.version} can be read")
             elif copied:
-                into.copy(spark, answer, made, copied)
+                copy_rows.copy(spark, answer, made, copied)
                 say(f"Copied the rows into {copied}: nothing else has to stay where it is")
                 say_result({**told, "into": str(copied)})
                 return
@@ -225,8 +225,8 @@ def restore(
 @click.option("--vacuum", is_flag=True, help="Delete files that no version within the retention needs.")
 def maintain(table: str, optimize: bool, zorder: str | None, purge: bool, analyze: bool, vacuum: bool) -> None:
     """Run maintenance on what is not archived."""
-    from mirrorfeed.archive.upkeep.maintain import Maintenance
-    from mirrorfeed.archive.upkeep.maintain import maintain as run
+    from mirrorfeed.archive.maintenance import Maintenance
+    from mirrorfeed.archive.maintenance import maintain as run
 
     wanted = Maintenance(optimize, tuple(zorder.split(",")) if zorder else (), purge, analyze, vacuum)
     done = run(spark_session(), source_of(table), wanted, now())
@@ -244,7 +244,7 @@ def maintain(table: str, optimize: bool, zorder: str | None, purge: bool, analyz
 @click.argument("table")
 def check(table: str) -> None:
     """Look whether the hot files of TABLE are there. Exits with 1 if some are missing."""
-    from mirrorfeed.archive.upkeep.maintain import missing_files
+    from mirrorfeed.archive.maintenance import missing_files
 
     source, spark = source_of(table), spark_session()
     gone = missing_files(spark, source, now(), _tiers(spark, source))
@@ -261,7 +261,7 @@ def _show(rows: DataFrame, most: int) -> list[dict[str, Any]] | None:
     if not for_programs():
         rows.show(most, truncate=60)
         return None
-    from mirrorfeed.feed.preview import spelled
+    from mirrorfeed.source.change_preview import spelled
 
     return spelled(rows.limit(most))
 
@@ -271,15 +271,15 @@ def now() -> datetime:
 
 
 def source_of(table: str) -> Source:
-    from mirrorfeed.feed.source import Source
+    from mirrorfeed.source.identifier import Source
 
     return Source.parse(table)
 
 
 def _tiers(spark: Any, source: Source) -> Any:
     """Those of the place where the table is; None where it has none, so that nothing archived counts as back."""
-    from mirrorfeed.feed.detail import detail_of
-    from mirrorfeed.stores.tiered import tiers_at
+    from mirrorfeed.source.table_info import detail_of
+    from mirrorfeed.storage.tier_lookup import tiers_at
 
     return tiers_at(detail_of(spark, source).location)
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.cli.archive import archive, given_rates, now, source_of
-from mirrorfeed.cli.root import config_option, given_ledger, say, say_result, spark_session
+from mirrorfeed.cli.main import config_option, given_ledger, say, say_result, spark_session
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.interval.policy import Policy
-    from mirrorfeed.feed.source import Source
+    from mirrorfeed.archive.interval_policy import Policy
+    from mirrorfeed.source.identifier import Source
 
 
 @archive.command("set")
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 @click.argument("interval")
 def set_(table: str, interval: str) -> None:
     """Let files of TABLE count as archived from INTERVAL on, such as '60 days'; prints the cloud's rule for it."""
-    from mirrorfeed.archive.interval import intervals
-    from mirrorfeed.days import parse_days
+    from mirrorfeed.archive import interval as intervals
+    from mirrorfeed.source.durations import parse_days
 
     days, source = parse_days(interval), source_of(table)
     spark = spark_session()
@@ -38,7 +38,7 @@ def set_(table: str, interval: str) -> None:
 @click.argument("table")
 def show(table: str) -> None:
     """Show from when on files of TABLE count as archived, what the cloud's rule must say, and the rule itself."""
-    from mirrorfeed.archive.interval import intervals
+    from mirrorfeed.archive import interval as intervals
 
     source, spark = source_of(table), spark_session()
     found = intervals.required(spark, source)
@@ -53,7 +53,7 @@ def show(table: str) -> None:
 @click.option("--nothing-archived", is_flag=True, help="Say that the rule is gone and all files are back.")
 def unset(table: str, nothing_archived: bool) -> None:
     """Let all files of TABLE count as hot again."""
-    from mirrorfeed.archive.interval import intervals
+    from mirrorfeed.archive import interval as intervals
 
     source = source_of(table)
     if not nothing_archived:
@@ -70,8 +70,8 @@ def unset(table: str, nothing_archived: bool) -> None:
 @click.option("--rule-changed", is_flag=True, help="Say that the cloud goes by this interval already.")
 def change_interval(table: str, interval: str, exact: bool, rule_changed: bool) -> None:
     """Change the interval of TABLE: a shorter one at once, a longer one as far as is safe each day."""
-    from mirrorfeed.archive.interval import intervals
-    from mirrorfeed.days import parse_days
+    from mirrorfeed.archive import interval as intervals
+    from mirrorfeed.source.durations import parse_days
 
     days, source = parse_days(interval), source_of(table)
     spark = spark_session()
@@ -96,8 +96,8 @@ def step(path: str, table: str) -> None:
     How much of TABLE is archived is shown, and written into the ledger that --ledger before the command names, with
     what that costs and saves, where the configuration has prices.
     """
-    from mirrorfeed.archive.interval import intervals
-    from mirrorfeed.cli.archive_fleet import look
+    from mirrorfeed.archive import interval as intervals
+    from mirrorfeed.cli.archive_report import look
 
     source, ledger, rates = source_of(table), given_ledger(), given_rates(None, path)
     spark = spark_session()
@@ -116,7 +116,7 @@ def _told(source: Source, found: Policy) -> dict[str, object]:
 
 def _say_rule(spark: Any, source: Source, found: Policy) -> None:
     from mirrorfeed.archive.errors import NoLifecycle
-    from mirrorfeed.archive.rules.port import rules_of
+    from mirrorfeed.archive.lifecycle.base import rules_of
 
     say(
         "This moves no file. The cloud's lifecycle rule must say the same:"

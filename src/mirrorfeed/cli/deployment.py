@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mirrorfeed.cli.root import (
+from mirrorfeed.cli.main import (
     config_option,
     feed,
     load_as_written,

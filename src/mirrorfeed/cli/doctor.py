@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.cli.root import config_option, feed, main, tables_argument
+from mirrorfeed.cli.main import config_option, feed, main, tables_argument
 
 if TYPE_CHECKING:
     from mirrorfeed.api.results import Finding, Result

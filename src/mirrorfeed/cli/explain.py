@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from mirrorfeed.cli.root import for_programs, main, say, say_json
+from mirrorfeed.cli.main import for_programs, main, say, say_json
 
 
 @main.command()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.cli.root import config_option, confirmation, feed, main, wait_option, yes_option
+from mirrorfeed.cli.main import config_option, confirmation, feed, main, wait_option, yes_option
 
 if TYPE_CHECKING:
     from mirrorfeed.api.results import CreatedDatabase, DatabaseStatus, Result, Setting, TableState, TableSync

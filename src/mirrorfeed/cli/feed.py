@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from mirrorfeed.cli.root import config_option, feed, feed_if_there, main, table_argument, tables_argument
+from mirrorfeed.cli.main import config_option, feed, feed_if_there, main, table_argument, tables_argument
 
 if TYPE_CHECKING:
     from mirrorfeed.api.results import DataRow, Enabled, Result, VersionChanges

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mirrorfeed.cli.root import say, spark_session
+from mirrorfeed.cli.main import say, spark_session
 from mirrorfeed.cli.signals import Stop
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import MirrorfeedError, coded
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config
-    from mirrorfeed.publish.outcome import Outcome
+    from mirrorfeed.publish.result import Outcome
 
 
 def follow_tables(config: Config, written: Config, tables: tuple[str, ...], minutes: float | None) -> None:
@@ -23,7 +23,7 @@ def follow_tables(config: Config, written: Config, tables: tuple[str, ...], minu
     stop, said = Stop(minutes), Said()
     with stop.listening():
         spark = spark_session()
-        from mirrorfeed.publish.follow import SparkRuns, follow
+        from mirrorfeed.orchestration.follow_run import SparkRuns, follow
 
         runs = SparkRuns(spark, config, stop, said.outcome, said.trouble, written=written, names=tables)
         chosen = config.select(tables)

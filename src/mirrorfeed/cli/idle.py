@@ -9,7 +9,7 @@ from mirrorfeed.display.progress import waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.publish.idle import Idle
+    from mirrorfeed.publish.up_to_date_check import Idle
 
 Found = TypeVar("Found")
 
@@ -22,7 +22,7 @@ def told(
 ) -> list[Found]:
     """One answer a table, in their order; Spark is asked about those alone of which the log does not tell."""
     with waiting("Looking at what is published"):
-        from mirrorfeed.publish.idle import Idle
+        from mirrorfeed.publish.up_to_date_check import Idle
 
         idle = Idle(config)
         found = {str(table.target): ask_log(idle, table) for table in tables}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mirrorfeed import FILE
-from mirrorfeed.cli.root import main
+from mirrorfeed.cli.main import main
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import Terminal
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.cli.root import (
+from mirrorfeed.cli.main import (
     config_option,
     feed,
     feed_of,

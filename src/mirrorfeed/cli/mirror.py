@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.cli.repair import repair_by_itself
-from mirrorfeed.cli.root import (
+from mirrorfeed.cli.main import (
     config_option,
     load,
     main,
@@ -19,11 +18,12 @@ from mirrorfeed.cli.root import (
     say_result,
     spark_session,
 )
+from mirrorfeed.cli.repair import repair_by_itself
 from mirrorfeed.display.progress import waiting
 from mirrorfeed.errors import coded, named
 
 if TYPE_CHECKING:
-    from mirrorfeed.publish.standing import Standing
+    from mirrorfeed.publish.log.mirror_position import Standing
 
 
 @main.command()
@@ -43,13 +43,13 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
     """
     config = load(path)
     config.select(tables)
-    from mirrorfeed.verify.place import folder_of
+    from mirrorfeed.mirror.verify.mirror_folder import folder_of
 
     folder = folder_of(config, mirror)
     spark = spark_session()
-    from mirrorfeed.publish import ledger
-    from mirrorfeed.publish.standing import standings
-    from mirrorfeed.verify import Difference, mirror_of, verify_at
+    from mirrorfeed.mirror.verify import Difference, mirror_of, verify_at
+    from mirrorfeed.orchestration import ledger
+    from mirrorfeed.publish.log.mirror_position import standings
 
     rows: list[ledger.Row] = []
     told: list[dict[str, object]] = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NoReturn
 
-from mirrorfeed.cli.root import for_programs, say_json
+from mirrorfeed.cli.main import for_programs, say_json
 from mirrorfeed.display.terminal import text
 from mirrorfeed.errors import MirrorfeedError, coded
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mirrorfeed.config.schedule import Pause
-    from mirrorfeed.publish.outcome import Outcome
+    from mirrorfeed.publish.result import Outcome
 
 
 def say_outcomes(
@@ -29,7 +29,7 @@ def say_outcomes(
     rebuilt: bool = False,
 ) -> NoReturn:
     from mirrorfeed.cli import output as show
-    from mirrorfeed.publish import ledger
+    from mirrorfeed.orchestration import ledger
 
     if for_programs():
         say_json(ledger.for_programs(outcomes, datetime.now(UTC)))

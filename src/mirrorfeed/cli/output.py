@@ -21,7 +21,7 @@ from mirrorfeed.errors import coded
 
 if TYPE_CHECKING:
     from mirrorfeed.api.results import Listed
-    from mirrorfeed.publish.outcome import Outcome, Progress
+    from mirrorfeed.publish.result import Outcome, Progress
 
 _LONGEST = 60
 """Characters of a value."""

@@ -11,8 +11,7 @@ import click
 
 from mirrorfeed.cli.follow import follow_tables
 from mirrorfeed.cli.idle import told
-from mirrorfeed.cli.outcomes import say_outcomes
-from mirrorfeed.cli.root import (
+from mirrorfeed.cli.main import (
     at_their_paths,
     config_option,
     for_programs,
@@ -24,6 +23,7 @@ from mirrorfeed.cli.root import (
     say_result,
     spark_session,
 )
+from mirrorfeed.cli.outcomes import say_outcomes
 from mirrorfeed.cli.signals import Stop
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import waiting
@@ -32,7 +32,7 @@ from mirrorfeed.errors import MirrorfeedError, coded
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.publish.idle import Idle
+    from mirrorfeed.publish.up_to_date_check import Idle
 
 
 @main.command()
@@ -59,8 +59,8 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
         follow_tables(config, load_as_written(path), tables, minutes)
     out = error_console() if for_programs() else console()
     from mirrorfeed.config.landing_zone import zone_of
-    from mirrorfeed.publish.fleet import Fleet, all_at_rest, publish_tables
-    from mirrorfeed.publish.strays import left_behind
+    from mirrorfeed.orchestration.orphans import left_behind
+    from mirrorfeed.orchestration.publish_run import Fleet, all_at_rest, publish_tables
 
     with waiting("Looking at what is published"):
         at_rest = all_at_rest(config, tables)
@@ -71,7 +71,7 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
     # A ledger is told of tables that are missing, as of any other failure.
     spark = spark_session(*([] if config.ledger or for_programs() else at_their_paths(chosen)))
     from mirrorfeed.cli import output as show
-    from mirrorfeed.stores.process import retries
+    from mirrorfeed.storage.process_cache import retries
 
     repeated = retries().value
     troubles: list[MirrorfeedError] = []
@@ -91,7 +91,7 @@ def _say_decisions(config: Config, chosen: Sequence[Table]) -> NoReturn:
 
     def ask_spark(names: Sequence[str]) -> Sequence[object]:
         spark = spark_session(*([] if for_programs() else at_their_paths(config.select(names))))
-        from mirrorfeed.publish.decisions import decisions
+        from mirrorfeed.orchestration.dry_run import decisions
 
         with waiting("Deciding about what is new"):
             return [decision for _, decision in decisions(spark, config, names)]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.cli.outcomes import say_outcomes
-from mirrorfeed.cli.root import (
+from mirrorfeed.cli.main import (
     config_option,
     confirm,
     confirmation,
@@ -22,6 +21,7 @@ from mirrorfeed.cli.root import (
     wait_option,
     yes_option,
 )
+from mirrorfeed.cli.outcomes import say_outcomes
 from mirrorfeed.display.terminal import console, error_console
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def rebuild(table: str, yes: bool, minutes: float, path: str) -> None:
     chosen = config.select([table])
     from mirrorfeed.cli import output as show
     from mirrorfeed.config.landing_zone import zone_of
-    from mirrorfeed.publish.fleet import Fleet, rebuild_table
-    from mirrorfeed.publish.rebuild import dropping_by
-    from mirrorfeed.stores.process import retries
+    from mirrorfeed.orchestration.publish_run import Fleet, rebuild_table
+    from mirrorfeed.publish.reload import dropping_by
+    from mirrorfeed.storage.process_cache import retries
 
     for each in chosen:
         place = zone_of(config).address(each.target.folder)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mirrorfeed.api.errors import ConditionMissing
-from mirrorfeed.cli.root import config_option, load, main, say, say_error, say_result, spark_session
+from mirrorfeed.cli.main import config_option, load, main, say, say_error, say_result, spark_session
 from mirrorfeed.display.progress import waiting
 from mirrorfeed.errors import MirrorfeedError, coded, named
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.repair import Repaired
+    from mirrorfeed.orchestration.repair import Repaired
 
 
 @main.command()
@@ -33,7 +33,7 @@ def repair(table: str, where: str | None, mirror: str | None, source_only: bool,
     (chosen,) = config.select([table])
     if source_only and where is None:
         raise ConditionMissing()
-    from mirrorfeed.verify.place import folder_of
+    from mirrorfeed.mirror.verify.mirror_folder import folder_of
 
     folder = None if source_only else folder_of(config, mirror)
     done = _repaired(spark_session(), config, chosen, folder, where)
@@ -57,8 +57,8 @@ def _repaired(
     at_most: int | None = None,
 ) -> dict[str, Any]:
     """What was done, which is said as well; `error` where not all was mended that was to be."""
-    from mirrorfeed.publish import ledger
-    from mirrorfeed.repair import repair_table, words
+    from mirrorfeed.orchestration import ledger
+    from mirrorfeed.orchestration.repair import repair_table, words
 
     beside: list[MirrorfeedError] = []
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mirrorfeed.cli.root import config_option, feed, for_programs, main, say, say_json
+from mirrorfeed.cli.main import config_option, feed, for_programs, main, say, say_json
 from mirrorfeed.display.terminal import console
 
 

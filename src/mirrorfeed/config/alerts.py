@@ -9,9 +9,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 
 from mirrorfeed.config import values
 from mirrorfeed.config.destination import secret_place
-from mirrorfeed.credentials import Secret
-from mirrorfeed.feed.source import without_query
 from mirrorfeed.runtime.addresses import is_host
+from mirrorfeed.runtime.credentials import Secret
+from mirrorfeed.source.identifier import without_query
 
 _FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
 _ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")

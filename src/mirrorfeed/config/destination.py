@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from mirrorfeed.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 from mirrorfeed.landing.names import BadTarget, Target
 from mirrorfeed.runtime.addresses import HttpsAddress
+from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
 
 PRINCIPAL = ("tenant_id", "client_id", "secret", "authority")
 PLACES = {

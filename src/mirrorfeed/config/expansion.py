@@ -13,11 +13,11 @@ from mirrorfeed.config.model import Config, Sources, Table, may_be_hashes
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.listing import found
-from mirrorfeed.feed.pattern import Found, is_left_out, named_parts
-from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import BadTarget, fold
-from mirrorfeed.workspace import default_workspace
+from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.pattern import Found, is_left_out, named_parts
+from mirrorfeed.source.table_listing import found
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pydantic import ValidationInfo
 
 from mirrorfeed.config import values
-from mirrorfeed.days import BadInterval, parse_days
-from mirrorfeed.feed.source import MOST_PARTS, Source
 from mirrorfeed.landing.names import Target
+from mirrorfeed.source.durations import BadInterval, parse_days
+from mirrorfeed.source.identifier import MOST_PARTS, Source
 
 _KNOWN = ("into", "archive")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import data_number
-from mirrorfeed.stores import FolderStore, Store
+from mirrorfeed.storage import FolderStore, Store
 
 
 def zone_of(config: Config) -> Store:
@@ -15,7 +15,7 @@ def zone_of(config: Config) -> Store:
     workspace, database = config.onelake
     if database is None:
         raise DatabaseNotNamed(config.landing_zone)
-    from mirrorfeed.stores.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
+    from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
 
     return OneLakeStore(workspace, database, config.credential, config.endpoint or ENDPOINT, config.ca_file)
 

@@ -12,10 +12,10 @@ from mirrorfeed.config.destination import DEFAULT_SCHEMA
 from mirrorfeed.config.model import Config, Sources, Table
 from mirrorfeed.config.values import ONELAKE
 from mirrorfeed.config.yaml_document import Document, Mistake, Place, read, validated
-from mirrorfeed.credentials import ServicePrincipal
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import BadTarget, Target, split_name
 from mirrorfeed.runtime.addresses import HttpsAddress
+from mirrorfeed.runtime.credentials import ServicePrincipal
 
 EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding="utf-8")
 """A commented file to start from."""

@@ -30,13 +30,13 @@ from mirrorfeed.config.output import OutputOptions, Partner, contradictions
 from mirrorfeed.config.schedule import FollowLimits, Pause
 from mirrorfeed.config.selection import SelectionOptions, misfits
 from mirrorfeed.config.values import ONELAKE, located
-from mirrorfeed.credentials import Credential, Default
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.errors import BadSource
-from mirrorfeed.feed.pattern import Pattern
-from mirrorfeed.feed.source import Source
 from mirrorfeed.landing.names import BadTarget, Target
-from mirrorfeed.landing.output import COMPRESSION
+from mirrorfeed.landing.output_format import COMPRESSION
+from mirrorfeed.runtime.credentials import Credential, Default
+from mirrorfeed.source.errors import BadSource
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.pattern import Pattern
 from mirrorfeed.storage.prices import Rates
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mirrorfeed.landing.output import Delimited, Output
+from mirrorfeed.landing.output_format import Delimited, Output
 
 
 class OutputOptions(BaseModel):

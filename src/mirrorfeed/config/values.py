@@ -18,12 +18,12 @@ from pydantic import ValidationError, ValidationInfo
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.feed.errors import BadSource
-from mirrorfeed.feed.pattern import Pattern
-from mirrorfeed.feed.source import Source, without_query
 from mirrorfeed.landing.names import BadTarget, Target, fold, split_name
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.addresses import HttpsAddress, is_host_pattern
+from mirrorfeed.source.errors import BadSource
+from mirrorfeed.source.identifier import Source, without_query
+from mirrorfeed.source.pattern import Pattern
 
 _UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"([0-9]{1,12}) *(KiB|MiB|GiB)", re.IGNORECASE)

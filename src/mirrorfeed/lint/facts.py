@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from mirrorfeed.landing.log import Record
+from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.delimited_text import TextFault
 from mirrorfeed.lint.specification import METADATA
 

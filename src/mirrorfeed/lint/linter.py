@@ -6,8 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.landing import log as records
-from mirrorfeed.landing.log import Record
+from mirrorfeed.landing import record as records
 from mirrorfeed.landing.names import (
     LOG,
     LOG_ID,
@@ -17,6 +16,7 @@ from mirrorfeed.landing.names import (
     record_number,
     staged_record_number,
 )
+from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.lint.facts import Broken, Contents, DataFile, Folder, Log, Table, Unreadable, Zone
 from mirrorfeed.lint.findings import Finding, Severity
@@ -27,8 +27,8 @@ from mirrorfeed.lint.rules.files import PARQUET, form_of
 from mirrorfeed.lint.rules.zone import find_tables
 from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, is_ignored
 from mirrorfeed.lint.text_reader import text_contents
-from mirrorfeed.stores import Entry, NotThere, Store, UnreadableFile
-from mirrorfeed.stores.folder import SymbolicLink
+from mirrorfeed.storage import Entry, NotThere, Store, UnreadableFile
+from mirrorfeed.storage.folder import SymbolicLink
 
 _TABLE_DEPTH = 2
 

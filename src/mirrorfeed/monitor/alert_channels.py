@@ -17,13 +17,13 @@ import requests
 
 from mirrorfeed.config import Config
 from mirrorfeed.config.alerts import MAIL, Mail, Webhook
-from mirrorfeed.credentials import Secret, SecretUnreachable, read_secret
 from mirrorfeed.display.redact import redact_answer, remember
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
 from mirrorfeed.monitor.alert_messages import FORMS, text, title
 from mirrorfeed.monitor.alert_state import Message, Send
 from mirrorfeed.runtime.addresses import check_proxy, is_host
-from mirrorfeed.stores.patience import WORTH_REPEATING, Patience, Tries, retry_after
+from mirrorfeed.runtime.credentials import Secret, SecretUnreachable, read_secret
+from mirrorfeed.storage.retry_budget import WORTH_REPEATING, Patience, Tries, retry_after
 
 PATIENCE = Patience(seconds=30.0, first_pause=1.0, longest_pause=10.0, answer_seconds=20.0)
 """Little, for a later run tells what this one cannot."""

@@ -21,8 +21,8 @@ from mirrorfeed.errors import MirrorfeedError, Transient, named
 from mirrorfeed.landing.strict_json import CONFIG, DamagedFile, UtcTime, is_distinct, parse_json, validate
 from mirrorfeed.monitor.alert_rules import Check
 from mirrorfeed.monitor.rules import Finding
-from mirrorfeed.stores import AlreadyThere, NotThere, Store, StoreUnavailable, UnreadableFile
-from mirrorfeed.stores.folder import SymbolicLink
+from mirrorfeed.storage import AlreadyThere, NotThere, Store, StoreUnavailable, UnreadableFile
+from mirrorfeed.storage.folder import SymbolicLink
 
 FILE = "alerts.json"
 REPEAT_AFTER = timedelta(days=1)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.stores import Store
+    from mirrorfeed.storage import Store
 
 
 def diagnose(
@@ -45,7 +45,7 @@ def _fix(store: Store, table: Table) -> str:
 
 def finish_and_clean_up(store: Store, table: Table) -> None:
     """Rename the files of the newest record and remove files that no record can publish, as every run does first."""
-    from mirrorfeed.publish.commit import TableLog
+    from mirrorfeed.publish.log.table_log import TableLog
 
     log = TableLog(store, table.target.folder)
     view = log.settle()

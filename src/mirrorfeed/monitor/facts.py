@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirrorfeed.at_once import each_of
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import counted, duration
@@ -20,18 +19,19 @@ from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, named
 from mirrorfeed.landing.names import LOG as LOGS
 from mirrorfeed.landing.names import LOG_ID, data_number, is_log_id
 from mirrorfeed.monitor.freshness import AHEAD, UNASKED, Beyond, Freshness, Step, freshness
+from mirrorfeed.runtime.parallel import each_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from mirrorfeed.fabric import TableState
-    from mirrorfeed.feed.keys import Workspace
-    from mirrorfeed.landing.log import Record
-    from mirrorfeed.publish.commit import TableLog
+    from mirrorfeed.landing.record import Record
+    from mirrorfeed.mirror.fabric import TableState
     from mirrorfeed.publish.errors import FilesLost, LastFileGone
-    from mirrorfeed.publish.idle import Idle
-    from mirrorfeed.publish.view import View
-    from mirrorfeed.stores import Store
+    from mirrorfeed.publish.log.table_log import TableLog
+    from mirrorfeed.publish.log.view import View
+    from mirrorfeed.publish.up_to_date_check import Idle
+    from mirrorfeed.source.catalog import Workspace
+    from mirrorfeed.storage import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class DatabaseFacts:
 def database_facts(config: Config, store: Store | None = None) -> DatabaseFacts:
     if config.onelake is None:
         return DatabaseFacts(config.landing_zone)
-    from mirrorfeed.fabric import database_of
+    from mirrorfeed.mirror.fabric import database_of
 
     try:
         database, store = database_of(config), store or zone_of(config)
@@ -150,8 +150,8 @@ class Collector:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
-        from mirrorfeed.publish.idle import Idle
-        from mirrorfeed.workspace import default_workspace
+        from mirrorfeed.publish.up_to_date_check import Idle
+        from mirrorfeed.runtime.databricks import default_workspace
 
         store = zone_of(self.config)
         idle = Idle(self.config, store)
@@ -181,11 +181,11 @@ class Collector:
     def _with_spark(
         self, spark: SparkSession, store: Store, table: Table, workspace: Callable[[], Workspace]
     ) -> TableFacts:
-        from mirrorfeed.feed.errors import Finding
-        from mirrorfeed.publish.commit import TableLog
-        from mirrorfeed.publish.kept import feed_for
+        from mirrorfeed.publish.log.table_log import TableLog
         from mirrorfeed.publish.plan import plan_of
-        from mirrorfeed.publish.table import look_ahead, preflight
+        from mirrorfeed.publish.sources.history_source import feed_for
+        from mirrorfeed.publish.table_publisher import look_ahead, preflight
+        from mirrorfeed.source.errors import Finding
 
         facts, log = self._begin(table, self.now()), TableLog(store, table.target.folder)
         view: View | None = None
@@ -211,13 +211,13 @@ class Collector:
     def _read_source(
         self, spark: SparkSession, table: Table, facts: TableFacts, log: TableLog, view: View | None
     ) -> TableFacts:
-        from mirrorfeed.feed import history
-        from mirrorfeed.feed.detail import detail_of
-        from mirrorfeed.feed.ranges import Published, recreated
-        from mirrorfeed.feed.retention import FILES, LOG, seconds_of
-        from mirrorfeed.feed.switch import feed_of
         from mirrorfeed.publish.columns import no_longer_selected
-        from mirrorfeed.publish.compared import COMPARED
+        from mirrorfeed.publish.sources.full_compare import COMPARED
+        from mirrorfeed.source import versions
+        from mirrorfeed.source.change_feed import feed_of
+        from mirrorfeed.source.ranges import Published, recreated
+        from mirrorfeed.source.retention import FILES, LOG, seconds_of
+        from mirrorfeed.source.table_info import detail_of
 
         newest = view.newest if view else None
 
@@ -234,7 +234,7 @@ class Collector:
         if self.deep and view:
             records = list(log.records(view))
         begin = published if not self.deep or not records else records[-1].to_version_inclusive - 1
-        commits = history.commits(spark, table.source, begin)
+        commits = versions.commits(spark, table.source, begin)
         detail = detail_of(spark, table.source)
         feed = feed_of(spark, table.source, detail).value
         if newest:
@@ -260,14 +260,14 @@ class Collector:
             longest_wait=longest_wait(records, times),
             retention=seconds_of(detail.properties, FILES),
             log_retention=seconds_of(detail.properties, LOG),
-            cloned_from=history.cloned_from(spark, table.source) if self.deep else None,
+            cloned_from=versions.cloned_from(spark, table.source) if self.deep else None,
             longest_text=self._longest_text(spark, table),
         )
         return replace(facts, source_facts=source, fresh=fresh(commits[-1].timestamp, since))
 
     def _longest_text(self, spark: SparkSession, table: Table) -> tuple[str, int] | None:
-        from mirrorfeed.feed.detail import detail_of
         from mirrorfeed.monitor.text_lengths import CHEAP, longest_text
+        from mirrorfeed.source.table_info import detail_of
 
         with suppress(Exception):  # the checks of the next publication report what cannot be read
             if self.deep and detail_of(spark, table.source, counted=True).bytes <= CHEAP:
@@ -276,12 +276,12 @@ class Collector:
 
     def _without_spark(self, idle: Idle, table: Table) -> TableFacts | None:
         """The facts about a table in a local folder with nothing to publish; None if Spark is needed."""
-        from mirrorfeed.feed.here import opened
-        from mirrorfeed.feed.retention import FILES, LOG, seconds_of
-        from mirrorfeed.feed.switch import Feed
         from mirrorfeed.monitor.text_lengths import longest_text_here
-        from mirrorfeed.publish.commit import TableLog
-        from mirrorfeed.publish.idle import committed, is_up_to_date, newest_of
+        from mirrorfeed.publish.log.table_log import TableLog
+        from mirrorfeed.publish.up_to_date_check import committed, is_up_to_date, newest_of
+        from mirrorfeed.source.change_feed import Feed
+        from mirrorfeed.source.local_delta import opened
+        from mirrorfeed.source.retention import FILES, LOG, seconds_of
 
         if self.deep and table.selection is not None:  # only Spark selects rows
             return None

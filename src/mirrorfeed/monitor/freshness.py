@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorfeed.display.rows import as_json
 
 if TYPE_CHECKING:
-    from mirrorfeed.landing.log import Record
+    from mirrorfeed.landing.record import Record
 
 
 class Step(StrEnum):

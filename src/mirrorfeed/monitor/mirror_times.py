@@ -8,12 +8,12 @@ from pathlib import Path
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, named
-from mirrorfeed.fabric import TableState, TableSync, database_of, refresh, sync_of
-from mirrorfeed.feed.log import commit_version
 from mirrorfeed.landing.names import Target
+from mirrorfeed.mirror.fabric import TableState, TableSync, database_of, refresh, sync_of
+from mirrorfeed.mirror.verify.errors import MirrorNotNamed
 from mirrorfeed.monitor.freshness import Beyond, Step
-from mirrorfeed.stores import FolderStore, Store
-from mirrorfeed.verify.errors import MirrorNotNamed
+from mirrorfeed.source.delta_protocol import commit_version
+from mirrorfeed.storage import FolderStore, Store
 
 NOT_ASKED = "the SQL endpoint was not asked"
 
@@ -68,7 +68,7 @@ def _place(config: Config, target: Target, mirror: str | None) -> tuple[Store, s
         return FolderStore(str(folder)), "_delta_log" if (folder / "_delta_log").is_dir() else log
     if workspace is None or database is None:
         raise MirrorNotNamed(landing_zone=config.landing_zone)
-    from mirrorfeed.stores.onelake import ENDPOINT, OneLakeStore  # as in config.landing_zone
+    from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # as in config.landing_zone
 
     place = config.endpoint or ENDPOINT
     return OneLakeStore(workspace, database, config.credential, place, config.ca_file, below="Tables"), log

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mirrorfeed.config import Config
-    from mirrorfeed.feed.source import Source
+    from mirrorfeed.source.identifier import Source
 
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]
 """The rows of each query, by its name."""
@@ -78,7 +78,7 @@ class TableState(Row):
 
     @property
     def ok(self) -> bool:
-        from mirrorfeed.publish.ledger import DIFFERENT, STOPPED
+        from mirrorfeed.orchestration.ledger import DIFFERENT, STOPPED
 
         return self.state not in STOPPED and self.mirror != DIFFERENT
 
@@ -276,10 +276,10 @@ def ledger_of(config: Config) -> Source:
 
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
     """Run all queries, or those with these names, as of `now`. Raises `LedgerUnreadable`."""
-    from mirrorfeed.archive.engine import setting
     from mirrorfeed.monitor.report_queries import NOW, QUERIES
+    from mirrorfeed.orchestration.ledger import as_of_this_release
     from mirrorfeed.publish.errors import LedgerUnreadable
-    from mirrorfeed.publish.ledger import as_of_this_release
+    from mirrorfeed.runtime.engine import setting
 
     moment = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
     found: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mirrorfeed.publish.ledger import ARCHIVE, COMPARED, DIFFERENT, PUBLISHED, STANDS, STOPPED, VERIFIED, WATCHED, WRONG
+from mirrorfeed.orchestration.ledger import (
+    ARCHIVE,
+    COMPARED,
+    DIFFERENT,
+    PUBLISHED,
+    STANDS,
+    STOPPED,
+    VERIFIED,
+    WATCHED,
+    WRONG,
+)
 
 NOW = "current_timestamp()"
 

@@ -17,9 +17,9 @@ from mirrorfeed.display.humanize import a_few, counted, duration
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected
-from mirrorfeed.feed.retention import FILES, LEAST, LOG
 from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Step
+from mirrorfeed.source.retention import FILES, LEAST, LOG
 
 NOTHING = "No problem was found. Only publishing can show others."
 

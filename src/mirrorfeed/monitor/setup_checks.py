@@ -19,20 +19,20 @@ from mirrorfeed.config import ONELAKE, Config
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import size
 from mirrorfeed.errors import MirrorfeedError
-from mirrorfeed.feed.errors import SettingFixed
-from mirrorfeed.feed.settings import ALL_DAYS, all_days_are_read
-from mirrorfeed.feed.source import Source
-from mirrorfeed.files.place import place_for
-from mirrorfeed.files.trial import trial
 from mirrorfeed.landing.limits import CHANGES_A_DAY, MANY_CHANGES, MOST_TABLES, SPREAD, about_tables
 from mirrorfeed.monitor.facts import Collector, TableFacts
 from mirrorfeed.monitor.rules import Finding
 from mirrorfeed.monitor.setup_check import failed, failed_with, not_checked, passed
 from mirrorfeed.monitor.setup_hosts import check_hosts
 from mirrorfeed.monitor.setup_rights import check_rights, needed
-from mirrorfeed.publish import ledger
-from mirrorfeed.stores import NotThere, Store
-from mirrorfeed.workspace import default_workspace
+from mirrorfeed.monitor.staging_probe import trial
+from mirrorfeed.orchestration import ledger
+from mirrorfeed.publish.files.staging_area import place_for
+from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.session_settings import ALL_DAYS, all_days_are_read
+from mirrorfeed.source.errors import SettingFixed
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage import NotThere, Store
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
@@ -92,7 +92,7 @@ def _ledger(spark: SparkSession, source: Source) -> Finding:
 def check_credential(config: Config) -> Finding:
     if not config.landing_zone.startswith(ONELAKE):
         return not_checked("credential", "the landing zone is not in OneLake")
-    from mirrorfeed.credentials import token_credential
+    from mirrorfeed.runtime.credentials import token_credential
 
     try:
         token_credential(config.credential, config.ca_file).get_token(_TOKEN_FOR)

@@ -10,11 +10,11 @@ import requests
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError, ReadTimeoutError
 
 from mirrorfeed.config import Config
-from mirrorfeed.credentials import ServicePrincipal
 from mirrorfeed.errors import first_line
 from mirrorfeed.monitor.rules import Finding
 from mirrorfeed.monitor.setup_check import failed, failed_with, passed
 from mirrorfeed.runtime.addresses import BadProxy, check_proxy
+from mirrorfeed.runtime.credentials import ServicePrincipal
 
 LOGIN = "https://login.microsoftonline.com"
 _SECONDS = 10.0
@@ -31,8 +31,8 @@ def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> tuple[
     """Those that a configuration needs beside the Databricks workspace; none for a landing zone that is a folder."""
     if config.onelake is None:
         return ()
-    from mirrorfeed.fabric.api import ENDPOINT as API
-    from mirrorfeed.stores.onelake import ENDPOINT, blob_endpoint
+    from mirrorfeed.mirror.fabric.client import ENDPOINT as API
+    from mirrorfeed.storage.onelake import ENDPOINT, blob_endpoint
 
     files = config.endpoint or ENDPOINT
     found = {

@@ -17,7 +17,7 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.monitor.rules import Finding
 from mirrorfeed.monitor.setup_check import failed_with, not_checked, passed
 from mirrorfeed.monitor.setup_checks import check_credential, check_place, new_folder
-from mirrorfeed.stores import AlreadyThere, NotThere, Store
+from mirrorfeed.storage import AlreadyThere, NotThere, Store
 
 BY_HAND = (
     (

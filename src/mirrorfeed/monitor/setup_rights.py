@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote as percent_encoded
 
 from mirrorfeed.config import Config
-from mirrorfeed.credentials import ServiceCredential
 from mirrorfeed.display.redact import redact
-from mirrorfeed.feed.keys import in_unity_catalog
 from mirrorfeed.landing.names import join_name
 from mirrorfeed.monitor.rules import Finding
 from mirrorfeed.monitor.setup_check import failed, failed_with, passed
+from mirrorfeed.runtime.credentials import ServiceCredential
+from mirrorfeed.source.catalog import in_unity_catalog
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient

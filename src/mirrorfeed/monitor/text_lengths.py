@@ -8,10 +8,10 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
-from mirrorfeed.feed.here import counted_files
-from mirrorfeed.feed.selection import selected
-from mirrorfeed.feed.source import Source, quote
 from mirrorfeed.landing.selection import Selection
+from mirrorfeed.source.identifier import Source, quote
+from mirrorfeed.source.local_delta import counted_files
+from mirrorfeed.source.selection import selected
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorfeed.config import Config
-    from mirrorfeed.feed.keys import Workspace
-    from mirrorfeed.publish import ledger
-    from mirrorfeed.stores import Store
+    from mirrorfeed.orchestration import ledger
+    from mirrorfeed.source.catalog import Workspace
+    from mirrorfeed.storage import Store
 
 
 @row
@@ -108,7 +108,7 @@ def summary_of(rows: Sequence[Alert]) -> str:
 
 def state_of(config: Config) -> tuple[Store, str]:
     """The store and the path of the file with the alerts sent so far."""
-    from mirrorfeed.stores import FolderStore
+    from mirrorfeed.storage import FolderStore
 
     if config.alerts.state is not None:
         return FolderStore(config.alerts.state), FILE
@@ -122,7 +122,7 @@ def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]
 
 
 def _ledger_row(facts: TableFacts, target: float | None) -> ledger.Row:
-    from mirrorfeed.publish import ledger
+    from mirrorfeed.orchestration import ledger
 
     assert facts.fresh
     times = {f"{step}_at": facts.fresh.at(step) for step in Step}

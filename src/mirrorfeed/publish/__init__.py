@@ -1,1 +1,1 @@
-"""From the feed into the landing zone: stage files, record them, rename them."""
+"""Publishes one table: decides, stages files, records them, renames them."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mirrorfeed.feed.ranges import Facts
-from mirrorfeed.landing.log import Record
-from mirrorfeed.landing.output import check_output
+from mirrorfeed.landing.output_format import check_output
+from mirrorfeed.landing.record import Record
 from mirrorfeed.landing.schema import Column, ColumnsDropped, check_keys, evolve
 from mirrorfeed.landing.selection import Selection, goes_on, left_out
 from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.port import COMPARISON, Feed
+from mirrorfeed.publish.sources.base import COMPARISON, Feed
+from mirrorfeed.source.ranges import Facts
 
 _DROPS = ("DROP COLUMNS", COMPARISON)
 """The operations after which a column that is gone is known to have no values under another name."""

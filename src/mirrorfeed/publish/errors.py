@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.feed.errors import Finding, Gap
 from mirrorfeed.landing.names import LOG_ID
-from mirrorfeed.landing.rows import Problem
+from mirrorfeed.landing.row_markers import Problem
+from mirrorfeed.source.errors import Finding, Gap
 
 if TYPE_CHECKING:
-    from mirrorfeed.feed.ranges import Range
-    from mirrorfeed.files.job import BadRow
+    from mirrorfeed.publish.files.staging_job import BadRow
+    from mirrorfeed.source.ranges import Range
 
 _REBUILD = "publish a new snapshot with `mirrorfeed rebuild`"
 

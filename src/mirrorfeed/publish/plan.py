@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.config import Table
-from mirrorfeed.feed.errors import KeysNotReadable, KeysUnavailable
-from mirrorfeed.feed.keys import Workspace, check_policies, in_unity_catalog, key_of, table_of
-from mirrorfeed.landing.metadata import spell
-from mirrorfeed.landing.output import AS_PARQUET, COMPRESSION, Output
+from mirrorfeed.landing.metadata_files import spell
+from mirrorfeed.landing.output_format import AS_PARQUET, COMPRESSION, Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection, keys_of
 from mirrorfeed.publish.errors import KeysNeeded
-from mirrorfeed.workspace import default_workspace
+from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.source.catalog import Workspace, check_policies, in_unity_catalog, key_of, table_of
+from mirrorfeed.source.errors import KeysNotReadable, KeysUnavailable
 
 
 @dataclass(frozen=True, slots=True)

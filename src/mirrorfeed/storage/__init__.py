@@ -1,1 +1,25 @@
-"""Where files are: archive tiers and their prices."""
+"""Where files are: one protocol, and a module for each kind of storage."""
+
+from mirrorfeed.storage.base import (
+    AlreadyThere,
+    Entry,
+    NotThere,
+    PathOutside,
+    PlaceUnusable,
+    Store,
+    StoreUnavailable,
+    UnreadableFile,
+)
+from mirrorfeed.storage.folder import FolderStore
+
+__all__ = [
+    "AlreadyThere",
+    "Entry",
+    "FolderStore",
+    "NotThere",
+    "PathOutside",
+    "PlaceUnusable",
+    "Store",
+    "StoreUnavailable",
+    "UnreadableFile",
+]

@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive import interval
+from mirrorfeed.archive.archived_share import share
 from mirrorfeed.archive.errors import FileOfNoTable
-from mirrorfeed.archive.guard.missing import StatementNeedsArchivedFiles
-from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.statement import Guarded
+from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
+from mirrorfeed.archive.guard.missing_files import StatementNeedsArchivedFiles
+from mirrorfeed.archive.guard.query import Guarded
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
-from mirrorfeed.archive.guard.write import GuardedWriter
-from mirrorfeed.archive.interval import intervals
-from mirrorfeed.archive.upkeep.maintain import Maintenance, maintain
-from mirrorfeed.archive.upkeep.share import share
+from mirrorfeed.archive.guard.writer import GuardedWriter
+from mirrorfeed.archive.maintenance import Maintenance, maintain
 from tests.archive.scenes import NOW, Orders, days
 from tests.delta import DeltaTable
 
@@ -57,7 +57,7 @@ def test_files_in_another_folder_are_judged_by_the_interval_there(spark: SparkSe
 
 def test_own_files_are_judged_by_the_own_interval(spark: SparkSession, clone: DeltaTable, tmp_path: Path) -> None:
     own = DeltaTable.copied(clone, tmp_path / "clone")
-    intervals.set_first(spark, own.source, 1000, NOW)
+    interval.set_first(spark, own.source, 1000, NOW)
     assert days(ArchiveAwareTable(spark, own.source, now=lambda: NOW).files().archived) == ["1", "2"]
     assert days(ArchiveAwareTable(spark, own.source, now=lambda: NOW).files("id = 15").archived) == ["1"]
 

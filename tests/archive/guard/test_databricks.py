@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
+from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.databricks import NativeIndex
-from mirrorfeed.archive.guard.here import LocalIndex
-from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
+from mirrorfeed.archive.guard.engine_choice import index_of
+from mirrorfeed.archive.guard.local_engine import LocalIndex
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
-from mirrorfeed.archive.guard.world import index_of
-from mirrorfeed.archive.guard.write import GuardedWriter
-from mirrorfeed.archive.upkeep.maintain import EARLY_DELETION, Maintenance, maintain, missing_files
-from mirrorfeed.stores.tiers import Priority
+from mirrorfeed.archive.guard.writer import GuardedWriter
+from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, maintain, missing_files
+from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, POLICY, Orders
 
 SHOW = "SHOW ARCHIVED FILES FOR "

@@ -16,12 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.tiers import Clock, FolderTiers, make_old
-from mirrorfeed.archive.engine import setting
-from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded
+from mirrorfeed.archive import interval
+from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
-from mirrorfeed.archive.guard.write import GuardedWriter
-from mirrorfeed.archive.interval import intervals
-from mirrorfeed.stores.tiers import Priority
+from mirrorfeed.archive.guard.writer import GuardedWriter
+from mirrorfeed.runtime.engine import setting
+from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW
 from tests.delta import SparkTable
 
@@ -85,7 +85,7 @@ class Cut:
             return NOW - timedelta(days=100)
 
         make_old(self.table.path, age)
-        intervals.set_first(spark, self.table.source, 60, NOW)
+        interval.set_first(spark, self.table.source, 60, NOW)
         self.whole = SparkTable.copied(self.table, folder / "whole")
         """As it is before any file is moved away and any statement runs."""
         self._clock = Clock(NOW)

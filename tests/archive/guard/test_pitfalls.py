@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.guard.here import files_of
+from mirrorfeed.archive.guard.local_engine import files_of
 from mirrorfeed.archive.guard.predicate import filtered
 from tests.delta import SparkTable
 

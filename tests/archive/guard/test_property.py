@@ -17,16 +17,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from mirrorfeed.archive.guard.here import LocalIndex, files_of
+from mirrorfeed.archive.file_index.archived_files import archived_among
+from mirrorfeed.archive.file_index.data_skipping import Doubt
+from mirrorfeed.archive.file_index.log_file import plain
+from mirrorfeed.archive.file_index.spark_log import DeltaLog
+from mirrorfeed.archive.guard.local_engine import LocalIndex, files_of
 from mirrorfeed.archive.guard.predicate import filtered
-from mirrorfeed.archive.interval.policy import Policy
-from mirrorfeed.archive.log.archived import archived_among
-from mirrorfeed.archive.log.delta import DeltaLog
-from mirrorfeed.archive.log.entry import plain
-from mirrorfeed.archive.log.skipping import Doubt
-from mirrorfeed.feed import history
-from mirrorfeed.feed.detail import detail_of
-from mirrorfeed.feed.source import Source
+from mirrorfeed.archive.interval_policy import Policy
+from mirrorfeed.source import versions
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import detail_of
 
 LATER = datetime.now(UTC) + timedelta(days=400)
 """Everything counts as archived by then."""
@@ -235,7 +235,7 @@ def test_no_file_with_a_matching_row_is_missing(
     every = files_of(frame)
     # The log is the same for all, so it is read once.
     log = DeltaLog(spark, str(table), detail_of(spark, table).location)
-    known = log.files(history.newest_version(spark, table))
+    known = log.files(versions.newest_version(spark, table))
     assert set(known) == set(every)
     assert len(archived_among([known[uri] for uri in every], Policy(1), LATER)) == len(every)
 

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from mirrorfeed.mirror.replica import Replica, TableReport
-from mirrorfeed.stores import FolderStore
+from mirrorfeed.storage import FolderStore
 
 MARKER = "__rowMarker__"
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.mirror.replica import Replica, State
-from mirrorfeed.stores import Entry, FolderStore
+from mirrorfeed.storage import Entry, FolderStore
 from tests.mirror.replica.conftest import World, marked, plain
 
 

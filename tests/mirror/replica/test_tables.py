@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 
 from mirrorfeed.mirror.replica import Replica, State, TableReport, follow
 from mirrorfeed.mirror.replica.mirrored_table import Mirror
-from mirrorfeed.stores import Entry, FolderStore, StoreUnavailable
+from mirrorfeed.storage import Entry, FolderStore, StoreUnavailable
 from tests.mirror.replica.conftest import World, marked, plain
 
 

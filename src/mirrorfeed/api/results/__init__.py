@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from mirrorfeed.api.results.mirror import Comparison, Difference, Repair
     from mirrorfeed.api.results.publishing import Decision, Enabled, Listed, PartnerFile, Publication
     from mirrorfeed.display.rows import DataRow, Row
-    from mirrorfeed.fabric.database import CreatedDatabase, DatabaseStatus, TableState
-    from mirrorfeed.fabric.definition import Setting
-    from mirrorfeed.fabric.endpoint import TableSync
-    from mirrorfeed.keep.fleet import Append, History
-    from mirrorfeed.keep.replay import Replay
+    from mirrorfeed.history.replay import Replay
     from mirrorfeed.lint.findings import Finding as LintFinding
+    from mirrorfeed.mirror.fabric.database import CreatedDatabase, DatabaseStatus, TableState
+    from mirrorfeed.mirror.fabric.definition import Setting
+    from mirrorfeed.mirror.fabric.endpoint import TableSync
     from mirrorfeed.mirror.replica.table_cycle import TableReport
     from mirrorfeed.monitor.report_figures import Report
     from mirrorfeed.monitor.rules import Finding
     from mirrorfeed.monitor.status import Status
     from mirrorfeed.monitor.watch import Alert
-    from mirrorfeed.publish.examine import LogRecord
-    from mirrorfeed.publish.strays import DroppedTable
+    from mirrorfeed.orchestration.histories import Append, History
+    from mirrorfeed.orchestration.orphans import DroppedTable
+    from mirrorfeed.publish.log.audit import LogRecord
 
 __all__ = [
     "Alert",
@@ -67,39 +67,39 @@ __all__ = [
 
 _HOMES = {
     "Alert": "monitor.watch",
-    "Append": "keep.fleet",
+    "Append": "orchestration.histories",
     "Changes": "api.results.changes",
     "Chart": "api.results.base",
     "Comparison": "api.results.mirror",
-    "CreatedDatabase": "fabric.database",
+    "CreatedDatabase": "mirror.fabric.database",
     "DataRow": "display.rows",
-    "DatabaseStatus": "fabric.database",
+    "DatabaseStatus": "mirror.fabric.database",
     "Decision": "api.results.publishing",
     "Difference": "api.results.mirror",
-    "DroppedTable": "publish.strays",
+    "DroppedTable": "orchestration.orphans",
     "Enabled": "api.results.publishing",
     "Failed": "api.results.base",
     "Finding": "monitor.rules",
-    "History": "keep.fleet",
+    "History": "orchestration.histories",
     "LintFinding": "lint.findings",
     "Listed": "api.results.publishing",
-    "LogRecord": "publish.examine",
+    "LogRecord": "publish.log.audit",
     "PartnerFile": "api.results.publishing",
     "Publication": "api.results.publishing",
     "Recent": "api.results.archive",
     "Repair": "api.results.mirror",
-    "Replay": "keep.replay",
+    "Replay": "history.replay",
     "Report": "monitor.report_figures",
     "RestorePlan": "api.results.archive",
     "Restoring": "api.results.archive",
     "Result": "api.results.base",
     "Row": "display.rows",
-    "Setting": "fabric.definition",
+    "Setting": "mirror.fabric.definition",
     "Share": "api.results.archive",
     "Status": "monitor.status",
     "TableReport": "mirror.replica.table_cycle",
-    "TableState": "fabric.database",
-    "TableSync": "fabric.endpoint",
+    "TableState": "mirror.fabric.database",
+    "TableSync": "mirror.fabric.endpoint",
     "VersionChanges": "api.results.changes",
 }
 """Each operation defines its row in its own room. The class is imported when it is first used."""

@@ -11,7 +11,7 @@ from mirrorfeed.display.rows import Row, row, shown
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mirrorfeed.archive.bring_back.plan import Plan
+    from mirrorfeed.archive.restore_plan import Plan
 
 
 @row

@@ -12,7 +12,7 @@ from mirrorfeed.display.rows import DataRow, Row, row, shown
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from mirrorfeed.feed.preview import Changes as Preview
+    from mirrorfeed.source.change_preview import Changes as Preview
 
 _KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
 """By change type: an update has a row of before as well, which is none of its own."""
@@ -48,7 +48,7 @@ class Changes:
 
     def counts(self) -> Result[VersionChanges]:
         """The rows that each version changed; versions without changes are left out."""
-        from mirrorfeed.feed.settings import faithful
+        from mirrorfeed.runtime.session_settings import faithful
 
         found: dict[int, dict[str, int]] = {}
         with faithful(self.rows.sparkSession):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.errors import NoSuchColumn
-from mirrorfeed.feed.source import Source
+from mirrorfeed.source.identifier import Source
 
 
 def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:

@@ -10,13 +10,13 @@ from typing import ClassVar
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.errors import OnlyNewestVersion, OnlyOnOneMachine, TableByTable
-from mirrorfeed.archive.guard.port import Answer, Facts, Judged, Need
+from mirrorfeed.archive.file_index.log_file import LogFile, plain
+from mirrorfeed.archive.guard.engine import Answer, Facts, Judged, Need
 from mirrorfeed.archive.guard.predicate import filtered
-from mirrorfeed.archive.interval.policy import Policy
-from mirrorfeed.archive.log.entry import LogFile, plain
-from mirrorfeed.feed import history, read
-from mirrorfeed.feed.detail import detail_of
-from mirrorfeed.feed.source import Source
+from mirrorfeed.archive.interval_policy import Policy
+from mirrorfeed.source import reader, versions
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import detail_of
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class NativeIndex:
         return Facts(found.table_id, tuple(self.spark.table(self.source.sql).columns), found.properties)
 
     def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
-        at = history.newest_version(self.spark, self.source)
+        at = versions.newest_version(self.spark, self.source)
         if version not in (None, at):
             raise OnlyNewestVersion(table=str(self.source), version=version or 0, newest=at)
         filtered(self.spark.table(self.source.sql), str(self.source), predicate)
@@ -68,10 +68,10 @@ class NativeIndex:
         return detail_of(self.spark, self.source).location
 
     def newest_version(self) -> int:
-        return history.newest_version(self.spark, self.source)
+        return versions.newest_version(self.spark, self.source)
 
     def rows(self, version: int) -> DataFrame:
-        return read.at(self.spark, self.source, version)
+        return reader.at(self.spark, self.source, version)
 
     def partitions(self, version: int | None) -> list[dict[str, str | None]]:
         return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {self.source.sql}").collect()]

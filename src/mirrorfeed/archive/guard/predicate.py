@@ -7,8 +7,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mirrorfeed.archive.errors import BadPredicate
-from mirrorfeed.feed.faults import first_of, parameter
-from mirrorfeed.session import looked_at, unlogged
+from mirrorfeed.runtime.spark_errors import first_of, parameter
+from mirrorfeed.runtime.spark_session import looked_at, unlogged
 
 
 def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:

@@ -18,25 +18,25 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import StructType
 
+from mirrorfeed.archive import interval as intervals
 from mirrorfeed.archive.errors import BadNumber, NotEnoughFiles, amount
-from mirrorfeed.archive.guard import ask
+from mirrorfeed.archive.file_index.archived_files import archived_of
+from mirrorfeed.archive.file_index.log_file import LogFile
+from mirrorfeed.archive.guard import entry
+from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, blocked_among
+from mirrorfeed.archive.guard.archived_rows import DESCRIBED, described
 from mirrorfeed.archive.guard.columns import check_columns
-from mirrorfeed.archive.guard.described import DESCRIBED, described
-from mirrorfeed.archive.guard.missing import Missing, StatementNeedsArchivedFiles
-from mirrorfeed.archive.guard.needed import ArchivedFilesNeeded, blocked_among
-from mirrorfeed.archive.guard.port import Answer, FileIndex
+from mirrorfeed.archive.guard.engine import Answer, FileIndex
+from mirrorfeed.archive.guard.engine_choice import index_of
+from mirrorfeed.archive.guard.missing_files import Missing, StatementNeedsArchivedFiles
 from mirrorfeed.archive.guard.predicate import filtered
-from mirrorfeed.archive.guard.statement import Guarded
-from mirrorfeed.archive.guard.world import index_of
-from mirrorfeed.archive.interval import intervals
-from mirrorfeed.archive.interval.policy import Policy, understood
-from mirrorfeed.archive.log.archived import archived_of
-from mirrorfeed.archive.log.entry import LogFile
+from mirrorfeed.archive.guard.query import Guarded
+from mirrorfeed.archive.interval_policy import Policy, understood
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.feed.detail import detail_of
-from mirrorfeed.feed.source import Source, quote
-from mirrorfeed.stores.tiered import tiers_at
-from mirrorfeed.stores.tiers import TierStore
+from mirrorfeed.source.identifier import Source, quote
+from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.storage.tier_lookup import tiers_at
+from mirrorfeed.storage.tiers import TierStore
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class ArchiveAwareTable:
                 return ArchivedFilesNeeded(what, str(self.source), at, where, away[0].files)
             return StatementNeedsArchivedFiles(None, away)
 
-        return ask.rows(self._spark, question(self._index.rows(at)), self._tiers_at, self._now(), refusal)
+        return entry.rows(self._spark, question(self._index.rows(at)), self._tiers_at, self._now(), refusal)
 
     def change(self, what: str, statement: str) -> None:
         """Runs a DELETE, UPDATE or MERGE of this table, once it is known that it looks into no archived file."""
@@ -183,7 +183,7 @@ class ArchiveAwareTable:
         def refusal(away: Sequence[Missing]) -> ArchivedFilesNeeded:
             return StatementNeedsArchivedFiles(None, away, what)
 
-        ask.change(self._spark, self.source, statement, self._tiers_at, self._now(), refusal)
+        entry.change(self._spark, self.source, statement, self._tiers_at, self._now(), refusal)
 
     def of_any(self, frame: DataFrame) -> DataFrame:
         """The rows of any other query, guarded as all tables are."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.landing.consumed import last_renamed, missing_files
+from mirrorfeed.landing.consumed_files import last_renamed, missing_files
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.lint.delimited_text import Fault
 from mirrorfeed.lint.facts import Broken, Contents, DataFile, Table, Unreadable

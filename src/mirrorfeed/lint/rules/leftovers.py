@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from mirrorfeed.display.humanize import counted
-from mirrorfeed.landing.log import Record
 from mirrorfeed.landing.names import LOG, data_name, log_folder
+from mirrorfeed.landing.record import Record
 from mirrorfeed.lint.facts import Contents, Table
 from mirrorfeed.lint.findings import REBUILD, Finding, error, listed, warning
 from mirrorfeed.lint.metadata_file import Settings

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.lint.specification import PROCESSED, SCHEMA_SUFFIX, is_ignored
-from mirrorfeed.stores import AlreadyThere, Entry, FolderStore, NotThere, Store
+from mirrorfeed.storage import AlreadyThere, Entry, FolderStore, NotThere, Store
 
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
 _KEPT_FOR = timedelta(days=7)

@@ -22,8 +22,8 @@ from deltalake.exceptions import DeltaError
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.mirror.replica.landing_zone import DataFile, TableFolder
-from mirrorfeed.stores import FolderStore
-from mirrorfeed.stores.folder import resolve
+from mirrorfeed.storage import FolderStore
+from mirrorfeed.storage.folder import resolve
 
 _PREFIX = "mirrorfeed.replica"
 _FOLDER, _ETAG, _KEYS, _STOPPED = (f"{_PREFIX}.{name}" for name in ("folder", "etag", "keys", "stopped"))

@@ -21,7 +21,7 @@ from mirrorfeed.mirror.replica.mirrored_table import (
     open_mirror,
 )
 from mirrorfeed.mirror.replica.table_cycle import State, TableCycle, TableReport
-from mirrorfeed.stores import Store
+from mirrorfeed.storage import Store
 
 __all__ = ["Replica", "State", "TableReport", "follow"]
 

@@ -40,8 +40,8 @@ from mirrorfeed.mirror.replica.mirrored_table import (
     refuse_years,
 )
 from mirrorfeed.mirror.replica.net_change import net_change
-from mirrorfeed.stores import NotThere, Store
-from mirrorfeed.stores.folder import resolve
+from mirrorfeed.storage import NotThere, Store
+from mirrorfeed.storage.folder import resolve
 
 
 class State(StrEnum):

@@ -1,0 +1,145 @@
+"""How much of a table is archived, and how old its files are."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive import interval as intervals
+from mirrorfeed.archive.file_index.archived_files import archived_among, archived_of
+from mirrorfeed.archive.file_index.log_file import LogFile
+from mirrorfeed.archive.guard.databricks import NativeIndex
+from mirrorfeed.archive.guard.local_engine import LocalIndex
+from mirrorfeed.archive.interval_policy import Policy
+from mirrorfeed.display.humanize import counted, size
+from mirrorfeed.runtime.engine import is_databricks
+from mirrorfeed.source import versions
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.storage.tiers import TierStore
+
+PARTS = HOT, ARCHIVED = "hot", "archived"
+_AGES = (0, 7, 30, 90, 180, 365)
+AGES = (*(f"{first}-{end} d" for first, end in pairwise(_AGES)), f"{_AGES[-1]} d on", "not known")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    files: int
+    bytes: int
+    archived_files: int
+    archived_bytes: int | None
+    """None where archived files are named without their sizes, as Databricks does, and no storage tells them."""
+    restored_files: int | None = None
+    """Of the archived ones, those that are back; None where no storage was asked."""
+    restored_bytes: int | None = None
+    ages: Mapping[str, int] | None = None
+    """Bytes by age, hot and archived; None on Databricks, which tells no ages."""
+    copies: bool = False
+    """Whether those that came back are copies beside the archive, so that both are paid for."""
+
+    @property
+    def archived(self) -> float | None:
+        """Between 0 and 1: of the bytes, or of the files where the bytes are not known. None for a table without."""
+        part, whole = self.archived_files, self.files
+        if self.archived_bytes is not None and self.bytes:
+            part, whole = self.archived_bytes, self.bytes
+        return part / whole if whole else None
+
+    @property
+    def hot_bytes(self) -> int | None:
+        """Of the files that are paid for as hot: those that came back too."""
+        if self.archived_bytes is None:
+            return None
+        return max(0, self.bytes - self.archived_bytes) + (self.restored_bytes or 0)
+
+    @property
+    def cold_bytes(self) -> int | None:
+        """Of those in the archive."""
+        if self.archived_bytes is None or self.copies:
+            return self.archived_bytes
+        return self.archived_bytes - (self.restored_bytes or 0)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Of the hot ones, those that are in the archive too."""
+        return (self.restored_bytes or 0) if self.copies else 0
+
+    def __str__(self) -> str:
+        bytes_ = "" if self.archived_bytes is None else f", {size(self.archived_bytes)} of {size(self.bytes)}"
+        back = f"; back from it: {self.restored_files:,}" if self.restored_files else ""
+        return f"{self.archived_files:,} of {counted(self.files, 'file')} in the archive{bytes_}{back}"
+
+
+def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> Share:
+    """Of the newest version. A file counts as archived by its age, whatever tier it is in; the storage tells which of
+    those came back, and sizes that Databricks does not name."""
+    interval = intervals.read(spark, source)
+    if (files := files_of(spark, source)) is not None:
+        archived = archived_of(spark, str(source), detail_of(spark, source).location, files, interval, now)
+        return _seen(replace(share_of(files, archived), ages=ages_of(files, now)), archived, tiers)
+    archived = list(NativeIndex(spark, source).needed(None, interval, now, None).archived)
+    whole = detail_of(spark, source, counted=True)
+    # These are two statements, and the table may have changed between them.
+    found = Share(max(whole.files, len(archived)), whole.bytes, len(archived), None if archived else 0)
+    return _seen(found, archived, tiers)
+
+
+def _seen(found: Share, archived: Sequence[LogFile], tiers: TierStore | None) -> Share:
+    if tiers is None:
+        return found
+    facts = tiers.facts([file.uri for file in archived]).values()
+    back = [each for each in facts if each.tier.is_readable]
+    told = sum(each.bytes or 0 for each in facts)
+    return replace(
+        found,
+        archived_bytes=told if found.archived_bytes is None else found.archived_bytes,
+        restored_files=len(back),
+        restored_bytes=sum(each.bytes or 0 for each in back),
+        copies=tiers.keeps,
+    )
+
+
+def ages_of(files: Iterable[LogFile], now: datetime) -> dict[str, int]:
+    """Bytes by age, the youngest first, in the same parts for all tables."""
+    found = dict.fromkeys(AGES, 0)
+    for file in files:
+        age = None if file.created is None else max(0, (now - file.created) // timedelta(days=1))
+        found[AGES[-1 if age is None else bisect_right(_AGES, age) - 1]] += file.size or 0
+    return {label: count for label, count in found.items() if count or label != AGES[-1]}
+
+
+def files_of(spark: SparkSession, source: Source) -> list[LogFile] | None:
+    """All files of the newest version; None on Databricks, which tells ages and sizes of none."""
+    if is_databricks(spark):
+        return None
+    return list(LocalIndex(spark, source).log().files(versions.newest_version(spark, source)).values())
+
+
+def share_of(files: Collection[LogFile], archived: Collection[LogFile]) -> Share:
+    known = all(file.size is not None for file in archived)
+    return Share(len(files), _bytes(files), len(archived), _bytes(archived) if known else None)
+
+
+def by_age(files: Iterable[LogFile], interval: Policy, now: datetime) -> list[tuple[str, dict[str, float]]]:
+    """Hot and archived bytes by age, the youngest first. No column holds both: the interval is one of the ages."""
+    ages = sorted({*_AGES, interval.days})
+    labels = [*(f"{first}-{end} d" for first, end in pairwise(ages)), f"{ages[-1]} d on", "not known"]
+    found = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
+    for file in files:
+        part = ARCHIVED if archived_among([file], interval, now) else HOT
+        age = None if file.created is None else max(0, (now - file.created) // timedelta(days=1))
+        label = labels[-1 if age is None else bisect_right(ages, age) - 1]
+        found[label][part] += file.size or 0
+    if not any(found["not known"].values()):
+        del found["not known"]
+    return list(found.items())
+
+
+def _bytes(files: Iterable[LogFile]) -> int:
+    return sum(file.size or 0 for file in files)

@@ -1,1 +1,0 @@
-"""What a question needs of the archive: planned, priced, asked for and waited for."""

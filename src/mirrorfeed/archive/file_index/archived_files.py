@@ -1,0 +1,56 @@
+"""Which files count as archived: a matter of their age alone, whatever tier they are in, by the interval of the table
+in whose folder they lie. On any doubt they do: a file without a known age is as old as can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive import interval
+from mirrorfeed.archive.errors import FileOfNoTable
+from mirrorfeed.archive.file_index.log_file import LogFile, plain
+from mirrorfeed.archive.file_index.owner import Tables
+from mirrorfeed.archive.interval_growth import counts_as_archived
+from mirrorfeed.archive.interval_policy import Policy
+from mirrorfeed.source.identifier import Source
+
+
+def archived_among(files: Iterable[LogFile], policy: Policy | None, now: datetime) -> list[LogFile]:
+    """Without a policy, none."""
+    if policy is None:
+        return []
+    return [file for file in files if file.created is None or counts_as_archived(file.created, policy.days, now)]
+
+
+def created_until(policy: Policy, now: datetime) -> int:
+    """Files that were made later cannot count as archived. In milliseconds, which is as far as the log tells."""
+    return int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
+
+
+def archived_by_owner(
+    spark: SparkSession, name: str, location: str, files: Iterable[LogFile], policy: Policy | None, now: datetime
+) -> dict[str, list[LogFile]]:
+    """Which files of a table count as archived, each by the interval of the table in whose folder it lies: the cloud
+    goes by folders, and a clone has files in that of its original. `FileOfNoTable` where there is no table any more.
+    """
+    tables, found, policies = Tables(spark), dict[str, list[LogFile]](), {location: policy}
+    for file in files:
+        owner = location if file.uri.startswith(f"{location.rstrip('/')}/") else tables.holding(file.uri)
+        if owner is None:
+            raise FileOfNoTable(table=name, uri=file.uri)
+        found.setdefault(owner, []).append(file)
+    for owner in found.keys() - policies.keys():
+        policies[owner] = interval.read(spark, Source(path=owner))
+    archived = {owner: archived_among(listed, policies[owner], now) for owner, listed in found.items()}
+    return {owner: listed for owner, listed in archived.items() if listed}
+
+
+def archived_of(
+    spark: SparkSession, name: str, location: str, files: Iterable[LogFile], policy: Policy | None, now: datetime
+) -> list[LogFile]:
+    """The same in one list."""
+    found = archived_by_owner(spark, name, plain(location), files, policy, now)
+    return [file for listed in found.values() for file in listed]

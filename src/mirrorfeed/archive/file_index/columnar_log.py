@@ -1,0 +1,231 @@
+"""What a version's log says of its files, read in columns, a part at a time: few files of very many are found without
+Spark building the table's whole state first. What is not plain is left to Delta with a `Doubt`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+
+from mirrorfeed.archive.file_index.data_skipping import Doubt, Rules, in_one, left
+from mirrorfeed.archive.file_index.log_file import ELSEWHERE, LogFile, column_names, file_of
+from mirrorfeed.archive.file_index.spark_log import Parts
+from mirrorfeed.source.table_features import commits_elsewhere
+
+_AT_ONCE = 2**20
+_ROWS = 4096
+_BLOCK = 2**20
+_BUFFER = 2**20
+_FEATURES = {"columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "typeWidening"}
+_VECTOR = pa.struct(
+    [("storageType", pa.string()), ("pathOrInlineDv", pa.string()), ("offset", pa.int32()), ("cardinality", pa.int64())]
+)
+_KEY = [("path", pa.string()), ("deletionVector", _VECTOR)]
+_FACTS = [*_KEY, ("size", pa.int64()), ("modificationTime", pa.int64()), ("stats", pa.string())]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The table, as its log has it at a version."""
+
+    table_id: str
+    schema: str
+    partitions: tuple[str, ...]
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    count: int
+    """How many files there are that the rules leave."""
+    files: tuple[LogFile, ...]
+    """Those of them that were wanted."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The log of a table at a version."""
+
+    location: str
+    """Of the table, as its files are named."""
+    parts: Parts
+    here: Callable[[str], Path]
+    """A file of the log, on this machine."""
+
+    def described(self) -> Described:
+        """From the newest that is said of it, or `Doubt` for a table of a kind that is not known here."""
+        metadata: dict[str, Any] = {}
+        protocol: dict[str, Any] = {}
+        for name in (*reversed(self.parts.commits), *self.parts.checkpoint):
+            for said in _of_the_table(self.here(name)):
+                metadata = metadata or said.get("metaData") or {}
+                protocol = protocol or said.get("protocol") or {}
+            if metadata and protocol:
+                break
+        else:
+            raise Doubt("a log that does not describe its table")
+        reading, writing = (protocol.get(f"{who}Features") or () for who in ("reader", "writer"))
+        if protocol["minReaderVersion"] > 3 or not set(reading) <= _FEATURES or commits_elsewhere(writing):
+            raise Doubt("a table of a newer kind")
+        properties = dict(metadata.get("configuration") or {})
+        return Described(metadata["id"], metadata["schemaString"], tuple(metadata["partitionColumns"]), properties)
+
+    def files(self, described: Described, rules: Rules, until: int | None) -> Found:
+        """Those that the rules leave, and that were made by then, in milliseconds; without a time, none is wanted."""
+        names = column_names(described.schema)
+        spelled = {name: physical for physical, name in names.items()}
+        partitions = [spelled[name] for name in described.partitions]
+        count, found = 0, []
+        for said, later in self._said(partitions):
+            files = said.filter(left(rules, partial(_partition, said), said["stats"].chunk(0))).combine_chunks()
+            files = _without(files, later)
+            if len(files) and pc.any(pc.match_substring_regex(files["path"], ELSEWHERE)).as_py():
+                raise Doubt("files that may lie in another table's folder")
+            count += len(files)
+            if until is not None and len(files):
+                wanted = files.filter(pc.fill_null(pc.less_equal(files["modificationTime"], until), True))
+                found += [file_of(self.location, _row(each, partitions), names) for each in wanted.to_pylist()]
+        return Found(count, tuple(found))
+
+    def _said(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
+        """The files that each part of the log adds, the newest part first, and those that later parts speak of, whose
+        word counts. A commit speaks of a file once."""
+        later: list[pa.Array] = []
+        for name in reversed(self.parts.commits):
+            own = []
+            for actions in _lines(self.here(name), partitions):
+                added, removed = (_facts(actions[kind]) for kind in ("add", "remove"))
+                own += [_keys(each) for each in (added, removed) if len(each)]
+                if len(added):
+                    yield added, later
+            later += own
+        for name in self.parts.checkpoint:
+            yield from ((added, later) for added in self._checkpoint(name, partitions) if len(added))
+
+    def _checkpoint(self, name: str, partitions: Sequence[str]) -> Iterator[pa.Table]:
+        path = self.here(name)
+        if path.suffix == ".json":
+            sidecars = []
+            for actions in _lines(path, partitions):
+                yield _facts(actions["add"])
+                sidecars += pc.struct_field(actions["sidecar"], "path").drop_null().to_pylist()
+        else:
+            with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER) as file:
+                yield from _rows(file)
+                sidecars = []
+                if "sidecar" in file.schema_arrow.names:
+                    column = file.read(["sidecar.path"])["sidecar"]
+                    sidecars = pc.struct_field(column, "path").drop_null().to_pylist()
+        for sidecar in sidecars:
+            if "/" in sidecar:
+                raise Doubt("a checkpoint with parts elsewhere")
+            with pq.ParquetFile(self.here(f"_sidecars/{sidecar}"), pre_buffer=False, buffer_size=_BUFFER) as file:
+                yield from _rows(file)
+
+
+def _of_the_table(path: Path) -> Iterator[Mapping[str, Any]]:
+    """What a file of the log says of the table itself, and not of its files."""
+    if path.suffix == ".json":
+        for chunk in _chunks(path):
+            if b'"metaData"' in chunk or b'"protocol"' in chunk:
+                yield from (
+                    json.loads(line) for line in chunk.splitlines() if b'"metaData"' in line or b'"protocol"' in line
+                )
+        return
+    with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER) as file:
+        for batch in file.iter_batches(_ROWS, columns=["metaData", "protocol"]):
+            for kind in batch.schema.names:
+                for said in batch[kind].drop_null().to_pylist():
+                    yield {kind: said}
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(_AT_ONCE):
+            yield chunk + file.readline()
+
+
+def _lines(path: Path, partitions: Sequence[str]) -> Iterator[pa.Table]:
+    """The actions of a file of JSON, by their kinds."""
+    values = pa.struct([(name, pa.string()) for name in partitions])
+    kinds = {"add": [*_FACTS, ("partitionValues", values)], "remove": _KEY, "sidecar": [("path", pa.string())]}
+    schema = pa.schema([(kind, pa.struct(fields)) for kind, fields in kinds.items()])
+    only_these = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    for chunk in _chunks(path):
+        if chunk.strip():
+            yield pj.read_json(pa.BufferReader(chunk), pj.ReadOptions(block_size=_BLOCK), only_these)
+
+
+def _rows(file: pq.ParquetFile) -> Iterator[pa.Table]:
+    """The files that a checkpoint, or a part of one, names."""
+    if "add" not in file.schema_arrow.names:
+        return
+    there = {field.name for field in file.schema_arrow.field("add").type}
+    needed = {"path", "size", "modificationTime", "stats", "partitionValues"}
+    if not needed <= there:
+        raise Doubt("a checkpoint without texts of statistics")
+    wanted = [f"add.{name}" for name in needed]
+    wanted += [f"add.deletionVector.{field.name}" for field in _VECTOR] if "deletionVector" in there else []
+    for batch in file.iter_batches(_ROWS, columns=wanted):
+        files = _facts(pa.chunked_array([batch["add"]]))
+        if "stats_parsed" in there and files["stats"].null_count:
+            raise Doubt("statistics that are not texts")
+        yield files
+
+
+def _facts(actions: pa.ChunkedArray) -> pa.Table:
+    """A table of what is said of files, each column in one piece."""
+    names = [field.name for field in actions.type]
+    table = pa.table({name: pc.struct_field(actions, name) for name in names})
+    table = table.filter(pc.is_valid(table["path"])).combine_chunks()
+    if "deletionVector" not in names:
+        table = table.append_column("deletionVector", pa.nulls(len(table), _VECTOR))
+    return pa.table({name: in_one(table[name]) for name in table.column_names})
+
+
+def _keys(files: pa.Table) -> pa.Array:
+    """What tells a file from another: its path, and what of it is deleted."""
+    path, vector = in_one(files["path"]), in_one(files["deletionVector"])
+    if vector.null_count == len(vector):
+        return path
+    kind, place, offset = (
+        pc.fill_null(pc.struct_field(vector, name).cast(pa.string()), "")
+        for name in ("storageType", "pathOrInlineDv", "offset")
+    )
+    marked = pc.binary_join_element_wise(path, kind, place, offset, "\n")
+    return pc.if_else(pc.is_valid(vector), marked, path)
+
+
+def _without(files: pa.Table, later: Sequence[pa.Array]) -> pa.Table:
+    keys = _keys(files)
+    both = [each.filter(pc.is_in(each, keys)) for each in later] if len(files) else []  # the larger side in no table
+    return files.filter(pc.invert(pc.is_in(keys, pa.concat_arrays(both)))) if any(map(len, both)) else files
+
+
+def _partition(files: pa.Table, name: str) -> pa.Array:
+    values = files["partitionValues"].chunk(0)
+    if pa.types.is_map(values.type):
+        return pc.map_lookup(values, pa.scalar(name), "first")
+    return pc.struct_field(values, name)
+
+
+def _row(file: Mapping[str, Any], partitions: Sequence[str]) -> dict[str, Any]:
+    """As `file_of` takes it."""
+    values = dict(file["partitionValues"] or {})
+    return {
+        "path": file["path"],
+        "size": file["size"],
+        "created": file["modificationTime"],
+        "rows": json.loads(file["stats"] or "{}").get("numRecords"),
+        "partition": [(name, values.get(name)) for name in partitions],
+        "vector": file["deletionVector"],
+    }

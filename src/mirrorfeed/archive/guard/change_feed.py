@@ -1,0 +1,80 @@
+"""The change feed of a table with an archive: which files a range reads, before anything reads them.
+
+A range needs other files than a snapshot does: `_change_data`, and files that are no part of the table any more. On
+Databricks the log cannot be read here, and the engine guards the feed itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive.file_index.archived_files import archived_of
+from mirrorfeed.archive.file_index.log_file import LogFile
+from mirrorfeed.archive.file_index.spark_log import log_of
+from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, blocked_among
+from mirrorfeed.archive.interval_policy import understood
+from mirrorfeed.display.humanize import a_few
+from mirrorfeed.runtime.engine import is_databricks
+from mirrorfeed.source.errors import Gap, SnapshotGone
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.table_info import Detail, detail_of
+from mirrorfeed.storage.tier_lookup import tiers_at
+
+if TYPE_CHECKING:
+    from mirrorfeed.storage.tiers import TierStore
+
+
+def check(
+    spark: SparkSession,
+    source: Source,
+    what: Range | int,
+    properties: Mapping[str, str],
+    tiers: TierStore | None = None,
+    now: datetime | None = None,
+) -> None:
+    """Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone` for what cannot be read whole: a range of the feed, or a
+    snapshot. A table without an interval has no archive, and is not looked at."""
+    interval = understood(str(source), properties)
+    if interval is None or is_databricks(spark):
+        return
+    found = detail_of(spark, source)
+    tiers = tiers or tiers_at(found.location)
+    files = needed(spark, source, found, what)
+    last = what if isinstance(what, int) else what.to_version_inclusive
+    archived = archived_of(spark, str(source), found.location, files, interval, now or datetime.now(UTC))
+    if gone := _missing([file for file in files if tiers or file not in archived], tiers):
+        if isinstance(what, int):
+            raise SnapshotGone(table=str(source), version=what, uris=gone)
+        raise Gap(
+            table=str(source),
+            published=what.from_version_exclusive,
+            where=what,
+            reason=f"files are gone, {a_few(gone)}",
+        )
+    if blocked := blocked_among(archived, tiers):
+        asked = "A snapshot" if isinstance(what, int) else f"The change feed ({what})"
+        first = None if isinstance(what, int) else what.from_version_exclusive + 1
+        raise ArchivedFilesNeeded(asked, str(source), last, None, blocked, feed_from=first)
+
+
+def needed(spark: SparkSession, source: Source, found: Detail, what: Range | int) -> Sequence[LogFile]:
+    log = log_of(spark, source, found)
+    if isinstance(what, int):
+        return list(log.files(what).values())
+    return log.changed_files(what.from_version_exclusive + 1, what.to_version_inclusive)
+
+
+def _missing(files: Sequence[LogFile], tiers: TierStore | None) -> list[str]:
+    uris = sorted({uri for file in files for uri in (file.uri, file.vector) if uri})
+    if tiers is not None:
+        from mirrorfeed.storage.tiers import Tier
+
+        return [uri for uri, tier in tiers.look(uris).items() if tier is Tier.MISSING]
+    local = [uri for uri in uris if uri.startswith("file:")]
+    return [uri for uri in local if not Path(uri.removeprefix("file:")).exists()]

@@ -1,0 +1,159 @@
+"""The lifecycle rules of an S3 bucket, judged for a table and merged. Pure: JSON in, findings and JSON out.
+
+A bucket has one configuration, which is replaced whole; it holds 1,000 rules, and a rule one prefix. As with Azure no
+filter leaves something out, so a rule keeps away from `_delta_log` by its prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mirrorfeed.archive.errors import NoBucketRules, TooManyRules
+from mirrorfeed.archive.lifecycle.finding import Finding, Wanted, meet
+from mirrorfeed.display.humanize import a_few, counted
+
+MOST_RULES = 1000
+CLASSES = ("GLACIER", "DEEP_ARCHIVE")
+"""Flexible Retrieval and Deep Archive: those that must be restored before they are read."""
+_NAME = re.compile(r"mirrorfeed\d+days(paused)?\d+")
+_ADDRESS = re.compile(r"s3[an]?://([^/]+)/(.*)", re.DOTALL)
+
+
+def place_of(location: str) -> tuple[str, str] | None:
+    """Bucket and folder; None for a place that is not in S3."""
+    found = _ADDRESS.fullmatch(location.rstrip("/"))
+    return (found[1], found[2].strip("/")) if found else None
+
+
+def policy(
+    folder: str, listed: Sequence[str], days: int, wanted: Wanted, exported: Any = None, take_over: bool = False
+) -> Any:
+    """The bucket's configuration with what a table needs, beside what others need; or `TooManyRules`. The table's files
+    go into the class into which rules moved them so far. To take over is to leave out what `of_others` names."""
+    there = rules_in(exported or {"Rules": []})
+    alike = [rule for rule in there if _archives_only(rule, f"{folder}/")]
+    kept = [rule for rule in there if rule not in alike or not (take_over or _is_ours(rule))]
+    storage_class = alike[0]["Transitions"][0]["StorageClass"] if alike else CLASSES[0]
+    kept = [_in_the_form_of_today(rule) for rule in kept]
+    taken = {rule.get("ID") for rule in kept}
+    paused = "" if wanted is Wanted.ON else "paused"
+    free = (name for n in range(1, MOST_RULES * 2) if (name := f"mirrorfeed{days}days{paused}{n}") not in taken)
+    made = [
+        {
+            "ID": name,
+            "Filter": {"Prefix": prefix},
+            "Status": "Enabled" if wanted is Wanted.ON else "Disabled",
+            "Transitions": [{"Days": days, "StorageClass": storage_class}],
+        }
+        for name, prefix in zip(free, [] if wanted is Wanted.GONE else listed, strict=False)
+    ]
+    if len(kept) + len(made) > MOST_RULES:
+        raise TooManyRules(owner="A bucket", limit=MOST_RULES, needed=len(kept) + len(made), folder=folder)
+    return {"Rules": kept + made}
+
+
+def _in_the_form_of_today(rule: dict[str, Any]) -> dict[str, Any]:
+    """With its prefix in a filter: S3 takes no configuration in which one rule has it there and another beside."""
+    if "Prefix" not in rule or rule.get("Filter") is not None:
+        return rule
+    others = {name: value for name, value in rule.items() if name not in ("Prefix", "Filter")}
+    return {**others, "Filter": {"Prefix": rule["Prefix"]}}
+
+
+def option(exported: Any) -> str:
+    """What keeps small files moving as the bucket's export says; S3 takes it beside the configuration, and without it
+    goes back to its default, by which files below 128 KiB stay."""
+    varies = "varies_by_storage_class"
+    if isinstance(exported, Mapping) and exported.get("TransitionDefaultMinimumObjectSize") == varies:
+        return f" --transition-default-minimum-object-size {varies}"
+    return ""
+
+
+def of_others(folder: str, exported: Any) -> list[str]:
+    """The rules that others wrote and that do what ours do, to files of this table alone."""
+    there = rules_in(exported or {"Rules": []})
+    alike = (rule for rule in there if _archives_only(rule, f"{folder}/") and not _is_ours(rule))
+    return [str(rule.get("ID") or "a rule without a name") for rule in alike]
+
+
+def check(exported: Any, folder: str, expected: Sequence[str], days: int) -> list[Finding]:
+    """What in an exported configuration does not fit a table whose property says so many days; empty if it fits."""
+    found: list[Finding] = []
+    covered: set[str] = set()
+    place, log = f"{folder}/", f"{folder}/_delta_log/"
+    for rule in rules_in(exported):
+        name, prefix = str(rule.get("ID") or "a rule without a name"), _prefix(rule)
+        if rule.get("Status") != "Enabled" or not meet(prefix, place):
+            continue
+        expiration = rule.get("Expiration") or {}
+        if expiration.keys() & {"Days", "Date"}:
+            found.append(Finding(name, "deletes files of the table: only VACUUM may do that"))
+        moves = rule.get("Transitions") or []
+        if any(move.get("StorageClass") == "INTELLIGENT_TIERING" for move in moves):
+            problem = "moves files to Intelligent-Tiering, which may archive them by access time: the log does not know"
+            found.append(Finding(name, problem))
+        archives = [move for move in moves if move.get("StorageClass") in CLASSES]
+        if not archives:
+            continue
+        if meet(prefix, log):
+            found.append(Finding(name, "reaches the table's _delta_log: the table could not be read at all any more"))
+        if _tags(rule):
+            found.append(Finding(name, "chooses files by tag: the log does not know which files that are"))
+            continue
+        if any("Days" not in move for move in archives):
+            found.append(Finding(name, "archives on a date, and not by the age of files"))
+        elif (said := min(move["Days"] for move in archives)) != days:
+            found.append(
+                Finding(name, f"says {counted(said, 'day')}, and the table's property {days}: they must be equal")
+            )
+        covered |= {part for part in expected if part.startswith(prefix)}
+    if missing := [part for part in expected if part not in covered]:
+        found.append(Finding("", f"no rule archives {a_few(missing)}"))
+    return found
+
+
+def rules_in(exported: Any) -> list[dict[str, Any]]:
+    """Of a configuration as `aws s3api get-bucket-lifecycle-configuration` prints it; or `NoBucketRules`."""
+    rules = exported.get("Rules") if isinstance(exported, Mapping) else None
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) and _is_sound(rule) for rule in rules):
+        raise NoBucketRules()
+    return rules
+
+
+def _is_sound(rule: Mapping[str, Any]) -> bool:
+    filters, moves = rule.get("Filter") or {}, rule.get("Transitions") or []
+    parts = [filters, filters.get("And") or {} if isinstance(filters, Mapping) else None, rule.get("Expiration") or {}]
+    lists = isinstance(moves, list) and all(isinstance(move, Mapping) for move in moves)
+    return lists and all(isinstance(part, Mapping) for part in parts)
+
+
+def _filters(rule: Mapping[str, Any]) -> Mapping[str, Any]:
+    filters: Mapping[str, Any] = rule.get("Filter") or {}
+    return filters.get("And") or filters
+
+
+def _prefix(rule: Mapping[str, Any]) -> str:
+    """Rules of the older form have it beside the filter."""
+    return str(_filters(rule).get("Prefix") or rule.get("Prefix") or "")
+
+
+def _tags(rule: Mapping[str, Any]) -> bool:
+    return bool(_filters(rule).get("Tag") or _filters(rule).get("Tags"))
+
+
+def _is_ours(rule: Mapping[str, Any]) -> bool:
+    return _NAME.fullmatch(str(rule.get("ID"))) is not None
+
+
+def _archives_only(rule: Mapping[str, Any], place: str) -> bool:
+    """Whether it archives files of this table by their age and does nothing else, as ours do."""
+    match rule:
+        case {
+            "Filter": {"Prefix": str(prefix), **others},
+            "Transitions": [{"Days": int(), "StorageClass": ("GLACIER" | "DEEP_ARCHIVE"), **conditions}],
+            **more,
+        }:
+            return prefix.startswith(place) and not others and not conditions and not more.keys() - {"ID", "Status"}
+    return False

@@ -1,1 +1,0 @@
-"""Which files a table's log names, and which of them count as archived."""

@@ -1,0 +1,143 @@
+"""Carrying a plan out: ask for what is in the archive, look until every file is back. It can be stopped at any time.
+
+Nothing is remembered between runs but the plan: the tiers themselves say what is left to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from mirrorfeed.archive.errors import FilesGone, KeptByARule, NotTaken, OnlyHot, PlanOfAnotherTable
+from mirrorfeed.archive.restore_costs import of_restore, spelled
+from mirrorfeed.archive.restore_plan import Plan
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.storage.prices import Rates
+from mirrorfeed.storage.tiers import COPY_DAYS, MOST_IN_A_BATCH, Facts, Priority, Tier, TierStore
+
+_ROUNDS_WITHOUT_PROGRESS = 3
+_BY_THE_RULE = 1
+"""After about so many days a rule has archived a file again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    ready: int
+    pending: int
+    archived: int
+
+    @property
+    def done(self) -> bool:
+        return not self.pending and not self.archived
+
+
+def check_table(plan: Plan, table_id: str, newest: int) -> None:
+    """Refuses a plan of another table, which also one is that was dropped and made again, or of a version to come."""
+    if plan.table_id != table_id:
+        raise PlanOfAnotherTable(table=plan.table, planned=plan.table_id, found=table_id)
+    if plan.version > newest:
+        raise PlanOfAnotherTable(
+            table=plan.table, planned=f"{plan.table_id} at version {plan.version}", found=f"{table_id} at {newest}"
+        )
+
+
+def progress(plan: Plan, tiers: TierStore) -> Progress:
+    """Every file is looked at: one that was sampled says nothing about the others."""
+    found = tiers.look([file.uri for file in plan.files])
+    if gone := [uri for uri, tier in found.items() if tier is Tier.MISSING]:
+        raise FilesGone(table=plan.table, uris=gone)
+    count = Counter(found.values())
+    return Progress(
+        ready=sum(number for tier, number in count.items() if tier.is_readable),
+        pending=count[Tier.PENDING],
+        archived=count[Tier.ARCHIVE],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Where files are wanted, and for how long."""
+
+    to: Tier = Tier.HOT
+    keep_days: int | None = None
+    """None: as long as the storage keeps them by itself."""
+
+
+def ask(plan: Plan, tiers: TierStore, terms: Terms = Terms(), now: datetime | None = None) -> Progress:
+    """Asks for what is in the archive and not on its way yet, and for what would go too early; what is not taken is
+    asked for again, and then named. `KeptByARule` where the storage has no days, `OnlyHot` where it has no other tier.
+    """
+    check_terms(plan.table, tiers, terms)
+    end = (now or datetime.now(UTC)) + timedelta(days=terms.keep_days or 0)
+    refused: dict[str, str] = {}
+    for _ in range(_ROUNDS_WITHOUT_PROGRESS):
+        found = tiers.facts([file.uri for file in plan.files])
+        left = [uri for uri, facts in found.items() if facts.tier is Tier.ARCHIVE or _goes_before(facts, end)]
+        if not left:
+            break
+        refused = {}
+        for start in range(0, len(left), MOST_IN_A_BATCH):
+            batch = left[start : start + MOST_IN_A_BATCH]
+            refused |= tiers.bring_back(batch, Priority[plan.priority], terms.to, terms.keep_days)
+        if not refused:
+            break
+    if refused:
+        raise NotTaken(table=plan.table, refused=refused)
+    return progress(plan, tiers)
+
+
+def check_terms(table: str, tiers: TierStore, terms: Terms) -> None:
+    if terms.keep_days is not None and not tiers.keeps:
+        raise KeptByARule(table=table, days=terms.keep_days)
+    if terms.to is not Tier.HOT and tiers.keeps:
+        raise OnlyHot(table=table, to=terms.to)
+
+
+def _goes_before(facts: Facts, end: datetime) -> bool:
+    return facts.tier.is_readable and facts.until is not None and facts.until < end
+
+
+def follow(
+    plan: Plan,
+    tiers: TierStore,
+    poll_seconds: float,
+    terms: Terms = Terms(),
+    report: Callable[[Progress], None] = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Progress:
+    """Asks, and looks until all are back. One that is archived again meanwhile is asked for again."""
+    began = datetime.now(UTC)
+    while True:
+        found = ask(plan, tiers, terms, began)
+        report(found)
+        if found.done:
+            return found
+        sleep(poll_seconds)
+
+
+def costs(plan: Plan, tiers: TierStore, terms: Terms, rates: Rates | None, now: datetime) -> str | None:
+    """What carrying the plan out costs, for people; None without prices."""
+    check_terms(plan.table, tiers, terms)
+    if rates is None:
+        return None
+    files = tiers.facts([file.uri for file in plan.files]).values()
+    days = terms.keep_days or (COPY_DAYS if tiers.keeps else _BY_THE_RULE)
+    found = of_restore(files, rates, Priority[plan.priority], terms.to, days, tiers.keeps, now)
+    return f"This costs about {spelled(found, rates.currency)}."
+
+
+def afterwards(table: str, tiers: TierStore, terms: Terms) -> str:
+    """What becomes of files that are brought back, for people."""
+    if tiers.keeps:
+        days = counted(terms.keep_days or COPY_DAYS, "day")
+        return f"The copies go {days} after they were asked for; the files stay in the archive. --keep makes it longer."
+    return (
+        f"Unless it is paused (`mirrorfeed archive rule {shell_argument(table)} --merge EXPORTED --paused`), the"
+        " cloud's rule archives"
+        " these files again at one of its next runs, which are daily, for they keep their creation time. --into copies"
+        " the rows, so that this does no harm."
+    )

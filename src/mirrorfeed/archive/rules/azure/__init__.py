@@ -1,1 +1,0 @@
-"""Those of an Azure storage account."""

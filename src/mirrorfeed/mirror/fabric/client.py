@@ -1,0 +1,159 @@
+"""Calls of Fabric's REST API: with a token, repeated as the service asks for it, and waited for if they take long."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import requests
+from pydantic import TypeAdapter
+
+from mirrorfeed.display.redact import redact
+from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.landing.strict_json import parse_json
+from mirrorfeed.mirror.fabric.errors import FabricUnavailable, OperationFailed
+from mirrorfeed.mirror.fabric.responses import Page, Place, ResponseInvalid, answer_in, meaning, validated
+from mirrorfeed.runtime.credentials import LoginUnavailable
+from mirrorfeed.storage.retry_budget import Patience, Tries, retry_after
+
+T = TypeVar("T")
+
+ENDPOINT = "https://api.fabric.microsoft.com"
+AUDIENCE = "https://api.fabric.microsoft.com"
+"""Of tokens; it stays the same at private endpoints."""
+_POLL_SECONDS = 5.0
+_OPERATION_SECONDS = 600.0
+
+
+@dataclass
+class Api:
+    """One thread's connection to the API. What changes something may be repeated: callers look at what is there."""
+
+    token: Callable[[], str]
+    endpoint: str = ENDPOINT
+    ca_file: str | None = None
+    patience: Patience = field(default_factory=Patience)
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _session: requests.Session = field(default_factory=requests.Session, init=False, repr=False)
+
+    def get(self, action: str, place: Place, path: str = "", **query: str) -> dict[str, Any]:
+        return _content(self._send(action, place, "GET", self._address(place, path), query=query))
+
+    def post(self, action: str, place: Place, path: str = "", body: Any = None, **query: str) -> dict[str, Any]:
+        """The content of the answer, or nothing of it where the service finishes later: then it has finished."""
+        response = self._send(action, place, "POST", self._address(place, path), body, query)
+        if response.status_code == 202:
+            self._finish(action, place, response)
+            return {}
+        return _content(response)
+
+    def outcome(self, action: str, place: Place, path: str, body: Any = None) -> dict[str, Any]:
+        """What a call of another item of the workspace comes to, if it takes long once it has finished."""
+        address = f"{self.endpoint}/v1/workspaces/{place.workspace}/{path}"
+        response = self._send(action, place, "POST", address, body)
+        if response.status_code == 202 and (operation := self._finish(action, place, response)):
+            response = self._send(action, place, "GET", f"{self.endpoint}/v1/operations/{operation}/result")
+        return _content(response)
+
+    def pages(
+        self,
+        send: Callable[..., dict[str, Any]],
+        action: str,
+        place: Place,
+        path: str,
+        page_model: TypeAdapter[Page[T]],
+    ) -> Iterator[T]:
+        """All entries of a listing, page after page."""
+        query: dict[str, str] = {}
+        seen: set[str] = set()
+        while True:
+            page = validated(page_model, send(action, place, path, **query), action, place)
+            yield from page.value or page.data or ()
+            if not (token := page.continuationToken):
+                return
+            if token in seen:
+                raise ResponseInvalid(action=action, place=str(place), reason="it names the same page twice")
+            seen.add(token)
+            query = {"continuationToken": token}
+
+    def _address(self, place: Place, path: str) -> str:
+        parts = [self.endpoint, "v1", "workspaces", place.workspace, "mirroredDatabases", place.database, path]
+        return "/".join(part for part in parts if part)
+
+    def _finish(self, action: str, place: Place, accepted: requests.Response) -> str:
+        """Waits for what was accepted, and gives the operation's id: the address that comes with it may be on another
+        host, to which no token goes."""
+        location = accepted.headers.get("Location", "")
+        operation = accepted.headers.get("x-ms-operation-id") or location.rstrip("/").rpartition("/")[2]
+        if not operation:
+            return ""
+        response, deadline = accepted, self.clock() + _OPERATION_SECONDS
+        while self.clock() < deadline:
+            self.sleep(retry_after(response.headers, datetime.now(UTC)) or _POLL_SECONDS)
+            response = self._send(action, place, "GET", f"{self.endpoint}/v1/operations/{operation}")
+            state = _content(response)
+            if state.get("status") == "Succeeded":
+                return operation
+            if state.get("status") == "Failed":
+                error = answer_in(response.status_code, "", state.get("error"))
+                raise OperationFailed(action=action, place=str(place), reason=error.message or error.code)
+        raise FabricUnavailable(
+            action=action, place=str(place), reason=f"the operation {operation} is not done after 10 minutes"
+        )
+
+    def _send(
+        self, action: str, place: Place, method: str, address: str, body: Any = None, query: Any = None
+    ) -> requests.Response:
+        tries = Tries(self.patience, self.clock)
+        while True:
+            asked, reached = None, True
+            failure: MirrorfeedError
+            try:
+                headers = {"Authorization": f"Bearer {self.token()}"}
+                response = self._session.request(
+                    method,
+                    address,
+                    params=query,
+                    json=body,
+                    headers=headers,
+                    timeout=(self.patience.connect_seconds, self.patience.answer_seconds),
+                    verify=self.ca_file or True,
+                    allow_redirects=False,
+                )
+            except LoginUnavailable as error:
+                failure, reached = error, error.reached
+            except requests.RequestException as error:  # not chained: it holds the request, and that holds the token
+                reached = not isinstance(error, requests.ConnectionError)
+                failure = FabricUnavailable(action=action, place=str(place), reason=_reason(error))
+            else:
+                if response.status_code < 300:
+                    return response
+                header = response.headers.get("Retry-After", "")
+                failure = meaning(action, place, answer_in(response.status_code, header, _content(response)))
+                asked = retry_after(response.headers, datetime.now(UTC))
+            pause = tries.pause(asked, reached=reached)
+            if pause is None or not isinstance(failure, Transient):
+                raise failure
+            self.sleep(pause)
+
+
+def _content(response: requests.Response) -> dict[str, Any]:
+    try:
+        found = parse_json(response.content)
+    except ValueError:
+        return {}
+    if isinstance(found, list):
+        return {"value": found}
+    return found if isinstance(found, dict) else {}
+
+
+def _reason(error: requests.RequestException) -> str:
+    """The first line of what the library says, and of that the part that names the cause."""
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    cause = re.sub(r"\(<[^>]*>, ", ": ", text.rpartition("(Caused by ")[2])  # the connection, as Python shows it
+    return redact(f"{type(error).__name__}: {cause}"[:2000]).rstrip(":. )'").replace(": '", ": ")[:300]

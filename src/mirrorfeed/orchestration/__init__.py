@@ -1,0 +1,1 @@
+"""Many tables: runs, the scheduler, retries, following, the ledger, orphans."""

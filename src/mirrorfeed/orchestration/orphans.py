@@ -1,0 +1,126 @@
+"""Tables that were published and that the configuration does not name any more. They are left alone until dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import field
+
+from mirrorfeed.config import Config
+from mirrorfeed.config.model import hashes_of
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import Row, row
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.names import LOG, METADATA, BadTarget, Target
+from mirrorfeed.landing.record import Record, RecordTooNew
+from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.publish.errors import LeftBehind, NotPublishedHere, StillConfigured
+from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.log.view import View
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage import Store, UnreadableFile
+from mirrorfeed.storage.folder import SymbolicLink
+
+_SCHEMA = ".schema"
+
+
+def strays(store: Store, config: Config) -> list[Target]:
+    """The tables of ours in the landing zone that are no target of the configuration."""
+    configured = {table.target.fold() for table in config.tables}
+    return [target for target in _folders(store) if target.fold() not in configured and _shows(store, target)]
+
+
+def left_behind(store: Store, config: Config) -> LeftBehind | None:
+    """Those of a configuration with patterns, where a source may be gone without anybody having touched the file; None
+    where none is left, or the landing zone does not tell, which the tables themselves will say."""
+    if not config.patterns:
+        return None
+    try:
+        found = strays(store, config)
+    except MirrorfeedError:
+        return None
+    return LeftBehind(targets=tuple(map(str, found)), path=config.path) if found else None
+
+
+@row
+class DroppedTable(Row):
+    """A table whose folder in the landing zone is deleted, so that Fabric drops the table."""
+
+    table: str
+    address: str
+    """The address of the folder."""
+    files: int
+    """Data files that Fabric has not consumed."""
+    rows: int
+    """Rows of the publications whose records are kept."""
+    publications: int
+    newest: Record | None = field(repr=False)
+    """None if no publication was completed."""
+    hashes: Source | None = None
+    """The table of hashes that stays, if the table was published by comparison."""
+
+    @property
+    def consequences(self) -> str:
+        """The contents that are lost."""
+        held = "It holds an unfinished first load and no data."
+        if self.newest is not None:
+            held = (
+                f"It holds {counted(self.files, 'data file')}. mirrorfeed published {self.newest.source} there, up to"
+                f" version {self.newest.to_version_inclusive} on {self.newest.at:%Y-%m-%d %H:%M %Z}; the last"
+                f" {counted(self.publications, 'publication')} had {counted(self.rows, 'row')}."
+            )
+        return f"The folder {self.address} is deleted with all its contents, and Fabric drops the table. {held}"
+
+    def remarks(self) -> Sequence[str]:
+        lines = [f"{self.table} was deleted from the landing zone."]
+        if self.hashes:
+            remove = "Delete that folder" if self.hashes.path else f"DROP TABLE {self.hashes.sql}"
+            lines.append(f"Its hashes, some with rows of the source, stay in {self.hashes}. To remove them: {remove}.")
+        return lines
+
+
+def droppable(store: Store, config: Config, target: Target) -> DroppedTable:
+    """What would be deleted; raises if the table is still wanted, or is not known to be ours."""
+    if target.fold() in {table.target.fold() for table in config.tables}:
+        raise StillConfigured(table=str(target), path=config.path)
+    log = TableLog(store, target.folder)
+    view = log.look()
+    if view is None or not _is_ours(store, target, view):
+        raise NotPublishedHere(table=str(target), place=store.address(target.folder))
+    records = list(log.records(view))
+    rows = sum(count for record in records for file in record.files for count in file.rows.values())
+    was_compared = view.newest and view.newest.read
+    hashes = hashes_of(config.ledger, target) if was_compared and config.ledger else None
+    return DroppedTable(
+        str(target), store.address(target.folder), len(view.data), rows, len(records), view.newest, hashes
+    )
+
+
+def _is_ours(store: Store, target: Target, view: View | None) -> bool:
+    """Whether there is a log with a record, or a log and at most `_metadata.json` beside it, as a first load leaves it
+    that was killed or refused: any other folder may be another's."""
+    if view is None or view.newest:
+        return view is not None
+    return {entry.name for entry in store.list(target.folder)} <= {LOG, METADATA}
+
+
+def _folders(store: Store) -> Iterator[Target]:
+    """Those that can be tables of ours by their names."""
+    for entry in store.list(""):
+        if not entry.is_folder:
+            continue
+        schema, tables = None, [entry.name]
+        if entry.name.endswith(_SCHEMA):
+            schema = entry.name.removesuffix(_SCHEMA)
+            tables = [below.name for below in store.list(entry.name) if below.is_folder]
+        for table in tables:
+            with suppress(BadTarget):
+                yield Target(schema, table)
+
+
+def _shows(store: Store, target: Target) -> bool:
+    """Whether something in the folder shows that it is ours."""
+    try:
+        return _is_ours(store, target, TableLog(store, target.folder).glance())
+    except (DamagedFile, RecordTooNew, SymbolicLink, UnreadableFile):
+        return False

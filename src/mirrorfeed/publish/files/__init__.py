@@ -1,0 +1,1 @@
+"""Writes landing rows to files, and uploads them under staged names."""

@@ -1,0 +1,136 @@
+"""Rows as delimited text, computed on columns: quoting, escaping, and NULL told from an empty text.
+
+A value stands in quotes where it must: where it holds a separator, a quote, an escape character or a line break, where
+it begins or ends with a space, and where it is empty or the text that stands for NULL. A value in quotes is never NULL.
+Without quotes the escape character protects what would be read otherwise; what cannot be told apart is refused.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from datetime import date, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorfeed.landing.output_format import Delimited
+from mirrorfeed.landing.row_markers import Problem
+
+
+class UnwritableValue(Exception):
+    """Not for people: whoever writes rows tells them by their keys."""
+
+    def __init__(self, reason: Problem, column: str, row: int, shown: str) -> None:
+        super().__init__(reason, column, row, shown)
+        self.reason, self.column, self.row, self.shown = reason, column, row, shown
+
+
+class Texts:
+    """Gives the text of rows and of their header, or `UnwritableValue`."""
+
+    def __init__(self, form: Delimited) -> None:
+        self._form = form
+        marks = "".join(map(re.escape, (form.column_separator, form.quote, form.escape)))
+        self._protected = rf"[{marks}\r\n]|^[\s\x{{feff}}]|\s$"
+
+    def header(self, schema: pa.Schema) -> str:
+        names = pa.array(schema.names, pa.string())
+        return self._form.column_separator.join(self._protect(names, "header").to_pylist()) + self._form.row_separator
+
+    def rows(self, rows: pa.RecordBatch) -> str:
+        """Each row with its separator at the end."""
+        if not rows.num_rows:
+            return ""
+        for at, name in enumerate(rows.schema.names):
+            _refuse_years(rows.column(at), name)
+        columns = [self._column(rows.column(at), name) for at, name in enumerate(rows.schema.names)]
+        lines = pc.binary_join_element_wise(*columns, _text(self._form.column_separator))
+        whole = pa.LargeListArray.from_arrays(pa.array([0, len(lines)], pa.int64()), lines)
+        return str(pc.binary_join(whole, _text(self._form.row_separator))[0]) + self._form.row_separator
+
+    def refuse_lacking(self, rows: pa.RecordBatch, encoding: str) -> None:
+        """Names the first value with a character that the encoding lacks; one value after another, for it is rare."""
+        for at, name in enumerate(rows.schema.names):
+            for row, value in enumerate(_plain_text(rows.column(at)).to_pylist()):
+                try:
+                    (value or "").encode(encoding)
+                except UnicodeEncodeError as error:
+                    lacking = error.object[error.start]
+                    raise UnwritableValue(Problem.NOT_IN_ENCODING, name, row, lacking) from None
+
+    def _column(self, values: pa.Array, name: str) -> pa.Array:
+        texts = _plain_text(values).cast(pa.large_string())
+        if not self._form.quote:
+            self._refuse(Problem.LIKE_NULL, pc.equal(texts, self._form.null), texts, name)
+        protected = self._protect(texts, name)
+        return pc.fill_null(protected, _text(self._form.null))
+
+    def _protect(self, texts: pa.Array, name: str) -> pa.Array:
+        texts = texts.cast(pa.large_string())
+        quote, escape = self._form.quote, self._form.escape
+        special = pc.match_substring_regex(texts, self._protected)
+        like_null = pc.equal(texts, self._form.null)
+        if not quote:
+            return self._escaped(texts, name)
+        needed = pc.or_(pc.or_(special, like_null), pc.equal(texts, ""))
+        if not pc.any(needed, min_count=0).as_py():
+            return texts
+        if escape:
+            inside = pc.replace_substring(texts, escape, escape + escape)
+            inside = inside if quote == escape else pc.replace_substring(inside, quote, escape + quote)
+        else:
+            self._refuse(Problem.NOT_ESCAPABLE, pc.match_substring(texts, quote), texts, name)
+            inside = texts
+        return pc.if_else(needed, pc.binary_join_element_wise(_text(quote), inside, _text(quote), _text("")), texts)
+
+    def _escaped(self, texts: pa.Array, name: str) -> pa.Array:
+        separator, escape = self._form.column_separator, self._form.escape
+        if not escape:
+            broken = pc.match_substring_regex(texts, rf"[{re.escape(separator)}\r\n]")
+            self._refuse(Problem.NOT_ESCAPABLE, broken, texts, name)
+            return texts
+        for mark in (escape, separator, "\r", "\n"):
+            texts = pc.replace_substring(texts, mark, escape + mark)
+        return texts
+
+    @staticmethod
+    def _refuse(reason: Problem, where: pa.Array, texts: pa.Array, name: str) -> None:
+        row = pc.index(where, True).as_py()
+        if row >= 0:
+            raise UnwritableValue(reason, name, row, texts[row].as_py())
+
+
+def _refuse_years(values: pa.Array, name: str) -> None:
+    """Of dates and times only those of the years 1 to 9999 have a text that readers understand."""
+    if not pa.types.is_temporal(values.type):
+        return
+    bounds = (date.min, date.max) if pa.types.is_date(values.type) else (datetime.min, datetime.max)
+    moments = values if pa.types.is_date(values.type) else values.cast(pa.timestamp("us"))
+    least, most = (pa.scalar(bound, moments.type) for bound in bounds)
+    row = pc.index(pc.or_(pc.less(moments, least), pc.greater(moments, most)), True).as_py()
+    if row >= 0:
+        raise UnwritableValue(Problem.YEAR, name, row, _plain_text(values.slice(row, 1))[0].as_py())
+
+
+def _text(value: str) -> pa.Scalar:
+    return pa.scalar(value, pa.large_string())
+
+
+def _plain_text(values: pa.Array) -> pa.Array:
+    """The values as text, before anything in them is protected."""
+    kind = values.type
+    if pa.types.is_binary(kind):  # Arrow has no Base64
+        coded = [
+            None if one is None else binascii.b2a_base64(one, newline=False).decode() for one in values.to_pylist()
+        ]
+        return pa.array(coded, pa.string())
+    if pa.types.is_timestamp(kind):
+        return values.cast(pa.timestamp("us")).cast(pa.string())  # what has a zone is written in UTC
+    texts = values.cast(pa.string())
+    if pa.types.is_floating(kind):
+        for short, spelled in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+            texts = pc.if_else(pc.equal(texts, short), spelled, texts)
+    if pa.types.is_decimal(kind) and pc.any(pc.match_substring(texts, "E"), min_count=0).as_py():
+        texts = pa.array([None if one is None else f"{one:f}" for one in values.to_pylist()], pa.string())
+    return texts

@@ -1,0 +1,192 @@
+"""Landing rows into staged files near their target size, in bounded memory, in a plain process."""
+
+from __future__ import annotations
+
+import hashlib
+import reprlib
+from collections.abc import Iterable
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorfeed.landing.row_markers import Marker
+from mirrorfeed.landing.schema import MARKER
+from mirrorfeed.publish.files.arrow_types import arrow_schema, told
+from mirrorfeed.publish.files.delimited_text import UnwritableValue
+from mirrorfeed.publish.files.file_formats import Form, ParquetForm, TextForm
+from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob, markers_in
+from mirrorfeed.storage.create_once import NewFile
+from mirrorfeed.storage.process_cache import retries
+
+ROW_GROUP_BYTES = 32 * 2**20
+_LEAST_CUT = 2**10
+"""In bytes of memory: batches are not cut into smaller pieces."""
+_NEARLY_FULL = 0.9
+"""A file ends once it has this share of the target size, for the rest would make a small row group."""
+
+
+class UnwritableRow(Exception):
+    """Not for people: a publication is refused with its row."""
+
+    def __init__(self, row: BadRow) -> None:
+        super().__init__(row)
+        self.row = row
+
+
+def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[Receipt]:
+    """Stages these rows, which are in the form of the landing zone, in their order; or `UnwritableRow`. Without rows
+    there is no file."""
+    files = _Files(job)
+    try:
+        for batch in batches:
+            files.write(batch)
+        files.close()
+    except BaseException:
+        files.close_early()
+        raise
+    return files.receipts
+
+
+def write_empty(job: StagingJob) -> Receipt:
+    """One file with a schema and no rows."""
+    files = _Files(job)
+    files.open()
+    files.close()
+    return files.receipts[0]
+
+
+class _Files:
+    """One open at a time; batches are cut and gathered into groups that fill it."""
+
+    def __init__(self, job: StagingJob) -> None:
+        self._job = job
+        self._schema = arrow_schema(job.columns, with_marker=job.with_marker)
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_bytes = 0
+        self._file: NewFile | None = None
+        self._sink: Counting | None = None
+        self._form: Form | None = None
+        self._marked = job.with_marker
+        self._taken, self._shrinks = 0, 1.0
+        """Bytes in memory that went into the open file, and how many of them make one byte of a file."""
+        self._rows: dict[str, int] = {}
+        self.receipts: list[Receipt] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Or `UnwritableRow`."""
+        batch = batch.cast(self._schema) if batch.num_rows else batch
+        while batch.num_rows:
+            room = self._room()
+            rows = -(-max(_LEAST_CUT, room) * batch.num_rows // max(1, batch.nbytes))
+            piece = batch.slice(0, max(1, rows))
+            batch = batch.slice(piece.num_rows)
+            self._gathered.append(piece)
+            self._gathered_bytes += piece.nbytes
+            if piece.nbytes >= room:
+                self._write_group()
+
+    def open(self) -> None:
+        output, compression = self._job.output, self._job.compression
+        self._retries_before = retries().mine
+        self._file = self._job.open()
+        self._sink = Counting(self._file)
+        schema = arrow_schema(self._job.columns, with_marker=self._marked)
+        if output.delimited is None:
+            self._form = ParquetForm(self._sink, schema, compression)
+        else:
+            self._form = TextForm(self._sink, schema, compression, output.delimited)
+        self._taken, self._rows = 0, {}
+
+    def close(self) -> None:
+        """Or `UnwritableRow`."""
+        self._write_group()
+        self._close_file()
+
+    def close_early(self) -> None:
+        """Close the open file after a failure, without a receipt."""
+        if self._sink is not None:
+            self._sink.close()
+
+    def _room(self) -> int:
+        """How many bytes in memory the next group still takes, so that the file comes near its target size."""
+        left = self._job.file_size - (self._sink.bytes if self._sink else 0)
+        return max(1, min(ROW_GROUP_BYTES, int(left * self._shrinks)) - self._gathered_bytes)
+
+    def _write_group(self) -> None:
+        if not self._gathered:
+            return
+        group = pa.Table.from_batches(self._gathered, self._schema)
+        marked = self._needs_marker(group)
+        if marked and not self._marked:
+            self._close_file()
+        if self._form is None:
+            self._marked = marked
+            self.open()
+        assert self._form is not None
+        assert self._sink is not None
+        if self._job.with_marker and not self._marked:
+            group = group.drop_columns([MARKER])
+        try:
+            self._form.write(group)
+        except UnwritableValue as error:
+            raise UnwritableRow(self._bad_row(group, error)) from error
+        for name, count in self._job.by_marker(markers_in(group)).items():
+            self._rows[name] = self._rows.get(name, 0) + count
+        self._taken += self._gathered_bytes
+        self._shrinks = self._taken / max(1, self._sink.bytes)
+        self._gathered, self._gathered_bytes = [], 0
+        if self._sink.bytes >= self._job.file_size * _NEARLY_FULL:
+            self._close_file()
+
+    def _needs_marker(self, group: pa.Table) -> bool:
+        """Where rows without a marker are upserts, a file of upserts alone leaves it out."""
+        if not (self._job.with_marker and self._job.output.upserts_by_default):
+            return self._job.with_marker
+        return not pc.all(pc.equal(group.column(MARKER), Marker.UPSERT.value)).as_py()
+
+    def _bad_row(self, group: pa.Table, error: UnwritableValue) -> BadRow:
+        key = told(group.select(self._job.keys), error.row)
+        where = f"{key}, column {error.column!r}" if key else f"column {error.column!r}"
+        return BadRow(error.reason, f"{where}: {reprlib.repr(error.shown)}")
+
+    def _close_file(self) -> None:
+        if self._form is None or self._sink is None or self._file is None:
+            return
+        self._form.close()
+        self._sink.close()
+        digest, repeated = self._sink.hash.hexdigest(), retries().mine - self._retries_before
+        self.receipts.append(Receipt(self._file.name, self._rows, self._sink.bytes, digest, repeated))
+        self._form = self._sink = self._file = None
+
+
+class Counting:
+    """A sink that counts and hashes what goes through it."""
+
+    closed = False
+
+    def __init__(self, sink: BinaryIO | NewFile) -> None:
+        self._sink, self.bytes, self.hash = sink, 0, hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        if self.closed:  # Arrow flushes its compressor when it is destroyed, and would print an error
+            return view.nbytes
+        self._sink.write(view)
+        self.hash.update(view)
+        self.bytes += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self.bytes
+
+    def flush(self) -> None:
+        self._sink.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._sink.close()

@@ -1,0 +1,1 @@
+"""The table's log: reading, records, finishing and cleaning up."""

@@ -1,0 +1,156 @@
+"""Whether the files of a table's newest publication are those that its record names. Changes nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+from mirrorfeed.display.humanize import MARKERS, counted, size
+from mirrorfeed.display.rows import Row, nonzero, row, shown
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.names import log_folder, published_name
+from mirrorfeed.landing.record import PublishedFile, Record
+from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.source.ranges import Range
+from mirrorfeed.storage import NotThere, Store
+
+_BLOCK = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a file of a record may stand, and what stands there."""
+
+    address: str
+    found: str | None
+    """In words; None if nothing is there."""
+    is_the_file: bool = False
+    consumed: bool = False
+    """Whether nothing is there because Fabric has consumed the file; of final names only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    log: str
+    """The address of the log's folder."""
+    records: tuple[Record, ...]
+    """Those that are kept, the newest first."""
+    follows_on: bool
+    """Whether the newest follows the one before it."""
+    places: tuple[Place, ...]
+    """Of each file of the newest record, its staged name and its final one."""
+    lost: MirrorfeedError | None = None
+    """Published files that are gone, and that Fabric is not known to have consumed."""
+
+    @property
+    def fault(self) -> MirrorfeedError | str | None:
+        """The files that the log does not account for, and published files that are gone."""
+        if self.lost:
+            return self.lost
+        wrong = [] if self.follows_on else ["The record before the newest one is missing."]
+        wrong += [f"{place.address}: {place.found}" for place in self.places if place.found and not place.is_the_file]
+        return " ".join(wrong) or None
+
+    def rows(self, table: str) -> tuple[LogRecord, ...]:
+        """The records as rows, the newest first and with its fault."""
+        return tuple(
+            log_record(table, record, self.fault if at == 0 else None, self.places if at == 0 else ())
+            for at, record in enumerate(self.records)
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The address of the log, and the state of each file of the newest record."""
+        files = [f"{place.address}: {place.found}" for place in self.places if place.is_the_file]
+        files += [f"{place.address}: consumed and removed by Fabric" for place in self.places if place.consumed]
+        return f"The log is in {self.log}.", *files
+
+
+@row
+class LogRecord(Row):
+    """A publication, as the log of the table has it."""
+
+    table: str
+    record: int = shown("record", str, right=True)
+    """The number in the log."""
+    time: str = shown("time", lambda time: time[:19].replace("T", " "))
+    what: str = shown("published")
+    """In words: a snapshot, a repair, or versions."""
+    from_version_exclusive: int | None
+    """None for a snapshot; the same as the last version for a repair."""
+    to_version_inclusive: int
+    inserts: int = shown("inserts", nonzero)
+    updates: int = shown("updates", nonzero)
+    upserts: int = shown("upserts", nonzero)
+    deletes: int = shown("deletes", nonzero)
+    files: int = shown("files")
+    bytes: int = shown("size", size, right=True)
+    build: str | None
+    """The version of mirrorfeed that wrote the record."""
+    places: tuple[Place, ...] = ()
+    """For the newest record: the staged and the final address of each file, and the state of the file."""
+    error: MirrorfeedError | str | None = None
+    """For the newest record: files that the log does not account for, and published files that are gone."""
+
+
+def log_record(
+    table: str, record: Record, error: MirrorfeedError | str | None = None, places: tuple[Place, ...] = ()
+) -> LogRecord:
+    rows = {f"{name}s": sum(file.rows.get(name, 0) for file in record.files) for name in MARKERS}
+    return LogRecord(
+        table=table,
+        record=record.number,
+        time=record.time,
+        what=published(record),
+        from_version_exclusive=record.from_version_exclusive,
+        to_version_inclusive=record.to_version_inclusive,
+        **rows,
+        files=len(record.files),
+        bytes=sum(file.bytes for file in record.files),
+        build=record.build,
+        places=places,
+        error=error,
+    )
+
+
+def published(record: Record) -> str:
+    """What a record published, in words."""
+    after, last = record.from_version_exclusive, record.to_version_inclusive
+    if after is None:
+        return f"snapshot at version {last}"
+    if record.read:
+        return f"version {last}, {counted(record.read.rows, 'row')} compared"
+    return f"repair at version {last}" if record.repairs else str(Range(after, last))
+
+
+def examine(store: Store, folder: str) -> Examined | None:
+    """Reads each file of the newest publication that is there; None of a folder without a log."""
+    log = TableLog(store, folder)
+    view = log.look()
+    if view is None:
+        return None
+    mine = f"{folder}/{log_folder(view.log_id)}"
+    lost = log.lost(view)
+    places: list[Place] = []
+    for file in view.newest.files if view.newest else ():
+        staged = _place(store, f"{mine}/{file.staged}", file)
+        final = _place(store, f"{folder}/{published_name(file.number, file.staged)}", file)
+        consumed = not (staged.found or final.found or (lost and file.number in lost.numbers))
+        places += [staged, replace(final, consumed=consumed)]
+    return Examined(store.address(mine), tuple(log.records(view)), view.follows_on, tuple(places), lost)
+
+
+def _place(store: Store, path: str, file: PublishedFile) -> Place:
+    address, size, digest = store.address(path), 0, hashlib.sha256()
+    try:
+        with store.open_read(path) as source:
+            while block := source.read(_BLOCK):
+                size += len(block)
+                digest.update(block)
+    except NotThere:
+        return Place(address, None)
+    if size != file.bytes:
+        return Place(address, f"not the file: it has {counted(size, 'byte')}, and the record says {file.bytes:,}")
+    if digest.hexdigest() != file.sha256:
+        return Place(address, f"not the file: it has the {size:,} bytes of the record and another checksum")
+    return Place(address, f"the file, {counted(size, 'byte')}, with the checksum of the record", is_the_file=True)

@@ -1,0 +1,404 @@
+"""The driver's side of publication: a table's log looks, finishes what its newest record says, and adds a record.
+
+No answer of a changing call is believed, good or bad: the storage client repeats calls by itself, so a call that took
+effect may come back as refused, and a lost answer says nothing. What counts is what the next look shows.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import ParamSpec
+
+from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.landing import metadata_files
+from mirrorfeed.landing import record as log
+from mirrorfeed.landing.consumed_files import missing_files
+from mirrorfeed.landing.names import (
+    LOG,
+    LOG_ID,
+    METADATA,
+    PROCESSED,
+    begun_name,
+    data_number,
+    is_begun,
+    is_ignored,
+    is_log_file,
+    is_log_id,
+    log_folder,
+    published_name,
+    record_name,
+    record_number,
+    staged_batch,
+    staged_record_number,
+)
+from mirrorfeed.landing.output_format import BY_TIME
+from mirrorfeed.landing.record import Follows, Record
+from mirrorfeed.landing.strict_json import DamagedFile, parse_json
+from mirrorfeed.publish.errors import FilesLost, KeepsChanging, LastFileGone, LogLost, TimesTie, TooManyFiles
+from mirrorfeed.publish.log.view import View, check, data_in
+from mirrorfeed.storage import AlreadyThere, Entry, NotThere, Store, StoreUnavailable
+from mirrorfeed.storage.base import READ_LIMIT
+from mirrorfeed.storage.create_once import open_anew, patiently
+
+Arguments = ParamSpec("Arguments")
+_LOOKS = 20
+"""How often a look is begun again while others change the table, before it is left to a later run."""
+
+
+@dataclass
+class TableLog:
+    """The log of one table's folder. Records never change, so each is read once."""
+
+    store: Store
+    folder: str
+    _known: dict[tuple[str, int, str], Record] = field(default_factory=dict)
+    """By log, number and ETag."""
+
+    def glance(self) -> View | None:
+        """The first half of a look: the newest record and what is staged. None where there is no log.
+
+        It is enough to find that nothing is to be done; whatever changes or refuses something takes `confirm` as well.
+        """
+        for _ in range(_LOOKS):
+            log_id = self._log_id()
+            view = self._view(log_id) if log_id else None
+            if view or log_id is None:
+                return view
+        raise KeepsChanging(address=self._address())
+
+    def confirm(self, view: View, *, data: bool = True) -> View | None:
+        """The second half: the view with what is staged and, where asked for, what is published now. None if the log
+        changed since the first half, however long ago that was, or if a staged file is empty and the published files
+        that could explain it were not asked for."""
+        entries = self.store.list(self.folder) if data else []
+        seen = replace(view, data=data_in(entries), processed=() if view.newest else self._processed(entries))
+        # Of what is staged the second listing counts: only it is known to be of a moment at which the log was in force.
+        names = self._log_entries(view.log_id)
+        if _etags(names) != view.records or self._log_id() != view.log_id:
+            return None
+        seen = replace(seen if data else view, staged=_staged(names), confirmed=True)
+        return None if seen.empty and not data else seen
+
+    def look(self) -> View | None:
+        """Both halves; changes nothing. None where there is no log."""
+        for _ in range(_LOOKS):
+            view = self.glance()
+            if view is None or (view := self.confirm(view)):
+                return view
+        raise KeepsChanging(address=self._address())
+
+    def begin(self) -> View:
+        """Makes the log, where a glance showed none and the folder is nobody else's; as a glance would show it.
+
+        One request asks for each id: one that was repeated might bring the id back after the folder was deleted, while
+        its publisher is about to send a record. A new try has a new id.
+        """
+        for _ in range(_LOOKS):
+            if view := patiently(self.store, self._make_log):
+                return view
+        raise KeepsChanging(address=self._address())
+
+    def _make_log(self) -> View | None:
+        """None where another's log came first, and is gone again."""
+        self.check_unclaimed()
+        log_id = uuid.uuid4().hex
+        new = json.dumps({"log_id": log_id}).encode()
+        trouble = unbelieved(self.store.create_once, f"{self.folder}/{LOG_ID}", new)
+        if trouble is None:
+            return View(log_id)  # if it is not so, the view is not confirmed
+        view = self.glance()
+        if view is None and isinstance(trouble, StoreUnavailable):
+            raise trouble
+        return view
+
+    def check_unclaimed(self) -> None:
+        """Refuses a folder without a log that has data files: another publisher's, or those of a log that was lost."""
+        found = self._files()
+        # Another publisher of ours may have begun meanwhile: then its log was there before any of its files.
+        if not found or self._log_id() is not None or self._files() != found:
+            return
+        if lost := self._lost_log():
+            log_id, newest = lost
+            raise LogLost(folder=self._address(), log_id=log_id, number=newest.number, time=newest.time)
+        names = [name for name, _ in found]
+        data = tuple(name for name in names if "/" not in name)
+        check(View("", data=data, processed=tuple(name for name in names if "/" in name)), self._address())
+
+    def settle(self, view: View | None = None) -> View | None:
+        """Looks, and finishes the newest publication: until a look shows nothing of it staged. None without a log."""
+        before: tuple[str, ...] = ()
+        trouble: Exception | None = None
+        while view := view or self.glance():
+            if view.follows_on and not view.unfinished:
+                return view
+            if not view.confirmed:
+                view = self.confirm(view)
+                continue
+            self.check(view)
+            left = tuple(file.staged for file in view.unfinished)
+            if left == before:
+                raise trouble or KeepsChanging(address=self._address())
+            before = left
+            trouble = self._rename_in_order(view)
+            view = self.confirm(view, data=trouble is not None)
+        return None
+
+    def check(self, view: View) -> LastFileGone | None:
+        """Refuse a folder that holds more or less than its log accounts for. Return a warning that stops nothing."""
+        check(view, self._address())
+        lost = self.lost(view)
+        if isinstance(lost, FilesLost):
+            raise lost
+        return lost
+
+    def lost(self, view: View) -> FilesLost | LastFileGone | None:
+        """Find published files that are gone and that Fabric is not known to have consumed.
+
+        Makes requests only if the confirmed view suggests it. A listing is not a snapshot, so a second look decides:
+        before it began, all files up to `view.last_renamed` had their final names. The files that Fabric has set aside
+        are listed after it, so a file that is set aside in the meantime is found there.
+        """
+        if not missing_files(view.last_renamed, view.numbers).numbers:
+            return None
+        again = self.look()
+        if again is None or again.log_id != view.log_id:
+            return None
+        entries = [entry for place in PROCESSED for entry in self.store.list(f"{self.folder}/{place}")]
+        found = missing_files(
+            view.last_renamed,
+            again.numbers,
+            [number for entry in entries if (number := data_number(entry.name, None))],
+            newest_first=self.records(again),
+            by_time=self._is_read_by_time(),
+        )
+        if not found.numbers:
+            return None
+        return (FilesLost if found.lost else LastFileGone)(address=self._address(), numbers=found.numbers)
+
+    def record(self, view: View, new: Record) -> View | None:
+        """The commit, and the look after it, which tells whose record is the newest; None if the log is gone. Raises if
+        its number is still free, for then nobody got on, and what was staged would be staged again and again."""
+        if len(new.to_json()) > READ_LIMIT:
+            self.discard(view, new.batch)
+            raise TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
+        path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
+        trouble = unbelieved(self._create_record, view.log_id, path, new)
+        # The id of the log was read before, and is read again at the end.
+        found = self._view(view.log_id)
+        after = self.confirm(replace(found, data=view.data), data=False) if found else None
+        if (after := after or self.look()) is None:
+            return None
+        if after.log_id == view.log_id and after.number < new.number:
+            raise trouble or KeepsChanging(address=self._address())
+        self.check(after)
+        return after
+
+    def mark_beginning(self, view: View) -> str:
+        """Create an empty file by one request, before anything is staged for a first record. Return its batch.
+
+        If the folder is deleted after that, the record does not count, even if a repeated request brings `log.json`
+        back.
+        """
+        folder = f"{self.folder}/{log_folder(view.log_id)}"
+        path, file = open_anew(self.store, lambda: f"{folder}/{begun_name(uuid.uuid4().hex)}")
+        file.close()
+        return path.rpartition("/")[2].partition(".")[0]
+
+    def follows(self, view: View) -> Follows | None:
+        """What the next record has to say of the newest."""
+        newest = view.newest
+        return Follows(newest.number, newest.batch, view.records[newest.number]) if newest else None
+
+    def holds(self, view: View, sent: Record) -> bool:
+        """Whether the log has this record, and not another publisher's under its number."""
+        newest = view.newest
+        if newest is None or newest.number < sent.number:
+            return False
+        if newest.number == sent.number:
+            return newest.batch == sent.batch
+        for each in self.records(view):
+            if each.number == sent.number + 1:
+                return each.follows is not None and each.follows.batch == sent.batch
+        return False  # what follows it was pruned, so a record of that number was created too late
+
+    def records(self, view: View) -> Iterator[Record]:
+        """The records that are kept, the newest first."""
+        for number, etag in reversed(list(view.records.items())):
+            try:
+                yield self._record(view.log_id, number, etag)
+            except NotThere:  # pruned meanwhile
+                return
+
+    def tidy(self, view: View, keep_records: int, *, others: bool) -> MirrorfeedError | None:
+        """Removes what can never be published: leftovers up to the newest record, old records and, where asked for,
+        other logs. Stands in nobody's way: what went wrong first is told."""
+        mine = f"{self.folder}/{log_folder(view.log_id)}"
+        names = [*view.leftovers(), *map(record_name, view.old_records(keep_records))]
+        trouble = self._remove(mine, names)
+        try:
+            if others:
+                self._remove_other_logs(view.log_id)
+        except MirrorfeedError as error:
+            trouble = trouble or error
+        return trouble
+
+    def discard(self, view: View, batch: str) -> None:
+        """Removes what was staged for a record that was never sent, as far as possible."""
+        with suppress(MirrorfeedError):
+            found = [entry.name for entry in self._log_entries(view.log_id)]
+            names = [name for name in found if staged_batch(name) == batch or name == begun_name(batch)]
+            self._remove(f"{self.folder}/{log_folder(view.log_id)}", names)
+
+    def check_times(self, view: View, staged: Collection[str], corrections: Collection[str] = ()) -> None:
+        """Refuses staged files that are not younger, by the storage's own times, than all that the service may still
+        read, and corrections that are not younger than the other staged files. A rename keeps the time or makes it
+        later, so the files are read in this order.
+        """
+        entries = self.store.list(self.folder)
+        there = [entry.modified for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
+        new = {entry.name: entry.modified for entry in self._log_entries(view.log_id) if entry.name in staged}
+        later = [new.pop(name) for name in corrections]
+        for before, after in ((there, new.values()), (new.values(), later)):
+            if before and after and min(after) <= max(before):
+                raise TimesTie(address=self._address())
+
+    def _view(self, log_id: str) -> View | None:
+        """What one listing of a log shows, or None if its newest records were removed meanwhile."""
+        entries = self._log_entries(log_id)
+        etags = _etags(entries)
+        if not etags:
+            return View(log_id, staged=_staged(entries), begun=_begun(entries))
+        number, etag = max(etags.items())
+        try:
+            newest = self._record(log_id, number, etag)
+            follows_on = self._is_linked(log_id, newest, etags, _begun(entries))
+        except NotThere:
+            return None
+        return View(log_id, newest, etags, follows_on, _staged(entries), _begun(entries))
+
+    def _create_record(self, log_id: str, path: str, new: Record) -> None:
+        """That it is there is for a listing to say. Where one shows it with this ETag, it need not be read."""
+        if etag := self.store.create(path, new.to_json()):
+            self._known[log_id, new.number, etag] = new
+
+    def _is_linked(self, log_id: str, newest: Record, etags: dict[int, str], begun: Collection[str]) -> bool:
+        before = newest.follows
+        if before is None:
+            return begun_name(newest.batch) in begun
+        etag = etags.get(before.number)
+        if etag is None:
+            return False
+        return etag == before.etag or self._record(log_id, before.number, etag).batch == before.batch
+
+    def _record(self, log_id: str, number: int, etag: str) -> Record:
+        if (log_id, number, etag) not in self._known:
+            path = f"{self.folder}/{log_folder(log_id)}/{record_name(number)}"
+            found = log.parse(self.store.read(path), self.store.address(path))
+            if found.number != number:
+                raise DamagedFile(address=self.store.address(path), reason=f"it is record {found.number}")
+            self._known[log_id, number, etag] = found
+        return self._known[log_id, number, etag]
+
+    def _rename_in_order(self, view: View) -> Exception | None:
+        """A later file never overtakes an earlier one: the first that does not move ends it."""
+        for file in view.unfinished:
+            staged = f"{self.folder}/{log_folder(view.log_id)}/{file.staged}"
+            final = f"{self.folder}/{published_name(file.number, file.staged)}"
+            if trouble := unbelieved(self.store.rename, staged, final):
+                return trouble
+        return None
+
+    def _remove(self, folder: str, names: Sequence[str]) -> MirrorfeedError | None:
+        trouble: MirrorfeedError | None = None
+        for name in names:
+            try:
+                self.store.remove(f"{folder}/{name}")
+            except MirrorfeedError as error:
+                trouble = trouble or error
+        return trouble
+
+    def _remove_other_logs(self, log_id: str) -> None:
+        names = [entry.name for entry in self.store.list(f"{self.folder}/{LOG}") if entry.is_folder]
+        others = [name for name in names if is_log_id(name) and name != log_id]
+        # If the table's folder was deleted and made again since the look, one of them is the log in force. A log that
+        # was there before `log.json` named this one never comes back.
+        if others and self._log_id() == log_id:
+            for name in others:
+                folder = f"{self.folder}/{log_folder(name)}"
+                if all(is_log_file(entry.name) and not entry.is_folder for entry in self.store.list(folder)):
+                    self.store.remove_folder(folder)
+
+    def _lost_log(self) -> tuple[str, Record] | None:
+        """The log whose newest record is the youngest, of those that no file names."""
+        found: list[tuple[str, Record]] = []
+        for entry in self.store.list(f"{self.folder}/{LOG}"):
+            if entry.is_folder and is_log_id(entry.name):
+                with suppress(Terminal):  # a record that cannot be read is no help
+                    if (view := self._view(entry.name)) and view.newest:
+                        found.append((entry.name, view.newest))
+        return max(found, key=lambda each: each[1].at, default=None)
+
+    def _files(self) -> list[tuple[str, str]]:
+        """With their ETags, the files that the service reads or has put aside."""
+        entries = self.store.list(self.folder)
+        data = [(entry.name, entry.etag) for entry in entries if not is_ignored(entry.name)]
+        return [*data, *((path, "") for path in self._processed(entries))]
+
+    def _processed(self, entries: list[Entry]) -> tuple[str, ...]:
+        places = [entry.name for entry in entries if entry.is_folder and entry.name in PROCESSED]
+        paths = (f"{place}/{entry.name}" for place in places for entry in self.store.list(f"{self.folder}/{place}"))
+        return tuple(path for path in paths if data_number(path.rpartition("/")[2], None))
+
+    def _is_read_by_time(self) -> bool:
+        path = f"{self.folder}/{METADATA}"
+        try:
+            found = metadata_files.parse(self.store.read(path), self.store.address(path))
+        except NotThere:
+            return False
+        return found.get("fileDetectionStrategy") == BY_TIME
+
+    def _log_id(self) -> str | None:
+        path = f"{self.folder}/{LOG_ID}"
+        try:
+            value = parse_json(self.store.read(path))
+        except NotThere:
+            return None
+        except ValueError as error:
+            raise DamagedFile(address=self.store.address(path), reason=str(error)) from error
+        log_id = value.get("log_id") if isinstance(value, dict) else None
+        if not (isinstance(log_id, str) and is_log_id(log_id)):
+            raise DamagedFile(address=self.store.address(path), reason="it does not name a log")
+        return log_id
+
+    def _log_entries(self, log_id: str) -> list[Entry]:
+        return [entry for entry in self.store.list(f"{self.folder}/{log_folder(log_id)}") if not entry.is_folder]
+
+    def _address(self) -> str:
+        return self.store.address(self.folder)
+
+
+def _etags(entries: list[Entry]) -> dict[int, str]:
+    return {number: entry.etag for entry in entries if (number := record_number(entry.name)) is not None}
+
+
+def _staged(entries: list[Entry]) -> dict[str, int]:
+    return {entry.name: entry.size for entry in entries if staged_record_number(entry.name)}
+
+
+def _begun(entries: list[Entry]) -> tuple[str, ...]:
+    return tuple(entry.name for entry in entries if is_begun(entry.name))
+
+
+def unbelieved(
+    call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Exception | None:
+    """Makes a call whose answer decides nothing, for the caller looks again; the answer is for messages alone."""
+    try:
+        call(*args, **kwargs)
+    except (AlreadyThere, NotThere, StoreUnavailable) as error:
+        return error
+    return None

@@ -1,0 +1,1 @@
+"""Translates rows of the change data feed to landing rows, in SQL."""

@@ -1,0 +1,65 @@
+"""Which build this is: every one has a version of its own, made from the commit, and from the content where that is not
+committed. The same sources give the same version.
+
+The build backend loads this file alone, so it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import subprocess
+from functools import cache
+from pathlib import Path
+
+RELEASE = "0.1.0"
+
+_BUILT = ("src/mirrorfeed", "pyproject.toml")
+"""What decides what a build does."""
+_DIGITS = 12
+
+
+@cache
+def this_build() -> str:
+    """That of the wheel, or where the sources are run as they stand, of these."""
+    sources = project()
+    return of_sources(sources) if (sources / "pyproject.toml").exists() else importlib.metadata.version("mirrorfeed")
+
+
+def project() -> Path:
+    """The folder of the project, where this file is in one."""
+    return Path(__file__).resolve().parents[3]
+
+
+def of_sources(project: Path) -> str:
+    """The release, alone where the commit is tagged as it. Else with `g` and the commit where there is one, and `d` and
+    a hash of the content where it differs."""
+    commit = _git(project, "rev-parse", f"--short={_DIGITS}", "HEAD")
+    # A project may also lie in another one's repository, which does not know its files.
+    known = commit is not None and _git(project, "cat-file", "-e", "HEAD:./pyproject.toml") is not None
+    clean = known and _git(project, "status", "--porcelain", "--", *_BUILT) == ""
+    if clean and f"v{RELEASE}" in (_git(project, "tag", "--points-at", "HEAD") or "").split():
+        return RELEASE
+    parts = [f"g{commit}"] if known else []
+    parts += [] if clean else [f"d{_hash(project)}"]
+    return f"{RELEASE}+{'.'.join(parts)}"
+
+
+def _git(project: Path, *arguments: str) -> str | None:
+    """What git says, or None where it is missing, refuses or knows nothing of the folder."""
+    command = ["git", "--no-optional-locks", "-C", str(project), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _hash(project: Path) -> str:
+    found = hashlib.sha256()
+    for name in _BUILT:
+        top = project / name
+        for file in sorted([top] if top.is_file() else top.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                content = file.read_bytes()
+                found.update(f"{file.relative_to(project).as_posix()}\0{len(content)}\0".encode() + content)
+    return found.hexdigest()[:_DIGITS]

@@ -1,0 +1,1 @@
+"""Delta tables as sources: identity, versions, change data feed, provable ranges."""

@@ -1,0 +1,366 @@
+"""Errors about source tables and their change data feed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar
+
+from mirrorfeed.errors import Template, Terminal, Transient
+
+if TYPE_CHECKING:
+    from mirrorfeed.source.ranges import Commit, Range
+
+EXPIRED = "the delta.deletedFileRetentionDuration of the table has passed"
+"""Reason of a `Gap` whose files VACUUM may or may not have deleted."""
+
+
+class BadSource(Terminal):
+    code = "MF1109"
+    what = "The source {text!r} {reason}."
+    fix = (
+        "Write a table name such as main.sales.orders, with backticks around a part that contains a dot, or the path of"
+        " the table's folder without backticks."
+    )
+    text: str
+    reason: str
+
+
+class SourceMissing(Terminal):
+    code = "MF2001"
+    what = "The table {table} does not exist, or you cannot access it."
+    fix = "Check `source` in the configuration and the SELECT privilege on the table."
+
+
+class NoTableAtPath(Terminal):
+    code = "MF2002"
+    what = "There is no Delta table at {path}."
+    fix = "Set `source` to the folder that contains the table's _delta_log."
+
+
+class NotDelta(Terminal):
+    code = "MF2003"
+    what = "{table} is {found}, not a Delta table, so it has no change data feed."
+    fix = "Set `source` to the Delta table that holds the data, or set `changes: compare`."
+
+
+class NoIdentity(Terminal):
+    code = "MF2004"
+    what = (
+        "DESCRIBE DETAIL returns no id for {table} ({format} format), so mirrorfeed cannot detect when the table is"
+        " dropped and created again."
+    )
+    fix = "Publish a Delta table with the same rows, or report the output of DESCRIBE DETAIL to mirrorfeed."
+
+
+class LogDamaged(Terminal):
+    code = "MF2005"
+    what = "The transaction log of {table} cannot be read: commits are missing."
+    fix = "Restore the missing files in its _delta_log folder, or restore the table from a copy."
+
+
+class VersionExpired(Terminal):
+    code = "MF2006"
+    what = "Version {version} of {table} is older than its delta.deletedFileRetentionDuration."
+    fix = "Choose a newer version. If VACUUM has not deleted the files, you can set a longer duration instead."
+
+
+class NoVersions(Terminal):
+    code = "MF2007"
+    what = "The history of {table} is empty."
+    fix = "Check the table's _delta_log folder or write to the table, then publish again."
+
+
+class NothingToRead(Terminal):
+    code = "MF2008"
+    what = "There is no Delta table and there are no Parquet files at {path}."
+    fix = "Check the path, or set `source` to the name of a view or table in the catalog."
+
+
+class Finding(Terminal):
+    """A reason why the next versions cannot be published."""
+
+    table: str
+
+
+class FeedOff(Finding):
+    code = "MF2101"
+    what = "The change data feed of {table} is off at version {version}."
+    fix = "Run `mirrorfeed enable`, then publish."
+    meaning = (
+        "The source does not record its changes. No snapshot is published either, because no change could follow it."
+    )
+    version: int
+
+
+class Gap(Finding):
+    code = "MF2102"
+    what = "The changes of {table} after version {published} cannot be read: {place} {reason}."
+    fix: ClassVar[Template] = {
+        False: ("Publish a new snapshot with `mirrorfeed rebuild`. With `on_gap: reseed` this happens automatically."),
+        True: (
+            "If VACUUM has not run since, set delta.deletedFileRetentionDuration to a longer time and publish."
+            " Otherwise publish a new snapshot with `mirrorfeed rebuild`; with `on_gap: reseed` this happens"
+            " automatically."
+        ),
+    }
+    meaning = (
+        "Changes that are not published yet can no longer be read: the feed was off, or VACUUM or the log retention"
+        " deleted them. The mirror stays at the last published version."
+    )
+    published: int
+    where: int | Range
+    reason: str
+
+    @property
+    def case(self) -> bool:
+        return self.reason == EXPIRED
+
+    @property
+    def place(self) -> str:
+        return _place(self.where)
+
+    @property
+    def version(self) -> int:
+        """The first version that cannot be read."""
+        return self.where if isinstance(self.where, int) else self.where.from_version_exclusive + 1
+
+
+class SourceRecreated(Finding):
+    code = "MF2103"
+    what = {
+        True: "{table} was restored to an older version: version {published} is published, the newest is {latest}.",
+        False: (
+            "{table} was replaced, or dropped and created again, after version {published} was published: its id"
+            " changed from {published_id} to {found_id}."
+        ),
+    }
+    fix = "Publish a new snapshot with `mirrorfeed rebuild`."
+    published_id: str
+    found_id: str
+    published: int
+    latest: int
+
+    @property
+    def case(self) -> bool:
+        return self.published_id == self.found_id
+
+
+class PartitionsChanged(Finding):
+    code = "MF2104"
+    what = (
+        "The partition columns of {table} changed after version {published} from {old} to {new}. Delta returns earlier"
+        " changes with NULL in these columns."
+    )
+    fix = (
+        "Publish a new snapshot with `mirrorfeed rebuild`. With `on_schema_change: reseed` this happens automatically."
+    )
+    before: Sequence[str]
+    now: Sequence[str]
+
+    @property
+    def old(self) -> str:
+        return ", ".join(map(repr, self.before)) or "none"
+
+    @property
+    def new(self) -> str:
+        return ", ".join(map(repr, self.now)) or "none"
+
+
+class FeedUnreadable(Finding):
+    code = "MF2105"
+    what = {
+        False: (
+            "Delta cannot read the changes of {table} in {range}: the columns of version {older} do not match those of"
+            " version {newer}, which Delta uses to read them."
+        ),
+        True: (
+            "Delta cannot read the changes of {table} in {range} with the newest columns: of the columns of version"
+            " {older}, {lost:reasons}."
+        ),
+    }
+    fix = (
+        "Publish a new snapshot with `mirrorfeed rebuild`. With `on_schema_change: reseed` this happens automatically."
+    )
+    range: Range
+    version: str | None
+    read_version: str | None
+    lost: Sequence[str] = ()
+
+    @property
+    def case(self) -> bool:
+        return bool(self.lost)
+
+    @property
+    def older(self) -> str:
+        return self.version or "?"
+
+    @property
+    def newer(self) -> str:
+        return self.read_version or "?"
+
+
+class SnapshotGone(Terminal):
+    code = "MF2106"
+    what = "Files of {table} at version {version} were deleted{names}."
+    fix = "Publish again. If it fails again, the table is damaged: run FSCK REPAIR TABLE or restore it."
+    uris: Sequence[str] = ()
+
+    @property
+    def names(self) -> str:
+        return self._format(": {uris:few}") if self.uris else ""
+
+
+class FilesArchived(Terminal):
+    code = "MF2107"
+    what = "{table} cannot be read: {part} needs files in the archive tier (409 BlobArchived)."
+    fix = (
+        "Run `mirrorfeed archive set {table:argument} 'X days'` with the age at which the cloud archives files, so that"
+        " mirrorfeed detects them before it reads. Then restore the files with `mirrorfeed archive plan` and"
+        " `mirrorfeed archive restore`."
+    )
+    table: str
+    range: Range | int
+
+    @property
+    def part(self) -> str:
+        return f"version {self.range}" if isinstance(self.range, int) else f"the change feed in {self.range}"
+
+
+class KeptTooShort(Transient):
+    code = "MF2108"
+    what = (
+        "{table} keeps changes for {kept:duration} ({name}), and the oldest was published {waited:duration} after its"
+        " commit. After one failed run, changes may be lost."
+    )
+    fix = "Publish more often, or increase the retention; `mirrorfeed doctor` prints the statement."
+
+
+class FileDamaged(Terminal):
+    code = "MF2109"
+    what = "A file of {table} cannot be read: {uri} ({cause})."
+    fix = (
+        "Publish again. If it fails again, replace the file with an intact copy, or restore the table to a version that"
+        " does not need it."
+    )
+
+
+class RowsProtected(Terminal):
+    code = "MF2201"
+    what = (
+        "{table} has {protection}. Such a table has no time travel, and its rows depend on the reader, so its mirror"
+        " would be incomplete."
+    )
+    fix = "Move the row filter and the column masks to a view over the table, or publish an unprotected copy."
+    row_filter: str | None
+    masked: Sequence[str]
+
+    @property
+    def protection(self) -> str:
+        found = [f"the row filter {self.row_filter}"] if self.row_filter else []
+        found += [f"column masks on {', '.join(self.masked)}"] if self.masked else []
+        return " and ".join(found)
+
+
+class KeysNotReadable(Terminal):
+    code = "MF2202"
+    what = "The primary key of {table} cannot be read from Unity Catalog: {reason:phrase}."
+    fix = "Check the table name and the SELECT privilege, or set `keys` in the configuration."
+
+
+class KeysUnavailable(Transient):
+    code = "MF2203"
+    what = "Unity Catalog did not return the primary key of {table}: {reason:phrase}."
+    fix = "Run the same command again, or set `keys` in the configuration."
+
+
+class UnknownFeatures(Terminal):
+    code = "MF2204"
+    what = "{table} uses table features that this release of mirrorfeed does not know: {names:list}."
+    fix = "Install a newer release of mirrorfeed, or drop the features with ALTER TABLE … DROP FEATURE."
+
+
+class SourcesUnknown(Terminal):
+    code = "MF2205"
+    what = "The tables that match {pattern} cannot be listed: {reason}."
+    fix = "Check the name of the schema or folder and your access to it. Nothing was published."
+
+
+class SourcesUnavailable(Transient):
+    code = "MF2206"
+    what = "Unity Catalog did not return the tables that match {pattern}: {reason}."
+    fix = "Run the same command again. Nothing was published."
+
+
+class SettingFixed(Terminal):
+    code = "MF2207"
+    what = "The Spark session does not allow changing {name} = {value}, which can make published rows wrong."
+    fix = "Set {name} to {wanted} in the Spark configuration of the compute."
+
+
+class BadBound(Terminal):
+    code = "MF2301"
+    what = "{text!r} is neither a version nor a time."
+    fix = "Write a version number, or a time as yyyy-MM-dd, yyyy-MM-dd HH:mm:ss or yyyy-MM-dd HH:mm:ss.SSS."
+
+
+class OutsideHistory(Terminal):
+    code = "MF2302"
+    what = "{bound} is {reason} of {table}. The history contains {oldest} to {newest}."
+    fix = "Choose versions or times in the history. Past its end, `--past-end empty` returns fewer changes instead."
+    meaning = "The requested changes start or end outside the history of the table."
+    first: Commit
+    last: Commit
+
+    @property
+    def oldest(self) -> str:
+        return _commit(self.first)
+
+    @property
+    def newest(self) -> str:
+        return _commit(self.last)
+
+
+class BoundsCrossed(Terminal):
+    code = "MF2303"
+    what = "The start {start} is after the end {end}."
+    fix = "Swap them. Both ends are included."
+
+
+class NotRecorded(Terminal):
+    code = "MF2304"
+    what = "The changes of {table} cannot be read: {place} {reason}."
+    fix = "Start at a later version. `DESCRIBE HISTORY` lists the versions and shows when the feed was enabled."
+    where: int | Range
+
+    @property
+    def place(self) -> str:
+        return _place(self.where)
+
+
+class SchemasDiffer(Terminal):
+    code = "MF2305"
+    what = "{fault.problem}"
+    fix = {
+        True: "Start after the version that changed the columns; `DESCRIBE HISTORY` shows it.",
+        False: "Start at the version that changed the columns, or end before it; `DESCRIBE HISTORY` shows it.",
+    }
+    meaning = "The columns changed between the requested versions, so their changes cannot be shown together."
+    fault: FeedUnreadable
+
+    @property
+    def case(self) -> bool:
+        return bool(self.fault.lost)
+
+
+def _place(where: int | Range) -> str:
+    return f"at version {where}" if isinstance(where, int) else f"in {where}"
+
+
+def _commit(commit: Commit) -> str:
+    return f"version {commit.version} ({spell_time(commit.timestamp)} UTC)"
+
+
+def spell_time(at: datetime) -> str:
+    """A time with its milliseconds, if it has any."""
+    return at.replace(tzinfo=None).isoformat(" ", "milliseconds" if at.microsecond else "seconds")

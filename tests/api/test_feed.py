@@ -1,0 +1,236 @@
+"""The public face: what it names, what importing it starts, and how its results are seen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mirrorfeed
+from fixtures.face import FUNCTIONS, members, signatures, values
+from mirrorfeed.api import results
+from mirrorfeed.api.archive_table import ArchiveAwareTable
+from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Publication, Result, Status
+from mirrorfeed.monitor.rules import Weight
+from mirrorfeed.source.errors import FeedOff
+
+ROOT = Path(__file__).parents[2]
+
+# What stands here is promised: a line of it changes after a release has warned of it, and only then.
+NAMES = "ArchiveAwareTable Feed MirrorfeedError Terminal Transient deployed guarded load"
+SIGNATURES = {
+    "load": "(path='mirrorfeed.yml', spark=None, *, landing_zone=None, ledger=None, handover=None)",
+    "deployed": "(dbutils, spark)",
+    "guarded": "(spark)",
+    "guarded(…).sql": "(statement, args=None)",
+    "guarded(…).table": "(name)",
+    "guarded(…).frame": "(frame, statement=None)",
+    "ArchiveAwareTable": "(spark, name)",
+    "Feed.tables": "",
+    "Feed.landing_zone": "",
+    "Feed.sources": "()",
+    "Feed.publish": "(*tables)",
+    "Feed.publisher": "(*tables)",
+    "Feed.dry_run": "(*tables)",
+    "Feed.status": "(*tables, behind=False, fabric=False, mirror=None)",
+    "Feed.verify": "(mirror=None, *tables, shown=5)",
+    "Feed.repair": "(table, mirror=None, where=None)",
+    "Feed.rebuild": "(table)",
+    "Feed.log": "(table)",
+    "Feed.lint": "()",
+    "Feed.replicate": "(folder, poll_seconds=None, on_pass=None, stop=None)",
+    "Feed.doctor": "(*tables, fix=False, setup=False, live=False)",
+    "Feed.watch": "(mirror=None)",
+    "Feed.enable": "(*tables)",
+    "Feed.changes": "(table, start=None, end=None, past_end='error')",
+    "Feed.append_history": "(*tables, begin_again=False)",
+    "Feed.history": "(*tables)",
+    "Feed.replay_history": "(table, into, at)",
+    "Feed.partner": "(force=False)",
+    "Feed.drop": "(table, confirm=None)",
+    "Feed.report": "()",
+    "Feed.chart": "()",
+    "Feed.fabric_create": "(name)",
+    "Feed.fabric_start": "(*, force=False, minutes=10.0)",
+    "Feed.fabric_stop": "(minutes=10.0)",
+    "Feed.fabric_resume": "(minutes=10.0)",
+    "Feed.fabric_status": "()",
+    "Feed.fabric_plan": "()",
+    "Feed.fabric_apply": "(confirm=None)",
+    "Feed.fabric_refresh": "()",
+    "Feed.archive": "(table=None)",
+    "ArchiveAwareTable.name": "",
+    "ArchiveAwareTable.interval_days": "",
+    "ArchiveAwareTable.query": "(where=None, columns=None, version=None)",
+    "ArchiveAwareTable.count": "(version=None)",
+    "ArchiveAwareTable.bounds": "(column, version=None)",
+    "ArchiveAwareTable.partitions": "(version=None)",
+    "ArchiveAwareTable.limit": "(n, where=None)",
+    "ArchiveAwareTable.recent": "(columns=None)",
+    "ArchiveAwareTable.stream": "(starting_version=None)",
+    "ArchiveAwareTable.files": "(where=None, version=None)",
+    "ArchiveAwareTable.delete": "(where)",
+    "ArchiveAwareTable.update": "(assignments, where=None)",
+    "ArchiveAwareTable.merge": "(rows, keys, clauses, target_condition=None)",
+    "ArchiveAwareTable.overwrite": "(rows)",
+    "ArchiveAwareTable.share": "()",
+    "ArchiveAwareTable.chart": "()",
+    "ArchiveAwareTable.plan": "(where=None)",
+    "ArchiveAwareTable.restore": "(plan)",
+    "Changes.first": "(count=20)",
+    "Changes.counts": "()",
+    "Changes.chart": "()",
+    "Comparison.chart": "()",
+    "DroppedTable.consequences": "",
+    "RestorePlan.save": "(path)",
+    "Finding.key": "",
+    "Report.sections": "",
+    "Report.notes": "",
+    "Report.page": "()",
+    "Report.draw": "(out)",
+    "Result.ok": "",
+    "Result.check": "()",
+    "Result.to_dict": "()",
+    "Row.ok": "",
+    "Row.to_dict": "()",
+    "Setting.in_words": "",
+    "TableState.is_of": "(target)",
+    "TableState.in_words": "",
+}
+VALUES = {
+    "Append": "table what rows newest_version from_version_exclusive to_version_inclusive began_again error",
+    "Changes": "table from_version_exclusive to_version_inclusive rows",
+    "Chart": "title html",
+    "Comparison": "table what equal version published_version source_rows mirror_rows differing differences error",
+    "CreatedDatabase": "name created landing_zone",
+    "DataRow": "values",
+    "DatabaseStatus": "status",
+    "Decision": "table next error",
+    "Difference": "key column source mirror",
+    "DroppedTable": "table address files rows publications newest hashes",
+    "Enabled": "table source feed error",
+    "Alert": "table name what fix since over sent_to error",
+    "Finding": "weight code name table what fix since passing",
+    "History": "table history since versions newest_version lag_versions rows error",
+    "LintFinding": "code severity file what next",
+    "Listed": "table source included keys takes part why error",
+    "LogRecord": "table record time what from_version_exclusive to_version_inclusive inserts updates upserts"
+    " deletes files bytes build places error",
+    "PartnerFile": "address written",
+    "Publication": "table what from_version_exclusive to_version_inclusive published_version inserts updates"
+    " upserts deletes files bytes seconds lag_versions tries reseeded error",
+    "Recent": "rows version left_out_files what",
+    "Repair": "table what upserts deletes published_version error",
+    "Replay": "into history version committed created",
+    "Report": "as_of figures",
+    "RestorePlan": "table version where files bytes hours",
+    "Restoring": "table ready pending archived",
+    "Result": "rows notes summary",
+    "Setting": "field there wanted changes note",
+    "Share": "table what files bytes archived_files archived_bytes restored_files",
+    "Status": "table source state feed service published_version newest_version lag_versions lag_seconds not_renamed"
+    " not_consumed fresh error paused at",
+    "TableReport": "table state files rows message error",
+    "TableState": "table status rows error synced",
+    "TableSync": "table status synced error",
+    "VersionChanges": "version inserts updates deletes",
+}
+
+
+def test_names_parameters_and_fields_are_those_that_are_promised() -> None:
+    assert " ".join(mirrorfeed.__all__) == NAMES
+    assert signatures() == SIGNATURES
+    assert values() == VALUES
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    owners = [mirrorfeed.Feed, ArchiveAwareTable, *(getattr(results, name) for name in results.__all__)]
+    spoken = {name: member for owner in owners for name, member in members(owner)}
+    spoken |= {name: getattr(mirrorfeed, name) for name in (*mirrorfeed.__all__, *FUNCTIONS)}
+    assert [name for name, member in spoken.items() if not (member.__doc__ or "").strip()] == []
+    assert not hasattr(mirrorfeed, "nothing_of_that_name")
+
+
+def test_to_import_it_and_to_load_a_configuration_starts_no_spark_and_no_client_of_a_cloud(tmp_path: Path) -> None:
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./a, target: a, keys: [id]}]\n")
+    code = (
+        "import sys, mirrorfeed; mirrorfeed.Feed, mirrorfeed.MirrorfeedError, mirrorfeed.ArchiveAwareTable\n"
+        "print(mirrorfeed.load().tables)\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}"
+        " & {'pyspark', 'py4j', 'azure', 'boto3', 'botocore', 'databricks', 'pyarrow'}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == ["('a',)", "[]"]
+
+
+def status(table: str, error: str | None = None, lag: int | None = 0) -> Status:
+    return Status(table, f"main.{table}", "behind", "on", None, 3, 3 + (lag or 0), lag, 0.0, 0, 0, None, error)  # type: ignore[arg-type]
+
+
+def publication(table: str, **other: object) -> Publication:
+    given: dict[str, object] = {
+        "what": "1 to 3", "from_version_exclusive": 0, "to_version_inclusive": 3, "published_version": 3,
+        "lag_versions": 0, "inserts": 0, "updates": 0, "upserts": 7, "deletes": 0, "files": 1, "bytes": 2048,
+        "seconds": 1.25, "tries": 1, **other,
+    }  # fmt: skip
+    return Publication(table, **given)  # type: ignore[arg-type]
+
+
+def test_a_result_is_a_sequence_that_says_whether_all_is_well() -> None:
+    found = Result((status("a"), status("b", "It is gone. Look for it.")))
+    assert [row.table for row in found] == ["a", "b"]
+    assert (len(found), found[0].ok, found[1].ok, found.ok, found[:1]) == (2, True, False, False, (found[0],))
+    with pytest.raises(Failed) as raised:
+        found.check()
+    assert str(raised.value) == "b: It is gone. Look for it."
+    assert Result((status("a"),)).check() is None
+
+
+def test_a_result_is_told_to_programs_with_errors_by_their_parts() -> None:
+    error = FeedOff(table="main.a", version=4)
+    told = Result((publication("a", error=error),), ("A note.",)).to_dict()
+    json.dumps(told)
+    assert (told["ok"], told["notes"], told["rows"][0]["table"]) == (False, ["A note."], "a")
+    assert told["rows"][0]["error"] == error.to_dict()
+
+
+def test_a_result_is_a_table_in_a_notebook_and_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    found = Result(
+        (publication("sales.orders"), publication("b<", error=FeedOff(table="main.b", version=4))), ("A note.",)
+    )
+    drawn = found._repr_html_()
+    assert "<th>table</th><th>published</th>" in drawn
+    assert '<td>sales.orders</td><td>1 to 3</td><td class="n">7</td>' in drawn
+    assert "b&lt;" in drawn
+    assert "deletes" not in drawn  # no row has any
+    assert '<p class="bad">b&lt;: ' in drawn
+    lines = repr(found).splitlines()
+    assert lines[1].split()[1:3] == ["table", "┃"]
+    assert lines[-1] == "A note."
+    assert lines[-2].startswith("b<: ")
+    assert repr(Result[Status]((), summary="Nothing is wrong.")) == "Nothing is wrong."
+
+
+def test_a_mirror_that_is_different_is_not_well_and_shows_its_first_differences() -> None:
+    differences = Result((Difference("id = 1", "v", "'a'", "'b'"), Difference("id = 2", "", "1 row", "0 rows")))
+    row = Comparison("a", "DIFFERENT at version 3: …", False, 3, 3, 9, 8, 2, differences)
+    assert not row.ok
+    assert "DIFFERENT" in row._repr_html_()
+    assert row.to_dict()["differences"][0] == {"key": "id = 1", "column": "v", "source": "'a'", "mirror": "'b'"}
+    assert "(whole row)" in repr(differences)
+    chart = row.chart()
+    assert "<h2>a: the first differences, by column</h2>" in chart._repr_html_()
+    assert "<svg" not in repr(chart)
+
+
+@pytest.mark.parametrize("weight", Weight)
+def test_a_finding_is_ok_if_it_is_no_more_than_a_note(weight: Weight) -> None:
+    found = Result((Finding(weight, "MF101", "NAME", "a", "What it is.", "what helps"),))
+    assert found.ok is (weight.value in ("note", "unknown", "ok"))
+    if not found.ok:
+        with pytest.raises(Failed, match=rf"{weight.value} +MF101 NAME: a: What it is\.\n +Fix: what helps"):
+            found.check()

@@ -1,0 +1,89 @@
+"""What notebooks take from their deployment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import mirrorfeed
+from mirrorfeed.api.notebook import DEPLOYED, NoArchiveNamed, setting
+from mirrorfeed.mirror.verify import MirrorNotNamed, folder_of
+from mirrorfeed.runtime.version import this_build
+
+SPARK: Any = object()
+"""Nothing here asks it for anything."""
+
+
+class Fields:
+    """The fields of a notebook, as `dbutils.widgets`, and where it is, as `dbutils.notebook`."""
+
+    def __init__(self, path: Path, **values: str) -> None:
+        context = SimpleNamespace(notebookPath=lambda: SimpleNamespace(get=lambda: str(path)))
+        inner = SimpleNamespace(notebook=lambda: SimpleNamespace(getContext=lambda: context))
+        self.notebook = SimpleNamespace(entry_point=SimpleNamespace(getDbutils=lambda: inner))
+        self.widgets = SimpleNamespace(get={"config": "../mirrorfeed.yml", **values}.__getitem__)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A deployed folder with two tables."""
+    (tmp_path / "notebooks/deployed").mkdir(parents=True)
+    (tmp_path / "mirrorfeed.yml").write_text(
+        "landing_zone: ./own\ntables: [{source: a, target: sales.a}, {source: b, target: sales.b}]\n"
+    )
+    facts = {"landing_zone": "/Volumes/main/m/landing", "ledger": "main.m.ledger", "mirror": "", "archive_tables": []}
+    (tmp_path / "notebooks" / DEPLOYED).write_text(json.dumps(facts))
+    return tmp_path
+
+
+def test_a_notebook_takes_what_its_deployment_says_and_says_so(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")  # the working directory may be any
+    found = setting(Fields(files / "notebooks/feed"))
+    said = f"mirrorfeed {this_build()}, {files}/mirrorfeed.yml, landing zone /Volumes/main/m/landing\n"
+    assert capsys.readouterr().out == said
+    assert (found.config.landing_zone, str(found.config.ledger)) == ("/Volumes/main/m/landing", "main.m.ledger")
+    assert mirrorfeed.deployed(Fields(files / "notebooks/feed"), SPARK).tables[0] == "sales.a"
+
+
+def test_what_is_filled_in_goes_before_the_deployment(files: Path) -> None:
+    (files / "other.yml").write_text("landing_zone: ./own\ntables: [{source: c, target: c}]\n")
+    fields = {"config": str(files / "other.yml"), "landing_zone": "/elsewhere", "mirror": "/mirror", "table": "c"}
+    found = setting(Fields(files / "notebooks/feed", **fields))
+    assert (found.config.landing_zone, found.mirror, str(found.config.tables[0].target)) == (
+        "/elsewhere",
+        "/mirror",
+        "c",
+    )
+    feed = mirrorfeed.deployed(Fields(files / "notebooks/feed", **fields), SPARK)
+    assert (feed.tables, feed.archive().name) == (("c",), "c")
+
+
+def test_without_a_deployment_the_configuration_alone_decides(files: Path) -> None:
+    (files / "notebooks" / DEPLOYED).unlink()
+    found = setting(Fields(files / "notebooks/feed"))
+    assert (found.config.landing_zone, found.config.ledger) == (str(files / "own"), None)
+
+
+def test_an_empty_mirror_is_the_mirrored_database_in_onelake_or_is_asked_for(files: Path) -> None:
+    zone = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
+    found = setting(Fields(files / "notebooks/verify", landing_zone=zone))
+    assert folder_of(found.config, found.mirror) == (
+        "abfss://0f8fad5b-d9cb-469f-a165-70867728950e@onelake.dfs.fabric.microsoft.com"
+        "/7c9e6679-7425-40de-944b-e07fc1f90ae7/Tables"
+    )
+    with pytest.raises(MirrorNotNamed, match="in a notebook in the field `mirror`, or for a deployment"):
+        mirrorfeed.deployed(Fields(files / "notebooks/verify"), SPARK).verify()
+
+
+def test_a_table_with_an_archive_is_the_deployments_first_or_is_asked_for(files: Path) -> None:
+    with pytest.raises(NoArchiveNamed, match=r"in the variable archive_tables\. Name one\."):
+        mirrorfeed.deployed(Fields(files / "notebooks/archive"), SPARK).archive()
+    facts = json.loads((files / "notebooks" / DEPLOYED).read_text()) | {"archive_tables": ["main.a.b", "c"]}
+    (files / "notebooks" / DEPLOYED).write_text(json.dumps(facts))
+    assert mirrorfeed.deployed(Fields(files / "notebooks/archive"), SPARK).archive().name == "main.a.b"

@@ -1,0 +1,75 @@
+"""Comparisons are answered from the log, wherever it is and whatever the table is called; all else by Delta."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive import restore_planner
+from mirrorfeed.archive.file_index import log_location
+from mirrorfeed.archive.file_index.columnar_log import Columns
+from mirrorfeed.archive.file_index.data_skipping import Doubt
+from mirrorfeed.archive.guard.local_engine import LocalIndex
+from mirrorfeed.archive.guard.table import ArchiveAwareTable
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage.tiers import Priority
+from tests.archive.scenes import NOW, POLICY, Orders, days
+
+
+@pytest.fixture(scope="module")
+def orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
+    made = Orders(spark, tmp_path_factory.mktemp("place") / "a b é" / "orders", interval=60)
+    spark.sql(f"CREATE TABLE placed USING delta LOCATION '{made.path}'")
+    spark.sql("CREATE TEMP VIEW seen AS SELECT * FROM placed")
+    yield made
+    spark.sql("DROP VIEW seen")
+    spark.sql("DROP TABLE placed")
+
+
+def test_comparisons_are_answered_without_delta_and_alike(
+    spark: SparkSession, orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["day = 1", "day > 1 AND id < 30", "id = 15", "day >= 1L AND 12 > id", "v = 'v25'", "id = 45", None]
+    for source in (orders.source, Source.parse("placed"), Source.parse("default.placed")):
+        index = LocalIndex(spark, source)
+        for where in asked if source is orders.source else asked[2:3]:
+            assert index.compared(where, POLICY, NOW, None) == index.planned(where, POLICY, NOW, None)
+    assert index.compared("day = 1", None, NOW, 1) == index.planned("day = 1", None, NOW, 1)
+
+    def asks_delta(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(LocalIndex, "planned", asks_delta)
+    monkeypatch.setattr(LocalIndex, "newest", asks_delta)
+    assert days(ArchiveAwareTable(spark, "placed", now=lambda: NOW).files("day < 3 AND id = 15").archived) == ["1"]
+    made = restore_planner.make_plan(spark, orders.source, "id = 25", None, None, Priority.STANDARD, None, NOW)
+    assert (made.version, [Path(file.uri).parent.name for file in made.files]) == (2, ["day=2"])
+
+
+@pytest.mark.parametrize(
+    "where", ["day = 1 OR id = 15", "day + 1 = 2", "day IN (1, 2)", "_metadata.file_size > 0", "rand() < 2", "gone = 1"]
+)
+def test_what_is_more_than_comparisons_is_left_to_delta(spark: SparkSession, orders: Orders, where: str) -> None:
+    with pytest.raises(Doubt):
+        LocalIndex(spark, orders.source).compared(where, POLICY, NOW, None)
+
+
+@pytest.mark.parametrize("name", ["seen", "gone", "other.schema.placed", "/nowhere/at/all"])
+def test_what_is_no_table_that_is_known_here_is_left_to_delta(spark: SparkSession, orders: Orders, name: str) -> None:
+    with pytest.raises(Doubt), log_location.columns(spark, Source.parse(name), None):
+        pass
+
+
+def test_a_log_elsewhere_is_brought_here_as_far_as_it_is_needed(
+    spark: SparkSession, orders: Orders, tmp_path: Path
+) -> None:
+    folder = spark._jvm.org.apache.hadoop.fs.Path(str(orders.path / "_delta_log"))  # type: ignore[union-attr]
+    with log_location.columns(spark, orders.source, None) as (_, here):
+        away = Columns(here.location, here.parts, lambda name: log_location.copied(spark, folder, name, tmp_path))
+        assert away.described() == here.described()
+    assert {path.name for path in tmp_path.iterdir()} == {f"{version:020d}.json" for version in range(3)}
+    with pytest.raises(Doubt, match="gone"):
+        log_location.copied(spark, folder, "_sidecars/gone.parquet", tmp_path)

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mirrorfeed.archive.errors import NoRules
+from mirrorfeed.archive.lifecycle import azure_policy as account
+from mirrorfeed.archive.lifecycle.azure import Place, check, place_of
+from mirrorfeed.archive.lifecycle.finding import Finding
+from tests.archive.scenes import named
+
+PLACE = Place("lake", "sales/orders")
+EXPECTED = named(PLACE, ("day",), False)
+LOCATION = "abfss://lake@acct.dfs.core.windows.net/sales/orders"
+
+
+def policy(
+    archive: dict[str, Any] | None = None, prefix: list[str] | None = None, enabled: bool = True, **more: Any
+) -> dict[str, Any]:
+    """One rule; right for the table above, but for what is given."""
+    found: dict[str, Any] = account.policy(PLACE, EXPECTED, 60)
+    rule = found["rules"][0]
+    rule["enabled"] = enabled
+    if prefix is not None:
+        rule["definition"]["filters"]["prefixMatch"] = prefix
+    if archive is not None:
+        rule["definition"]["actions"]["baseBlob"]["tierToArchive"] = archive
+    rule["definition"]["filters"] |= {name: value for name, value in more.items() if name == "blobIndexMatch"}
+    rule["definition"]["actions"]["baseBlob"] |= {name: value for name, value in more.items() if name == "delete"}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("location", "place"),
+    [
+        (LOCATION, PLACE),
+        ("abfs://lake@acct.dfs.core.windows.net/t/", Place("lake", "t")),
+        ("wasbs://lake@acct.blob.core.windows.net/a b/é", Place("lake", "a b/é")),
+        ("https://acct.blob.core.windows.net/lake/t", Place("lake", "t")),
+        ("file:/tmp/t", None),
+        ("s3://bucket/t", None),
+    ],
+)
+def test_a_location_tells_container_and_folder(location: str, place: Place | None) -> None:
+    assert place_of(location) == place
+
+
+def test_a_rule_names_all_files_of_a_table_but_its_log() -> None:
+    assert EXPECTED == [
+        "lake/sales/orders/day=",
+        "lake/sales/orders/deletion_vector_",
+        "lake/sales/orders/_change_data/",
+    ]
+    assert named(PLACE, (), False)[0] == "lake/sales/orders/part-"
+
+
+@pytest.mark.parametrize("wrap", [lambda p: p, lambda p: {"policy": p}, lambda p: {"properties": {"policy": p}}])
+def test_the_rule_that_is_printed_passes_its_check_in_every_form_of_export(wrap: Any) -> None:
+    assert check(wrap(policy()), PLACE, EXPECTED, 60) == []
+
+
+def exported(archive: dict[str, Any], enabled: bool | None = True) -> dict[str, Any]:
+    """As the command line writes it: each unused field is there with `null`, and days are numbers with a point."""
+    unused = dict.fromkeys(
+        ("daysAfterCreationGreaterThan", "daysAfterLastAccessTimeGreaterThan", "daysAfterLastTierChangeGreaterThan")
+    ) | {"daysAfterModificationGreaterThan": None}
+    actions = dict.fromkeys(("delete", "enableAutoTierToHotFromCool", "tierToCold", "tierToCool", "tierToHot"))
+    base = {**actions, "tierToArchive": unused | archive}
+    filters = {"blobIndexMatch": None, "blobTypes": ["blockBlob"], "prefixMatch": EXPECTED}
+    definition = {"actions": {"baseBlob": base, "snapshot": None, "version": None}, "filters": filters}
+    rule = {"definition": definition, "enabled": enabled, "name": "ours", "type": "Lifecycle"}
+    return {"id": "/subscriptions/s", "policy": {"rules": [rule]}, "type": "Microsoft.Storage/managementPolicies"}
+
+
+@pytest.mark.parametrize("enabled", [True, None])
+def test_a_right_policy_passes_as_the_command_line_exports_it(enabled: bool | None) -> None:
+    assert check(exported({"daysAfterCreationGreaterThan": 60.0}, enabled), PLACE, EXPECTED, 60) == []
+
+
+def test_a_right_policy_passes_as_powershell_exports_it() -> None:
+    def capitals(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name[0].upper() + name[1:]: capitals(each) for name, each in value.items()}
+        return [capitals(each) for each in value] if isinstance(value, list) else value
+
+    found = capitals(exported({"daysAfterCreationGreaterThan": 60.0})["policy"])
+    assert check(found, PLACE, EXPECTED, 60) == []
+
+
+def test_days_that_differ_are_told_as_whole_numbers() -> None:
+    (found,) = check(exported({"daysAfterCreationGreaterThan": 30.0}), PLACE, EXPECTED, 60)
+    assert str(found) == "ours: says 30 days, and the table's property 60: they must be equal"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"name": "x", "definition": None},
+        {"name": "x", "definition": {"actions": None, "filters": None}},
+        {"name": "x", "definition": {"actions": {"baseBlob": None, "snapshot": {"delete": {}}}}},
+    ],
+)
+def test_a_rule_that_does_nothing_to_the_table_is_passed_over(rule: dict[str, Any]) -> None:
+    rules = [rule, *policy()["rules"]]
+    assert check({"rules": rules}, PLACE, EXPECTED, 60) == []
+
+
+def test_a_rule_for_another_kind_of_blobs_archives_no_file_of_the_table() -> None:
+    given = policy()
+    given["rules"][0]["definition"]["filters"]["blobTypes"] = ["appendBlob"]
+    assert check(given, PLACE, EXPECTED, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
+
+
+@pytest.mark.parametrize("part", [{"definition": []}, {"definition": {"filters": ["x"]}}, {"definition": "x"}])
+def test_a_rule_of_another_form_is_refused_by_its_name(part: dict[str, Any]) -> None:
+    with pytest.raises(NoRules) as caught:
+        check({"rules": [{"name": "odd", **part}]}, PLACE, EXPECTED, 60)
+    assert str(caught.value).startswith("This is no lifecycle policy of an Azure storage account: its rule 'odd' has")
+
+
+def test_a_rule_by_modification_time_is_said_to_be_none_that_the_log_knows() -> None:
+    (found,) = check(exported({"daysAfterModificationGreaterThan": 60.0}), PLACE, EXPECTED, 60)
+    assert str(found) == (
+        "ours: goes by modification time, which any change to a blob sets anew, as of its metadata: the log does not"
+        " know of it. Go by creation time"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (policy({"daysAfterLastAccessTimeGreaterThan": 60}), "goes by access time"),
+        (policy({"daysAfterModificationGreaterThan": 60}), "goes by modification time"),
+        (policy({"daysAfterCreationGreaterThan": 30}), "says 30 days, and the table's property 60"),
+        (policy({"daysAfterCreationGreaterThan": "60"}), "says '60' days, and the table's property 60"),
+        (policy({}), "names no days after creation"),
+        (
+            policy({"daysAfterCreationGreaterThan": 60, "daysAfterLastTierChangeGreaterThan": 7}),
+            "joins daysAfterCreationGreaterThan and daysAfterLastTierChangeGreaterThan, which Azure does not take",
+        ),
+        (
+            policy({"daysAfterCreationGreaterThan": 60, "daysAfterModificationGreaterThan": 60}),
+            "joins daysAfterCreationGreaterThan and daysAfterModificationGreaterThan, which Azure does not take",
+        ),
+        (
+            policy({"daysAfterModificationGreaterThan": 60, "daysAfterLastTierChangeGreaterThan": 7}),
+            "goes by modification time",
+        ),
+        (policy(prefix=["lake/sales/orders/_delta_log/000"]), "reaches the table's _delta_log"),
+        (policy(prefix=["lake/sales/orders/_delta_log/_sidecars/"]), "reaches the table's _delta_log"),
+        (policy(prefix=["lake/sales/orders/_delta_log"]), "reaches the table's _delta_log"),
+        (policy(prefix=["lake/sales/"]), "reaches the table's _delta_log"),
+        (policy(prefix=["lake/sales/orders/"]), "reaches the table's _delta_log"),
+        (policy(prefix=["lake/sales/orders/_"]), "reaches the table's _delta_log"),
+        (policy(prefix=[]), "reaches the table's _delta_log"),
+        (policy(delete={"daysAfterCreationGreaterThan": 365}), "deletes files of the table"),
+        (policy(blobIndexMatch=[{"name": "tier", "op": "==", "value": "old"}]), "chooses files by tag"),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str) -> None:
+    found = check(given, PLACE, EXPECTED, 60)
+    assert [finding.rule for finding in found if problem in finding.problem] == ["mirrorfeed60days1"]
+
+
+@pytest.mark.parametrize("given", [policy(enabled=False), policy(prefix=["other/"]), {"rules": []}])
+def test_a_table_that_no_rule_reaches_is_flagged(given: dict[str, Any]) -> None:
+    assert check(given, PLACE, EXPECTED, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
+
+
+def test_files_that_a_rule_leaves_out_are_flagged() -> None:
+    (finding,) = check(policy(prefix=["lake/sales/orders/day="]), PLACE, EXPECTED, 60)
+    assert str(finding) == "no rule archives lake/sales/orders/deletion_vector_, lake/sales/orders/_change_data/"
+
+
+@pytest.mark.parametrize("given", [{}, [], "rules", {"rules": {}}, {"rules": ["x"]}])
+def test_what_is_no_policy_is_refused(given: Any) -> None:
+    with pytest.raises(NoRules) as caught:
+        check(given, PLACE, EXPECTED, 60)
+    assert str(caught.value) == (
+        "This is no lifecycle policy of an Azure storage account: it holds no list `rules`. Export it with `az storage"
+        " account management-policy show`, or copy the code view of the portal."
+    )

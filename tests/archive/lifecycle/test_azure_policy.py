@@ -1,0 +1,146 @@
+"""The one policy of an account: others' rules are kept, ours are few, and what does not fit is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mirrorfeed.archive.errors import TooManyRules
+from mirrorfeed.archive.lifecycle.azure import Place, check
+from mirrorfeed.archive.lifecycle.azure_policy import of_others, policy
+from mirrorfeed.archive.lifecycle.finding import Finding, Wanted
+from tests.archive.scenes import named
+
+ORDERS, LINES, RANDOM = Place("lake", "sales/orders"), Place("lake", "sales/lines"), Place("lake", "sales/mapped")
+LISTED = {
+    ORDERS: named(ORDERS, ("day",), False),
+    LINES: named(LINES, (), False),
+    RANDOM: named(RANDOM, (), True),
+}
+OTHER = {
+    "enabled": True,
+    "name": "logs",
+    "type": "Lifecycle",
+    "definition": {
+        "filters": {"blobTypes": ["appendBlob"], "prefixMatch": ["logs/"]},
+        "actions": {"baseBlob": {"delete": {"daysAfterModificationGreaterThan": 30}}},
+    },
+}
+
+
+def put(place: Place, days: int = 60, wanted: Wanted = Wanted.ON, into: Any = None) -> Any:
+    return policy(place, LISTED[place], days, wanted, into)
+
+
+def told(found: Any) -> dict[str, tuple[bool, list[str]]]:
+    """By the name of each rule, whether it is enabled and its prefixes."""
+    return {rule["name"]: (rule["enabled"], rule["definition"]["filters"]["prefixMatch"]) for rule in found["rules"]}
+
+
+def test_a_table_alone_gets_a_policy_that_fits_it() -> None:
+    found = put(ORDERS)
+    assert told(found) == {"mirrorfeed60days1": (True, sorted(LISTED[ORDERS]))}
+    assert check(found, ORDERS, LISTED[ORDERS], 60) == []
+
+
+def test_rules_of_others_are_kept_word_for_word() -> None:
+    exported = {"policy": {"rules": [{**OTHER, "definition": {**OTHER["definition"]}}]}}  # type: ignore[dict-item]
+    assert put(ORDERS, into=exported)["rules"][0] == OTHER
+
+
+def test_tables_of_one_interval_share_rules_and_of_another_do_not() -> None:
+    both = put(LINES, into=put(ORDERS))
+    assert told(both) == {"mirrorfeed60days1": (True, sorted(LISTED[ORDERS] + LISTED[LINES]))}
+    third = put(LINES, 90, into=both)
+    assert told(third) == {
+        "mirrorfeed60days1": (True, sorted(LISTED[ORDERS])),
+        "mirrorfeed90days1": (True, sorted(LISTED[LINES])),
+    }
+    assert check(third, ORDERS, LISTED[ORDERS], 60) == check(third, LINES, LISTED[LINES], 90) == []
+
+
+def test_merging_again_changes_nothing() -> None:
+    once = put(ORDERS, into={"rules": [OTHER]})
+    assert put(ORDERS, into=once) == once
+
+
+def test_thirty_plain_tables_take_nine_rules_and_a_mapped_one_takes_seven() -> None:
+    found: Any = None
+    for number in range(30):
+        place = Place("lake", f"t{number}")
+        found = policy(place, named(place, (), False), 60, exported=found)
+    assert len(found["rules"]) == 9
+    assert len(put(RANDOM)["rules"]) == 7
+    assert check(put(RANDOM), RANDOM, LISTED[RANDOM], 60) == []
+
+
+def test_a_paused_table_keeps_its_rules_which_do_nothing_and_leaves_others_alone() -> None:
+    found = put(ORDERS, wanted=Wanted.PAUSED, into=put(LINES, into=put(ORDERS)))
+    assert told(found) == {
+        "mirrorfeed60dayspaused1": (False, sorted(LISTED[ORDERS])),
+        "mirrorfeed60days1": (True, sorted(LISTED[LINES])),
+    }
+    assert [str(each) for each in check(found, ORDERS, LISTED[ORDERS], 60)] == [
+        f"no rule archives {', '.join(LISTED[ORDERS])}"
+    ]
+    assert put(ORDERS, into=found) == put(LINES, into=put(ORDERS))
+
+
+def test_a_table_is_taken_out_whole() -> None:
+    assert put(ORDERS, wanted=Wanted.GONE, into=put(LINES, into=put(ORDERS))) == put(LINES)
+    assert put(ORDERS, wanted=Wanted.GONE, into={"rules": [OTHER]}) == {"rules": [OTHER]}
+
+
+def test_a_rule_that_others_wrote_for_the_table_alone_is_kept_unless_it_is_to_be_taken_over() -> None:
+    by_hand = put(ORDERS, 30)
+    by_hand["rules"][0]["name"] = "legalhold"
+    exported = {"rules": [OTHER, *by_hand["rules"]]}
+    assert of_others(ORDERS, exported) == ["legalhold"]
+    assert (
+        of_others(LINES, exported) == of_others(ORDERS, put(LINES, into=put(ORDERS))) == of_others(ORDERS, None) == []
+    )
+    for wanted in Wanted:
+        assert put(ORDERS, 60, wanted, exported)["rules"][:2] == exported["rules"]
+    assert [str(each) for each in check(put(ORDERS, into=exported), ORDERS, LISTED[ORDERS], 60)] == [
+        "legalhold: says 30 days, and the table's property 60: they must be equal"
+    ]
+    assert policy(ORDERS, LISTED[ORDERS], 60, exported=exported, take_over=True) == put(ORDERS, into={"rules": [OTHER]})
+    gone = policy(ORDERS, LISTED[ORDERS], 60, Wanted.GONE, exported, take_over=True)
+    assert gone == {"rules": [OTHER]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rule: rule["definition"]["actions"]["baseBlob"].update(tierToCool={"daysAfterCreationGreaterThan": 7}),
+        lambda rule: rule["definition"]["actions"].update(snapshot={"delete": {"daysAfterCreationGreaterThan": 7}}),
+        lambda rule: rule["definition"]["filters"].update(blobIndexMatch=[{"name": "a", "op": "==", "value": "b"}]),
+        lambda rule: rule["definition"]["filters"].pop("prefixMatch"),
+    ],
+)
+def test_a_rule_that_does_more_than_ours_is_never_taken_for_one_even_under_our_name(change: Any) -> None:
+    theirs = put(ORDERS)
+    change(theirs["rules"][0])
+    found = put(ORDERS, into=theirs)
+    assert found["rules"][0] == theirs["rules"][0]
+    assert [rule["name"] for rule in found["rules"]] == ["mirrorfeed60days1", "mirrorfeed60days2"]
+
+
+def test_what_others_do_to_the_table_is_found_in_the_merged_policy() -> None:
+    theirs = {
+        "rules": [{**OTHER, "definition": {"actions": {"baseBlob": {"delete": {"daysAfterCreationGreaterThan": 9}}}}}]
+    }
+    found = check(put(ORDERS, into=theirs), ORDERS, LISTED[ORDERS], 60)
+    assert found == [
+        Finding("logs", "deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may do that")
+    ]
+
+
+def test_more_rules_than_an_account_takes_are_refused_with_their_numbers() -> None:
+    others = {"rules": [{**OTHER, "name": f"other{number}"} for number in range(95)]}
+    assert len(put(ORDERS, into=others)["rules"]) == 96
+    with pytest.raises(TooManyRules) as caught:
+        put(RANDOM, into=put(ORDERS, into=others))
+    assert (caught.value.limit, caught.value.needed) == (100, 102)
+    assert caught.value.folder == "lake/sales/mapped/"

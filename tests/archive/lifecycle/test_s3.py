@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mirrorfeed.archive.errors import NoBucketRules, NoLifecycle, TooManyRules
+from mirrorfeed.archive.lifecycle import s3 as glacier
+from mirrorfeed.archive.lifecycle.base import AzureRules, S3Rules, rules_at
+from mirrorfeed.archive.lifecycle.finding import Finding, Wanted
+from mirrorfeed.archive.lifecycle.s3 import check, place_of
+
+FOLDER = "sales/orders"
+EXPECTED = [f"{FOLDER}/day=", f"{FOLDER}/deletion_vector_", f"{FOLDER}/_change_data/"]
+OTHER = {"ID": "logs", "Filter": {"Prefix": "logs/"}, "Status": "Enabled", "Expiration": {"Days": 30}}
+
+
+def put(days: int = 60, wanted: Wanted = Wanted.ON, into: Any = None, listed: list[str] | None = None) -> Any:
+    return glacier.policy(FOLDER, EXPECTED if listed is None else listed, days, wanted, into)
+
+
+def rule(**change: Any) -> dict[str, Any]:
+    moves = [{"Days": 60, "StorageClass": "GLACIER"}]
+    found = {"ID": "r", "Filter": {"Prefix": f"{FOLDER}/day="}, "Status": "Enabled", "Transitions": moves} | change
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("location", "place"),
+    [
+        ("s3://bucket/sales/orders", ("bucket", "sales/orders")),
+        ("s3a://bucket/t/", ("bucket", "t")),
+        ("file:/tmp/t", None),
+        ("abfss://c@a.dfs.core.windows.net/t", None),
+    ],
+)
+def test_a_location_tells_bucket_and_folder(location: str, place: tuple[str, str] | None) -> None:
+    assert place_of(location) == place
+
+
+def test_a_table_gets_a_rule_for_each_prefix_which_fits_it_and_others_are_kept() -> None:
+    found = put(into={"Rules": [OTHER], "TransitionDefaultMinimumObjectSize": "all_storage_classes_128K"})
+    assert found["Rules"][0] == OTHER
+    assert found["Rules"][1] == {
+        "ID": "mirrorfeed60days1",
+        "Filter": {"Prefix": "sales/orders/day="},
+        "Status": "Enabled",
+        "Transitions": [{"Days": 60, "StorageClass": "GLACIER"}],
+    }
+    assert check(found, FOLDER, EXPECTED, 60) == []
+    assert put(into=found) == found
+    assert put(wanted=Wanted.GONE, into=found) == {"Rules": [OTHER]}
+    paused = put(wanted=Wanted.PAUSED, into=found)
+    assert {each["Status"] for each in paused["Rules"][1:]} == {"Disabled"}
+    assert put(into=paused) == found
+
+
+def test_rules_of_other_tables_of_ours_keep_their_names() -> None:
+    other = glacier.policy("sales/lines", ["sales/lines/part-"], 60, Wanted.ON)
+    assert [each["ID"] for each in put(into=other)["Rules"]] == [f"mirrorfeed60days{n}" for n in (1, 2, 3, 4)]
+
+
+def test_a_rule_that_others_wrote_for_the_table_alone_is_kept_unless_it_is_to_be_taken_over() -> None:
+    held = rule(ID="legal-hold", Transitions=[{"Days": 30, "StorageClass": "DEEP_ARCHIVE"}])
+    exported = {"Rules": [OTHER, held, rule(ID=None)]}
+    assert glacier.of_others(FOLDER, exported) == ["legal-hold", "a rule without a name"]
+    assert glacier.of_others("sales/lines", exported) == glacier.of_others(FOLDER, put()) == []
+    for wanted in Wanted:
+        assert put(wanted=wanted, into=exported)["Rules"][:3] == exported["Rules"]
+    assert {each["Transitions"][0]["StorageClass"] for each in put(into=exported)["Rules"][3:]} == {"DEEP_ARCHIVE"}
+    assert "says 30 days" in str(check(put(into=exported), FOLDER, EXPECTED, 60)[0])
+    gone = glacier.policy(FOLDER, EXPECTED, 60, Wanted.GONE, exported, take_over=True)
+    assert gone == {"Rules": [OTHER]}
+
+
+def test_files_go_on_into_the_class_that_somebody_chose() -> None:
+    deep = put()
+    for each in deep["Rules"]:
+        each["Transitions"][0]["StorageClass"] = "DEEP_ARCHIVE"
+    found = put(90, into=deep)
+    assert {each["Transitions"][0]["StorageClass"] for each in found["Rules"]} == {"DEEP_ARCHIVE"}
+    assert check(found, FOLDER, EXPECTED, 90) == []
+
+
+def test_rules_of_the_older_form_are_written_in_that_of_ours() -> None:
+    """S3 refuses both in one configuration: "Base level prefix cannot be used in Lifecycle V2"."""
+    older = {"ID": "old", "Prefix": "logs/", "Status": "Enabled", "Expiration": {"Days": 30}}
+    everything = {**older, "ID": "all", "Prefix": "", "Filter": None}
+    found = put(into={"Rules": [older, everything, OTHER]})["Rules"]
+    assert not any("Prefix" in each for each in found)
+    assert found[0] == {**OTHER, "ID": "old"}
+    assert found[1] == {**OTHER, "ID": "all", "Filter": {"Prefix": ""}}
+    assert found[2] == OTHER
+
+
+def test_more_rules_than_a_bucket_takes_are_refused_with_their_numbers() -> None:
+    with pytest.raises(TooManyRules) as caught:
+        put(into={"Rules": [{**OTHER, "ID": f"r{n}"} for n in range(998)]})
+    assert (caught.value.limit, caught.value.needed) == (1000, 1001)
+    assert caught.value.folder == "sales/orders"
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (rule(Transitions=[{"Days": 30, "StorageClass": "GLACIER"}]), "says 30 days, and the table's property 60"),
+        (rule(Transitions=[{"Days": 30, "StorageClass": "DEEP_ARCHIVE"}]), "says 30 days"),
+        (rule(Transitions=[{"Date": "2026-01-01", "StorageClass": "GLACIER"}]), "archives on a date"),
+        (rule(Filter={"Prefix": "sales/"}), "reaches the table's _delta_log"),
+        (rule(Filter={"Prefix": "sales/orders/_delta_log/00"}), "reaches the table's _delta_log"),
+        (rule(Filter={}), "reaches the table's _delta_log"),
+        (rule(Filter=None), "reaches the table's _delta_log"),
+        (rule(Filter=None, Prefix="sales/orders"), "reaches the table's _delta_log"),
+        (rule(Filter={"And": {"Prefix": "sales/orders/day=", "Tags": [{"Key": "a"}]}}), "chooses files by tag"),
+        (rule(Filter={"Tag": {"Key": "a", "Value": "b"}}), "chooses files by tag"),
+        (rule(Expiration={"Days": 900}), "deletes files of the table"),
+        (rule(Transitions=[{"Days": 0, "StorageClass": "INTELLIGENT_TIERING"}]), "moves files to Intelligent-Tiering"),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_flagged(given: dict[str, Any], problem: str) -> None:
+    assert [each.rule for each in check({"Rules": [given]}, FOLDER, EXPECTED, 60) if problem in each.problem] == ["r"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        rule(Status="Disabled"),
+        rule(Filter={"Prefix": "other/"}),
+        rule(Transitions=[{"Days": 60, "StorageClass": "GLACIER_IR"}]),
+        rule(Transitions=None, Expiration={"ExpiredObjectDeleteMarker": True}),
+    ],
+)
+def test_what_archives_nothing_that_must_be_restored_covers_nothing(given: dict[str, Any]) -> None:
+    assert check({"Rules": [given]}, FOLDER, EXPECTED, 60) == [Finding("", f"no rule archives {', '.join(EXPECTED)}")]
+
+
+def test_files_may_go_on_to_a_deeper_archive_and_small_ones_may_stay() -> None:
+    moves = [{"Days": 60, "StorageClass": "GLACIER"}, {"Days": 180, "StorageClass": "DEEP_ARCHIVE"}]
+    reach = {"And": {"Prefix": "sales/orders/day=", "ObjectSizeGreaterThan": 131072}}
+    assert check({"Rules": [rule(Filter=reach, Transitions=moves)]}, FOLDER, EXPECTED[:1], 60) == []
+
+
+@pytest.mark.parametrize("given", [{}, [], {"rules": []}, {"Rules": ["x"]}, {"Rules": [{"Filter": "x"}]}])
+def test_what_is_no_configuration_is_refused(given: Any) -> None:
+    with pytest.raises(NoBucketRules) as caught:
+        check(given, FOLDER, EXPECTED, 60)
+    assert str(caught.value) == (
+        "This is no lifecycle configuration of an S3 bucket: it holds no list `Rules` of rules. Export it with `aws"
+        " s3api get-bucket-lifecycle-configuration --bucket BUCKET`."
+    )
+
+
+def test_small_files_go_on_moving_as_the_bucket_says() -> None:
+    rules = S3Rules(FOLDER, EXPECTED)
+    for said, option in (("varies_by_storage_class", True), ("all_storage_classes_128K", False)):
+        exported = {"Rules": [OTHER], "TransitionDefaultMinimumObjectSize": said}
+        told = rules.apply(rules.policy(60, exported=exported), exported)
+        assert ("--transition-default-minimum-object-size varies_by_storage_class`" in told) is option
+
+
+def test_the_address_of_a_table_chooses_the_cloud() -> None:
+    azure = rules_at("abfss://lake@a.dfs.core.windows.net/t", (), False)
+    bucket = rules_at("s3://lake/t", (), False)
+    assert isinstance(azure, AzureRules)
+    assert isinstance(bucket, S3Rules)
+    assert azure.listed[0] == "lake/t/part-"
+    assert bucket.listed[0] == "t/part-"
+    for rules in (azure, bucket):
+        assert rules.check(rules.policy(60), 60) == []
+        assert "replaces it" in rules.apply(rules.policy(60))
+    assert "`az storage account management-policy delete`" in azure.apply(azure.policy(60, Wanted.GONE))
+    assert "`aws s3api delete-bucket-lifecycle`" in bucket.apply(bucket.policy(60, Wanted.GONE))
+    assert rules_at("file:/tmp/t", (), False) is None
+    assert str(NoLifecycle(table="t", location="file:/tmp/t")) == (
+        "t is at file:/tmp/t, which is neither in Azure storage nor in S3: there is no lifecycle rule for it. Name a"
+        " table whose folder has an address such as abfss://container@account.dfs.core.windows.net/folder or"
+        " s3://bucket/folder."
+    )

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive.errors import RelativeWord
+from mirrorfeed.archive.fixed_time import Moment, frozen, in_zone, moment
+
+AT = Moment(1767222000000000, "2026-01-01", "2026-01-01 00:00:00", "Europe/Paris")
+DAY, TIME = "DATE '2026-01-01'", "timestamp_micros(1767222000000000)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("day = DATE '2026-01-05'", "day = DATE '2026-01-05'"),
+        ("day = current_date()", f"day = {DAY}"),
+        ("day > date_sub(CURRENT_DATE, 3)", f"day > date_sub({DAY}, 3)"),
+        ("day = curdate ( )", f"day = {DAY}"),
+        ("ts > now() - INTERVAL 2 DAYS", f"ts > {TIME} - INTERVAL 2 DAYS"),
+        ("ts > current_timestamp", f"ts > {TIME}"),
+        ("ts > localtimestamp()", "ts > TIMESTAMP_NTZ '2026-01-01 00:00:00'"),
+        ("s > unix_timestamp()", "s > 1767222000L"),
+        ("s > unix_timestamp(t)", "s > unix_timestamp(t)"),
+        ("z = current_timezone()", "z = 'Europe/Paris'"),
+        ("v = 'current_date()' OR v = \"now()\"", "v = 'current_date()' OR v = \"now()\""),
+        ("v = 'it\\'s now()' AND now() > t", f"v = 'it\\'s now()' AND {TIME} > t"),
+        ("v = r'C:\\' AND day = current_date AND w = 'x'", f"v = r'C:\\' AND day = {DAY} AND w = 'x'"),
+        ("SELECT current_date AS current_date, now() as now", f"SELECT {DAY} AS current_date, {TIME} as now"),
+        ("SELECT 1 FROM t TIMESTAMP AS OF now()", f"SELECT 1 FROM t TIMESTAMP AS OF {TIME}"),
+        ("`current_date` = day", "`current_date` = day"),
+        ("t.current_date = day AND now = 1", "t.current_date = day AND now = 1"),
+        ("a -- now()\n= now()", f"a -- now()\n= {TIME}"),
+        ("a /* /* now() */ now() */ = now()", f"a /* /* now() */ now() */ = {TIME}"),
+        ("my_now() > 1 AND now_() > 2", "my_now() > 1 AND now_() > 2"),
+    ],
+)
+def test_relative_words_are_replaced_by_what_they_mean_now(text: str, expected: str) -> None:
+    assert frozen(text, AT) == expected
+
+
+def test_a_column_that_is_called_like_a_relative_word_stays_one() -> None:
+    assert frozen("Current_Date = current_date()", AT, ["current_date"]) == f"Current_Date = {DAY}"
+
+
+@pytest.mark.parametrize("text", ["day = DATE 'today'", "ts > timestamp' Yesterday CET '", "t < current_time(3)"])
+def test_what_cannot_be_replaced_is_refused(text: str) -> None:
+    with pytest.raises(RelativeWord):
+        frozen(text, AT)
+
+
+def test_the_words_of_the_refusal() -> None:
+    assert str(RelativeWord(text="day = 'today'", word="'today'")) == (
+        "A plan cannot keep 'today' in \"day = 'today'\", which may mean another time when it is carried out. Write the"
+        " day or the time itself, such as DATE '2026-01-31'."
+    )
+
+
+def test_a_moment_is_told_as_the_session_tells_it(spark: SparkSession) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    with in_zone(spark, "Europe/Paris"):
+        assert moment(spark, datetime(2025, 12, 31, 23, tzinfo=UTC)) == AT
+    assert spark.conf.get("spark.sql.session.timeZone") == before

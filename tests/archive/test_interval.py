@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive import interval
+from mirrorfeed.archive.errors import LongerInterval, NoPolicy, NotUnderstood
+from mirrorfeed.archive.interval_growth import Frontier
+from mirrorfeed.archive.interval_policy import PROPERTY, Change, Policy, to_properties, understood
+from mirrorfeed.source.durations import parse_days
+from mirrorfeed.source.table_info import detail_of
+from tests.delta import DeltaTable
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def test_the_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    with pytest.raises(NoPolicy) as missing:
+        interval.step(spark, table.source, START)
+    assert str(missing.value) == (
+        f"{tmp_path}/t has no archive: delta.timeUntilArchived is not set. Run `mirrorfeed archive set {tmp_path}/t"
+        " 'X days'` with the days of the cloud's lifecycle rule."
+    )
+    assert interval.read(spark, table.source) is None
+    interval.set_first(spark, table.source, parse_days("60 days"), START)
+    assert detail_of(spark, table.source).properties[PROPERTY] == "60 days"
+    with pytest.raises(LongerInterval) as longer:
+        interval.set_first(spark, table.source, 90, START)
+    assert str(longer.value) == (
+        f"{tmp_path}/t counts files as archived from 60 days. To say 90 days at once would make hot files of those that"
+        " the cloud has moved already, for it brings none back. Change the cloud's rule, then run `mirrorfeed archive"
+        f" change-interval {tmp_path}/t --to '90 days'`."
+    )
+    interval.change_interval(spark, table.source, 90, exact=True, now=START)
+    assert interval.step(spark, table.source, START + 7 * DAY).days == 67
+    before = table.latest
+    assert interval.step(spark, table.source, START + 7 * DAY).days == 67
+    assert table.latest == before  # nothing to do writes nothing
+    assert interval.set_first(spark, table.source, 30, START + 8 * DAY).days == 30
+    assert interval.step(spark, table.source, START + 99 * DAY).days == 30
+    assert spark.conf.get("spark.databricks.delta.allowArbitraryProperties.enabled") == "false"
+    interval.unset(spark, table.source)
+    assert [name for name in detail_of(spark, table.source).properties if "rchive" in name] == []
+
+
+BROKEN = [
+    {PROPERTY: "2 months"},
+    {PROPERTY: "60 days", "mirrorfeed.archive.movedFrom": "60 days"},
+    {
+        **to_properties(Policy(60, Change(Frontier(60, START, 90), True))),
+        "mirrorfeed.archive.movedFromSince": "2026-01-01T00:00:00",  # in which zone?
+    },
+    {
+        **to_properties(Policy(60, Change(Frontier(60, START, 90), True))),
+        "mirrorfeed.archive.movedFromSince": "yesterday",
+    },
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_what_is_not_understood_is_said(broken: dict[str, str]) -> None:
+    with pytest.raises(NotUnderstood) as caught:
+        understood("main.t", broken)
+    listed = ", ".join(f"{name} = {value!r}" for name, value in broken.items())
+    assert caught.value.listed == listed
+
+
+def test_what_is_not_understood_is_repaired_by_set_and_by_unset(spark: SparkSession, tmp_path: Path) -> None:
+    table, broken = DeltaTable(spark, tmp_path / "t"), BROKEN[-1]  # all properties that there are
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in broken.items())
+
+    def break_it() -> None:
+        with interval.any_property(spark):
+            table.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({listed})")
+        with pytest.raises(NotUnderstood, match=str(table.path)):
+            interval.step(spark, table.source, START)
+
+    break_it()
+    assert interval.set_first(spark, table.source, 90, START) == Policy(90)
+    assert interval.read(spark, table.source) == Policy(90)
+    break_it()
+    interval.unset(spark, table.source)
+    assert interval.read(spark, table.source) is None
+    assert spark.conf.get("spark.databricks.delta.allowArbitraryProperties.enabled", None) is None

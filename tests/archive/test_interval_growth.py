@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrorfeed.archive.interval_growth import Frontier, counts_as_archived, property_days
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+def test_a_file_counts_as_archived_from_the_moment_at_which_it_is_as_old_as_the_interval() -> None:
+    assert not counts_as_archived(START, 60, START + 60 * DAY - timedelta(microseconds=1))
+    assert counts_as_archived(START, 60, START + 60 * DAY)
+
+
+@pytest.mark.parametrize(
+    ("passed", "exact", "days"),
+    [
+        (0, True, 60),
+        (7, True, 67),
+        (7.99, True, 67),
+        (30, True, 90),
+        (31, True, 90),
+        (0, False, 60),
+        (29.99, False, 60),
+        (30, False, 90),
+    ],
+)
+def test_from_60_to_90_days_the_property_stays_or_grows_daily(passed: float, exact: bool, days: int) -> None:
+    frontier = Frontier(60, START, 60).under(90, START)
+    assert property_days(frontier, 60, exact, START + passed * DAY) == days
+    assert frontier.done_at() == START + 30 * DAY
+
+
+@pytest.mark.parametrize(("shorter", "days"), [(30, 30), (60, 60), (65, 65), (70, 70)])
+def test_shortening_in_the_middle_of_lengthening_holds_at_once(shorter: int, days: int) -> None:
+    now = START + 10 * DAY
+    assert property_days(Frontier(60, START, 90).under(shorter, now), 60, True, now) == days
+
+
+def test_a_shorter_goal_in_the_middle_of_lengthening_is_reached_on_the_way() -> None:
+    frontier = Frontier(60, START, 90).under(80, START + 10.5 * DAY)
+    assert frontier.age(START + 19.9 * DAY) == 79  # not a part of a day was lost
+    assert frontier.age(START + 20 * DAY) == frontier.age(START + 99 * DAY) == 80
+
+
+def test_a_clock_that_goes_back_makes_nothing_hot() -> None:
+    assert Frontier(60, START, 90).age(START - 5 * DAY) == 60
+
+
+@dataclass
+class World:
+    """A table that gets a file every few hours, a cloud that moves files by its rule at any time, and a job that may
+    miss days. Times are in hours."""
+
+    rule: int
+    frontier: Frontier
+    days: int
+    exact: bool
+    hour: int = 0
+    files: list[int] = field(default_factory=list)
+    moved: set[int] = field(default_factory=set)
+
+    @property
+    def now(self) -> datetime:
+        return START + timedelta(hours=self.hour)
+
+    def wait(self, hours: int) -> None:
+        """Every hour a file comes, and the cloud moves what its rule says."""
+        for _ in range(hours):
+            self.hour += 1
+            self.files.append(self.hour)
+            self.moved |= {file for file in self.files if self.hour - file > self.rule * 24}
+            self.check()
+
+    def change(self, days: int) -> None:
+        self.frontier = self.frontier.under(days, self.now)
+        self.rule = days
+        self.step()
+
+    def step(self) -> None:
+        self.days = property_days(self.frontier, self.days, self.exact, self.now)
+        self.check()
+
+    def check(self) -> None:
+        now = self.now
+        hot = [f for f in self.moved if not counts_as_archived(START + timedelta(hours=f), self.days, now)]
+        assert not hot
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("wait"), st.integers(1, 60)),
+        st.tuples(st.just("change"), st.integers(1, 8)),
+        st.tuples(st.just("step"), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@given(first=st.integers(1, 6), exact=st.booleans(), actions=ACTIONS)
+def test_at_no_moment_does_a_file_that_the_cloud_has_moved_count_as_hot(
+    first: int, exact: bool, actions: list[tuple[str, int]]
+) -> None:
+    world = World(first, Frontier(first, START, first), first, exact)
+    for action, number in actions:
+        {"wait": world.wait, "change": world.change, "step": lambda _: world.step()}[action](number)
+
+
+@given(first=st.integers(1, 6), then=st.lists(st.integers(1, 8), min_size=1, max_size=4), exact=st.booleans())
+def test_in_the_end_the_property_says_what_the_rule_says(first: int, then: list[int], exact: bool) -> None:
+    world = World(first, Frontier(first, START, first), first, exact)
+    for days in then:
+        world.change(days)
+        world.wait(30)
+    world.wait(8 * 24)
+    world.step()
+    assert world.days == then[-1]

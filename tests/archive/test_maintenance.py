@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from fixtures.tiers import Clock, FolderTiers
+from mirrorfeed.archive.errors import CannotLook
+from mirrorfeed.archive.file_index.log_file import LogFile
+from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, condition, maintain, missing_files, split
+from tests.archive.scenes import NOW, Orders
+
+
+def file(uri: str, **partition: str | None) -> LogFile:
+    return LogFile(uri, partition=partition)
+
+
+def test_a_partition_is_hot_when_nothing_in_it_is_archived() -> None:
+    files = [file("1", a="x"), file("2", a="x"), file("3", a="y"), file("4", a=None)]
+    assert split(files, [files[1], files[3]]) == (((("a", "y"),),), ((("a", "x"),), (("a", None),)))
+
+
+def test_a_table_without_partitions_is_hot_as_a_whole_or_not_at_all() -> None:
+    files = [file("1"), file("2")]
+    assert split(files, []) == (((),), ())
+    assert split(files, files[:1]) == ((), ((),))
+
+
+def test_partitions_are_spelled_with_their_types() -> None:
+    given = [(("a`b", "it's \\"), ("day", "2026-01-01")), (("a`b", None), ("day", "2026-01-02"))]
+    assert condition(given, {"a`b": "string", "day": "date"}) == (
+        "(`a``b` = CAST('it\\'s \\\\' AS string) AND `day` = CAST('2026-01-01' AS date)) OR"
+        " (`a``b` IS NULL AND `day` = CAST('2026-01-02' AS date))"
+    )
+
+
+def test_maintenance_takes_what_is_hot_and_names_what_it_leaves_out(spark: SparkSession, tmp_path: Path) -> None:
+    """The archived files are moved away: to read one would fail."""
+    table = Orders(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"}, interval=60)
+    table.sql("DELETE FROM {} WHERE id = 35")
+    table.sql("INSERT INTO {} VALUES (400, 'x', 4)")
+    tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
+    old = table.files("1", "2")
+    tiers.archive(file.uri for file in old)
+
+    done = maintain(spark, table.source, Maintenance(zorder=("id",), purge=True, analyze=True, vacuum=True), NOW)
+    assert done.left_out == ((("day", "1"),), (("day", "2"),))
+    where = "WHERE (`day` = CAST('3' AS int)) OR (`day` = CAST('4' AS int))"
+    assert done.statements == (
+        f"OPTIMIZE {table.source.sql} {where} ZORDER BY (`id`)",
+        f"REORG TABLE {table.source.sql} {where} APPLY (PURGE)",
+        f"VACUUM {table.source.sql}",
+    )
+    assert done.notes == (
+        EARLY_DELETION,
+        "ANALYZE is not supported on open source Delta, whose writes keep the statistics of files.",
+    )
+    now = table.files()
+    assert {file.uri for file in old} <= {file.uri for file in now}
+    assert [(file.partition, file.rows, file.vector) for file in now if file not in old] == [
+        ({"day": "3"}, 9, None),
+        ({"day": "4"}, 11, None),
+    ]
+
+    assert missing_files(spark, table.source, NOW) == []
+    hot = next(file.uri for file in now if file not in old)
+    Path(hot.removeprefix("file:")).unlink()
+    assert missing_files(spark, table.source, NOW) == [hot]
+    assert missing_files(spark, table.source, NOW, tiers) == [hot]
+
+
+def test_where_files_cannot_be_looked_at_that_is_said() -> None:
+    assert str(CannotLook(table="t", uri="s3://b/t/part-0")) == (
+        "Whether the files of t are there cannot be told from here: s3://b/t/part-0. Use a table in Azure storage, on"
+        " this machine, or on Databricks."
+    )
+
+
+def test_a_table_without_a_hot_partition_is_not_rewritten(spark: SparkSession, tmp_path: Path) -> None:
+    table = Orders(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"}, interval=60)
+    later = NOW + timedelta(days=90)
+    for what, statements in ((Maintenance(), ()), (Maintenance(vacuum=True), (f"VACUUM {table.source.sql}",))):
+        done = maintain(spark, table.source, what, later)
+        assert done.statements == statements
+        assert done.notes[-1] == "Every partition holds archived files, so nothing is rewritten."

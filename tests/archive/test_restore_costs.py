@@ -1,0 +1,131 @@
+"""Sums that a person can check by hand."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirrorfeed.archive.restore_costs import Cost, of_restore, spelled
+from mirrorfeed.storage.prices import BadRates, Rates
+from mirrorfeed.storage.tiers import Facts, Priority, Tier
+
+GIB = 2**30
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+PRICES: dict[str, Any] = {
+    "currency": "EUR",
+    "standard": {"gib": 0.02, "objects": 5},
+    "high": {"gib": 0.1, "objects": 50},
+    "stored": {"hot": 0.3, "cool": 0.15, "archive": 0.03},
+    "archiving": 10,
+}
+RATES = Rates.model_validate(PRICES)
+BARE = Rates.model_validate({name: PRICES[name] for name in ("currency", "standard", "high")})
+
+
+def file(gib: float, days: float | None, tier: Tier = Tier.ARCHIVE) -> Facts:
+    """One that is in its tier for so many days."""
+    return Facts(tier, int(gib * GIB), None if days is None else NOW - timedelta(days=days))
+
+
+def costs(
+    files: list[Facts],
+    rates: Rates = RATES,
+    priority: Priority = Priority.STANDARD,
+    to: Tier = Tier.HOT,
+    days: int = 1,
+    copies: bool = False,
+) -> dict[str, float | None]:
+    found = of_restore(files, rates, priority, to, days, copies, NOW)
+    return {cost.what: cost.amount if cost.amount is None else round(cost.amount, 6) for cost in found}
+
+
+def test_a_restore_in_azure_is_paid_for_on_the_way_out_while_it_lasts_and_on_the_way_back() -> None:
+    assert costs([file(10, 150), file(10, 400), file(99, 9, Tier.HOT)], days=3) == {
+        "retrieval": 0.4,
+        "requests": 0.001,
+        "3 days in hot": 0.6,
+        "leaving the archive before 180 days": 0.3,  # 10 GiB for 30 days more
+        "archiving again": 0.002,
+    }
+
+
+def test_high_priority_has_its_own_price() -> None:
+    found = costs([file(10, 400)], priority=Priority.HIGH)
+    assert (found["retrieval"], found["requests"]) == (1, 0.005)
+
+
+def test_cool_is_paid_for_thirty_days_where_the_rule_archives_earlier() -> None:
+    assert costs([file(10, 400)], to=Tier.COOL, days=2)["leaving cool before 30 days"] == pytest.approx(1.4)
+    assert "leaving cool before 30 days" not in costs([file(10, 400)], to=Tier.COOL, days=30)
+
+
+def test_a_file_whose_time_in_the_archive_is_not_told_costs_at_most_all_of_it() -> None:
+    assert costs([file(10, None)])["leaving the archive before 180 days, at most"] == 1.8
+
+
+def test_copies_beside_the_archive_cost_their_days_and_nothing_for_leaving() -> None:
+    assert costs([file(10, 1)], days=7, copies=True) == {"retrieval": 0.2, "requests": 0.0005, "7 days in hot": 0.7}
+
+
+def test_what_has_no_price_is_said_and_not_summed() -> None:
+    found = of_restore([file(10, 1)], BARE, Priority.STANDARD, Tier.HOT, 1, False, NOW)
+    assert spelled(found, "EUR") == (
+        "0.20 EUR for retrieval, 0.20 EUR in all; without a price: 1 day in hot, leaving the archive before 180 days,"
+        " archiving again"
+    )
+    assert spelled([Cost("retrieval", 0.001)], "EUR") == "0.00 EUR in all"
+
+
+def test_nothing_in_the_archive_costs_nothing() -> None:
+    assert set(costs([file(10, 1, Tier.HOT)]).values()) == {0}
+
+
+def test_what_is_archived_saves_the_difference_every_month() -> None:
+    found = RATES.of_a_month(10 * GIB, 100 * GIB)
+    assert found is not None
+    assert (found.cost, found.saving) == (pytest.approx(6), pytest.approx(27))
+    assert BARE.of_a_month(GIB, GIB) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"standard": {"gib": -1, "objects": 1}}, "standard.gib: Input should be greater than or equal to 0"),
+        ({"high": {"gib": float("nan"), "objects": 1}}, "it is not valid JSON ("),
+        ({"stored": {"hot": 1}}, "stored.archive: Field required"),
+        ({"tape": 1}, "tape: Extra inputs are not permitted"),
+    ],
+)
+def test_prices_that_make_no_sense_are_refused(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps(PRICES | change))
+    with pytest.raises(BadRates) as caught:
+        Rates.load(str(path))
+    assert str(caught.value).startswith(f"{path} is no table of prices ({reason}")
+    assert Rates.load(str(_written(tmp_path))) == RATES
+
+
+def _written(folder: Path) -> Path:
+    path = folder / "good.json"
+    path.write_text(json.dumps(PRICES))
+    return path
+
+
+@pytest.mark.parametrize("price", [-1, "0.02", True, None])
+def test_a_price_is_a_number_from_zero_on(tmp_path: Path, price: Any) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text(json.dumps(PRICES | {"standard": {"gib": price, "objects": 5}}))
+    with pytest.raises(BadRates, match=r"standard\.gib: Input should be"):
+        Rates.load(str(path))
+
+
+@pytest.mark.parametrize("content", ["no JSON", "[]"])
+def test_a_file_that_holds_no_prices_is_refused_with_an_example(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "prices.json"
+    path.write_text(content)
+    with pytest.raises(BadRates, match="Write JSON such as"):
+        Rates.load(str(path))

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirrorfeed.archive import restore_plan as planning
+from mirrorfeed.archive.errors import BadPlan, NoPlaceForPlan, PlanInTheWay
+from mirrorfeed.archive.file_index.log_file import LogFile
+from mirrorfeed.archive.restore_plan import Plan, PlannedFile, PlannedTable, check_place
+from mirrorfeed.storage.prices import Rates, Restoring
+from mirrorfeed.storage.tiers import Priority
+
+GIB = 2**30
+FILES = [LogFile("a/2", 3 * GIB, vector="a/dv"), LogFile("a/1", GIB, vector="a/dv"), LogFile("a/3")]
+RATES = Rates(currency="EUR", standard=Restoring(gib=0.02, objects=5), high=Restoring(gib=0.1, objects=50))
+
+
+def made(priority: Priority = Priority.STANDARD, **more: Any) -> Plan:
+    return planning.make("t", "id-1", 7, FILES, priority, **more)
+
+
+def test_a_plan_names_each_data_file_and_deletion_vector_once() -> None:
+    assert made().files == (
+        PlannedFile("a/1", GIB),
+        PlannedFile("a/2", 3 * GIB),
+        PlannedFile("a/3", None),
+        PlannedFile("a/dv", None),
+    )
+    assert made().bytes == 4 * GIB
+
+
+def test_the_cost_is_bytes_and_objects_at_the_price_of_the_priority() -> None:
+    assert made(rates=RATES).cost == pytest.approx(4 * 0.02 + 4 / 10_000 * 5.0)
+    assert made(Priority.HIGH, rates=RATES).cost == pytest.approx(4 * 0.1 + 4 / 10_000 * 50.0)
+    assert made().cost is None
+
+
+@pytest.mark.parametrize(
+    ("priority", "size", "hours"),
+    [(Priority.STANDARD, 5 * GIB, 15), (Priority.HIGH, 5 * GIB, 1), (Priority.HIGH, 40 * GIB, 4)],
+)
+def test_how_long_it_takes_depends_on_priority_and_bytes(priority: Priority, size: int, hours: float) -> None:
+    assert planning.make("t", "id", 1, [LogFile("a", size)], priority).hours == hours
+
+
+def test_nothing_to_bring_back_takes_no_time() -> None:
+    assert planning.make("t", "id", 1, [], Priority.STANDARD).hours == 0
+
+
+def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "plan.json")
+    plan = made(where="v = 'é'", rates=RATES)
+    plan.save(path)
+    assert Plan.load(path) == plan
+    with pytest.raises(PlanInTheWay) as caught:
+        plan.save(path)
+    assert str(caught.value) == (
+        f"{path} is there already and is left as it is. Carry it out with `mirrorfeed archive restore`, remove it, or"
+        " name another file."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"format": 1}', "it has the format 1, and 2 is read here"),
+        ("[]", "it has no format number"),
+        ("no JSON", "it is not valid JSON ("),
+    ],
+)
+def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(BadPlan) as caught:
+        Plan.load(str(path))
+    assert reason in str(caught.value)
+    assert str(caught.value).endswith("Make a new one with `mirrorfeed archive plan`.")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"version": "7"}, "version: Input should be a valid integer"),
+        ({"version": None}, "version: Input should be a valid integer"),
+        ({"version": True}, "version: Input should be a valid integer"),
+        ({"version": -1}, "version: Input should be greater than or equal to 0"),
+        ({"version": 2.5}, "version: Input should be a valid integer"),
+        ({"feed_from": -3}, "feed_from: Input should be greater than or equal to 0"),
+        ({"table": 5}, "table: Input should be a valid string"),
+        ({"where": 5}, "where: Input should be a valid string"),
+        ({"priority": "FAST"}, "priority: Input should be 'STANDARD' or 'HIGH'"),
+        ({"files": [{"uri": 5, "bytes": 1}]}, "files.0.uri: Input should be a valid string"),
+        ({"files": [{"uri": "a", "bytes": -1}]}, "files.0.bytes: Input should be greater than or equal to 0"),
+        ({"files": [{"uri": "a"}]}, "files.0.bytes: Field required"),
+        ({"cost": -2.0}, "cost: Input should be greater than or equal to 0"),
+        ({"cost": float("nan")}, "it is not valid JSON ("),
+        ({"more": 1}, "more: Unexpected keyword argument"),
+    ],
+)
+def test_a_plan_with_wrong_values_is_refused_with_the_place(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    path = tmp_path / "plan.json"
+    made(rates=RATES).save(str(path))
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(BadPlan) as caught:
+        Plan.load(str(path))
+    assert reason in str(caught.value)
+
+
+def test_a_plan_for_a_statement_holds_the_files_of_all_its_tables(tmp_path: Path) -> None:
+    first, second = PlannedTable("a", "id-a", 3), PlannedTable("b", "id-b", 5)
+    listed = [(first, FILES[:1]), (second, FILES[1:])]
+    plan = planning.make_for_statement("SELECT 1", listed, Priority.HIGH, RATES, "UTC")
+    assert (plan.tables, plan.sql, plan.zone) == ((first, second), "SELECT 1", "UTC")
+    assert (plan.files, plan.cost) == (made().files, made(Priority.HIGH, rates=RATES).cost)
+    plan.save(str(tmp_path / "plan"))
+    assert Plan.load(str(tmp_path / "plan")) == plan
+
+
+def test_where_a_plan_cannot_be_written_that_is_said_before_it_is_made(tmp_path: Path) -> None:
+    path = str(tmp_path / "no" / "plan.json")
+    expected = (
+        f"The plan cannot be written to {path}: there is no folder {tmp_path / 'no'}. Make the folder, or name a file"
+        " in one that is there."
+    )
+    with pytest.raises(NoPlaceForPlan) as caught:
+        check_place(path)
+    assert str(caught.value) == expected
+    with pytest.raises(NoPlaceForPlan, match="No such file or directory"):
+        made().save(path)
+    check_place(str(tmp_path / "plan"))
+    made().save(str(tmp_path / "plan"))
+    with pytest.raises(PlanInTheWay):
+        check_place(str(tmp_path / "plan"))

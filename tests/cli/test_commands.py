@@ -1,0 +1,55 @@
+"""What commands say and refuse without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mirrorfeed.cli import main
+from mirrorfeed.config.model import share_of
+from mirrorfeed.landing.names import Target
+from mirrorfeed.runtime import spark_session
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of one table that is not there, where Spark would start on this machine."""
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text("landing_zone: ./zone\ntables: [{source: ./orders, target: sales.orders, keys: [id]}]\n")
+    monkeypatch.setattr(spark_session, "kind", lambda: spark_session.Kind.LOCAL)
+    return file
+
+
+def said(config: Path, *arguments: str, code: int = 0) -> str:
+    result = CliRunner().invoke(main, [*arguments, "--config", str(config)])
+    assert result.exit_code == code, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["publish"],
+        ["publish", "--dry-run"],
+        ["enable"],
+        ["changes", "sales.orders", "--from", "0"],
+    ],
+    ids=" ".join,
+)
+def test_a_path_at_which_there_is_no_table_is_told_before_spark_starts(
+    config: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
+    assert f"Error MF2002: There is no Delta table at {config.parent}/orders." in said(config, *arguments, code=1)
+
+
+def test_a_share_without_a_table_is_no_failure_and_starts_no_spark(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
+    of_orders = share_of(Target("sales", "orders"), 2)
+    found = [said(config, "publish", f"share:{n}/2", code=int(n == of_orders)) for n in (1, 2)]
+    assert f"No table is in share:{3 - of_orders}/2." in found
+    assert any("There is no Delta table at" in each for each in found)

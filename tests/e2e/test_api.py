@@ -1,0 +1,101 @@
+"""What a notebook does, by the public names alone: from a source without a feed to a mirror that is mended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import mirrorfeed
+from mirrorfeed.api.notebook import NoArchiveNamed
+from mirrorfeed.api.results import Failed
+from mirrorfeed.config import UnknownTable
+from mirrorfeed.history.errors import NoHistory
+from mirrorfeed.mirror.replica import Replica
+from mirrorfeed.mirror.verify import MirrorNotNamed
+from mirrorfeed.storage import FolderStore
+from tests.delta import DeltaTable
+
+TABLES = """landing_zone: ./zone
+tables:
+  - {source: ./orders, target: sales.orders, keys: [id]}
+  - {source: ./lines, target: sales.lines, keys: [id]}
+"""
+
+
+@pytest.fixture
+def feed(spark: SparkSession, tmp_path: Path) -> mirrorfeed.Feed:
+    """Of two tables with two rows each, the second of which has no change data feed yet."""
+    for name, on in (("orders", True), ("lines", False)):
+        DeltaTable(spark, tmp_path / name, feed=on).insert(1, 2)
+    (tmp_path / "mirrorfeed.yml").write_text(TABLES)
+    return mirrorfeed.load(tmp_path / "mirrorfeed.yml", spark)
+
+
+def test_a_notebook_goes_the_whole_way_by_the_public_names(
+    spark: SparkSession, tmp_path: Path, feed: mirrorfeed.Feed
+) -> None:
+    assert feed.tables == ("sales.orders", "sales.lines")
+    assert "<td>sales.orders</td>" in feed._repr_html_()
+    assert [(row.table, row.next, row.ok) for row in feed.dry_run()] == [
+        ("sales.orders", "snapshot at version 1", True),
+        ("sales.lines", "cannot go on", False),
+    ]
+    published = feed.publish()
+    assert [(row.inserts, row.published_version, row.ok) for row in published] == [(2, 1, True), (0, None, False)]
+    with pytest.raises(Failed, match=r"sales\.lines: "):
+        published.check()
+    assert [finding.code for finding in feed.doctor() if not finding.ok] == ["MF2101"]
+
+    assert [row.feed for row in feed.enable()] == ["on already", "switched on"]
+    spark.sql(f"DELETE FROM delta.`{tmp_path}/orders` WHERE id = 1")
+    assert [row.lag_versions for row in feed.status()] == [1, None]
+    found = feed.publish()
+    found.check()
+    assert [(row.what, row.deletes, row.inserts) for row in found] == [("2", 1, 0), ("snapshot to 2", 0, 2)]
+    assert [row.what for row in feed.publish("sales.orders")] == ["nothing new at 2"]
+    assert [(row.what, row.ok) for row in feed.log("sales.orders")] == [
+        ("version 2", True),
+        ("snapshot at version 1", True),
+    ]
+    assert feed.lint().ok
+
+    with pytest.raises(MirrorNotNamed):
+        feed.verify()
+    mirror = str(tmp_path / "mirror")
+    Replica(FolderStore(str(tmp_path / "zone")), mirror).step()
+    feed.verify(mirror).check()
+    spark.sql(f"UPDATE delta.`{mirror}/sales/orders` SET v = 'lost'")
+    (different,) = feed.verify(mirror, "sales.orders")
+    assert (different.equal, different.differing, different.differences[0].column) == (False, 1, "v")
+    (mended,) = feed.repair("sales.orders", mirror)
+    assert (mended.ok, mended.upserts, mended.deletes) == (True, 1, 0)
+
+    changes = feed.changes("sales.orders")
+    assert [row.to_dict() for row in changes.counts()] == [
+        {"version": 1, "inserts": 2, "updates": 0, "deletes": 0},
+        {"version": 2, "inserts": 0, "updates": 0, "deletes": 1},
+    ]
+    assert changes.chart()._repr_html_().count("<svg") == 1
+    assert [(row.what, row.inserts) for row in feed.rebuild("sales.orders")] == [("snapshot to 2", 1)]
+
+
+def test_a_name_that_the_configuration_does_not_have_is_refused(feed: mirrorfeed.Feed) -> None:
+    for ask in (feed.publish, feed.status, feed.dry_run, feed.rebuild, feed.repair, feed.doctor, feed.enable):
+        with pytest.raises(UnknownTable if ask != feed.repair else (UnknownTable, MirrorNotNamed)):
+            ask("sales.nothing")
+    with pytest.raises(NoHistory):
+        feed.history()
+    with pytest.raises(NoArchiveNamed):
+        feed.archive()
+    assert "has no log" in repr(feed.log("sales.nothing"))
+
+
+def test_what_is_kept_for_good_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    DeltaTable(spark, tmp_path / "orders").insert(1, 2)
+    line = "  - {source: ./orders, target: orders, keys: [id], history: ./kept}\n"
+    (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\ntables:\n{line}")
+    feed = mirrorfeed.load(tmp_path / "mirrorfeed.yml", spark)
+    assert [(row.newest_version, row.rows, row.ok) for row in feed.append_history()] == [(1, 2, True)]
+    assert [(row.versions, row.lag_versions, row.error) for row in feed.history()] == [(((1, 1),), 0, None)]

@@ -1,0 +1,85 @@
+"""The codes: one for each error, finding and rule, which never changes, with words and a test that shows it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fixtures import codes
+from mirrorfeed.errors import Terminal
+from mirrorfeed.errors.explain import catalogue
+
+_ROOT = Path(__file__).parents[2]
+
+
+def test_the_catalogue_and_its_page_are_as_the_code_is() -> None:
+    codes.main(check=True)
+    assert list(catalogue().values()) == codes.entries()
+
+
+def test_every_code_has_words_and_stands_once_in_the_registry() -> None:
+    lines = codes.REGISTRY.read_text(encoding="utf-8").splitlines()
+    assert lines == sorted(lines, key=lambda line: (len(line.split()[0]), line))
+    assert len({line.split()[0] for line in lines}) == len(lines)
+    for entry in codes.entries():
+        assert entry.means.endswith((".", ">")), entry
+        assert not entry.next or entry.next.endswith((".", "…).", ">")), entry
+
+
+def test_the_test_that_shows_a_code_is_there() -> None:
+    shown = {entry.shown_by: entry.code for entry in catalogue().values()}
+    there = {file: set(_tests(_ROOT / file)) for file in {each.split("::")[0] for each in shown}}
+    lacking = [
+        f"{code} {each}" for each, code in shown.items() if each.split("::")[1] not in there[each.split("::")[0]]
+    ]
+    assert not lacking
+
+
+def _tests(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node.name
+
+
+class TestWhatDoesNotFitIsRefused:
+    def test_an_error_without_a_code(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Bare(Terminal):
+            """Without a code."""
+
+            def what(self) -> str:
+                return ""
+
+            def next(self) -> str:
+                return ""
+
+        found = codes.errors()
+        monkeypatch.setattr(codes, "errors", lambda: [*found, Bare])
+        assert self.refused() == [f"{__name__}.Bare has no code: give it the next that is free."]
+
+    @pytest.mark.parametrize(
+        ("code", "line", "words"),
+        [
+            ("MF2102", None, "tests/codes.txt does not have MF2102 Gap: add it, with the test that shows it."),
+            ("MF2102", ("Other", ""), "MF2102 was Other and is Gap. A code never gets another meaning."),
+            ("MF2102", (codes.RETIRED, ""), "MF2102 was retired and is Gap. A code never gets another meaning."),
+            ("MF2999", ("Old", ""), "MF2999 Old is gone: let its line in tests/codes.txt say `MF2999 retired`."),
+            ("MF2999", (codes.RETIRED, ""), None),
+        ],
+    )
+    def test_a_code_that_is_new_or_gone_or_means_something_else(
+        self, monkeypatch: pytest.MonkeyPatch, code: str, line: tuple[str, str] | None, words: str | None
+    ) -> None:
+        kept = codes.registry()
+        changed = {**{each: what for each, what in kept.items() if each != code}, **({code: line} if line else {})}
+        monkeypatch.setattr(codes, "registry", lambda: changed)
+        assert self.refused() == ([words] if words else [])
+
+    def refused(self) -> list[str]:
+        try:
+            codes.entries()
+        except SystemExit as error:
+            return str(error).split("\n")
+        return []

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import socket
+from datetime import UTC, datetime
+
+import pytest
+from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JNetworkError
+
+from mirrorfeed.archive.file_index.log_file import LogFile
+from mirrorfeed.errors import SessionLost, Unexpected, named, plain
+from mirrorfeed.history.errors import CannotGoOn
+from mirrorfeed.runtime.credentials import Secret, SecretUnreachable
+from mirrorfeed.source.errors import Gap, SourceRecreated
+from mirrorfeed.source.ranges import Range
+from mirrorfeed.storage import NotThere, StoreUnavailable
+
+
+def test_an_error_of_ours_stays_as_it_is() -> None:
+    error = NotThere("zone/a")
+    assert named("Publishing a", error) is error
+
+
+def test_a_failure_without_a_name_says_what_was_done_and_its_traceback_goes_to_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cause = ValueError("first line\n\n  second line\n" + "more\n" * 50)
+    with caplog.at_level(logging.ERROR):
+        error = named("Publishing a", cause)
+    assert str(pickle.loads(pickle.dumps(error))) == (
+        "Publishing a failed with ValueError: first line second line more"
+        " No data is lost or duplicated. Try again. If it fails again, see the log for the full message."
+    )
+    (logged,) = caplog.records
+    assert logged.getMessage() == "Publishing a failed"
+    assert logged.exc_info is not None
+    assert logged.exc_info[1] is cause
+
+
+def test_a_spark_that_ended_is_named_and_other_refused_connections_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    gateways = (
+        JavaGateway(gateway_parameters=GatewayParameters(port=port)),
+        ClientServer(JavaParameters(port=port), PythonParameters(port=0, eager_load=False)),
+    )
+    for gateway in gateways:
+        with pytest.raises((ConnectionRefusedError, Py4JNetworkError)) as ended:
+            gateway.jvm.java.lang.System.nanoTime()
+        error = named("Publishing a", ended.value)
+        assert isinstance(error, SessionLost)
+    assert not [each for each in caplog.records if each.name.startswith("mirrorfeed")]
+    with pytest.raises(ConnectionRefusedError) as other:
+        socket.create_connection(("127.0.0.1", port))
+    assert isinstance(named("Sending an alert", other.value), Unexpected)
+
+
+def test_an_error_is_data_as_well() -> None:
+    error = Gap(table="a.b.orders", published=5, where=Range(5, 7), reason="the feed was off")
+    assert json.loads(json.dumps(pickle.loads(pickle.dumps(error)).to_dict())) == {
+        "code": "MF2102",
+        "what": "The changes of a.b.orders after version 5 cannot be read: in versions 6 to 7 the feed was off.",
+        "next": ("Publish a new snapshot with `mirrorfeed rebuild`. With `on_gap: reseed` this happens automatically."),
+        "facts": {"table": "a.b.orders", "published": 5, "where": "versions 6 to 7", "reason": "the feed was off"},
+    }
+
+
+def test_an_error_about_an_error_tells_it_too() -> None:
+    inner = SourceRecreated(table="a.b.orders", published_id="x", found_id="y", published=3, latest=9)
+    assert (
+        CannotGoOn(table="a.b.orders", history="history", version=3, finding=inner).to_dict()["facts"]["finding"]
+        == inner.to_dict()
+    )
+
+
+def test_a_token_in_a_fact_is_not_shown() -> None:
+    token = "eyJ0eXAiOiJKV1QifQ.eyJhIjoxfQ.c2ln"
+    error = StoreUnavailable("read", "zone/a", f"401 Bearer {token}")
+    assert "(not shown)" in str(error)
+    assert token not in f"{error} {error.to_dict()}"
+
+
+def test_facts_are_as_json_can_say_them() -> None:
+    at = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    file = LogFile("a/b", 5, created=at, partition={"day": None})
+    assert plain({1: (file, {"a"})}) == {
+        "1": [
+            {
+                "uri": "a/b",
+                "size": 5,
+                "rows": None,
+                "created": "2026-01-31T12:00:00+00:00",
+                "partition": {"day": None},
+                "vector": None,
+            },
+            ["a"],
+        ]
+    }
+
+
+def test_a_secret_that_was_written_in_the_place_of_its_name_is_in_no_fact() -> None:
+    error = SecretUnreachable(Secret(env="hunter2-as-it-is"), "it is not set")
+    assert "hunter2" not in json.dumps(error.to_dict())

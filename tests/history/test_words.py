@@ -1,0 +1,91 @@
+"""What is said of histories: errors, and what a run did."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mirrorfeed.cli import main
+from mirrorfeed.config import load
+from mirrorfeed.history.append import Kept
+from mirrorfeed.history.errors import ColumnsBroken, NoHistory, NotKept, OtherRun
+from mirrorfeed.history.replay import place_of, resolve
+from mirrorfeed.orchestration.histories import History, appended, chosen
+from mirrorfeed.publish.sources.history_source import breaks
+from mirrorfeed.source.errors import Gap
+from tests.history.test_record import BOTH, at
+
+GAP = Gap(table="main.sales.orders", published=4, where=5, reason="the log has no commit")
+BROKEN = ColumnsBroken(table="main.sales.orders", version=5, changes=["'id' was integer and is long"])
+
+
+@pytest.mark.parametrize(("asked", "version"), [(3, 3), (10, 10), (at(4.5), 4), (at(9), 9)])
+def test_a_version_or_a_time_that_is_kept_is_found(asked: int | datetime, version: int) -> None:
+    assert resolve("h", BOTH, asked) == version
+
+
+@pytest.mark.parametrize("asked", [0, 2, 7, 12, at(2), at(7), at(12)])
+def test_one_that_is_not_kept_is_told_with_what_is(asked: int | datetime) -> None:
+    with pytest.raises(NotKept) as caught:
+        resolve("h", BOTH, asked)
+    assert list(caught.value.kept) == [
+        "versions 3 to 6 (2026-03-01 12:03:00 UTC to 2026-03-01 12:06:00 UTC)",
+        "versions 9 to 11 (2026-03-01 12:09:00 UTC to 2026-03-01 12:11:00 UTC)",
+    ]
+    named = f"Version {asked}" if isinstance(asked, int) else f"The time {asked.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    assert caught.value.problem == f"{named} is not in the history h."
+
+
+def test_a_run_lists_the_appended_versions_and_snapshots_that_replaced_lost_versions() -> None:
+    assert (appended("orders", Kept(version=11)).what, appended("orders", Kept(version=11)).remarks()) == (
+        "nothing new",
+        (),
+    )
+    failed = appended("orders", Kept(version=11), OtherRun(history="h", conflicts=5))
+    assert (failed.what, failed.ok) == ("failed", False)
+    several = appended("orders", Kept(list(BOTH[:2])))
+    assert (several.what, several.rows, several.from_version_exclusive, several.to_version_inclusive) == (
+        *("versions 3 to 5", 4, 2, 5),
+    )
+    again = appended("orders", Kept([BOTH[4]], 9, [GAP]))
+    assert (again.what, again.rows) == ("version 9", 2)
+    assert again.remarks() == (
+        f"orders: continued with a snapshot, because the versions before it are lost. {GAP.code}: {GAP}",
+    )
+    row = History("orders", "h", "2026-03-01T12:03:00+00:00", ((3, 6), (9, 11)), 12, 1, 10)
+    assert [cell.value for cell in row.cells().values()] == [
+        *("orders", "h", "2026-03-01 12:03", "3 to 6, 9 to 11", "12", 1, 10),
+    ]
+
+
+def test_tables_without_a_history_are_left_out_unless_they_are_named_or_all_there_are(tmp_path: Path) -> None:
+    file = tmp_path / "mirrorfeed.yml"
+    tables = "tables:\n  - {source: main.a, target: a}\n  - {source: main.b, target: b, history: false}\n"
+    file.write_text(f"landing_zone: /lz\nhistory: main.history\n{tables}", encoding="utf-8")
+    config = load(file)
+    assert [str(table.target) for table in chosen(config)] == ["a"]
+    with pytest.raises(NoHistory, match="configures no history for b"):
+        chosen(config, ["a", "b"])
+    file.write_text(f"landing_zone: /lz\n{tables}", encoding="utf-8")
+    with pytest.raises(NoHistory, match="configures no history for a, b"):
+        chosen(load(file))
+
+
+@pytest.mark.parametrize("asked", [[], ["--to-version", "3", "--as-of", "2026-03-01"]], ids=["neither", "both"])
+def test_a_replay_is_of_a_version_or_of_a_time(asked: list[str]) -> None:
+    found = CliRunner().invoke(main, ["history", "replay", "orders", "--into", "./rebuilt", *asked])
+    assert found.exit_code == 2
+    assert "Give either --to-version or --as-of." in found.output
+
+
+def test_a_table_to_make_is_a_name_or_a_folder_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["main.audit.orders", "./then", "abfss://lake@account.dfs.core.windows.net/then"]
+    assert [str(place_of(each)) for each in asked] == [asked[0], f"{tmp_path}/then", asked[2]]
+
+
+def test_only_columns_that_were_not_merely_added_end_a_range_that_is_read_from_a_history() -> None:
+    assert breaks(BOTH[:4]) == ()

@@ -1,0 +1,178 @@
+"""Which files Fabric has consumed, by the files that are left: where a mirror may stand, and which files are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+
+import pytest
+
+from mirrorfeed.landing.consumed_files import Missing, last_renamed, may_stand_at, missing_files
+from mirrorfeed.landing.record import PublishedFile, Record
+
+
+def record(version: int, *files: int, next_file: int) -> Record:
+    published = tuple(PublishedFile(f"staged {number}", number, {}, 1, "") for number in files)
+    return Record(version, "b", "2026-11-21", "t", "id", None, version, (), (), next_file, published)
+
+
+SNAPSHOT = record(3, 1, 2, next_file=3)
+ONE_FILE = record(4, 3, next_file=4)
+NO_FILE = record(5, next_file=4)
+THREE_FILES = record(6, 4, 5, 6, next_file=7)
+ALL = [THREE_FILES, NO_FILE, ONE_FILE, SNAPSHOT]
+
+
+@pytest.mark.parametrize(
+    ("records", "oldest_file", "versions"),
+    [
+        (ALL, 1, []),  # of the snapshot, a file waits
+        (ALL, 2, [3]),  # its last file is in place: taken, or about to be
+        (ALL, 3, [5, 3]),  # the one file may be taken; nothing had to be taken for version 5 after it
+        (ALL, 4, [5]),  # in the middle of three files the mirror stands at no version, or still at 5
+        (ALL, 5, [5]),
+        (ALL, 6, [6, 5]),
+        (ALL, 7, [6]),
+        (ALL, None, [6]),  # nothing is in place
+        ([SNAPSHOT], 2, [3]),
+        ([NO_FILE, ONE_FILE], 2, []),  # older records are pruned
+        ([], None, []),
+    ],
+)
+def test_the_oldest_file_in_place_tells_where_a_mirror_may_stand(
+    records: list[Record], oldest_file: int | None, versions: list[int]
+) -> None:
+    in_place = [] if oldest_file is None else [each for each in range(1, 7) if each >= oldest_file] or [oldest_file]
+    found = may_stand_at(records, in_place, by_time=False)
+    assert [record.to_version_inclusive for record in found] == versions
+
+
+@pytest.mark.parametrize(
+    ("in_place", "versions"),
+    [
+        ([4], [6, 5]),  # the last of three by their times
+        ([6], [6, 5]),
+        ([4, 5], [5]),  # one of them was not taken
+        ([3], [5, 3]),
+        ([9], [6]),  # of none of these
+        ([], [6]),
+    ],
+)
+def test_by_time_the_file_that_is_left_may_be_any_of_its_publication(in_place: list[int], versions: list[int]) -> None:
+    assert [found.to_version_inclusive for found in may_stand_at(ALL, in_place, by_time=True)] == versions
+
+
+def lost(*numbers: int) -> Missing:
+    return Missing(numbers, lost=True)
+
+
+def unknown(*numbers: int) -> Missing:
+    return Missing(numbers)
+
+
+NONE = Missing()
+
+
+@pytest.mark.parametrize(
+    ("in_place", "set_aside", "missing"),
+    [
+        # Fabric at work on files 1 to 4.
+        ([1, 2, 3, 4], [], NONE),
+        ([2, 3, 4], [1], NONE),
+        ([3, 4], [1, 2], NONE),
+        ([4], [1, 2, 3], NONE),
+        ([4], [], NONE),  # seven days later
+        ([3, 4], [], NONE),  # seven days later, and file 4 waits or was just consumed
+        ([4], [1, 2, 3, 4], NONE),  # the last one set aside and left in place
+        ([], [1, 2, 3, 4], NONE),  # the last one set aside, and not left in place
+        ([1, 2, 4], [3], NONE),  # files 1 to 4 consumed, and set aside in another order
+        ([2, 4], [3], NONE),
+        ([1, 2], [3], NONE),  # and then somebody removed file 4, the last one consumed
+        ([2, 4, 5], [], lost(3)),  # another publisher just added file 5
+        # A file is missing above one that waits, or that is the last one consumed.
+        ([1, 2, 4], [], lost(3)),
+        ([1, 2], [], lost(3, 4)),  # at most file 1 was consumed
+        ([1, 4], [], lost(2, 3)),
+        ([1], [], lost(2, 3, 4)),
+        ([2], [1], lost(3, 4)),  # the last one consumed, or it waits
+        ([2], [], lost(3, 4)),
+        ([3], [1, 2], lost(4)),
+        ([3], [1, 2, 3], lost(4)),
+        ([2, 4], [1], lost(3)),
+        # Missing below all that are in place: consumed, or removed by a person who tidied consumed files.
+        ([3, 4], [1], NONE),
+        # Nothing in place: somebody removed the last file.
+        ([], [1, 2, 3], NONE),  # file 3 was set aside, so file 4 was consumed
+        ([], [1, 2], unknown(4)),
+        ([], [1], unknown(3, 4)),
+        ([], [], unknown(1, 2, 3, 4)),
+    ],
+)
+def test_a_published_file_is_lost_if_it_is_missing_above_one_that_is_in_place(
+    in_place: list[int], set_aside: list[int], missing: Missing
+) -> None:
+    assert missing_files(4, in_place, set_aside) == missing
+
+
+def _subsets(numbers: Iterable[int]) -> Iterator[set[int]]:
+    chosen = list(numbers)
+    return (set(found) for size in range(len(chosen) + 1) for found in combinations(chosen, size))
+
+
+def test_whatever_fabric_has_done_with_five_files_nothing_is_missing() -> None:
+    """Fabric sets consumed files aside in any order, and deletes them there later."""
+    for consumed in range(6):
+        for moved in _subsets(range(1, consumed)):
+            for aside in _subsets(moved):
+                if moved == set(range(1, consumed)) or aside == moved:  # it deletes them days later
+                    in_place = {1, 2, 3, 4, 5} - moved
+                    assert missing_files(5, in_place, aside) == NONE, (consumed, in_place, aside)
+
+
+def test_whatever_is_removed_of_five_files_those_called_lost_were_not_consumed() -> None:
+    for consumed in range(6):
+        moved = set(range(1, consumed))
+        for removed in _subsets({1, 2, 3, 4, 5} - moved):
+            in_place, not_consumed = {1, 2, 3, 4, 5} - moved - removed, {each for each in removed if each > consumed}
+            for aside in [moved, set()]:
+                found = missing_files(5, in_place, aside)
+                if found.lost:
+                    assert set(found.numbers) <= not_consumed
+                above = {each for each in not_consumed if not in_place or each > min(in_place)}
+                assert above <= set(found.numbers), (consumed, in_place, aside)
+
+
+def test_nothing_is_missing_where_nothing_was_published() -> None:
+    assert missing_files(0, []) == NONE
+
+
+@pytest.mark.parametrize(
+    ("in_place", "set_aside", "missing"),
+    [
+        ([4], [], NONE),  # the last of three by their times
+        ([6], [4, 5], NONE),
+        ([4, 6], [], NONE),  # file 5 may have been consumed before them
+        ([5], [4], NONE),
+        ([3, 5, 6], [], lost(4)),
+        ([3], [], lost(4, 5, 6)),
+        ([3], [5], NONE),  # their publication is being consumed, and file 3 about to be set aside
+        ([1], [], lost(3, 4, 5, 6)),  # of its own publication, file 2 may have been consumed
+        ([2, 3, 4, 5, 6], [], NONE),
+        ([], [3], unknown(5, 6)),
+    ],
+)
+def test_by_time_a_file_is_lost_only_if_one_of_an_earlier_publication_is_in_place(
+    in_place: list[int], set_aside: list[int], missing: Missing
+) -> None:
+    assert missing_files(6, in_place, set_aside, newest_first=ALL, by_time=True) == missing
+
+
+def test_by_time_nothing_is_said_of_files_whose_records_are_pruned() -> None:
+    assert missing_files(6, [1], newest_first=[THREE_FILES], by_time=True) == lost(4, 5, 6)
+
+
+@pytest.mark.parametrize(
+    ("staged", "last"), [([], 6), (["staged 6"], 5), (["staged 4", "staged 5", "staged 6"], 3), (["staged 5"], 4)]
+)
+def test_files_count_as_published_up_to_the_first_that_is_still_staged(staged: list[str], last: int) -> None:
+    assert last_renamed(THREE_FILES, staged) == last

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mirrorfeed.landing.metadata_files import (
+    KeysChanged,
+    SettingChanged,
+    goes_on_from,
+    parse,
+    spell,
+    to_json,
+)
+from mirrorfeed.landing.strict_json import DamagedFile
+
+
+@pytest.mark.parametrize(
+    ("keys", "spelled"),
+    [((), {}), (("id",), {"keyColumns": ["id"]}), (("größe", "day"), {"keyColumns": ["größe", "day"]})],
+)
+def test_keys_are_read_as_they_were_written(keys: tuple[str, ...], spelled: dict[str, list[str]]) -> None:
+    assert json.loads(to_json(spell(keys, {}))) == spelled
+    assert parse(to_json(spell(keys, {})), "m") == spelled
+
+
+@pytest.mark.parametrize(
+    ("content", "keys"),
+    [
+        ('{"KeyColumns": ["C1"]}', ("C1",)),
+        ('{"keyColumns": []}', ()),
+        ('{"keyColumns": ["a"], "isUpsertDefaultRowMarker": true}', ("a",)),
+        ('{"fileDetectionStrategy": "LastUpdateTimeFileDetection"}', ()),
+    ],
+)
+def test_both_spellings_and_other_fields_are_understood(content: str, keys: tuple[str, ...]) -> None:
+    assert tuple(parse(content.encode(), "m").get("keyColumns", ())) == keys
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it is not valid JSON ("),
+        (b"\xff", "it is not UTF-8"),
+        (b"[]", "Input should be an object"),
+        (b"[" * 200_000, "it is not valid JSON (recursion limit exceeded"),
+        (b'{"keyColumns": "id"}', "keyColumns: Input should be a valid array"),
+        (b'{"keyColumns": [1]}', "keyColumns.0: Input should be a valid string"),
+        (b'{"keyColumns": null}', "keyColumns: Input should be a valid array"),
+        (b'{"keyColumns": ["id", "id"]}', "keyColumns: has an entry twice"),
+        (b'{"keyColumns": ["id"], "keyColumns": []}', "an object has a name twice"),
+        (b'{"isUpsertDefaultRowMarker": 1}', "isUpsertDefaultRowMarker: Input should be a valid boolean"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_reason(content: bytes, reason: str) -> None:
+    with pytest.raises(DamagedFile) as refused:
+        parse(content, "orders/_metadata.json")
+
+    assert refused.value.problem.startswith("orders/_metadata.json is damaged, or mirrorfeed did not write it: ")
+    assert reason in refused.value.problem
+    assert refused.value.solution == (
+        "Nothing is published on a guess. Restore the file, or start the table again with `mirrorfeed rebuild`."
+    )
+
+
+def test_changed_keys_say_which_they_were_and_are() -> None:
+    assert KeysChanged("orders/_metadata.json", ["a"], ["a", "b"]).problem == (
+        "orders/_metadata.json sets the keys ['a'], and the table now has the keys ['a', 'b']."
+    )
+
+
+BY_TIME = {"fileDetectionStrategy": "LastUpdateTimeFileDetection"}
+TEXT = {"FileFormat": "DelimitedText", "FileExtension": "csv", "FileFormatTypeProperties": {"NullValue": "N/A"}}
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "all_said"),
+    [
+        ({}, {}, True),
+        ({}, {"keyColumns": ["id"]}, False),
+        ({"keyColumns": ["id"]}, {"keyColumns": ["id"]}, True),
+        ({"keyColumns": []}, {}, True),
+        ({"keyColumns": ["id"], "note": "of another tool"}, {"keyColumns": ["id"]}, True),
+        ({"FileFormat": "Parquet", "isUpsertDefaultRowMarker": False}, {}, True),
+        ({**BY_TIME, **TEXT}, {"keyColumns": ["id"], **BY_TIME, **TEXT}, False),
+    ],
+)
+def test_metadata_goes_on_where_nothing_but_keys_is_added(
+    found: dict[str, Any], wanted: dict[str, Any], all_said: bool
+) -> None:
+    assert goes_on_from(found, wanted, "m") is all_said
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "says"),
+    [
+        ({}, BY_TIME, 'does not set fileDetectionStrategy, and the table now needs "LastUpdateTimeFileDetection"'),
+        (
+            BY_TIME,
+            {},
+            'sets fileDetectionStrategy to "LastUpdateTimeFileDetection", and the table now is without it',
+        ),
+        (
+            {},
+            {"isUpsertDefaultRowMarker": True},
+            "does not set isUpsertDefaultRowMarker, and the table now needs true",
+        ),
+        ({}, TEXT, 'does not set FileFormat, and the table now needs "DelimitedText"'),
+        (TEXT, {**TEXT, "FileExtension": "tsv"}, 'sets FileExtension to "csv", and the table now needs "tsv"'),
+        (
+            TEXT,
+            {**TEXT, "FileFormatTypeProperties": {"NullValue": ""}},
+            'sets FileFormatTypeProperties to {"NullValue": "N/A"}, and the table now needs {"NullValue": ""}',
+        ),
+    ],
+)
+def test_the_form_of_files_never_changes(found: dict[str, Any], wanted: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingChanged) as refused:
+        goes_on_from(found, wanted, "orders/_metadata.json")
+
+    assert str(refused.value) == (
+        f"orders/_metadata.json {says}. Files that are there were written under the old settings: put the"
+        " old ones back into the configuration, or start the table again with `mirrorfeed rebuild`."
+    )

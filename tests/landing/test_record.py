@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mirrorfeed.landing.names import staged_name
+from mirrorfeed.landing.record import (
+    FORMAT,
+    SELECTED,
+    Follows,
+    PublishedFile,
+    Record,
+    RecordTooNew,
+    parse,
+)
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.landing.selection import Selection
+from mirrorfeed.landing.strict_json import DamagedFile
+
+RECORD = Record(
+    number=9,
+    batch="ba7c4",
+    time="2026-11-21T04:00:00.000+00:00",
+    source="main.sales.orders",
+    source_id="7c1a",
+    from_version_exclusive=41,
+    to_version_inclusive=44,
+    columns=(Column("id", "long"), Column("größe", "decimal(12,2)")),
+    keys=("id",),
+    next_file_number=18,
+    files=(
+        PublishedFile(staged_name(9, "ba7c4", "a"), 16, {"upsert": 3, "delete": 1}, 812, "aa"),
+        PublishedFile(staged_name(9, "ba7c4", "b"), 17, {"upsert": 2}, 640, "bb"),
+    ),
+)
+SELECTION = Selection(None, ("ssn",), "id > 1", {"id": "order"}, {"id": "string"})
+SPELLED: dict[str, Any] = json.loads(RECORD.to_json())
+ADDRESS = "zone/orders/_mirrorfeed/abc/9.json"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        RECORD,
+        replace(RECORD, files=()),
+        replace(RECORD, from_version_exclusive=None, keys=(), columns=()),
+        replace(RECORD, partitions=("day",)),
+        replace(RECORD, follows=Follows(8, "ba7c3", "0x8DD")),
+        replace(RECORD, build="0.1.0+g0123456789ab"),
+        replace(RECORD, format=SELECTED, selection=SELECTION, source_columns={"id": "long", "ssn": "string"}),
+    ],
+    ids=["a range", "without rows", "no keys", "a partitioned table", "one that follows", "its build", "a selection"],
+)
+def test_a_record_is_read_as_it_was_written(record: Record) -> None:
+    assert parse(record.to_json(), ADDRESS) == record
+
+
+def test_a_record_of_before_partition_columns_and_builds_were_kept_says_nothing_of_them() -> None:
+    spelled = {name: value for name, value in SPELLED.items() if name not in ("partitions", "build")}
+    record = parse(json.dumps(spelled).encode(), ADDRESS)
+    assert (record.partitions, record.build) == (None, None)
+
+
+def test_a_record_of_the_first_format_does_not_say_what_it_follows() -> None:
+    spelled = {name: value for name, value in SPELLED.items() if name != "follows"} | {"format": 1}
+    assert parse(json.dumps(spelled).encode(), ADDRESS) == replace(RECORD, format=1)
+
+
+def test_a_record_is_readable_for_people() -> None:
+    text = RECORD.to_json().decode()
+
+    assert '"name": "größe"' in text
+    assert text.count("\n") > 20
+    assert SPELLED["format"] == FORMAT
+
+
+def test_the_time_of_a_record_has_its_zone() -> None:
+    assert RECORD.at == datetime(2026, 11, 21, 4, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "it is not valid JSON (EOF while parsing"),
+        (RECORD.to_json()[:-5], "it is not valid JSON ("),
+        (b"\xff\xfe", "it is not UTF-8"),
+        (b"[" * 200_000, "it is not valid JSON (recursion limit exceeded"),
+        (b'{"format": 1, "files": ' + b"[" * 200_000, "it is not valid JSON (recursion limit exceeded"),
+        (b"[]", "it has no format number"),
+        (b"{}", "it has no format number"),
+        (b'{"format": "1"}', "it has no format number"),
+        (b'{"format": true}', "it has no format number"),
+        (b'{"format": 1}', "number: Field required"),
+        ({**SPELLED, "columns": None}, "columns: Input should be a valid array"),
+        ({**SPELLED, "more": 1}, "more: Unexpected keyword argument"),
+        ({**SPELLED, "number": True}, "number: Input should be a valid integer"),
+        ({**SPELLED, "number": 2**63}, "a number has more than 64 bits"),
+        ({**SPELLED, "time": "2026-11-21T04:00:00"}, "time: is a time without a zone"),
+        ({**SPELLED, "keys": ["id", "id"]}, "keys: has an entry twice"),
+        ({**SPELLED, "batch": "../x"}, "batch: String should match pattern"),
+        ({**SPELLED, "files": [{"staged": "a"}]}, "files.0.number: Field required"),
+        ({**SPELLED, "files": [SPELLED["files"][1] | {"staged": "../a"}]}, "'../a' is not the name of a staged file"),
+        ({**SPELLED, "columns": [{"name": "a", "type": "json", "nested": "[{}"}]}, "it is not valid JSON ("),
+        ({**SPELLED, "columns": [{"name": "a", "type": "json", "nested": "{}"}]}, "a type that Spark does not write"),
+        ({**SPELLED, "next_file_number": 19}, "the numbers of its files do not lead up to next_file_number"),
+        ({**SPELLED, "files": SPELLED["files"][::-1]}, "the numbers of its files do not lead up to next_file_number"),
+        ({key: value for key, value in SPELLED.items() if key != "batch"}, "batch: Field required"),
+    ],
+)
+def test_what_is_no_record_is_refused_with_its_reason(content: bytes | dict[str, Any], reason: str) -> None:
+    data = content if isinstance(content, bytes) else json.dumps(content).encode()
+
+    with pytest.raises(DamagedFile) as refused:
+        parse(data, ADDRESS)
+
+    assert refused.value.problem.startswith(f"{ADDRESS} is damaged, or mirrorfeed did not write it: ")
+    assert reason in refused.value.problem
+    assert refused.value.solution == (
+        "Nothing is published on a guess. Restore the file, or start the table again with `mirrorfeed rebuild`."
+    )
+
+
+def test_a_record_of_a_newer_format_is_not_guessed_at() -> None:
+    with pytest.raises(RecordTooNew) as refused:
+        parse(b'{"format": 5, "all": "is different"}', ADDRESS)
+
+    assert str(refused.value) == (
+        f"The publication record {ADDRESS} has format 5; this version knows format 4. Install a newer mirrorfeed."
+    )
+
+
+def test_a_record_of_a_whole_table_is_as_older_releases_read_it() -> None:
+    assert not {"selection", "source_columns"} & SPELLED.keys()
+
+
+def test_a_selection_that_cannot_be_read_is_refused() -> None:
+    record = replace(RECORD, format=SELECTED, selection=replace(SELECTION, cast={"id": "text"}))
+    with pytest.raises(DamagedFile, match="is no type to cast to"):
+        parse(record.to_json(), ADDRESS)

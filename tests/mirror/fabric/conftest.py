@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from fixtures.onelake import DATABASE, WORKSPACE, OneLake
+from mirrorfeed.mirror.fabric import Api, MirroredDatabase
+from mirrorfeed.mirror.fabric.client import AUDIENCE
+from mirrorfeed.mirror.fabric.responses import Place
+from mirrorfeed.runtime.credentials import bearer
+from mirrorfeed.storage.retry_budget import Patience
+
+
+@dataclass
+class Time:
+    """A clock that pauses move."""
+
+    now: float = 0.0
+    pauses: list[float] = field(default_factory=list)
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def api(onelake: OneLake, time: Time) -> Api:
+    token = bearer(onelake.principal(), AUDIENCE, str(onelake.ca_file))
+    patience = Patience(seconds=60, first_pause=1, longest_pause=1, answer_seconds=5)
+    return Api(token, f"https://{onelake.address}", str(onelake.ca_file), patience, time.clock, time.sleep)
+
+
+@pytest.fixture
+def database(api: Api) -> MirroredDatabase:
+    return MirroredDatabase(api, Place(WORKSPACE, DATABASE))
+
+
+@pytest.fixture
+def asked(onelake: OneLake) -> Callable[[], list[str]]:
+    """The calls of the API so far."""
+    return lambda: [verb.removeprefix("fabric ") for verb in onelake.verbs() if verb.startswith("fabric ")]

@@ -1,0 +1,69 @@
+"""The same from Python: methods of the feed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import mirrorfeed
+from fixtures.onelake import DATABASE, WORKSPACE, OneLake
+from mirrorfeed import Feed
+from mirrorfeed.mirror.fabric import NotInFabric
+from mirrorfeed.mirror.fabric.errors import NotPaused
+from tests.mirror.fabric.test_endpoint import READ, SAID
+
+
+@pytest.fixture
+def feed(tmp_path: Path, onelake: OneLake) -> Feed:
+    said = f"{onelake.configuration(f'onelake://{WORKSPACE}/{DATABASE}')}fabric: {{retention_days: 30}}\n"
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text(f"{said}tables: [{{source: ./orders, target: sales.orders, keys: [id]}}]\n", encoding="utf-8")
+    return mirrorfeed.load(file)
+
+
+def test_the_definition_is_compared_and_changed_where_it_differs(feed: Feed, onelake: OneLake) -> None:
+    (planned,) = feed.fabric_plan()
+    assert (planned.field, planned.there, planned.wanted, planned.changes) == ("retention_days", None, 30, True)
+    assert "retentionInDays" not in onelake.fabric.databases[DATABASE].target
+    assert feed.fabric_apply().rows == (planned,)
+    assert onelake.fabric.databases[DATABASE].target["retentionInDays"] == 30
+    assert repr(feed.fabric_plan()).startswith("Nothing differs from the configuration.\nIn Fabric: retention_days: 30")
+    assert repr(feed.fabric_apply()) == "There was nothing to change."
+
+
+def test_what_fabric_says_of_the_database_and_its_tables_is_a_row_each(feed: Feed, onelake: OneLake) -> None:
+    onelake.fabric.databases[DATABASE].tables = {
+        ("sales", "orders"): {"status": "Failed", "error": "broken"},
+        ("sales", "lines"): {"status": "Failed"},
+        ("dbo", "all"): {"status": "Replicating", "metrics": {"processedRows": 7}},
+    }
+    found = feed.fabric_status()
+    assert found.notes == ("The mirrored database is Initialized.",)
+    assert {row.table: (row.status, row.rows, row.error, row.ok) for row in found} == {
+        "sales.orders": ("Failed", None, "broken", False),
+        "sales.lines": ("Failed", None, None, False),
+        "dbo.all": ("Replicating", 7, None, True),
+    }
+
+
+def test_the_endpoint_takes_up_what_is_new(feed: Feed, onelake: OneLake) -> None:
+    onelake.fabric.syncs = SAID
+    found = feed.fabric_refresh()
+    assert [(row.table, row.synced, row.error) for row in found] == [(e.table, e.synced, e.error) for e in READ]
+    assert [row.ok for row in found] == [True, True, False]
+
+
+def test_what_is_paused_is_resumed_and_what_is_stopped_is_not(feed: Feed, onelake: OneLake) -> None:
+    onelake.fabric.databases[DATABASE].status, onelake.fabric.starting = "Paused", ["Running"]
+    assert [row.status for row in feed.fabric_resume()] == ["Running"]
+    onelake.fabric.databases[DATABASE].status = "Stopped"
+    with pytest.raises(NotPaused):
+        feed.fabric_resume()
+
+
+def test_a_folder_has_nothing_to_do_with_fabric(tmp_path: Path) -> None:
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text("landing_zone: ./zone\ntables: [{source: ./a, target: a, keys: [id]}]\n", encoding="utf-8")
+    with pytest.raises(NotInFabric):
+        mirrorfeed.load(file).fabric_status()

@@ -1,0 +1,130 @@
+"""The commands about Fabric, as a user gives them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fixtures.onelake import DATABASE, SECRET, WORKSPACE, OneLake
+from fixtures.onelake.fabric import SQL_MIRROR
+from fixtures.onelake.faults import Fault, How
+from mirrorfeed.cli import main
+from tests.told import told
+
+OTHER = "99999999-9999-4999-8999-999999999999"
+TABLES = "tables:\n  - {source: ./orders, target: sales.orders, keys: [id]}\n  - {source: ./lines, target: lines}\n"
+
+
+class Project:
+    def __init__(self, folder: Path, onelake: OneLake) -> None:
+        self.file, self.onelake = folder / "mirrorfeed.yml", onelake
+        self.configure()
+
+    def configure(self, zone: str = f"onelake://{WORKSPACE}/{DATABASE}") -> None:
+        self.file.write_text(self.onelake.configuration(zone) + TABLES, encoding="utf-8")
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        """What a command printed, in one line."""
+        result = CliRunner().invoke(main, [*arguments, "--config", str(self.file)])
+        assert result.exit_code == code, result.output
+        return " ".join(result.output.split())
+
+    def publish(self, folder: str) -> None:
+        self.onelake.store().create(f"{folder}/{1:020d}.parquet", b"")
+
+
+@pytest.fixture
+def project(tmp_path: Path, onelake: OneLake) -> Project:
+    return Project(tmp_path, onelake)
+
+
+def test_a_database_is_made_in_the_workspace_and_its_line_is_ready_to_paste(project: Project) -> None:
+    project.configure(f"onelake://{WORKSPACE}")
+    needed = project.run("fabric", "status", code=1)
+    assert "names no mirrored database of Fabric. Set `landing_zone: onelake://<workspace id>/<mirrored" in needed
+
+    said = project.run("fabric", "create", "orders")
+    line = said.partition("landing_zone: ")[2]
+    assert "'orders' was created. Add to the configuration: landing_zone: " in said
+    project.configure(line)
+    assert project.onelake.fabric.databases[line.rpartition("/")[2]].name == "orders"
+    again = told("fabric", "create", "orders", "--config", str(project.file))
+    assert again.rows == [{"name": "orders", "created": False, "landing_zone": line}]
+    assert project.run("fabric", "create", "orders").startswith("'orders' exists already. ")
+    assert "The mirrored database is Initializ" in project.run("fabric", "status")
+
+
+def test_mirroring_starts_once_every_table_has_a_file(project: Project) -> None:
+    project.publish("sales.schema/orders")
+    project.onelake.store().create("lines/_metadata.json", b"{}")
+    refused = project.run("fabric", "start", code=1)
+    assert refused == (
+        "Error MF4216: These tables have no first file in the landing zone: lines. Run `mirrorfeed publish` first, so"
+        " that mirroring begins with whole tables; or start with --force."
+    )
+    assert not any(verb.startswith("fabric") for verb in project.onelake.verbs())
+
+    project.publish("lines")
+    project.onelake.fabric.starting = ["Running"]
+    assert project.run("fabric", "start") == "The mirrored database is Running."
+    shown = project.run("fabric", "status")
+    assert "│ dbo.lines │ Replicating │ 0 │ │ sales.orders │ Replicating │ 0 │" in shown
+    found = told("fabric", "status", "--config", str(project.file))
+    assert found.value["notes"] == ["The mirrored database is Running."]
+    assert [each["status"] for each in found.rows] == ["Replicating"] * 2
+
+
+def test_mirroring_starts_without_files_if_it_must_and_is_stopped(project: Project) -> None:
+    project.onelake.fabric.databases[DATABASE].status = "Running"
+    assert told("fabric", "start", "--force", "--config", str(project.file)).value == {
+        "ok": True,
+        "rows": [{"status": "Running"}],
+        "notes": [],
+    }
+    project.onelake.fabric.databases[DATABASE].status = "Stopped"
+    assert told("fabric", "stop", "--config", str(project.file)).rows == [{"status": "Stopped"}]
+
+
+@pytest.mark.parametrize("command", ["start", "stop", "status"])
+def test_a_folder_has_nothing_to_do_with_fabric(project: Project, command: str) -> None:
+    project.file.write_text(f"landing_zone: ./landing\n{TABLES}")
+    assert "/landing names no mirrored database of Fabric. Set `landing_zone" in project.run("fabric", command, code=1)
+
+
+def test_a_database_of_another_kind_has_no_landing_zone_to_start_with(project: Project) -> None:
+    project.configure(f"onelake://{WORKSPACE}/{SQL_MIRROR}")
+    project.onelake.files.add_item(SQL_MIRROR, lands=False)
+    refused = project.run("fabric", "start", code=1)
+    assert "The item has no landing zone" in refused
+    assert "Check that the second id in `landing_zone` is that of an open mirrored database" in refused
+
+
+def test_ids_secrets_and_capacities_that_are_wrong_are_told_with_the_next_step(project: Project) -> None:
+    project.configure(f"onelake://{OTHER}/{DATABASE}")
+    assert f"Fabric knows no workspace {OTHER}" in project.run("fabric", "create", "orders", code=1)
+    project.configure(f"onelake://{WORKSPACE}/{OTHER}")
+    assert f"holds no mirrored database {OTHER}" in project.run("fabric", "status", code=1)
+    project.configure()
+    said = {"status": 429, "code": "CapacityNotActive", "message": "The capacity is paused."}
+    project.onelake.server.faults.add(Fault("fabric getMirroringStatus", How.ANSWER, 9, **said))  # type: ignore[arg-type]
+    assert "is paused (429 CapacityNotActive: The capacity is paused). Resume" in project.run("fabric", "stop", code=1)
+    project.onelake.server.faults.clear()
+    project.onelake.server.forbidden = True
+    assert "Give it the role Contributor" in project.run("fabric", "stop", code=1)
+    project.onelake.authority.expired = True
+    expired = project.run("fabric", "stop", code=1)
+    assert "has expired (AADSTS7000222). Make a new secret in Entra ID and put it into the environment" in expired
+    assert SECRET in expired
+
+
+@pytest.mark.parametrize("arguments", [("rebuild", "sales.orders", "--yes"), ("status", "--fabric")])
+def test_what_stands_in_the_way_of_asking_fabric_is_told_before_anything_else(
+    project: Project, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.publish("sales.schema/orders")
+    project.onelake.authority.audience = "https://storage.azure.com"
+    monkeypatch.setattr("mirrorfeed.runtime.spark_session.get_session", lambda: None)
+    assert "Fabric does not accept the token for the mirrored database" in project.run(*arguments, code=1)
+    assert project.onelake.store().list("sales.schema/orders")

@@ -1,0 +1,107 @@
+"""Responses of Fabric that are not as documented are one error, whatever they hold."""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import requests
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirrorfeed.config.destination import FabricOptions
+from mirrorfeed.mirror.fabric import Api, MirroredDatabase, create, refresh
+from mirrorfeed.mirror.fabric.definition import differences, read
+from mirrorfeed.mirror.fabric.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror
+from mirrorfeed.mirror.fabric.responses import Place, ResponseInvalid
+from tests.damage import damaged
+
+PLACE = Place("w", "d")
+_CONTENT = {"properties": {"source": {"type": "GenericMirror"}, "target": {"typeProperties": {"retentionInDays": 7}}}}
+_TABLE = {
+    "sourceSchemaName": "dbo",
+    "sourceTableName": "t",
+    "status": "Replicating",
+    "metrics": {"processedRows": 5, "lastSyncDateTime": "2026-01-01T00:00:00Z"},
+    "error": {"errorCode": "E", "message": "m"},
+}
+RESPONSES: dict[str, Any] = {
+    "tables": {"data": [_TABLE]},
+    "databases": {"value": [{"id": "i", "displayName": "n"}]},
+    "endpoint": {
+        "properties": {"sqlEndpointProperties": {"id": "e"}},
+        "value": [{"tableName": "t", "status": "Success"}],
+    },
+    "definition": {
+        "definition": {
+            "parts": [{"path": "mirroring.json", "payload": base64.b64encode(json.dumps(_CONTENT).encode()).decode()}]
+        }
+    },
+    "content": _CONTENT,
+}
+
+
+class Answering(Api):
+    """Answers each call with the same body."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(lambda: "token")
+        self.body = body
+
+    def _send(self, *_: object, **__: object) -> requests.Response:  # type: ignore[override]
+        answer = requests.Response()
+        answer.status_code, answer._content = 200, self.body
+        return answer
+
+
+def ask(name: str, body: bytes) -> object:
+    if name == "content":
+        parts = [{"path": "mirroring.json", "payload": base64.b64encode(body).decode()}]
+        body = json.dumps({"definition": {"parts": parts}}).encode()
+    api = Answering(body)
+    match name:
+        case "tables":
+            return [str(each) for each in MirroredDatabase(api, PLACE).tables()]
+        case "databases":
+            return create(api, "w", "other", seconds=0.0)
+        case "endpoint":
+            return refresh(MirroredDatabase(api, PLACE))
+    return differences(read(api, PLACE).content, FabricOptions())
+
+
+def check(name: str, body: bytes) -> None:
+    with suppress(ResponseInvalid, DefinitionUnreadable, OtherMirror, NoSqlEndpoint, NotListed):
+        ask(name, body)
+
+
+@pytest.mark.parametrize("name", RESPONSES)
+@given(data=st.data())
+def test_a_damaged_response_is_one_error(name: str, data: st.DataObject) -> None:
+    check(name, data.draw(damaged([json.dumps(RESPONSES[name]).encode()])))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", RESPONSES)
+@settings(max_examples=3_000)
+@given(data=st.data())
+def test_many_damaged_responses_are_one_error(name: str, data: st.DataObject) -> None:
+    check(name, data.draw(damaged([json.dumps(RESPONSES[name]).encode()])))
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"data": 5}, "data: Input should be a valid array"),
+        ({"data": [5]}, "data.0: Input should be"),
+        ({"data": [{**_TABLE, "metrics": [1]}]}, "data.0.metrics: Input should be"),
+        ({"data": [{**_TABLE, "metrics": {"processedRows": True}}]}, "processedRows: Input should be a valid integer"),
+        ({"data": [], "continuationToken": "again"}, "it names the same page twice"),
+    ],
+)
+def test_a_response_of_another_form_is_one_error(body: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ResponseInvalid) as refused:
+        ask("tables", json.dumps(body).encode())
+    assert reason in refused.value.problem

@@ -1,0 +1,385 @@
+"""The mirrored database against the simulated API: what is asked, and what becomes of it when calls fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
+from fixtures.onelake.fabric import SQL_MIRROR, Database
+from fixtures.onelake.faults import Fault, How
+from mirrorfeed.landing.names import Target
+from mirrorfeed.mirror.fabric import Api, MirroredDatabase, TableState, create
+from mirrorfeed.mirror.fabric.client import AUDIENCE
+from mirrorfeed.mirror.fabric.errors import (
+    DatabaseMissing,
+    FabricUnavailable,
+    NameTaken,
+    NoPermission,
+    NotDropped,
+    NotListed,
+    NotReached,
+    OperationFailed,
+    OtherMirror,
+    TokenRefused,
+    WorkspaceMissing,
+)
+from mirrorfeed.mirror.fabric.responses import Place
+from mirrorfeed.runtime.credentials import CredentialRefused, LoginUnavailable, Secret, ServicePrincipal, bearer
+from mirrorfeed.storage.onelake_errors import CapacityPaused
+from mirrorfeed.storage.retry_budget import Patience
+from tests.mirror.fabric.conftest import Time
+
+Asked = Callable[[], list[str]]
+OTHER = "99999999-9999-4999-8999-999999999999"
+MANY = 10_000
+
+
+def fail(onelake: OneLake, verb: str, how: How, times: int = 1, **facts: object) -> Fault:
+    return onelake.server.faults.add(Fault(f"fabric {verb}", how, times, **facts))  # type: ignore[arg-type]
+
+
+def nothing(_: str) -> None: ...
+
+
+# Making
+
+
+def test_a_database_is_made_once(onelake: OneLake, api: Api, asked: Asked) -> None:
+    made, now = create(api, WORKSPACE, "orders")
+    assert now
+    assert asked() == ["list", "create", "list"]
+    assert onelake.fabric.databases[made].source == "GenericMirror"
+    assert onelake.store(item=made).list("") == []
+
+    assert create(api, WORKSPACE, "Orders") == (made, False)
+    assert asked()[3:] == ["list", "getDefinition"]
+
+
+def test_a_name_is_looked_for_on_every_page(onelake: OneLake, api: Api, asked: Asked) -> None:
+    for number in range(5):
+        onelake.fabric.databases[f"id {number}"] = Database(f"orders {number}")
+    onelake.fabric.page_size = 2
+
+    assert create(api, WORKSPACE, "orders 4") == ("id 4", False)
+    assert asked() == ["list"] * 4 + ["getDefinition"]
+
+
+def test_a_making_that_takes_long_is_waited_for_by_its_id(onelake: OneLake, api: Api, asked: Asked, time: Time) -> None:
+    onelake.fabric.slow_looks = 3
+
+    assert create(api, WORKSPACE, "orders")[1]
+    assert asked() == ["list", "create", *["operation"] * 3, "list"]
+    assert time.pauses == [20, 20, 20]
+
+
+def test_a_making_that_fails_after_it_was_taken_is_told(onelake: OneLake, api: Api) -> None:
+    onelake.fabric.fails_with = "No more items fit"
+    with pytest.raises(OperationFailed) as failed:
+        create(api, WORKSPACE, "orders")
+    assert str(failed.value) == (
+        f"Fabric took the request to make 'orders' and then failed (the workspace {WORKSPACE}: No more items fit). Look"
+        " at the item in Fabric, then run the same command again."
+    )
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+def test_a_making_whose_answer_fails_once_makes_one(onelake: OneLake, api: Api, how: How) -> None:
+    fail(onelake, "create", how)
+    made, _ = create(api, WORKSPACE, "orders")
+
+    assert [each.name for each in onelake.fabric.databases.values()].count("orders") == 1
+    assert onelake.fabric.databases[made].name == "orders"
+
+
+def test_a_database_that_mirrors_something_else_is_not_taken(api: Api) -> None:
+    with pytest.raises(OtherMirror) as refused:
+        create(api, WORKSPACE, "crm")
+    assert str(refused.value) == (
+        f"'crm' is there already and mirrors a source of its own (AzureSqlDatabase; the mirrored database {SQL_MIRROR}"
+        f" of the workspace {WORKSPACE}). It takes no files: choose another one."
+    )
+
+
+def test_a_name_that_is_taken_by_what_is_not_shown_is_told(onelake: OneLake, api: Api) -> None:
+    fail(onelake, "create", How.ANSWER, MANY, status=409, code="ItemDisplayNameAlreadyInUse", message="In use.")
+    with pytest.raises(NameTaken):
+        create(api, WORKSPACE, "orders")
+
+
+def test_a_database_that_is_not_shown_yet_is_told(onelake: OneLake, api: Api) -> None:
+    onelake.fabric.lists_new = False
+    with pytest.raises(NotListed) as told:
+        create(api, WORKSPACE, "orders")
+    assert str(told.value) == (
+        f"'orders' was made in the workspace {WORKSPACE} and is not shown there yet. Run the same command again in a"
+        " few minutes: it makes no second one."
+    )
+
+
+# Starting and stopping
+
+
+@pytest.mark.parametrize(
+    ("status", "to_come", "seen"),
+    [
+        ("Initialized", [], ["Initialized", "Starting", "Running"]),
+        ("Initializing", ["Initializing", "Initialized"], ["Initializing", "Initialized", "Starting", "Running"]),
+        ("Stopped", [], ["Stopped", "Starting", "Running"]),
+        ("Stopping", ["Stopping", "Stopped"], ["Stopping", "Stopped", "Starting", "Running"]),
+        ("Paused", [], ["Paused", "Starting", "Running"]),
+    ],
+)
+def test_it_is_started_once_it_can_be_and_waited_for(
+    onelake: OneLake, database: MirroredDatabase, asked: Asked, status: str, to_come: list[str], seen: list[str]
+) -> None:
+    onelake.fabric.databases[DATABASE].status, onelake.fabric.databases[DATABASE].next = status, to_come
+    told: list[str] = []
+    database.start(told.append, 60)
+
+    assert told == seen
+    assert asked().count("startMirroring") == 1
+
+
+def test_what_runs_is_not_started_again(onelake: OneLake, database: MirroredDatabase, asked: Asked) -> None:
+    onelake.fabric.databases[DATABASE].status = "Running"
+    database.start(nothing, 60)
+
+    assert asked() == ["getMirroringStatus"]
+
+
+@pytest.mark.parametrize(("status", "stops"), [("Running", 1), ("Stopped", 0), ("Initialized", 0)])
+def test_it_is_stopped_if_it_runs(
+    onelake: OneLake, database: MirroredDatabase, asked: Asked, status: str, stops: int
+) -> None:
+    onelake.fabric.databases[DATABASE].status = status
+    database.stop(nothing, 60)
+
+    assert asked().count("stopMirroring") == stops
+    assert database.status() in ("Stopped", "Initialized")
+
+
+def test_a_start_without_effect_is_told_in_the_end(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
+    onelake.fabric.databases[DATABASE].next = ["Starting"] * 100
+    with pytest.raises(NotReached) as told:
+        database.start(nothing, 60)
+
+    assert str(told.value) == (
+        f"startMirroring has no effect yet: after 60 s the mirrored database {DATABASE} of the workspace {WORKSPACE} is"
+        " Starting. Run the same command again to go on waiting, or look at the database in Fabric."
+    )
+    assert time.now == 60
+
+
+# Tables
+
+
+def test_the_status_of_tables_comes_page_after_page_with_errors(
+    onelake: OneLake, database: MirroredDatabase, asked: Asked
+) -> None:
+    error = {"errorCode": "SchemaChange", "message": "Column v changed its type."}
+    onelake.fabric.page_size = 1
+    onelake.fabric.databases[DATABASE].tables = {
+        ("sales", "orders"): {"status": "Replicating", "metrics": {"processedRows": 1200, "processedBytes": 1}},
+        ("sales", "lines"): {"status": "Failed", "error": error},
+        ("dbo", "plain"): {"status": "Snapshotting", "error": "text"},
+    }
+
+    assert database.tables() == [
+        TableState("dbo.plain", "Snapshotting", None, "text"),
+        TableState("sales.lines", "Failed", None, "SchemaChange: Column v changed its type."),
+        TableState("sales.orders", "Replicating", 1200, None),
+    ]
+    assert [table.in_words for table in database.tables()] == [
+        "Snapshotting: text",
+        "Failed: SchemaChange: Column v changed its type.",
+        "Replicating, 1,200 rows",
+    ]
+    assert asked() == ["getTablesMirroringStatus"] * 6
+
+
+@pytest.mark.parametrize(
+    ("schema", "table", "target", "same"),
+    [
+        ("sales", "orders", "sales.orders", True),
+        ("Sales", "ORDERS", "sales.orders", True),
+        ("dbo", "orders", "orders", True),
+        ("sales", "orders", "orders", False),
+        ("sales", "lines", "sales.orders", False),
+    ],
+)
+def test_a_table_is_known_by_its_target(schema: str, table: str, target: str, same: bool) -> None:
+    assert TableState(f"{schema}.{table}", "Replicating").is_of(Target.parse(target)) is same
+
+
+def test_a_table_is_waited_for_until_it_is_dropped(onelake: OneLake, database: MirroredDatabase) -> None:
+    onelake.fabric.databases[DATABASE].status = "Running"
+    onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
+    onelake.fabric.drop_looks = 3
+    told: list[str] = []
+    database.wait_until_dropped(Target("sales", "orders"), told.append, 60)
+
+    assert told == ["Replicating"]
+    assert database.tables() == []
+
+
+def test_a_database_that_does_not_run_drops_nothing_and_is_not_waited_for(
+    onelake: OneLake, database: MirroredDatabase
+) -> None:
+    onelake.fabric.databases[DATABASE].status = "Stopped"
+    onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Stopped"}}
+    database.wait_until_dropped(Target("sales", "orders"), nothing, 60)
+
+    assert len(database.tables()) == 1
+
+
+def test_a_table_that_stays_is_told_in_the_end(onelake: OneLake, database: MirroredDatabase) -> None:
+    onelake.fabric.databases[DATABASE].status = "Running"
+    onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
+    onelake.fabric.drop_looks = MANY
+    with pytest.raises(NotDropped) as told:
+        database.wait_until_dropped(Target("sales", "orders"), nothing, 60)
+
+    assert str(told.value) == (
+        f"The folder of sales.orders is deleted, and after 60 s the mirrored database {DATABASE} of the workspace"
+        f" {WORKSPACE} still has the table (Replicating). Run the same command again: it goes on waiting, then"
+        " publishes. Nothing is published until then."
+    )
+
+
+# Calls that fail
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+@pytest.mark.parametrize("verb", ["getMirroringStatus", "getTablesMirroringStatus", "startMirroring"])
+def test_a_call_that_fails_once_is_repeated(onelake: OneLake, database: MirroredDatabase, verb: str, how: How) -> None:
+    fail(onelake, verb, how)
+    database.start(nothing, 60)
+
+    assert database.tables() == []
+
+
+def test_the_service_says_when_to_come_back(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
+    fail(onelake, "getMirroringStatus", How.ANSWER, 2, status=429, code="RequestBlocked", retry_after="12")
+    assert database.status() == "Initialized"
+
+    assert [int(pause) for pause in time.pauses] == [12, 12]
+
+
+def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(
+    onelake: OneLake, database: MirroredDatabase, time: Time
+) -> None:
+    fail(onelake, "getMirroringStatus", How.ANSWER, MANY, status=429, code="RequestBlocked", retry_after="3600")
+    with pytest.raises(FabricUnavailable, match="it asks to be left alone for 3600 s"):
+        database.status()
+
+    assert time.pauses == []
+
+
+def test_a_host_that_drops_packets_is_told_after_a_few_tries(api: Api, time: Time, dropping: str) -> None:
+    api.endpoint, api.patience = dropping, Patience(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1)
+    with pytest.raises(FabricUnavailable, match=r"ConnectTimeoutError: Connection to localhost timed out"):
+        api.get("count", Place(WORKSPACE))
+    assert len(time.pauses) == 2
+
+
+def test_an_address_where_nobody_answers_is_told_soon(onelake: OneLake, api: Api, time: Time) -> None:
+    api.endpoint = "https://localhost:1"
+    with pytest.raises(FabricUnavailable, match=r"ConnectionError: .*Connection refused"):
+        MirroredDatabase(api, Place(WORKSPACE, DATABASE)).status()
+
+    assert len(time.pauses) == 3
+
+
+def test_a_server_with_a_certificate_of_a_stranger_gets_no_token(onelake: OneLake, api: Api) -> None:
+    api.ca_file = None
+    with pytest.raises(FabricUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        MirroredDatabase(api, Place(WORKSPACE, DATABASE)).status()
+
+    assert not any(verb.startswith("fabric ") for verb in onelake.verbs())
+
+
+# What is wrong with the ids or the identity
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        (Place(OTHER, DATABASE), WorkspaceMissing),
+        (Place(WORKSPACE, OTHER), DatabaseMissing),
+        (Place(WORKSPACE, LAKEHOUSE), DatabaseMissing),
+    ],
+)
+def test_ids_that_name_no_mirrored_database_are_told(api: Api, place: Place, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        MirroredDatabase(api, place).status()
+
+
+def test_a_workspace_that_does_not_exist_is_told_before_anything_is_made(api: Api, asked: Asked) -> None:
+    with pytest.raises(WorkspaceMissing):
+        create(api, OTHER, "orders")
+    assert asked() == ["list"]
+
+
+def test_an_identity_without_a_role_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
+    onelake.server.forbidden = True
+    with pytest.raises(NoPermission):
+        database.status()
+
+
+def test_a_token_for_another_audience_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
+    onelake.authority.audience = "https://storage.azure.com"
+    with pytest.raises(TokenRefused, match=r"the audience https://storage\.azure\.com is not https://api\.fabric"):
+        database.status()
+
+
+def test_an_expired_secret_is_told(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
+    onelake.authority.expired = True
+    with pytest.raises(CredentialRefused, match=r"its client secret has expired \(AADSTS7000222\)\. Make a new secret"):
+        database.status()
+    assert time.pauses == []
+
+
+@pytest.mark.parametrize("dead", ["authority", "proxy"])
+def test_a_login_that_nobody_answers_is_tried_as_often_as_any_server_that_never_did(
+    onelake: OneLake, time: Time, monkeypatch: pytest.MonkeyPatch, dead: str
+) -> None:
+    if dead == "proxy":
+        monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
+    principal = onelake.principal(authority="https://localhost:1") if dead == "authority" else onelake.principal()
+    token = bearer(principal, AUDIENCE, str(onelake.ca_file))
+    api = Api(token, f"https://{onelake.address}", str(onelake.ca_file), clock=time.clock, sleep=time.sleep)
+    with pytest.raises(LoginUnavailable, match=r"cannot log in: .*Failed to establish a new connection"):
+        api.get("list", Place(WORKSPACE))
+    assert len(time.pauses) == 3
+
+
+def test_a_login_service_that_is_not_well_is_asked_again_and_then_told(
+    onelake: OneLake, database: MirroredDatabase, time: Time
+) -> None:
+    onelake.server.faults.add(Fault("token", How.ANSWER, MANY))
+    with pytest.raises(LoginUnavailable, match=r"There is no token for now: .* cannot log in: .* Check that the login"):
+        database.status()
+    assert 50 < time.now <= 60
+
+
+def test_a_paused_capacity_is_told_at_once(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
+    said = "The capacity is currently paused."
+    fail(onelake, "getMirroringStatus", How.ANSWER, MANY, status=429, code="X", message=said, retry_after="1")
+    with pytest.raises(CapacityPaused, match="Resume the capacity in the Azure portal"):
+        database.status()
+    assert time.pauses == []
+
+
+def test_a_secret_is_in_no_error(onelake: OneLake, database: MirroredDatabase) -> None:
+    database.status()
+    fail(onelake, "getMirroringStatus", How.DROP_BEFORE, MANY)
+    with pytest.raises(FabricUnavailable) as caught:
+        database.status()
+
+    shown = repr((caught.value, caught.value.__dict__, caught.value.__cause__, database))
+    assert isinstance(onelake.principal(), ServicePrincipal)
+    assert onelake.principal().secret == Secret(env="MIRRORFEED_SIMULATOR_SECRET")
+    for hidden in (onelake.authority.secret, *onelake.authority.tokens):
+        assert hidden not in shown

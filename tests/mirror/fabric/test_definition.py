@@ -1,0 +1,215 @@
+"""The mirrored database as code: what differs, what of that is changed, and what Fabric makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from fixtures.onelake import DATABASE, WORKSPACE, OneLake
+from fixtures.onelake.fabric import SQL_MIRROR
+from fixtures.onelake.faults import Fault, How
+from mirrorfeed import config
+from mirrorfeed.cli import main
+from mirrorfeed.config import ConfigInvalid
+from mirrorfeed.config.destination import FabricOptions
+from mirrorfeed.mirror.fabric import MirroredDatabase
+from mirrorfeed.mirror.fabric.definition import Setting, apply, changed, differences, read, spelled
+from mirrorfeed.mirror.fabric.errors import NotApplied
+from tests.mirror.fabric.test_cli import TABLES, Project
+
+PAID = "the feed of mirrored tables is paid for, and read through a shortcut in a Lakehouse"
+FIXED = (
+    "it is set when the database is made, and left as it is: what becomes of tables that are there is not documented"
+)
+
+
+def content(**target: Any) -> dict[str, Any]:
+    """Of a definition, with something in it that is not known here."""
+    properties = {"source": {"type": "GenericMirror"}, "target": {"type": "M", "typeProperties": target}}
+    return {"properties": {**properties, "mountedTables": []}, "later": 1}
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "found"),
+    [
+        ({}, {}, []),
+        ({"retentionInDays": 7}, {}, []),
+        ({"retentionInDays": 7}, {"retention_days": 7}, []),
+        ({"retentionInDays": 7}, {"retention_days": 30}, [Setting("retention_days", 7, 30, True)]),
+        ({}, {"retention_days": 1}, [Setting("retention_days", None, 1, True)]),
+        ({}, {"change_data_feed": True}, [Setting("change_data_feed", None, True, True, PAID)]),
+        ({"enableDeltaChangeDataFeed": "true"}, {"change_data_feed": True}, []),
+        (
+            {"enableDeltaChangeDataFeed": True}, {"change_data_feed": False},
+            [Setting("change_data_feed", True, False, True)],
+        ),
+        ({}, {"change_data_feed": False}, []),
+        ({"defaultSchema": "dbo"}, {"default_schema": "s"}, [Setting("default_schema", "dbo", "s", False, FIXED)]),
+    ],
+)  # fmt: skip
+def test_what_differs_is_what_is_said_and_is_there_otherwise(
+    there: dict[str, Any], wanted: dict[str, Any], found: list[Setting]
+) -> None:
+    assert differences(content(**there), FabricOptions(**wanted)) == found
+
+
+def test_a_change_leaves_all_else_as_it_is_known_here_or_not() -> None:
+    there = content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
+    found = differences(there, FabricOptions(retention_days=3, default_schema="s"))
+    assert changed(there, found) == content(defaultSchema="dbo", format="Delta", retentionInDays=3, kept="x")
+    assert there == content(defaultSchema="dbo", format="Delta", retentionInDays=7, kept="x")
+
+
+def test_a_database_is_made_as_the_configuration_says_so_that_nothing_differs() -> None:
+    options = FabricOptions(retention_days=30, change_data_feed=True, default_schema="sales")
+    assert differences(spelled(options), options) == []
+    assert spelled(FabricOptions())["properties"]["target"]["typeProperties"] == {
+        "defaultSchema": "dbo", "format": "Delta", "retentionInDays": 7,
+    }  # fmt: skip
+
+
+def test_what_differs_is_changed_and_looked_at_again(
+    onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]]
+) -> None:
+    onelake.fabric.databases[DATABASE].target["later"] = "kept"
+    options = FabricOptions(retention_days=30)
+    assert apply(database.api, database.place, options) == [Setting("retention_days", None, 30, True)]
+    assert onelake.fabric.databases[DATABASE].target == {
+        "defaultSchema": "dbo", "format": "Delta", "later": "kept", "retentionInDays": 30,
+    }  # fmt: skip
+    assert apply(database.api, database.place, options) == []
+    assert asked() == ["getDefinition", "updateDefinition", "getDefinition", "getDefinition"]
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+def test_a_change_whose_answer_fails_once_is_made(onelake: OneLake, database: MirroredDatabase, how: How) -> None:
+    onelake.server.faults.add(Fault("fabric updateDefinition", how))
+    apply(database.api, database.place, FabricOptions(retention_days=30))
+    assert read(database.api, database.place).content["properties"]["target"]["typeProperties"]["retentionInDays"] == 30
+
+
+def test_a_definition_that_takes_long_is_waited_for(
+    onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]]
+) -> None:
+    onelake.fabric.slow_definition = 2
+    assert read(database.api, database.place).content["properties"]["target"]["typeProperties"]["format"] == "Delta"
+    assert asked() == ["getDefinition", *["operation"] * 3]
+
+
+def test_a_change_without_effect_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
+    onelake.fabric.databases[DATABASE].keeps_old = True
+    with pytest.raises(NotApplied) as told:
+        apply(database.api, database.place, FabricOptions(retention_days=30))
+    assert str(told.value) == (
+        f"Fabric took the change of the mirrored database {DATABASE} of the workspace {WORKSPACE} and does not show it:"
+        " retention_days: not set -> 30. Run `mirrorfeed fabric plan` in a while: it shows what is there."
+    )
+
+
+# The commands
+
+
+@pytest.fixture
+def project(tmp_path: Path, onelake: OneLake) -> Project:
+    return Project(tmp_path, onelake)
+
+
+def say(project: Project, fabric: str) -> None:
+    zone = f"onelake://{WORKSPACE}/{DATABASE}"
+    project.file.write_text(f"{project.onelake.configuration(zone)}fabric: {{{fabric}}}\n{TABLES}", encoding="utf-8")
+
+
+def test_a_plan_shows_what_differs_and_changes_nothing_until_it_is_applied(project: Project) -> None:
+    assert project.run("fabric", "plan") == (
+        "Nothing differs from the configuration. In Fabric: retention_days: not set, change_data_feed: not set,"
+        " default_schema: dbo."
+    )
+    say(project, "retention_days: 30, change_data_feed: true")
+    shown = f"retention_days: not set -> 30 change_data_feed: not set -> true ({PAID})"
+    found = CliRunner().invoke(main, ["fabric", "plan", "--json", "--config", str(project.file)]).stdout
+    assert json.loads(found)["rows"][0] == {
+        "field": "retention_days", "there": None, "wanted": 30, "changes": True, "note": "",
+    }  # fmt: skip
+    assert "retentionInDays" not in project.onelake.fabric.databases[DATABASE].target
+    asked = project.run("fabric", "apply", code=1)
+    assert (asked.startswith(shown), "Go on? [y/N]" in asked) == (True, True)
+    assert "retentionInDays" not in project.onelake.fabric.databases[DATABASE].target
+    assert project.run("fabric", "apply", "--yes").startswith(f"{shown} Fabric shows these changes.")
+    assert project.run("fabric", "apply") == "There was nothing to change."
+    assert "In Fabric: retention_days: 30, change_data_feed: true" in project.run("fabric", "plan")
+    assert not any("startMirroring" in verb for verb in project.onelake.verbs())
+
+
+def test_a_default_schema_of_a_database_that_is_there_is_told_and_left(project: Project) -> None:
+    zone = f"onelake://{WORKSPACE}/{DATABASE}"
+    entry = "tables: [{source: ./orders, target: sales.orders}]\n"
+    project.file.write_text(f"{project.onelake.configuration(zone)}fabric: {{default_schema: sales}}\n{entry}")
+    assert project.run("fabric", "apply") == (f"There was nothing to change. default_schema: dbo -> sales ({FIXED})")
+    assert not any("updateDefinition" in verb for verb in project.onelake.verbs())
+
+
+def test_a_database_that_is_made_takes_what_the_configuration_says(project: Project) -> None:
+    say(project, "retention_days: 14")
+    line = project.run("fabric", "create", "orders").partition("landing_zone: ")[2]
+    assert project.onelake.fabric.databases[line.rpartition("/")[2]].target["retentionInDays"] == 14
+
+
+def test_a_definition_in_which_nothing_is_found_is_told(project: Project) -> None:
+    nothing = Fault("fabric getDefinition", How.ANSWER, 1, status=200)
+    project.onelake.server.faults.add(nothing)
+    assert project.run("fabric", "plan", code=1) == (
+        f"Error MF4217: The definition that Fabric gives of the mirrored database {DATABASE} of the workspace"
+        f" {WORKSPACE} has no mirroring.json that can be read. Check that the second id in `landing_zone` is that of a"
+        " mirrored database. Nothing was changed."
+    )
+
+
+def test_what_a_paused_capacity_left_is_resumed_and_nothing_else(project: Project) -> None:
+    fabric = project.onelake.fabric.databases[DATABASE]
+    fabric.status = "Paused"
+    project.onelake.fabric.starting = ["Running"]
+    assert project.run("fabric", "resume") == "The mirrored database is Running."
+    assert project.run("fabric", "resume").endswith("The mirrored database is Running.")
+    fabric.status = "Stopped"
+    assert project.run("fabric", "resume", code=1) == (
+        f"Error MF4219: The mirrored database {DATABASE} of the workspace {WORKSPACE} is Stopped, not Paused."
+        " `mirrorfeed fabric start` starts what is Stopped or was never started; every table is then taken anew."
+    )
+    assert [verb for verb in project.onelake.verbs() if "startMirroring" in verb] == ["fabric startMirroring"]
+
+
+@pytest.mark.parametrize(
+    ("fabric", "words"),
+    [
+        ("retention_days: 0", "retention_days: must be at least 1, not 0"),
+        ("retention_days: 31", "retention_days: must be at most 30, not 31"),
+        ("change_data_feed: 'yes'", "change_data_feed: must be true or false, not 'yes'"),
+        ("default_schema: a.b", "default_schema: 'a.b' can be no schema: as the target '`a.b`.t' it has a part"),
+        (
+            "default_schema: sales",
+            "default_schema: is for targets without a schema, which mirrorfeed looks for in dbo: give each a",
+        ),
+        ("retention: 7", "retention: is not a known field; did you mean retention_days?"),
+    ],
+)
+def test_what_no_database_can_be_is_refused_with_the_other_mistakes(project: Project, fabric: str, words: str) -> None:
+    say(project, fabric)
+    with pytest.raises(ConfigInvalid) as refused:
+        config.load(project.file)
+    assert [f"{each.field}: {each.reason}"[: len(words)] for each in refused.value.mistakes] == [words]
+
+
+def test_what_a_folder_is_to_be_in_fabric_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nfabric: {{retention_days: 7}}\n{TABLES}")
+    with pytest.raises(ConfigInvalid, match="fabric: is for a landing zone in OneLake alone"):
+        config.load(tmp_path / "mirrorfeed.yml")
+
+
+def test_a_database_of_another_kind_is_told_by_what_it_is(project: Project) -> None:
+    project.configure(f"onelake://{WORKSPACE}/{SQL_MIRROR}")
+    assert "mirrors a source of its own (AzureSqlDatabase; " in project.run("fabric", "plan", code=1)

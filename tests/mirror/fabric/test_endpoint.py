@@ -1,0 +1,104 @@
+"""The SQL endpoint of a mirrored database, through the simulated API: it takes up what is new, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from fixtures.onelake import OneLake
+from fixtures.onelake.faults import Fault, How
+from mirrorfeed.landing.names import Target
+from mirrorfeed.mirror.fabric import MirroredDatabase, TableSync, refresh, sync_of
+from mirrorfeed.mirror.fabric.errors import DatabaseMissing, FabricUnavailable, NoSqlEndpoint, OperationFailed
+
+AT = "2026-03-14T09:30:00.1234567Z"
+SAID = [
+    {"tableName": "orders", "status": "Success", "lastSuccessfulSyncDateTime": AT, "startDateTime": AT},
+    {"tableName": "lines", "status": "NotRun", "lastSuccessfulSyncDateTime": AT},
+    {"tableName": "old", "status": "Failure", "error": {"errorCode": "DeltaTableMissing", "message": "No log."}},
+]
+READ = [
+    TableSync("orders", "Success", datetime(2026, 3, 14, 9, 30, 0, 123456, UTC)),
+    TableSync("lines", "NotRun", datetime(2026, 3, 14, 9, 30, 0, 123456, UTC)),
+    TableSync("old", "Failure", None, "DeltaTableMissing: No log."),
+]
+
+
+@pytest.mark.parametrize("looks", [0, 2])
+def test_it_tells_of_each_table_at_once_or_once_it_has_finished(
+    onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]], looks: int
+) -> None:
+    onelake.fabric.syncs, onelake.fabric.slow_refresh = SAID, looks
+    assert refresh(database) == READ
+    assert [each.ok for each in READ] == [True, True, False]
+    assert asked() == ["get", "refreshMetadata", *["operation"] * (looks and looks + 1)]
+
+
+def test_a_list_without_a_frame_is_taken_too(onelake: OneLake, database: MirroredDatabase) -> None:
+    """As the interface answered before it was released."""
+    onelake.fabric.syncs = SAID
+    whole = onelake.fabric.answer
+
+    def bare(method: str, path: str, query: object, body: bytes) -> object:
+        found = whole(method, path, query, body)  # type: ignore[arg-type]
+        found.body = found.body.get("value", found.body)
+        return found
+
+    onelake.fabric.answer = bare  # type: ignore[assignment,method-assign]
+    assert refresh(database) == READ
+
+
+def test_a_database_whose_endpoint_is_still_made_says_so(onelake: OneLake, database: MirroredDatabase) -> None:
+    onelake.fabric.endpoint = None
+    with pytest.raises(NoSqlEndpoint) as told:
+        refresh(database)
+    assert str(told.value) == (
+        f"Fabric tells of no SQL endpoint of {database.place}. It is made with the database, within minutes; look at"
+        " the item in Fabric if it stays away."
+    )
+
+
+@pytest.mark.parametrize(
+    ("verb", "how", "kind"),
+    [("refreshMetadata", How.ANSWER, FabricUnavailable), ("get", How.DROP_BEFORE, FabricUnavailable)],
+)
+def test_an_endpoint_that_does_not_answer_is_told(
+    onelake: OneLake, database: MirroredDatabase, verb: str, how: How, kind: type[Exception]
+) -> None:
+    onelake.server.faults.add(Fault(f"fabric {verb}", how, 10_000))
+    with pytest.raises(kind):
+        refresh(database)
+
+
+def test_a_refresh_that_fails_after_it_was_taken_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
+    onelake.fabric.slow_refresh, onelake.fabric.fails_with = 1, "It is busy"
+    with pytest.raises(OperationFailed, match=r"take up what is new in its SQL endpoint and then failed .*It is busy"):
+        refresh(database)
+
+
+def test_a_database_that_is_not_there_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
+    onelake.fabric.databases.clear()
+    with pytest.raises(DatabaseMissing):
+        refresh(database)
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "others", "found"),
+    [
+        ("orders", "sales.orders", (), True),
+        ("Orders", "sales.orders", (), True),
+        ("sales.orders", "sales.orders", ("shop.orders",), True),
+        ("[sales].[orders]", "sales.orders", ("shop.orders",), True),
+        ("orders", "sales.orders", ("shop.orders",), False),
+        ("dbo.orders", "orders", (), True),
+        ("lines", "sales.orders", (), False),
+    ],
+)
+def test_a_table_is_known_by_its_name_where_no_other_has_it(
+    name: str, target: str, others: tuple[str, ...], found: bool
+) -> None:
+    of = Target.parse(target)
+    sync = sync_of([TableSync(name, "Success")], of, [of, *map(Target.parse, others)])
+    assert (sync is not None) is found

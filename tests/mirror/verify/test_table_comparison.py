@@ -1,0 +1,285 @@
+"""A source at a version against its mirror: equal, or the first differences by key and column."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.names import Target
+from mirrorfeed.landing.record import Record
+from mirrorfeed.mirror.verify import (
+    Comparison,
+    MirrorColumns,
+    MirrorMissing,
+    MirrorUnreadable,
+    NothingTaken,
+    VersionGone,
+    compare,
+    first_equal,
+    mirror_of,
+    readable,
+    tables_in_onelake,
+    verify_at,
+)
+from mirrorfeed.source.identifier import Source
+from tests.commits import commit
+from tests.delta import DeltaTable
+
+SOURCE = """
+    SELECT * FROM VALUES
+      (1, 'Oslo', 1.5D, map('b', 2, 'a', 1), named_struct('x', 1, 'ys', array('p', NULL))),
+      (2, NULL, double('NaN'), NULL, NULL),
+      (3, 'Kyoto', -0.0D, map(), named_struct('x', NULL, 'ys', NULL)),
+      (4, NULL, double('NaN'), NULL, NULL),
+      (5, 'Oslo', 1.5D, NULL, named_struct('x', 1, 'ys', array('p', NULL))),
+      (6, 'Kyoto', 0.0D, NULL, NULL)
+    AS t(id, city, score, counts, nested)"""
+MIRROR = """
+    SELECT * FROM VALUES
+      (1, 'Oslo', 1.5D, '{"a":1,"b":2}', '{"x":1,"ys":["p",null]}'),
+      (2, NULL, double('NaN'), NULL, NULL),
+      (3, 'Kyoto', -0.0D, '{}', '{"x":null,"ys":null}'),
+      (4, NULL, double('NaN'), NULL, NULL),
+      (5, 'Oslo', 1.5D, NULL, '{"x":1,"ys":["p",null]}'),
+      (6, 'Kyoto', 0.0D, NULL, NULL)
+    AS t(id, city, score, counts, nested)"""
+
+
+@pytest.fixture(scope="module")
+def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Source:
+    made = Source(path=str(tmp_path_factory.mktemp("verify") / "source"))
+    spark.sql(f"CREATE TABLE {made.sql} USING DELTA AS {SOURCE}")
+    assert commit(Path(str(made.path)), "DELETE FROM {}")  # a later version that must not be looked at
+    return made
+
+
+@pytest.fixture(scope="module")
+def right(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("verify") / "mirror"
+    spark.sql(f"CREATE TABLE {Source(path=str(made)).sql} USING DELTA AS {MIRROR}")
+    return made
+
+
+@pytest.fixture
+def mirror(right: Path, tmp_path: Path) -> Source:
+    """A copy, to be changed."""
+    return Source(path=str(shutil.copytree(right, tmp_path / "mirror")))
+
+
+def compared(spark: SparkSession, source: Source, mirror: Source, keys: tuple[str, ...] = ("id",)) -> Comparison:
+    return compare(spark, source, 0, mirror, keys)
+
+
+def test_a_mirror_with_the_same_values_is_equal(spark: SparkSession, source: Source, mirror: Source) -> None:
+    found = compared(spark, source, mirror)
+    assert found.equal
+    assert (found.source_rows, found.mirror_rows, found.first) == (6, 6, ())
+
+
+def test_without_keys_whole_rows_are_compared(spark: SparkSession, source: Source, mirror: Source) -> None:
+    assert compared(spark, source, mirror, keys=()).equal
+
+
+CHANGES = [
+    ("UPDATE {} SET city = 'Lima' WHERE id = 1", "id = 1: city is 'Oslo' in the source, 'Lima' in the mirror"),
+    ("UPDATE {} SET city = '' WHERE id = 2", "id = 2: city is NULL in the source, '' in the mirror"),
+    ("DELETE FROM {} WHERE id = 3", "id = 3: there once in the source, not there in the mirror"),
+    ("UPDATE {} SET score = 0 WHERE id = 4", "id = 4: score is 'NaN' in the source, '0.0' in the mirror"),
+    (
+        """UPDATE {} SET nested = '{"x":1,"ys":["p"]}' WHERE id = 5""",
+        """id = 5: nested is '{"x":1,"ys":["p",null]}' in the source, '{"x":1,"ys":["p"]}' in the mirror""",
+    ),
+    (
+        "INSERT INTO {} VALUES (6, 'Lima', 0, NULL, NULL)",
+        "id = 6: there once in the source, there 2 times in the mirror",
+    ),
+    ("INSERT INTO {} VALUES (7, NULL, NULL, NULL, NULL)", "id = 7: not there in the source, there once in the mirror"),
+]
+
+
+def test_differences_are_shown_by_key_and_column(spark: SparkSession, source: Source, mirror: Source) -> None:
+    for change, _ in CHANGES:
+        assert commit(Path(str(mirror.path)), change)
+    found = compare(spark, source, 0, mirror, ("id",), shown=len(CHANGES))
+    assert not found.equal
+    assert (found.source_rows, found.mirror_rows, found.differing) == (6, 7, len(CHANGES))
+    assert [str(difference) for difference in found.first] == [shown for _, shown in CHANGES]
+
+
+ACCENT, COMBINED = "'\u00e9'", "'e\u0301'"
+LOOKALIKES = [
+    ("X'61FF62'", "'a\ufffdb'", "'a\ufffdb (bytes 61FF62)' in the source, 'a\ufffdb (bytes 61EFBFBD62)' in the mirror"),
+    (ACCENT, COMBINED, "'\u00e9 (bytes C3A9)' in the source, 'e\u0301 (bytes 65CC81)' in the mirror"),
+    ("X'6162FF'", "'b'", "'ab\ufffd' in the source, 'b' in the mirror"),
+    ("'a'", "'b'", "'a' in the source, 'b' in the mirror"),
+    (
+        f"concat(repeat('x', 500), {ACCENT})",
+        f"concat(repeat('x', 500), {COMBINED})",
+        f"'{'x' * 500}\u00e9 (bytes …7878787878787878C3A9)' in the source,"
+        f" '{'x' * 500}e\u0301 (bytes …787878787878787865CC81)' in the mirror",
+    ),
+]
+
+
+def test_texts_that_look_alike_are_shown_with_their_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    source, mirror = (Source(path=str(tmp_path / name)) for name in ("source", "mirror"))
+    for side, table in enumerate((source, mirror)):
+        rows = ", ".join(f"({at}, CAST({pair[side]} AS STRING))" for at, pair in enumerate(LOOKALIKES))
+        nested = "array(v)" if table is source else "to_json(array(v))"
+        spark.sql(f"CREATE TABLE {table.sql} USING DELTA AS SELECT *, {nested} AS n FROM VALUES {rows} AS t(id, v)")
+    found = compare(spark, source, 0, mirror, ("id",), shown=len(LOOKALIKES))
+    shown = [str(difference) for difference in found.first if difference.column == "v"]
+    assert shown == [f"id = {at}: v is {said}" for at, (_, _, said) in enumerate(LOOKALIKES)]
+    of_lists = [str(difference) for difference in found.first if difference.column == "n"]
+    assert of_lists[0] == (
+        """id = 0: n is '["a\ufffdb"] (bytes 5B61FF625D)' in the source,"""
+        """ '["a\ufffdb"] (bytes 5B61EFBFBD625D)' in the mirror"""
+    )
+    by_text = compare(spark, source, 0, mirror, ("v",), shown=2 * len(LOOKALIKES))
+    assert "v = a\ufffdb (bytes 61FF62): there once in the source, not there in the mirror" in map(str, by_text.first)
+    assert "v = a\ufffdb: not there in the source, there once in the mirror" in map(str, by_text.first)
+
+
+def test_without_keys_a_doubled_row_is_a_difference(spark: SparkSession, source: Source, mirror: Source) -> None:
+    rows = deltalake.DeltaTable(str(mirror.path)).to_pyarrow_table(filters=[("id", "=", 2)])
+    deltalake.write_deltalake(str(mirror.path), rows, mode="append")
+    found = compared(spark, source, mirror, keys=())
+    assert (found.equal, found.differing, found.mirror_rows) == (False, 1, 7)
+    assert "there once in the source, there 2 times in the mirror" in str(found.first[0])
+
+
+def test_a_missing_mirror_is_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    nowhere = Source(path=str(tmp_path / "nowhere"))
+    with pytest.raises(MirrorMissing, match=r"There is no Delta table at .*nowhere, .* Wait until the service"):
+        compared(spark, source, nowhere)
+
+
+def test_other_columns_are_an_error(spark: SparkSession, source: Source, tmp_path: Path) -> None:
+    other = Source(path=str(tmp_path / "other"))
+    deltalake.write_deltalake(str(other.path), pa.table({"id": [1], "city": ["x"], "score": [1.0], "counts": [""]}))
+    with pytest.raises(MirrorColumns, match=r"'id' is bigint where int is expected; 'nested' is missing"):
+        compared(spark, source, other)
+
+
+# At which version
+
+
+def record(version: int) -> Record:
+    return Record(1, "b", "2026-11-21", "t", "id", None, version, (), ("id",), 2)
+
+
+@pytest.mark.parametrize(
+    ("differing", "asked", "version"),
+    [
+        ({9: 0, 8: 0}, [9], 9),
+        ({9: 2, 8: 0}, [9, 8], 8),
+        ({9: 2, 8: 5}, [9, 8], 9),
+        ({9: 5, 8: 2}, [9, 8], 8),
+        ({9: None, 8: 0}, [9, 8], 8),
+        ({9: None, 8: 3}, [9, 8], 8),
+        ({9: 1}, [9], 9),
+    ],
+)
+def test_the_comparison_settles_where_the_mirror_stands(
+    differing: dict[int, int | None], asked: list[int], version: int
+) -> None:
+    seen: list[int] = []
+
+    def compare_at(record: Record) -> Comparison:
+        seen.append(record.to_version_inclusive)
+        count = differing[record.to_version_inclusive]
+        if count is None:
+            raise MirrorColumns(table="t", path="p", faults=["'new' is missing"])
+        return Comparison("t", record.to_version_inclusive, 10, 10, count)
+
+    assert first_equal(compare_at, [record(each) for each in differing]).version == version
+    assert seen == asked
+
+
+def test_a_mirror_with_other_columns_at_every_version_is_told() -> None:
+    def compare_at(record: Record) -> Comparison:
+        raise MirrorColumns(table="t", path="p", faults=[f"of {record.to_version_inclusive}"])
+
+    with pytest.raises(MirrorColumns, match="of 9"):
+        first_equal(compare_at, [record(9), record(8)])
+
+
+def test_a_mirror_that_came_to_no_publication_is_told() -> None:
+    with pytest.raises(NothingTaken) as told:
+        verify_at(None, Source(path="/orders"), Source(path="/mirror"), ())  # type: ignore[arg-type]
+    assert str(told.value) == (
+        "The mirror of /orders has not come to any of the publications that are on record. Verify again once the"
+        " service has taken more files; `mirrorfeed status` counts those that wait."
+    )
+
+
+def test_the_tables_of_a_mirrored_database_are_beside_its_files() -> None:
+    tables = tables_in_onelake("w", "d", "https://onelake.dfs.fabric.microsoft.com")
+    assert str(mirror_of(tables, Target("sales", "orders"))) == (
+        "abfss://w@onelake.dfs.fabric.microsoft.com/d/Tables/sales/orders"
+    )
+    assert str(mirror_of(tables, Target(None, "orders"))).endswith("/d/Tables/dbo/orders")
+
+
+def test_a_place_that_spark_cannot_reach_is_an_error(spark: SparkSession, source: Source) -> None:
+    with pytest.raises(MirrorUnreadable) as told:
+        compared(spark, source, Source(path="abfss://w@localhost/d/Tables/dbo/orders"))
+    assert "abfss://w@localhost/d/Tables/dbo/orders: " in str(told.value)
+    assert "ClassNotFoundException" in str(told.value)
+    assert "Give Spark access to that place: for OneLake by the settings `fs.azure.account…`" in str(told.value)
+
+
+def test_a_version_that_is_gone_is_told_and_so_is_a_source_that_is_gone(
+    spark: SparkSession, right: Path, tmp_path: Path
+) -> None:
+    table, mirror = DeltaTable(spark, tmp_path / "source"), Source(path=str(right))
+    table.insert(1)
+    table.sql("DELETE FROM {}")
+    table.insert(2)
+
+    def told() -> str:
+        with pytest.raises(Terminal) as refused:
+            compare(spark, table.source, 1, mirror, ("id",))
+        return str(refused.value)
+
+    table.checkpoint()
+    table.commit_file(0).unlink()
+    assert told() == (
+        f"{table.source} cannot be read any more as it was at version 1, where its mirror stands. Verify again once the"
+        " mirror stands at a newer version. Where `mirrorfeed publish` cannot go on either, start the table again with"
+        " `mirrorfeed rebuild`."
+    )
+    shutil.rmtree(table.path)
+    assert told().startswith(f"There is no Delta table at {table.path}.")
+
+
+@pytest.mark.parametrize("of", ["source", "mirror"])
+def test_a_file_that_is_gone_is_told_of_the_source_alone(of: str) -> None:
+    missing = (
+        "[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:/data%20of%20shop/{}/a.parquet"
+    )
+    source, mirror = Source(path="/data of shop/source"), Source(path="/data of shop/mirror")
+    expected = VersionGone if of == "source" else RuntimeError
+    asked: Any = Answering()
+    with pytest.raises(expected), readable(asked, source, 1, mirror):
+        raise RuntimeError(missing.format(of))
+
+
+class Answering:
+    """A session that knows every table."""
+
+    def sql(self, _: str) -> Answering:
+        return self
+
+    def first(self) -> Answering:
+        return self
+
+    def asDict(self) -> dict[str, str]:
+        return {"format": "delta", "id": "x"}

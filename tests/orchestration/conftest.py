@@ -1,0 +1,3 @@
+from tests.publish.conftest import configured
+
+__all__ = ["configured"]

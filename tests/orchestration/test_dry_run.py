@@ -1,0 +1,46 @@
+"""What publishing would do next, told without touching anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.config import Config
+from mirrorfeed.config.schedule import Pause
+from mirrorfeed.orchestration.dry_run import decisions
+from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.source.errors import FeedOff
+from tests.delta import DeltaTable
+from tests.publish.conftest import everything, never
+
+
+def test_a_decision_is_told_for_each_table_and_nothing_is_touched(
+    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
+) -> None:
+    tables = {name: DeltaTable(spark, tmp_path / name) for name in ("new", "behind", "done")}
+    DeltaTable(spark, tmp_path / "switched_off", feed=False)
+    config = configured("new", "behind", "done", "switched_off", "nowhere")
+    publish_tables(Fleet(spark, config, sleep=never), ["behind", "done"])
+    tables["behind"].insert(1)
+    before = everything(tmp_path)
+    found = decisions(spark, config)
+    assert [(name, str(decision)) for name, decision in found[:3]] == [
+        ("new", "snapshot at version 0"),
+        ("behind", "version 1"),
+        ("done", "nothing new, version 0 is published"),
+    ]
+    assert isinstance(found[3][1], FeedOff)
+    assert "There is no Delta table at" in str(found[4][1])
+    assert everything(tmp_path) == before
+
+
+def test_a_paused_table_is_left_alone(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> None:
+    DeltaTable(spark, tmp_path / "new")
+    config = configured("new")
+    pause = Pause(reason="its source is loaded anew", until="2999-01-31")
+    tables = tuple(table.model_copy(update={"paused": pause}) for table in config.tables)
+    assert decisions(spark, config.model_copy(update={"entries": tables})) == [
+        ("new", "paused until 2999-01-31 00:00 UTC: its source is loaded anew")
+    ]

@@ -1,0 +1,382 @@
+"""Tables that are followed, with a clock and a source that the test moves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.memory import MemoryStore
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.cli.follow import Said, Stop
+from mirrorfeed.config import Config, load
+from mirrorfeed.config import Table as Configured
+from mirrorfeed.config.expansion import expanded
+from mirrorfeed.errors import MirrorfeedError, SessionLost
+from mirrorfeed.orchestration.batching import State, Waiting
+from mirrorfeed.orchestration.follow_run import SparkRuns, follow
+from mirrorfeed.publish.errors import NothingPublished
+from mirrorfeed.publish.result import Outcome, Progress
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage import FolderStore
+from tests.delta import DeltaTable
+from tests.ledgers import read_ledger
+from tests.publish.scenes import plan
+
+
+@dataclass
+class World:
+    """A table, a landing zone, and time that passes only while somebody waits."""
+
+    events: dict[float, Callable[[World], None]] = field(default_factory=dict)
+    """What happens when: none twice."""
+    ends: float = 300.0
+    now: float = 0.0
+    asked: int = 0
+    stopped: bool = False
+    failures: list[MirrorfeedError] = field(default_factory=list)
+    """Of the next runs."""
+    table: Table = field(default_factory=lambda: Table({"id": "long", "v": "string"}, ("id",)))
+    zone: MemoryStore = field(default_factory=MemoryStore)
+    runs: list[tuple[float, int | None]] = field(default_factory=list)
+    """When, and what was published by then."""
+    told: list[tuple[float, int]] = field(default_factory=list)
+
+    def clock(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        for moment in sorted(each for each in self.events if each <= self.now):
+            self.events.pop(moment)(self)
+
+    def stop(self) -> bool:
+        return self.stopped or self.now >= self.ends
+
+    def tables(self) -> None:
+        return None
+
+    def waiting(self, table: Configured, published: int) -> Waiting | None:
+        self.asked += 1
+        new = self.table.versions[published + 1 :]
+        return Waiting(len(new), sum(len(version.changes) for version in new), 0)
+
+    def publish(self, names: Sequence[str]) -> list[Outcome]:
+        (name,) = names
+        progress = Progress()
+        if self.failures:
+            error = self.failures.pop(0)
+            self.runs.append((self.now, None))
+            return [Outcome(name, progress, 0.0, error=error)]
+        publish(TableFeed(self.table), self.zone, replace(plan(), versions_per_range=2), progress, stop=self.stop)
+        self.runs.append((self.now, progress.published))
+        return [Outcome(name, progress, 0.0)]
+
+    def tell(self, outcomes: Sequence[Outcome]) -> None:
+        self.told.append((self.now, len(outcomes)))
+
+    def follow(self, **at_most: object) -> State:
+        given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "at_most": at_most or {}}
+        table = Configured.model_validate(given)
+        return follow([table], self, stop=self.stop, clock=self.clock, wait=self.wait)["sales.orders"]
+
+
+def insert(*ids: int) -> Callable[[World], None]:
+    return lambda world: world.table.insert(*({"id": id_, "v": "x"} for id_ in ids))
+
+
+def steady(first: float, last: float, step: float) -> dict[float, Callable[[World], None]]:
+    count = int((last - first) / step) + 1
+    return {first + n * step: insert(n) for n in range(count)}
+
+
+def test_a_commit_after_a_quiet_time_is_published_with_the_next_question() -> None:
+    world = World({100.0: insert(1)}, ends=140.0)
+    world.follow()
+    assert world.runs == [(0.0, 0), (102.0, 1)]
+
+
+def test_commits_in_a_row_are_gathered() -> None:
+    world = World(steady(31.0, 90.5, 1.0), ends=130.0)
+    world.follow()
+    assert [when for when, _ in world.runs] == [0.0, 33.0, 48.0, 63.0, 78.0, 93.0]
+    assert world.runs[-1] == (93.0, 60)
+
+
+def test_so_many_rows_are_published_before_their_time() -> None:
+    world = World({10.0: insert(1), 20.0: insert(2), 40.0: insert(3, 4, 5)}, ends=90.0)
+    world.follow(seconds=3600, rows=3)
+    assert world.runs == [(0.0, 0), (42.0, 3)]
+
+
+def test_a_table_to_which_nothing_happens_is_asked_for_and_left_alone_but_for_a_look_now_and_then() -> None:
+    world = World(ends=1500.0)
+    world.follow()
+    assert world.asked == 500 - 1
+    assert [when for when, _ in world.runs] == [0.0, 600.0, 1200.0]
+    assert [count for _, count in world.told] == [1]  # of the snapshot alone
+
+
+def test_a_failure_is_tried_again_later_and_told_once() -> None:
+    world = World({50.0: insert(1)}, ends=200.0)
+    world.failures = [SessionLost(), SessionLost(), SessionLost()]
+    state = world.follow()
+    assert [when for when, _ in world.runs] == [0.0, 3.0, 9.0, 18.0, 51.0]
+    assert (state.published, state.failures) == (1, 0)
+    assert sum(count for _, count in world.told) == 3  # one failure, a snapshot, a range
+
+
+def test_what_takes_a_person_is_tried_again_after_minutes() -> None:
+    world = World(ends=700.0, failures=[NothingPublished(table="t")] * 9)
+    assert world.follow().failures == 3
+    assert [when for when, _ in world.runs] == [0.0, 300.0, 600.0]
+
+
+def test_asked_to_stop_it_ends_between_two_records_with_nothing_left_to_rename() -> None:
+    """In the middle of five ranges of two versions."""
+    world = World({10.0: lambda world: [insert(n)(world) for n in range(10)]}, ends=60.0)  # type: ignore[func-returns-value,misc]
+    world.zone.watcher = lambda verb, path, new: setattr(
+        world, "stopped", world.stopped or path.endswith("00000000000000000003.json")
+    )
+    state = world.follow()
+    assert state.published == 4
+    folder = "sales.schema/orders"
+    (log_id,) = (entry.name for entry in world.zone.list(f"{folder}/_mirrorfeed") if entry.is_folder)
+    names = [entry.name for entry in world.zone.list(f"{folder}/_mirrorfeed/{log_id}")]
+    assert names == [f"{number:020d}.json" for number in (1, 2, 3)]
+    assert world.told[-1][1] == 2
+
+
+# Several tables
+
+
+def a_table(name: str, **options: object) -> Configured:
+    given = {"source": f"main.sales.{name}", "target": name, "keys": ["id"], "at_most": {"seconds": 1}}
+    return Configured.model_validate({**given, **options})
+
+
+@dataclass
+class Fleet:
+    """Tables, of which there is always something new, until three runs were made; and patterns that stand for others by
+    and by."""
+
+    there: dict[float, list[Configured]]
+    """Which tables there are from when on."""
+    ends: float
+    slow: str = ""
+    news: int = 1
+    now: float = 0.0
+    runs: list[tuple[float, str]] = field(default_factory=list)
+    others: threading.Event = field(default_factory=threading.Event)
+    """Once the slow one was overtaken."""
+
+    def clock(self) -> float:
+        return self.now
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    def stop(self) -> bool:
+        return self.now >= self.ends
+
+    def tables(self) -> list[Configured]:
+        return self.there[max(when for when in self.there if when <= self.now)]
+
+    def waiting(self, table: Configured, published: int) -> Waiting:
+        return Waiting(self.news)
+
+    def publish(self, names: Sequence[str]) -> list[Outcome]:
+        (name,) = names
+        if name == self.slow:
+            assert self.others.wait(30)
+        self.runs.append((self.now, name))
+        if len(self.runs) == 3:
+            self.others.set()
+            self.now = self.ends
+        return [Outcome(name, Progress(published=1), 0.0)]
+
+    def tell(self, outcomes: Sequence[Outcome]) -> None: ...
+
+    def follow(self, at_once: int = 2) -> dict[str, State]:
+        tables = self.tables()
+        return follow(tables, self, stop=self.stop, at_once=at_once, clock=self.clock, wait=self.wait)
+
+
+def test_a_table_that_takes_long_keeps_no_other_waiting() -> None:
+    fleet = Fleet({0.0: [a_table("slow"), a_table("fast")]}, ends=1e6, slow="slow")
+    states = fleet.follow()
+    assert [name for _, name in fleet.runs] == ["fast", "fast", "fast", "slow"]
+    assert states["slow"].published == 1  # it was waited for
+
+
+def test_where_more_wait_than_there_are_places_the_more_important_comes_first() -> None:
+    tables = [a_table("a"), a_table("soon", fresh_within=1), a_table("first", priority=1)]
+    fleet = Fleet({0.0: tables}, ends=1e6)
+    fleet.follow(at_once=1)
+    assert [name for _, name in fleet.runs] == ["first", "soon", "a"]
+
+
+def test_tables_that_join_are_published_and_of_those_that_are_gone_nothing_more_is_asked() -> None:
+    fleet = Fleet({0.0: [a_table("old")], 200.0: [a_table("new")]}, ends=320.0, news=0)
+    states = fleet.follow()
+    (_, (when, _)) = fleet.runs
+    assert (fleet.runs, 300 <= when < 301) == ([(0.0, "old"), (when, "new")], True)
+    assert list(states) == ["new"]
+
+
+def test_what_patterns_stand_for_is_asked_again_and_what_is_gone_is_told_once(tmp_path: Path) -> None:
+    def made(name: str) -> None:
+        deltalake.write_deltalake(tmp_path / "tables" / name, pa.table({"id": [1]}))
+
+    made("orders")
+    made("lines")
+    (tmp_path / "mirrorfeed.yml").write_text(
+        "landing_zone: ./landing\ntables: [{sources: ./tables/*, target: 's.{table}', keys: [id]}]\n", encoding="utf-8"
+    )
+    written, told = load(str(tmp_path / "mirrorfeed.yml")), list[str]()
+    config = expanded(written, lambda: pytest.fail("Spark was started")).config
+    runs = SparkRuns(None, config, lambda: True, on_trouble=lambda error: told.append(error.code), written=written)  # type: ignore[arg-type]
+
+    def found() -> list[str]:
+        return [str(table.target) for table in runs.tables() or []]
+
+    assert found() == ["s.lines", "s.orders"]
+    publish(
+        TableFeed(Table({"id": "long"}, ("id",))),
+        FolderStore(str(tmp_path / "landing")),
+        replace(plan(), target="s.lines", folder="s.schema/lines"),
+    )
+    made("customers")
+    shutil.rmtree(tmp_path / "tables/lines")
+    assert (found(), found(), told) == (["s.customers", "s.orders"], ["s.customers", "s.orders"], ["MF3408"])
+    shutil.rmtree(tmp_path / "tables")
+    assert (found(), found(), told) == ([], [], ["MF3408", "MF2205"])
+    made("lines")
+    assert found() == ["s.lines"]
+    assert SparkRuns(None, config, lambda: True).tables() is None  # type: ignore[arg-type]
+
+
+# Through Spark
+
+
+def configured(folder: Path, *lines: str) -> Config:
+    text = "\n".join(["landing_zone: ./landing", *lines, "tables:", "  - {source: ./t, target: s.t, keys: [id]}"])
+    (folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+    return load(str(folder / "mirrorfeed.yml"))
+
+
+def test_through_spark_what_is_committed_is_published_and_the_ledger_is_told_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table, config = DeltaTable(spark, tmp_path / "t"), configured(tmp_path, "ledger: ./ledger")
+    clock, seen, troubles = World(), list[Outcome](), list[MirrorfeedError]()
+    begin: list[Callable[[World], None]] = [lambda _: table.insert(1, 2), lambda _: table.sql("DELETE FROM {}")]
+    clock.events = {20.0: begin[0], 40.0: begin[1]}
+    runs = SparkRuns(spark, config, lambda: clock.now > 60, seen.append, troubles.append)
+    states = follow(config.tables, runs, stop=runs.stop, clock=clock.clock, wait=clock.wait)
+
+    assert (states["s.t"].published, troubles) == (table.latest, [])
+    assert [outcome.progress.rows for outcome in seen] == [{}, {"upsert": 2}, {"delete": 2}]
+    told = spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}/ledger`").where("operation = 'WRITE'")
+    assert told.count() <= 2
+    assert len(read_ledger(spark, Source(path=str(tmp_path / "ledger")))) == 3
+
+
+def test_after_a_failure_the_session_is_asked_for_and_the_landing_zone_taken_up_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    DeltaTable(spark, tmp_path / "t").insert(1)
+    config = configured(tmp_path)
+    (tmp_path / "landing").write_text("in the way", encoding="utf-8")
+    clock, asked, seen = World(), list[SparkSession](), list[Outcome]()
+
+    def renew(session: SparkSession) -> SparkSession:
+        asked.append(session)
+        (tmp_path / "landing").unlink()
+        return session
+
+    runs = SparkRuns(spark, config, lambda: clock.now > 400, seen.append, renew=renew)
+    states = follow(config.tables, runs, stop=runs.stop, clock=clock.clock, wait=clock.wait)
+    assert asked == [spark]
+    assert [bool(outcome.error) for outcome in seen] == [True, False]
+    assert (states["s.t"].published, states["s.t"].failures) == (1, 0)
+
+
+def test_a_source_that_cannot_be_asked_is_left_to_the_run(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    runs = SparkRuns(None, config, lambda: True)  # type: ignore[arg-type]
+    assert runs.waiting(config.tables[0], 0) is None
+
+
+# Being told to stop
+
+
+def test_the_first_signal_asks_to_stop_and_after_it_an_interrupt_ends_at_once() -> None:
+    both = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(each) for each in both]
+    for first in both:
+        heard: list[str] = []
+        stop = Stop(at_once=lambda heard=heard: heard.append("at once"))  # type: ignore[misc]
+        with stop.listening(lambda heard=heard: heard.append("asked")):  # type: ignore[misc]
+            assert not stop()
+            os.kill(os.getpid(), first)
+            assert stop()
+            stop.wait(3600)  # not at all
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert heard == ["asked"]
+            os.kill(os.getpid(), signal.SIGINT)
+            assert heard == ["asked", "at once"]
+        assert [signal.getsignal(each) for each in both] == before
+
+
+def test_ending_at_once_waits_for_no_thread_and_says_so() -> None:
+    code = """if True:
+        import os, signal, threading
+        from mirrorfeed.cli.follow import Stop
+        threading.Thread(target=threading.Event().wait).start()
+        with Stop().listening():
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+            threading.Event().wait()
+        """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "Ended at once. The next run finishes what is left.\n"
+
+
+def test_only_the_first_thread_can_listen_and_others_go_on_without() -> None:
+    def publish_by_another() -> bool:
+        with Stop().listening():
+            return True
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(publish_by_another).result()
+
+
+def test_it_is_to_stop_when_its_minutes_are_over() -> None:
+    now = [100.0]
+    stop, for_ever = Stop(2, lambda: now[0]), Stop(None, lambda: now[0])
+    for now[0], over in ((100.0, False), (219.9, False), (220.0, True)):
+        assert (stop(), for_ever()) == (over, False)
+
+
+def test_an_error_is_said_once_and_so_is_its_end() -> None:
+    lines: list[str] = []
+    said = Said(lambda text, **_: lines.append(text), lambda: datetime(2026, 11, 21, 12))
+    for error in (SessionLost(), SessionLost(), None, None):
+        said.outcome(Outcome("s.t", Progress(), 0.0, error=error))
+    assert lines == [f"12:00:00 Error MF1202: s.t: {SessionLost()}", "12:00:00 s.t: goes on"]

@@ -1,0 +1,280 @@
+"""The ledger tells of every publication and every failure, and nothing depends on it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive.archived_share import Share
+from mirrorfeed.config import load
+from mirrorfeed.errors import MirrorfeedError, Unexpected
+from mirrorfeed.landing.record import PublishedFile, Record
+from mirrorfeed.mirror.verify import Comparison, Difference, NothingTaken
+from mirrorfeed.monitor.report_figures import read_report
+from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration.ledger import (
+    ARCHIVE,
+    DIFFERENT,
+    FAILED,
+    FINDING,
+    PUBLISHED,
+    RESEEDED,
+    UNVERIFIED,
+    VERIFIED,
+    WELL,
+    Row,
+)
+from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.publish.errors import LedgerNotWritten
+from mirrorfeed.publish.result import Outcome
+from mirrorfeed.publish.table_publisher import Progress, Publication
+from mirrorfeed.publish.up_to_date_check import known_here
+from mirrorfeed.runtime.version import this_build
+from mirrorfeed.source import versions
+from mirrorfeed.source.errors import FeedOff
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.storage.prices import Rates
+from tests.delta import DeltaTable
+from tests.ledgers import read_ledger
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def publication(after: int | None, to: int, *files: dict[str, int], renamed: float | None = 0.5) -> Publication:
+    record = Record(
+        number=1,
+        batch="b",
+        time=NOON.isoformat(),
+        source="main.sales.orders",
+        source_id="id",
+        from_version_exclusive=after,
+        to_version_inclusive=to,
+        columns=(),
+        keys=("id",),
+        next_file_number=1 + len(files),
+        files=tuple(PublishedFile(f"s{n}", n, rows, 100, "") for n, rows in enumerate(files, 1)),
+    )
+    seconds = {"stage": 2.0, "record": 0.25} | ({} if renamed is None else {"rename": renamed})
+    return Publication(record, NOON - timedelta(minutes=5), 9, seconds, retries=len(files))
+
+
+def test_every_publication_of_a_run_is_a_row_with_its_range_its_rows_and_its_lag() -> None:
+    progress = Progress(published=7, latest=9)
+    progress.add(publication(None, 4, {"insert": 3}))
+    progress.add(publication(4, 7, {"upsert": 2, "delete": 1}, {"upsert": 5}, renamed=None))
+    first, second = ledger.rows([Outcome("sales.orders", progress, 3.0, tries=2)], NOON)
+    assert first == Row(
+        NOON, "sales.orders", PUBLISHED, None, 4, inserts=3, files=1, bytes=100, stage_seconds=2.0, record_seconds=0.25,
+        rename_seconds=0.5, lag_versions=5, lag_seconds=300.0, tries=2, retries=1,
+    )  # fmt: skip
+    assert second == Row(
+        NOON, "sales.orders", PUBLISHED, 4, 7, upserts=7, deletes=1, files=2, bytes=200, stage_seconds=2.0,
+        record_seconds=0.25, rename_seconds=None, lag_versions=2, lag_seconds=300.0, tries=2, retries=2,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "kind"),
+    [
+        (FeedOff(table="main.sales.orders", version=4), FINDING, "FeedOff"),
+        (Unexpected(doing="Publishing", kind="ValueError", reason="odd"), FAILED, "Unexpected"),
+    ],
+)
+def test_what_stopped_a_table_is_a_row_of_its_own(error: MirrorfeedError, outcome: str, kind: str) -> None:
+    (row,) = ledger.rows([Outcome("sales.orders", Progress(published=4, latest=6), 1.0, tries=3, error=error)], NOON)
+    assert row == Row(
+        NOON, "sales.orders", outcome, from_version=4, lag_versions=2, tries=3, error=kind, message=str(error)
+    )
+
+
+def test_a_table_that_was_started_again_is_said_beside_its_publication_and_does_not_count_as_stopped() -> None:
+    progress = Progress(published=9, latest=9)
+    progress.add(publication(None, 9, {"insert": 3}))
+    off = FeedOff(table="main.sales.orders", version=4)
+    found = ledger.rows([Outcome("sales.orders", progress, 1.0, reseeded=off)], NOON)
+    assert [(row.outcome, row.error) for row in found] == [(PUBLISHED, None), (RESEEDED, "FeedOff")]
+    assert RESEEDED not in ledger.STANDS
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (
+            Comparison("main.a", 7, 3, 3, 0),
+            Row(NOON, "sales.a", VERIFIED, to_version=7, message="equal at version 7, 3 rows."),
+        ),
+        (
+            Comparison("main.a", 7, 3, 2, 1, (Difference("id = 1", "name", "secret", None),)),
+            Row(NOON, "sales.a", DIFFERENT, to_version=7, message="DIFFERENT at version 7: 3 rows in the source, 2 in"
+                " the mirror, 1 of them differ. `mirrorfeed verify sales.a` shows the first of them."),
+        ),
+        (
+            NothingTaken(table="main.a"),
+            Row(NOON, "sales.a", UNVERIFIED, error="NothingTaken", message=str(NothingTaken(table="main.a"))),
+        ),
+    ],
+    ids=["equal", "different, without a value of the rows", "not compared"],
+)  # fmt: skip
+def test_a_verification_is_a_row_that_counts(found: Comparison | MirrorfeedError, expected: Row) -> None:
+    assert ledger.verified("sales.a", found, NOON) == expected
+
+
+def test_how_much_is_archived_is_a_row() -> None:
+    assert ledger.archived("main.a", Share(4, 100, 3, None), NOON) == Row(
+        NOON, "main.a", ARCHIVE, archived_share=0.75, archived_files=3, message="3 of 4 files in the archive."
+    )
+    prices = {"currency": "EUR", "standard": {"gib": 0, "objects": 0}, "high": {"gib": 0, "objects": 0}}
+    rates = Rates.model_validate(prices | {"stored": {"hot": 2, "archive": 1}})
+    gib = 2**30
+    full = ledger.archived("main.a", Share(4, 9 * gib, 3, 5 * gib, 1, gib, {"0-7 d": gib}), NOON, rates)
+    assert full == Row(
+        NOON,
+        "main.a",
+        ARCHIVE,
+        archived_share=5 / 9,
+        archived_files=3,
+        archived_bytes=5 * gib,
+        restored_bytes=gib,
+        hot_bytes=5 * gib,
+        bytes_by_age={"0-7 d": gib},
+        month_cost=14.0,
+        month_saving=4.0,
+        currency="EUR",
+        message="3 of 4 files in the archive, 5.0 GiB of 9.0 GiB; back from it: 1.",
+    )
+    copied = ledger.archived("main.a", Share(4, 9 * gib, 3, 5 * gib, 1, gib, copies=True), NOON, rates)
+    assert (copied.month_cost, copied.month_saving) == (15.0, 3.0)  # a GiB is paid for as hot and as archived
+    assert ledger.archived("main.a", Share(4, 9, 3, 5), NOON, Rates.model_validate(prices)).currency is None
+
+
+def test_a_table_with_nothing_new_is_no_row() -> None:
+    assert ledger.rows([Outcome("sales.orders", Progress(published=4, latest=4), 1.0)], NOON) == []
+
+
+def test_the_columns_are_those_of_a_row() -> None:
+    assert [name for name, _, _ in ledger.COLUMNS] == [field.name for field in fields(Row)]
+
+
+@pytest.fixture(scope="module")
+def after_a_run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two tables, one of them without a feed, their landing zone and their ledger."""
+    folder = tmp_path_factory.mktemp("fleet")
+    DeltaTable(spark, folder / "a")
+    DeltaTable(spark, folder / "silent", feed=False)
+    file = folder / "mirrorfeed.yml"
+    file.write_text(
+        "landing_zone: ./zone\nledger: ./ledger\ntables:\n  - {source: ./a, target: a, keys: [id]}\n"
+        "  - {source: ./silent, target: silent, keys: [id]}\n"
+    )
+    publish_tables(Fleet(spark, load(file)))
+    return folder
+
+
+@pytest.fixture
+def fleet(spark: SparkSession, after_a_run: Path, tmp_path: Path) -> Fleet:
+    return Fleet(spark, load(shutil.copytree(after_a_run, tmp_path / "fleet") / "mirrorfeed.yml"))
+
+
+def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stopped_for_ever(
+    spark: SparkSession, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, table = fleet.config, tmp_path / "fleet/a"
+    away = table.rename(tmp_path / "away")
+    publish_tables(fleet, ["a"])
+    away.rename(table)
+    for _ in range(2):
+        publish_tables(fleet, ["a"])
+    found = [row for row in read_ledger(spark, Source(path=str(tmp_path / "fleet/ledger"))) if row.table == "a"]
+    assert [row.outcome for row in found] == [PUBLISHED, FAILED, WELL]  # and once is enough
+    assert found[-1].message == "Nothing stands in its way, and nothing is new."
+    assert (found[-1].from_version, found[-1].lag_versions) == (0, 0)
+    assert config.ledger
+    states = read_report(spark, config.ledger, datetime.now(UTC), ["tables"]).figures["tables"]
+    assert [row["state"] for row in states if row["table"] == "a"] == [WELL]
+    asked = ledger.known(spark, config.ledger, ["a", "silent"], 10, datetime.now(UTC))
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)  # over Connect folders are another machine's
+    assert known_here(config.ledger, 10) == asked  # and is told so without Spark
+
+
+def test_losing_the_ledger_is_said_with_what_it_means() -> None:
+    error = LedgerNotWritten(ledger="main.mirrorfeed.ledger", reason="no")
+    assert error.problem == "The ledger main.mirrorfeed.ledger was not written: no."
+
+
+def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing(
+    spark: SparkSession, fleet: Fleet, tmp_path: Path
+) -> None:
+    config, table = fleet.config, DeltaTable.at(spark, tmp_path / "fleet/a")
+    assert config.ledger == Source(path=str(tmp_path / "fleet/ledger"))
+    table.insert(1, 2)
+    publish_tables(fleet, ["a"])
+    found = read_ledger(spark, config.ledger)
+    assert [(row.outcome, row.to_version, row.upserts, row.error) for row in found if row.table == "a"] == [
+        (PUBLISHED, 0, 0, None),
+        (PUBLISHED, 1, 2, None),
+    ]
+    assert [(row.outcome, row.error) for row in found if row.table == "silent"] == [(FINDING, "FeedOff")]
+    assert all(row.time.tzinfo for row in found)
+    assert {row.build for row in found} == {this_build()}
+    records = [json.loads(file.read_text()) for file in (tmp_path / "fleet/zone/a/_mirrorfeed").glob("*/0*.json")]
+    assert [record["build"] for record in records] == [this_build()] * 2
+    assert len(versions.commits(spark, config.ledger)) == 1 + 2  # it was made, and each run added to it once
+
+    table.insert(3)
+    no_ledger = config.model_copy(update={"ledger": table.source})
+    with pytest.warns(UserWarning, match="The ledger .* was not written"):
+        (outcome,) = publish_tables(replace(fleet, config=no_ledger), ["a"])
+    assert (outcome.error, outcome.progress.published) == (None, 2)
+    assert len(table.rows()) == 3
+
+
+def test_a_ledger_of_an_older_release_is_read_with_defaults_and_grows_by_what_it_lacks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "ledger", "time timestamp, `table` string, outcome string, inserts bigint")
+    table.sql("INSERT INTO {} VALUES (timestamp'2026-03-01T12:00:00Z', 'a', 'published', 3)")
+    before = Row(NOON, "a", PUBLISHED, inserts=3)
+    assert read_ledger(spark, table.source) == [before]
+    new = Row(NOON + timedelta(hours=1), "a", PUBLISHED, to_version=7, inserts=4, retries=5)
+    ledger.append(spark, table.source, [new])
+    assert read_ledger(spark, table.source) == [before, replace(new, build=this_build())]
+    assert {name for name, _, _ in ledger.COLUMNS} == set(table.rows()[0])
+
+
+def test_the_ledger_and_its_columns_are_there_before_a_runs_first_row(spark: SparkSession, tmp_path: Path) -> None:
+    DeltaTable(spark, tmp_path / "silent", feed=False)
+    old = DeltaTable(spark, tmp_path / "ledger", "time timestamp, `table` string, outcome string")
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text(
+        "landing_zone: ./zone\nledger: ./ledger\ntables: [{source: ./silent, target: silent, keys: [id]}]\n"
+    )
+    publish_tables(Fleet(spark, load(file)))
+    before, _ = (each.version for each in versions.commits(spark, old.source)[-2:])
+    grown = spark.read.option("versionAsOf", before).table(old.source.sql)
+    assert (grown.columns, grown.count()) == ([name for name, _, _ in ledger.COLUMNS], 0)
+
+
+def test_a_ledger_of_a_later_release_takes_rows_and_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    place, row = Source(path=str(tmp_path / "ledger")), Row(NOON, "a", PUBLISHED)
+    ledger.append(spark, place, [row])
+    spark.sql(f"ALTER TABLE {place.sql} ADD COLUMN later string FIRST")
+    ledger.append(spark, place, [row])
+    assert read_ledger(spark, place) == [replace(row, build=this_build())] * 2
+
+
+def test_the_bytes_of_changes_are_those_of_the_tables_since_then_without_snapshots(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    place, hour = Source(path=str(tmp_path / "ledger")), timedelta(hours=1)
+    changes = Row(NOON, "a", PUBLISHED, from_version=1, to_version=2, bytes=10)
+    snapshot = Row(NOON, "a", PUBLISHED, to_version=1, bytes=1000)
+    others = [replace(changes, table="b", bytes=100), replace(changes, time=NOON - hour), replace(changes, bytes=3)]
+    ledger.append(spark, place, [changes, snapshot, *others])
+    assert ledger.changed_since(spark, place, ["a"], NOON) == 13
+    assert ledger.changed_since(spark, place, ["never"], NOON) == 0

@@ -1,0 +1,232 @@
+"""What the ledger is told while a run goes on, and of runs that did not live to tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.memory import MemoryStore
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.config import Config, load
+from mirrorfeed.config import Table as Configured
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, WELL, Known, Row, Told
+from mirrorfeed.orchestration.ledger_writer import ByMinute, News, Teller, is_whole
+from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.publish.errors import LedgerNotWritten
+from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.log.view import View
+from mirrorfeed.publish.result import Outcome, Progress
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source.identifier import Source
+from tests.delta import DeltaTable
+from tests.ledgers import read_ledger
+from tests.publish.scenes import plan
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def told(*spans: tuple[int | None, int]) -> list[Told]:
+    return [Told(NOON, begin, end) for begin, end in spans]
+
+
+@pytest.mark.parametrize(
+    ("there", "made", "published", "whole"),
+    [
+        ([], [], None, True),
+        ([], [(None, 4)], 4, True),
+        ([], [(None, 4), (4, 7)], 7, True),
+        ([(None, 4), (4, 7)], [], 7, True),
+        ([(None, 4)], [(4, 7), (7, 7), (7, 9)], 9, True),  # with a repair
+        ([(None, 4), (4, 7)], [(None, 2)], 2, True),  # published anew
+        ([(4, 7)], [], 7, True),  # of what was before nothing is said
+        ([], [], 4, False),
+        ([], [(4, 7)], 7, False),
+        ([(None, 4)], [], 7, False),
+        ([(None, 4)], [(7, 9)], 9, False),
+        ([(None, 4), (7, 9)], [(9, 12)], 12, False),
+        ([(None, 4)], [(4, 7)], 9, False),
+    ],
+)
+def test_a_gap_in_what_the_ledger_tells_is_seen(
+    there: list[tuple[int | None, int]], made: list[tuple[int | None, int]], published: int | None, whole: bool
+) -> None:
+    assert is_whole(told(*there), told(*made), published) is whole
+
+
+def test_outcomes_are_told_once_a_minute_and_again_when_that_fails() -> None:
+    now, heard, fails = [0.0], list[Sequence[str]](), [True]
+
+    def tell(outcomes: Sequence[Outcome]) -> MirrorfeedError | None:
+        heard.append([outcome.table for outcome in outcomes])
+        return LedgerNotWritten(ledger="ledger", reason="away") if fails[0] else None
+
+    book = ByMinute(tell, lambda: now[0])
+    for now[0], tables in ((10.0, ["a"]), (59.0, ["b"]), (61.0, []), (100.0, ["c"])):
+        book.hear(Outcome(table, Progress(), 0.0) for table in tables)
+    assert heard == [["a", "b"]]
+    fails[0] = False
+    assert book.flush() is None
+    assert book.flush() is None
+    assert heard[1:] == [["a", "b", "c"]]
+
+
+# Over a landing zone and a ledger in memory
+
+
+@dataclass
+class World:
+    """A table that is published, and a ledger."""
+
+    monkeypatch: pytest.MonkeyPatch
+    table: Table = field(default_factory=lambda: Table({"id": "long"}, ("id",)))
+    zone: MemoryStore = field(default_factory=MemoryStore)
+    rows: list[Row] = field(default_factory=list)
+    looks: int = 0
+    moment: datetime = NOON
+
+    def now(self) -> datetime:
+        """A second after the time before."""
+        self.moment += timedelta(seconds=1)
+        return self.moment
+
+    def __post_init__(self) -> None:
+        def known(_spark: object, _place: Source, tables: set[str], most: int, _since: datetime) -> dict[str, Known]:
+            stands = [row for row in self.rows if row.outcome in ledger.STANDS]
+            published = sorted(row.told for row in stands if row.outcome == PUBLISHED)
+            return {name: Known(stands[-1].outcome in ledger.STOPPED, published[-most:]) for name in tables if stands}
+
+        def keep(_spark: object, _place: Source, new: Sequence[Row]) -> None:
+            self.rows += new
+
+        look = TableLog.look
+
+        def counted(log: TableLog) -> View | None:
+            self.looks += 1
+            return look(log)
+
+        self.monkeypatch.setattr(ledger, "known", known)
+        self.monkeypatch.setattr(ledger, "keep", keep)
+        self.monkeypatch.setattr(TableLog, "look", counted)
+
+    def teller(self) -> Teller:
+        given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "keep_records": 3}
+        table = Configured.model_validate(given)
+        return Teller(None, Source.parse("ledger"), News([table], self.zone, self.now()))  # type: ignore[arg-type]
+
+    def publish(self, stop: Callable[[], bool] = lambda: False) -> Outcome:
+        """A new row, or what was left of them before."""
+        if not stop():
+            self.table.insert({"id": len(self.table.versions)})
+        progress = Progress()
+        publish(TableFeed(self.table), self.zone, replace(plan(), keep_records=3), progress, now=self.now, stop=stop)
+        return Outcome("sales.orders", progress, 0.0, stopped=stop())
+
+    @property
+    def told(self) -> list[tuple[int | None, int | None]]:
+        return [(row.from_version, row.to_version) for row in self.rows if row.outcome == PUBLISHED]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_a_gap_in_the_ledger_is_closed_as_far_as_the_log_goes_back_and_then_left_alone(world: World) -> None:
+    world.teller().tell([world.publish()])
+    for _ in range(3):
+        world.publish()  # by a run that is killed before it tells
+    teller = world.teller()
+    teller.tell([world.publish()])
+    assert world.told == [(None, 1), (2, 3), (3, 4), (4, 5)]
+    world.teller().tell([world.publish()])
+    assert world.looks == 1  # three records are kept, and of these none is missing any more
+
+
+def test_what_others_publish_meanwhile_is_left_for_them_to_tell(world: World) -> None:
+    world.teller().tell([world.publish()])
+    teller = world.teller()
+    others = world.publish()
+    teller.tell([world.publish()])
+    assert world.told == [(None, 1), (2, 3)]
+    world.teller().tell([others])
+    assert world.told == [(None, 1), (2, 3), (1, 2)]
+
+
+def test_what_is_told_again_is_in_the_ledger_once(world: World) -> None:
+    outcomes = [world.publish(), world.publish()]
+    world.teller().tell(outcomes)
+    assert world.looks == 0
+    world.teller().tell(outcomes)  # for the answer to the first time was lost
+    assert world.told == [(None, 1), (1, 2)]
+
+
+def test_a_table_that_is_loaded_again_after_its_folder_was_deleted_is_known(world: World) -> None:
+    world.teller().tell([world.publish()])
+    world.zone = MemoryStore()
+    teller = world.teller()
+    teller.tell([world.publish()])
+    assert teller.news.loaded_again == {"sales.orders"}
+    assert world.told == [(None, 1), (None, 2)]
+
+
+def test_a_table_that_was_to_end_before_it_was_looked_at_is_not_told_to_be_well(world: World) -> None:
+    world.teller().tell([world.publish()])
+    world.rows.append(Row(NOON, "sales.orders", FAILED))
+    stopped = world.publish(stop=lambda: True)
+    world.teller().tell([stopped])
+    assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED]
+    assert ledger.for_programs([stopped], NOON) == []
+    world.teller().tell([replace(stopped, stopped=False)] * 2)
+    assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED, WELL]
+
+
+def test_a_landing_zone_that_cannot_be_asked_stands_in_nobodys_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.publish()
+    outcome = world.publish()
+    monkeypatch.setattr(TableLog, "look", lambda _: 1 / 0)
+    assert world.teller().tell([outcome]) is None
+    assert world.told == [(1, 2)]
+
+
+# Through Spark
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    lines = "".join(f"  - {{source: ./{name}, target: {name}, keys: [id], keep_records: 3}}\n" for name in "abc")
+    (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables:\n{lines}")
+    return load(tmp_path / "mirrorfeed.yml")
+
+
+def spans(spark: SparkSession, config: Config) -> dict[str, list[tuple[str, int | None, int | None]]]:
+    assert config.ledger
+    found: dict[str, list[tuple[str, int | None, int | None]]] = {}
+    for row in read_ledger(spark, config.ledger):
+        found.setdefault(row.table, []).append((row.outcome, row.from_version, row.to_version))
+    return found
+
+
+def test_what_a_killed_run_published_is_told_by_the_next_and_nothing_twice(
+    spark: SparkSession, tmp_path: Path, config: Config
+) -> None:
+    """A run without a ledger leaves what one does that is killed before it tells."""
+    tables = [DeltaTable(spark, tmp_path / name) for name in "abc"]
+    silent = config.model_copy(update={"ledger": None})
+    publish_tables(Fleet(spark, silent), ["a", "b"])
+    for table in tables:
+        table.insert(1)
+    publish_tables(Fleet(spark, silent), ["a"])
+    publish_tables(Fleet(spark, config))
+    expected = {name: [(PUBLISHED, None, 0), (PUBLISHED, 0, 1)] for name in "ab"} | {"c": [(PUBLISHED, None, 1)]}
+    assert spans(spark, config) == expected
+    publish_tables(Fleet(spark, config))
+    assert spans(spark, config) == expected

@@ -1,0 +1,157 @@
+"""Many tables of a run: whose turn it is, and that none waits for another. No Spark is needed to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from threading import Event
+from typing import Any
+
+import pytest
+
+from mirrorfeed.config import Config
+from mirrorfeed.config.schedule import Pause
+from mirrorfeed.errors import Transient
+from mirrorfeed.orchestration.publish_run import Fleet, Stop, Way, publish_each
+from mirrorfeed.publish.errors import OutOfTime
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.result import Progress
+from mirrorfeed.runtime.parallel import bearable_by
+
+NO_SPARK: Any = None
+
+
+class Busy(Transient):
+    def what(self) -> str:
+        return "The service is busy."
+
+    def next(self) -> str:
+        return "Wait."
+
+
+class World:
+    """Tables that are worked on as a test says, at a time that passes as it says."""
+
+    def __init__(self, **works: Callable[[Progress, Stop], None]) -> None:
+        self.works: Mapping[str, Callable[[Progress, Stop], None]] = works
+        self.now, self.begun, self.slept = 0.0, list[str](), list[float]()
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def work(self, _: object, __: object, plan: Plan, progress: Progress, ___: object, stop: Stop) -> None:
+        self.begun.append(plan.target)
+        self.works.get(plan.target, lambda _, __: None)(progress, stop)
+
+    def fleet(self, config: Config, stop: Stop = lambda: False) -> Fleet:
+        way = Way(self.work)
+        return Fleet(NO_SPARK, config, sleep=self.sleep, clock=lambda: self.now, way=way, stop=stop)
+
+
+Configured = Callable[..., Config]
+
+
+def test_a_table_that_is_to_be_tried_again_leaves_its_place_to_others(configured: Configured) -> None:
+    def fails_twice(*_: object) -> None:
+        world.now += 10
+        if world.begun.count("a") < 3:
+            raise Busy
+
+    def takes_long(*_: object) -> None:
+        world.now += 100
+
+    world = World(a=fails_twice, b=takes_long)
+    outcomes = publish_each(world.fleet(configured("a", "b", "c", more="at_once: 1\n")))
+    assert world.begun == ["a", "b", "c", "a", "a"]
+    assert world.slept == [4.0]  # for b took longer than the first pause
+    assert [(each.table, each.tries, each.error) for each in outcomes] == [
+        ("a", 3, None),
+        ("b", 1, None),
+        ("c", 1, None),
+    ]
+    assert [each.seconds for each in outcomes] == [30.0, 100.0, 0.0]  # their own, and no waiting
+
+
+def test_a_table_over_its_time_ends_when_it_can_and_keeps_nobody_waiting(configured: Configured) -> None:
+    others = Event()
+
+    def never_ends(progress: Progress, stop: Stop) -> None:
+        progress.published, progress.latest = 3, 9
+        assert not stop()
+        world.now += 60
+        assert others.wait(30), "the others waited"
+        assert stop()
+
+    def last(*_: object) -> None:
+        others.set()
+
+    world = World(a=never_ends, c=last)
+    outcomes = publish_each(world.fleet(configured("a", "b", "c", more="at_once: 1\ntime_limit: 1\n")))
+    assert world.begun == ["a", "b", "c"]
+    assert [str(each.error) if each.error else None for each in outcomes] == [
+        "a was not finished within 1 minute: version 3 is published, the newest is 9. The next run continues. If this"
+        " happens often, increase `time_limit` or publish more often.",
+        None,
+        None,
+    ]
+
+
+def test_a_table_that_fails_until_its_time_is_over_says_why(configured: Configured) -> None:
+    def fails(*_: object) -> None:
+        world.now += 40
+        raise Busy
+
+    world = World(a=fails)
+    (outcome,) = publish_each(world.fleet(configured("a", more="time_limit: 1\n")))
+    assert outcome.tries == 2
+    assert isinstance(outcome.error, OutOfTime)
+    assert (outcome.error.minutes, outcome.error.published) == (1, None)
+    assert "The service is busy." in outcome.error.problem
+
+
+def test_tables_of_higher_priority_come_first(configured: Configured) -> None:
+    world, config = World(), configured("a", "b", "c", more="at_once: 1\n")
+    a, b, c = config.tables
+    publish_each(
+        world.fleet(replaced(config, a, b.model_copy(update={"priority": -1}), c.model_copy(update={"priority": 5})))
+    )
+    assert world.begun == ["c", "a", "b"]
+
+
+def replaced(config: Config, *tables: Any) -> Config:
+    return config.model_copy(update={"entries": tables})
+
+
+def test_a_paused_table_is_left_alone_until_its_end_but_by_who_asks_for_it(configured: Configured) -> None:
+    config = configured("a", "b", "c")
+    (a, b, c), now = config.tables, datetime.now(UTC)
+    ends = now + timedelta(hours=1), now - timedelta(seconds=1)
+    pauses = [Pause(reason="loaded anew", until=end) for end in ends]
+    tables = [each.model_copy(update={"paused": pause}) for each, pause in zip((a, b), pauses, strict=True)]
+    world = World()
+    outcomes = publish_each(world.fleet(replaced(config, *tables, c)))
+    assert [each.table for each in outcomes] == ["b", "c"]
+    asked_for = replace(world.fleet(replaced(config, *tables)), way=Way(world.work, heeds_pauses=False))
+    assert [each.table for each in publish_each(asked_for)] == ["a", "b"]
+
+
+def test_a_run_that_is_stopped_begins_no_table_and_does_not_wait_for_another_try(configured: Configured) -> None:
+    stopped: list[bool] = []
+
+    def fails(*_: object) -> None:
+        stopped.append(True)
+        raise Busy
+
+    world = World(a=fails)
+    outcomes = publish_each(world.fleet(configured("a", "b", more="at_once: 1\n"), lambda: bool(stopped)))
+    assert [(each.table, str(each.error)) for each in outcomes] == [("a", "The service is busy. Wait.")]
+    assert (world.begun, world.slept) == (["a"], [])
+
+
+@pytest.mark.parametrize(
+    ("cores", "gib", "at_once"), [(1, 8, 2), (2, 8, 4), (8, 64, 16), (64, 512, 32), (8, 2, 4), (4, 0.5, 2)]
+)
+def test_as_many_tables_at_once_as_the_driver_bears(cores: int, gib: float, at_once: int) -> None:
+    assert bearable_by(cores, gib) == at_once

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fixtures.tables import TableFeed
+from mirrorfeed.cli import main
+from mirrorfeed.config import Config, expansion, load
+from mirrorfeed.config.expansion import expand
+from mirrorfeed.landing.names import Target
+from mirrorfeed.orchestration import publish_run
+from mirrorfeed.orchestration.orphans import left_behind, strays
+from mirrorfeed.publish.errors import LeftBehind, NumbersDisagree
+from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.result import Outcome, Progress
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.pattern import Found
+from mirrorfeed.storage import FolderStore
+from tests.publish.scenes import two_orders
+from tests.told import told
+
+Published = Callable[..., tuple[FolderStore, Config]]
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Published:
+    """A landing zone with these tables, and a configuration that names sales.orders alone."""
+
+    def make(*targets: str) -> tuple[FolderStore, Config]:
+        store = FolderStore(str(tmp_path / "zone"))
+        for target in targets:
+            publish(TableFeed(two_orders()), store, Plan("a", target, Target.parse(target).folder, ("id",)))
+        (tmp_path / "mirrorfeed.yml").write_text(
+            "landing_zone: ./zone\ntables:\n  - {source: a, target: sales.orders, keys: [id]}\n"
+        )
+        return store, load(tmp_path / "mirrorfeed.yml")
+
+    return make
+
+
+def test_published_tables_that_the_configuration_does_not_name_are_found(published: Published) -> None:
+    store, config = published("sales.orders", "sales.old", "alone")
+    store.create("_partnerEvents.json", b"{}")
+    store.create("theirs/00000000000000000001.parquet", b"of another publisher")
+    store.create("sales.schema/theirs/_metadata.json", b"{}")
+    store.create("refused/00000000000000000001.parquet", b"of another publisher, into whose folder we looked once")
+    store.create("refused/_mirrorfeed/log.json", b'{"log_id": "abc"}')
+    store.create("odd/_mirrorfeed/log.json", b"nothing that we wrote")
+    for begun in ("begun", "described"):
+        store.create(f"{begun}/_mirrorfeed/log.json", b'{"log_id": "abc"}')
+    store.create("described/_metadata.json", b'{"keyColumns": ["id"]}')
+    assert [str(target) for target in strays(store, config)] == ["alone", "begun", "described", "sales.old"]
+
+
+def test_a_target_that_differs_only_in_case_is_the_same_table(published: Published) -> None:
+    store, config = published("Sales.Orders")
+    assert strays(store, config) == []
+
+
+def test_a_source_that_a_pattern_finds_no_more_is_told_and_what_is_published_of_it_stays(
+    published: Published, tmp_path: Path
+) -> None:
+    store, config = published("sales.orders", "sales.old")
+    assert left_behind(store, config) is None  # each table is named, and who took one out knows of it
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
+    found = [Found(Source(("sales", "orders")))]
+    told = left_behind(store, expand(load(tmp_path / "mirrorfeed.yml"), [found]).config)
+    assert isinstance(told, LeftBehind)
+    assert (told.targets, told.path) == (("sales.old",), str(tmp_path / "mirrorfeed.yml"))
+    assert store.list("sales.schema/old")
+
+
+def test_a_run_with_nothing_new_tells_what_is_left_behind_without_spark(
+    published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published("sales.orders", "sales.old")
+    monkeypatch.setattr(publish_run, "all_at_rest", lambda *_: [Outcome("sales.orders", Progress("nothing new"), 0.0)])
+    file = tmp_path / "mirrorfeed.yml"
+    file.write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
+    monkeypatch.setattr(expansion, "found", lambda *_: [Found(Source(("sales", "orders")))])
+    ended = CliRunner().invoke(main, ["publish", "--config", str(file)])
+    assert (ended.exit_code, "MF3408: sales.old: published, but" in " ".join(ended.output.split())) == (0, True)
+    ended = CliRunner().invoke(main, ["publish", "sales.orders", "--config", str(file)])
+    assert (ended.exit_code, "MF3408" in ended.output) == (0, False)
+
+
+def run(config: Config, *arguments: str, answer: str = "") -> tuple[int, str]:
+    ended = CliRunner().invoke(main, ["drop", *arguments, "--config", config.path], input=answer)
+    return ended.exit_code, ended.output
+
+
+def test_a_table_is_dropped_once_it_is_confirmed(published: Published) -> None:
+    store, config = published("sales.orders", "sales.old")
+    code, said = run(config, "sales.old", answer="n\n")
+    assert (code, len(store.list("sales.schema"))) == (1, 2)
+    view = TableLog(store, "sales.schema/old").look()
+    assert view is not None
+    assert view.newest is not None
+    shown = (
+        f"The folder {store.address('sales.schema/old')} is deleted with all its contents, and Fabric drops the table."
+        f" It holds 1 data file. mirrorfeed published a there, up to version 1 on {view.newest.at:%Y-%m-%d %H:%M} UTC;"
+        " the last 1 publication had 2 rows.\n"
+    )
+    assert said.startswith(shown)
+    dropped = told("drop", "sales.old", "--yes", "--config", config.path)
+    assert dropped.rows == [
+        {
+            "table": "sales.old", "address": store.address("sales.schema/old"), "files": 1, "rows": 2,
+            "publications": 1, "hashes": None,
+        }
+    ]  # fmt: skip
+    assert dropped.words == shown.strip()
+    assert [entry.name for entry in store.list("sales.schema")] == ["orders"]
+
+
+class OfComparison(TableFeed):
+    def look_up_seconds(self) -> float:
+        return 0.0
+
+    def rows_read(self) -> int:
+        return 2
+
+
+@pytest.mark.parametrize(
+    ("ledger", "place", "remove"),
+    [
+        ("main.ops.ledger", "main.ops.hashes_sales_old_5824a2da",
+         "DROP TABLE `main`.`ops`.`hashes_sales_old_5824a2da`."),
+        ("./ledger", "{root}/hashes_sales_old_5824a2da", "Delete that folder."),
+    ],
+)  # fmt: skip
+def test_where_the_hashes_of_a_dropped_table_stay_is_told(
+    published: Published, tmp_path: Path, ledger: str, place: str, remove: str
+) -> None:
+    store, config = published("sales.orders")
+    publish(OfComparison(two_orders()), store, Plan("a", "sales.old", "sales.schema/old", ("id",)))
+    with (tmp_path / "mirrorfeed.yml").open("a", encoding="utf-8") as file:
+        file.write(f"ledger: {ledger}\n")
+    code, said = run(config, "sales.old", "--yes")
+    assert code == 0
+    hashes = place.format(root=tmp_path)
+    assert said.endswith(f"Its hashes, some with rows of the source, stay in {hashes}. To remove them: {remove}\n")
+
+
+def test_a_refused_publication_makes_no_folder_of_others_droppable(published: Published) -> None:
+    store, config = published("sales.orders")
+    store.create("sales.schema/theirs/00000000000000000001.parquet", b"of another publisher")
+    with pytest.raises(NumbersDisagree):
+        publish(TableFeed(two_orders()), store, Plan("a", "sales.theirs", "sales.schema/theirs", ("id",)))
+    assert strays(store, config) == []
+    code, said = run(config, "sales.theirs", "--yes")
+    assert (code, [entry.name for entry in store.list("sales.schema/theirs")]) == (1, ["00000000000000000001.parquet"])
+    assert "mirrorfeed did not publish sales.theirs there." in said
+
+
+@pytest.mark.parametrize(("table", "code"), [("sales.orders", "MF3401"), ("sales.never", "MF3402")])
+def test_what_is_configured_or_not_ours_is_not_dropped(published: Published, table: str, code: str) -> None:
+    store, config = published("sales.orders")
+    status, said = run(config, table, "--yes")
+    assert (status, said.split(":")[0]) == (1, f"Error {code}")
+    assert store.list("sales.schema/orders")

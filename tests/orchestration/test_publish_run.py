@@ -1,0 +1,222 @@
+"""Many tables at once, each on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from databricks.sdk.errors import NotFound
+from pyspark.sql import SparkSession
+
+from fixtures.fakes import RecordingWorkspace
+from fixtures.mirror import Mirror, canonical
+from mirrorfeed.config import Config, Table, load
+from mirrorfeed.errors import Terminal, Transient
+from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
+from mirrorfeed.orchestration.dry_run import decisions
+from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.publish.result import Outcome, Progress
+from mirrorfeed.source.errors import FeedOff, FeedUnreadable, Gap, KeysNotReadable, PartitionsChanged
+from mirrorfeed.storage import FolderStore, StoreUnavailable
+from tests.delta import FEED, DeltaTable
+from tests.publish.conftest import everything, never
+
+OFF, ON = (f"ALTER TABLE {{}} SET TBLPROPERTIES ({FEED} = {on})" for on in ("false", "true"))
+
+
+def test_the_failure_of_one_table_never_stops_the_others(
+    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
+) -> None:
+    for name in ("a", "c"):
+        DeltaTable(spark, tmp_path / name).insert(1, 2)
+    DeltaTable(spark, tmp_path / "b", feed=False)
+    DeltaTable(spark, tmp_path / "d").sql("INSERT INTO {} VALUES (NULL, 'x')")
+    seen: list[str] = []
+
+    def on_step(table: str, _progress: Progress) -> None:
+        seen.append(table)
+
+    outcomes = publish_tables(Fleet(spark, configured("a", "b", "c", "d"), on_step=on_step, sleep=never))
+    assert [outcome.table for outcome in outcomes] == ["a", "b", "c", "d"]
+    errors = [outcome.error for outcome in outcomes]
+    assert errors[0] is None
+    assert errors[2] is None
+    assert isinstance(errors[1], FeedOff)
+    assert "a key is NULL (id = NULL)" in str(errors[3])
+    assert [outcome.progress.rows for outcome in outcomes] == [{"insert": 2}, {}, {"insert": 2}, {}]
+    assert [outcome.lag_versions for outcome in outcomes] == [0, None, 0, None]
+    assert {"a", "c"} <= set(seen)
+    assert "b" not in seen  # nothing was begun for it
+
+
+def test_the_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_path: Path) -> None:
+    names = ("main.sales.a", "main.sales.b", "main.sales.c")
+    tables = "".join(f"  - {{source: {name}, target: {name[-1]}}}\n" for name in names)
+    (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nat_once: 1\ntables:\n{tables}")
+    config, opened = load(tmp_path / "mirrorfeed.yml"), list[RecordingWorkspace]()
+
+    def workspace() -> RecordingWorkspace:
+        opened.append(RecordingWorkspace(dict.fromkeys(names, NotFound("It is not there."))))
+        return opened[-1]
+
+    outcomes = publish_tables(Fleet(spark, config, workspace=workspace, sleep=never))
+    assert [type(outcome.error) for outcome in outcomes] == [KeysNotReadable] * 3
+    assert len(opened) == 1
+
+
+def test_only_the_tables_that_are_named_are_published(
+    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]
+) -> None:
+    for name in ("a", "b"):
+        DeltaTable(spark, tmp_path / name)
+    outcomes = publish_tables(Fleet(spark, configured("a", "b"), sleep=never), ["b"])
+    assert [(outcome.table, outcome.error) for outcome in outcomes] == [("b", None)]
+    assert [path.name for path in (tmp_path / "zone").iterdir()] == ["b"]
+
+
+def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(
+    spark: SparkSession, tmp_path: Path, configured: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(store: FolderStore, path: str, _: bytes) -> None:
+        raise StoreUnavailable("create", store.address(path), "a fault whose cause is not known to stay")
+
+    DeltaTable(spark, tmp_path / "a")
+    monkeypatch.setattr(FolderStore, "create", fail)
+    pauses: list[float] = []
+    (outcome,) = publish_tables(Fleet(spark, configured("a"), sleep=pauses.append))
+    assert pauses == sorted(pauses)
+    assert len(pauses) == outcome.tries - 1 == 3
+    assert str(tmp_path / "zone") in str(outcome.error)
+
+    def mend(_seconds: float) -> None:
+        monkeypatch.undo()
+
+    (outcome,) = publish_tables(Fleet(spark, configured("a"), sleep=mend))
+    assert (outcome.error, outcome.tries, outcome.progress.publications) == (None, 2, 1)
+
+
+def test_an_outcome_counts_the_versions_that_are_not_published_yet() -> None:
+    assert Outcome("t", Progress(published=4, latest=7), 1.0).lag_versions == 3
+    assert Outcome("t", Progress(latest=7), 1.0).lag_versions is None
+
+
+def repartition(table: DeltaTable) -> None:
+    rows = table.spark.read.table(table.source.sql).write.format("delta").mode("overwrite")
+    rows.option("overwriteSchema", "true").partitionBy("v").save(str(table.path))
+
+
+def statements(*texts: str) -> Callable[[DeltaTable], None]:
+    def run(table: DeltaTable) -> None:
+        for text in texts:
+            table.sql(text)
+
+    return run
+
+
+RENAME, DROP = statements("ALTER TABLE {} RENAME COLUMN v TO w"), statements("ALTER TABLE {} DROP COLUMN v")
+GAP = statements(OFF, "INSERT INTO {} VALUES (3, 'c')", ON)
+
+
+COME_AND_GO = statements("ALTER TABLE {} ADD COLUMN w int", "UPDATE {} SET w = 1", "RESTORE {} TO VERSION AS OF 1")
+
+
+@pytest.mark.parametrize(
+    ("option", "finding", "change"),
+    [
+        ("on_schema_change: reseed", IncompatibleSchema, RENAME),
+        ("on_gap: reseed", Gap, GAP),
+        ("on_schema_change: reseed", PartitionsChanged, repartition),
+        ("on_schema_change: reseed", FeedUnreadable, COME_AND_GO),
+        ("on_dropped_column: reseed", ColumnsDropped, DROP),
+    ],
+)
+def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says_so(
+    spark: SparkSession,
+    tmp_path: Path,
+    configured: Callable[..., Config],
+    option: str,
+    finding: type[Exception],
+    change: Callable[[DeltaTable], None],
+) -> None:
+    mapping = "none" if finding is FeedUnreadable else "name"
+    table = DeltaTable(spark, tmp_path / "a", properties={"delta.columnMapping.mode": mapping})
+    table.insert(1, 2)
+    config = configured("a", more=f"{option}\n")
+    publish_tables(Fleet(spark, config, sleep=never))
+    change(table)
+    assert [type(decision) for _, decision in decisions(spark, config)] == [finding]
+    dropped: list[str] = []
+
+    @contextmanager
+    def dropping(table: Table) -> Iterator[None]:
+        yield
+        assert not (tmp_path / "zone" / table.target.folder).exists()
+        dropped.append(str(table.target))
+
+    if finding in (IncompatibleSchema, Gap):
+        stops = configured("a", more=option.replace("reseed", "stop") + "\n")
+        (outcome,) = publish_tables(Fleet(spark, stops, sleep=never, dropped_by=dropping))
+        assert (type(outcome.error), outcome.reseeded, dropped) == (finding, None, [])
+    (outcome,) = publish_tables(Fleet(spark, config, sleep=never, dropped_by=dropping))
+    assert (outcome.error, type(outcome.reseeded), dropped) == (None, finding, ["a"])
+    assert outcome.progress.to_version_inclusive == table.latest
+    mirror = Mirror(FolderStore(str(tmp_path / "zone")), "a")
+    mirror.take()
+    assert canonical(mirror.rows) == canonical(table.rows())
+
+
+class NoRoom(Terminal):
+    def what(self) -> str:
+        return "No."
+
+    def next(self) -> str:
+        return ""
+
+
+class Waiting(Transient):
+    def what(self) -> str:
+        return "The service is busy."
+
+    def next(self) -> str:
+        return "Wait."
+
+
+@pytest.fixture
+def with_gap(spark: SparkSession, tmp_path: Path, configured: Callable[..., Config]) -> Config:
+    """A table whose changes cannot be read, to be started again."""
+    table = DeltaTable(spark, tmp_path / "a")
+    config = configured("a", more="on_gap: reseed\n")
+    publish_tables(Fleet(spark, config, sleep=never))
+    for statement in (OFF, ON):
+        table.sql(statement)
+    return config
+
+
+def test_a_table_that_could_not_be_started_again_is_not_told_as_if_it_was(
+    spark: SparkSession, tmp_path: Path, with_gap: Config
+) -> None:
+    @contextmanager
+    def dropping(_table: Table) -> Iterator[None]:
+        raise NoRoom
+        yield
+
+    before = everything(tmp_path / "zone")
+    (outcome,) = publish_tables(Fleet(spark, with_gap, sleep=never, dropped_by=dropping))
+    assert (str(outcome.error), outcome.reseeded) == ("No.", None)
+    assert everything(tmp_path / "zone") == before
+
+
+def test_starting_again_has_as_many_tries_as_publishing(spark: SparkSession, with_gap: Config) -> None:
+    asked: list[str] = []
+
+    @contextmanager
+    def dropping(table: Table) -> Iterator[None]:
+        asked.append(str(table.target))
+        if len(asked) < 4:
+            raise Waiting
+        yield
+
+    (outcome,) = publish_tables(Fleet(spark, with_gap, sleep=lambda _: None, dropped_by=dropping))
+    assert (outcome.error, type(outcome.reseeded), outcome.tries, len(asked)) == (None, Gap, 5, 4)

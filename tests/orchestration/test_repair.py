@@ -1,0 +1,246 @@
+"""What differs in a mirror is published once more: what is decided, and the whole way through the commands."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from logging.handlers import BufferingHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable as AnyDeltaTable
+from deltalake import write_deltalake
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from fixtures.mirror import canonical
+from mirrorfeed.cli import main
+from mirrorfeed.orchestration.repair import Mend, Wrong, decide
+from mirrorfeed.publish.errors import TooManyToRepair
+from tests.delta import DeltaTable
+from tests.told import told
+
+
+@pytest.mark.parametrize(
+    ("wrong", "by_time", "at_most", "keys", "doubled", "left"),
+    [
+        (Wrong(3), False, None, 3, True, ""),
+        (Wrong(3), False, 3, 3, True, ""),
+        (Wrong(0), False, 0, 0, True, ""),
+        (Wrong(3, doubled=2), False, None, 3, True, ""),
+        (Wrong(3, doubled=2), True, None, 1, False, "2 keys stand in the mirror more than once, and its files have no"),
+        (Wrong(3, doubled=0), True, None, 3, True, ""),
+        (Wrong(1, nameless=1), False, None, 1, True, "1 row cannot be named by a key, for a part of it is NULL"),
+    ],
+)
+def test_what_is_published_once_more_and_what_is_left_to_a_rebuild(
+    wrong: Wrong, by_time: bool, at_most: int | None, keys: int, doubled: bool, left: str
+) -> None:
+    decision = decide("s.t", wrong, by_time=by_time, at_most=at_most)
+    assert isinstance(decision, Mend)
+    assert (decision.keys, decision.doubled) == (keys, doubled)
+    assert bool(decision.left) == bool(left)
+    assert left in str(decision.left)
+
+
+def test_more_than_the_limit_is_left_alone_as_a_whole() -> None:
+    refused = decide("s.t", Wrong(4), at_most=3)
+    assert isinstance(refused, TooManyToRepair)
+    assert (refused.table, refused.keys, refused.at_most) == ("s.t", 4, 3)
+
+
+class Shop:
+    """One table that is published and replicated, in a folder of its own."""
+
+    def __init__(self, table: DeltaTable, folder: Path, keys: str, options: str = "") -> None:
+        self.spark, self.folder, self.table = table.spark, folder, table
+        table = f"{{source: ./source, target: s.t, keys: [{keys}]}}"
+        text = f"landing_zone: landing\n{options}tables:\n  - {table}\n"
+        (folder / "landing").mkdir(exist_ok=True)
+        (folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+
+    @classmethod
+    def copied(cls, original: Shop, folder: Path, options: str = "") -> Shop:
+        """With the source and the landing zone that another has by now, and a mirror of its own: to the replica a
+        copied folder is one that was deleted and made anew."""
+        table = DeltaTable.copied(original.table, folder / "source")
+        shutil.copytree(original.folder / "landing", folder / "landing")
+        shop = cls(table, folder, "id", options)
+        shop.replicate()
+        return shop
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        configured = () if arguments[0] in ("replicate", "lint") else ("--config", str(self.folder / "mirrorfeed.yml"))
+        found = CliRunner().invoke(main, [*arguments, *configured], env={"COLUMNS": "400"})
+        assert found.exit_code == code, found.output
+        return " ".join(found.output.split())
+
+    def replicate(self) -> str:
+        return self.run("replicate", str(self.folder / "landing"), str(self.folder / "mirror"))
+
+    def repair(self, *arguments: str, code: int = 0) -> str:
+        return self.run("repair", "s.t", "--mirror", str(self.folder / "mirror"), *arguments, code=code)
+
+    def verify(self, code: int = 0) -> str:
+        return self.run("verify", "--mirror", str(self.folder / "mirror"), code=code)
+
+    def spoil(self, *statements: str) -> None:
+        mirror = DeltaTable.at(self.spark, self.folder / "mirror/s/t")
+        for statement in statements:
+            mirror.sql(statement)
+
+    @property
+    def mirrored(self) -> list[dict[str, Any]]:
+        """Once the mirror has taken all."""
+        self.replicate()
+        rows: list[dict[str, Any]] = AnyDeltaTable(self.folder / "mirror/s/t").to_pyarrow_table().to_pylist()
+        return rows
+
+    @property
+    def records(self) -> list[tuple[int | None, int]]:
+        found = sorted((self.folder / "landing").glob("s.schema/t/_mirrorfeed/*/*.json"))
+        read = [json.loads(path.read_text(encoding="utf-8")) for path in found]
+        return [(record["from_version_exclusive"], record["to_version_inclusive"]) for record in read]
+
+
+NESTED = "region string, `a.b` int, at timestamp, price decimal(9,2), tags map<string, int>, note string"
+ROWS = (
+    "INSERT INTO {} SELECT if(id % 2 = 0, 'north', 'süd'), cast(id AS int), timestamp '2026-01-01' +"
+    " make_interval(0, 0, 0, id), id + 0.25, map('n', cast(id AS int)),"
+    " if(id = 3, NULL, concat('note ', id)) FROM range(6)"
+)
+
+
+TEXT = "format: delimited\ndelimited: {schema_definition: false}\n"
+FULL = "default_marker: upsert\nchanges: full\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param("", id="parquet"),
+        # What a repair writes goes the way of a publication, whose forms are in `tests/e2e/test_forms`.
+        pytest.param(TEXT, id="text without declared types", marks=pytest.mark.soak),
+        pytest.param(FULL, id="upserts without a marker", marks=pytest.mark.soak),
+    ],
+)
+def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
+    spark: SparkSession, tmp_path: Path, options: str
+) -> None:
+    shop = Shop(DeltaTable(spark, tmp_path / "source", NESTED), tmp_path, "region, at", options)
+    shop.table.sql(ROWS)
+    assert "s.t is not published, so there is nothing to repair" in shop.repair(code=1)
+    shop.run("publish")
+    shop.replicate()
+    assert "s.t: nothing to repair, equal at version 1, 6 rows" in shop.repair()
+
+    published = shop.records
+    shop.table.sql("DELETE FROM {} WHERE note = 'note 5'")  # after what is published
+    shop.spoil(
+        "DELETE FROM {} WHERE note = 'note 0'",
+        "UPDATE {} SET note = 'wrong', tags = NULL WHERE note = 'note 1'",
+        "INSERT INTO {} SELECT * FROM {} WHERE note = 'note 2'",
+        "UPDATE {} SET region = 'west' WHERE note = 'note 4'",
+    )
+    said = shop.repair()
+    assert "s.t: published once more, at version 1: 4 upserts, 2 deletes, 1 file." in said
+    assert shop.records == [*published, (1, 1)]
+    told_by_log = shop.run("log", "s.t")
+    assert "repair at version 1" in told_by_log
+    shop.replicate()
+    assert "equal at version 1, 6 rows" in shop.verify()
+    repaired = shop.mirrored
+    shop.run("publish")
+    mirrored = shop.mirrored
+    assert sorted(mirrored, key=str) == sorted((row for row in repaired if row["note"] != "note 5"), key=str)
+    assert len(mirrored) == 5
+    shop.run("lint", str(tmp_path / "landing"))
+
+
+@pytest.fixture(scope="module")
+def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """Rows 1 to 4, at version 1."""
+    folder = tmp_path_factory.mktemp("published")
+    shop = Shop(DeltaTable(spark, folder / "source"), folder, "id")
+    shop.table.insert(1, 2, 3, 4)
+    shop.run("publish")
+    return shop
+
+
+def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror(
+    published: Shop, tmp_path: Path
+) -> None:
+    shop = Shop.copied(published, tmp_path)
+    shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 2", "INSERT INTO {} VALUES (-1, 'only here')")
+
+    assert "2 upserts, 1 file" in shop.run("repair", "s.t", "--source-only", "--where", "id BETWEEN -5 AND 2")
+    assert canonical(shop.mirrored) == canonical([*shop.table.rows(), {"id": -1, "v": "only here"}])
+    configured = ("--mirror", str(shop.folder / "mirror"), "--config", str(shop.folder / "mirrorfeed.yml"))
+    repaired, words = told("repair", "s.t", "--where", "id < 3", *configured)
+    assert "2 upserts, 1 delete, 1 file" in words
+    (made,) = repaired["publications"]
+    assert (made["upserts"], made["deletes"], made["from_version_exclusive"], repaired["error"]) == (2, 1, 1, None)
+    assert canonical(shop.mirrored) == canonical(shop.table.rows())
+
+    assert "nothing to repair" in shop.repair("--where", "id > 100")
+    assert "--source-only does not read the mirror" in shop.run("repair", "s.t", "--source-only", code=1)
+    heard = BufferingHandler(capacity=9)
+    log = PySparkLogger.getLogger("SQLQueryContextLogger")
+    log.addHandler(heard)
+    assert "The condition 'no_such = 1' cannot be asked of" in shop.repair("--where", "no_such = 1", code=1)
+    assert "The condition 'id <' cannot be asked of" in shop.repair("--where", "id <", code=1)
+    log.removeHandler(heard)
+    assert heard.buffer == []  # pages of Java, which Spark writes there
+    assert len(shop.records) == 3
+
+    shutil.rmtree(shop.table.path)
+    for arguments in (("--source-only",), ("--mirror", str(shop.folder / "mirror"))):
+        refused = shop.run("repair", "s.t", *arguments, "--where", "id < 3", code=1)
+        assert f"Error MF2002: s.t: There is no Delta table at {shop.table.path}" in refused
+
+
+def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the_same(
+    published: Shop, tmp_path: Path
+) -> None:
+    shop = Shop.copied(published, tmp_path, "repair_up_to: 2\n")
+    shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 3")
+    said = shop.verify(code=1)
+    assert "DIFFERENT at version 1" in said
+    assert "s.t has 3 keys to repair, and `repair_up_to` allows 2" in said
+    assert len(shop.records) == 1
+
+    shop.spoil("UPDATE {} SET v = 'v3' WHERE id = 3")
+    said = shop.verify(code=1)
+    assert "DIFFERENT at version 1" in said
+    assert "s.t: published once more, at version 1: 2 upserts, 1 file." in said
+    assert canonical(shop.mirrored) == canonical(shop.table.rows())
+
+
+def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, published: Shop, tmp_path: Path) -> None:
+    shop = Shop.copied(published, tmp_path / "keyed")
+    shop.spoil("INSERT INTO {} VALUES (NULL, 'lost'), (5, 'too many')")
+    said = shop.repair(code=1)
+    assert "s.t: published once more, at version 1: 1 delete, 1 file." in said
+    assert "s.t cannot be repaired row by row: 1 row cannot be named by a key" in said
+    mirror = tmp_path / "keyed/mirror/s/t"
+    keys = AnyDeltaTable(mirror).to_pyarrow_table().select(["id"])
+    write_deltalake(mirror, keys, mode="overwrite", schema_mode="overwrite")
+    assert "s.t cannot be repaired row by row: 'v' is missing. Run `mirrorfeed rebuild s.t`" in shop.repair(code=1)
+
+    bare = Shop(DeltaTable(spark, tmp_path / "bare/source"), tmp_path / "bare", "")
+    bare.table.insert(1, 2)
+    bare.run("publish")
+    bare.replicate()
+    assert "s.t cannot be repaired row by row: it has no keys" in bare.repair(code=1)
+
+
+def test_a_row_that_stands_twice_in_the_source_is_not_published(spark: SparkSession, tmp_path: Path) -> None:
+    shop = Shop(DeltaTable(spark, tmp_path / "source"), tmp_path, "id", "validate_keys: none\n")
+    shop.table.insert(1, 1, 2)
+    shop.run("publish")
+    shop.replicate()
+    shop.spoil("DELETE FROM {} WHERE id = 1")
+    assert "at version 1 a key is not unique (id = 1)" in shop.repair(code=1)
+    assert len(DeltaTable.at(spark, tmp_path / "mirror/s/t").rows()) == 1

@@ -1,0 +1,113 @@
+"""What comes next for a table, by what its tries came to."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorfeed.config import Table
+from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
+from mirrorfeed.landing.schema import ColumnsDropped
+from mirrorfeed.orchestration.retry import Course, Rules, after, reseeds
+from mirrorfeed.source.errors import FeedOff, Gap, PartitionsChanged
+
+GAP, OTHER_GAP = (
+    Gap(table="main.a", published=version, where=version + 1, reason="its files are gone") for version in (3, 7)
+)
+
+
+class Busy(Transient):
+    def what(self) -> str:
+        return "The service is busy."
+
+    def next(self) -> str:
+        return "Wait."
+
+
+class Broken(Terminal):
+    def what(self) -> str:
+        return "It is broken."
+
+    def next(self) -> str:
+        return ""
+
+
+BUSY, BROKEN, LOST = Busy(), Broken(), SessionLost()
+
+
+def rules(*, kept: bool = False, again: bool = False, most_tries: int = 4) -> Rules:
+    return Rules(lambda _: kept, lambda error: again and isinstance(error, Gap), most_tries)
+
+
+@pytest.mark.parametrize(
+    ("came", "decided_by", "then"),
+    [
+        ([None], rules(), Course(0, 1)),
+        ([BUSY], rules(), Course(3, 1, 2.0, error=BUSY)),
+        ([BUSY, BUSY], rules(), Course(2, 2, 4.0, error=BUSY)),
+        ([BUSY, BUSY, None], rules(), Course(0, 3)),
+        ([BUSY] * 4, rules(), Course(0, 4, error=BUSY)),
+        ([BUSY], rules(most_tries=1), Course(0, 1, error=BUSY)),
+        ([BUSY] * 7, rules(most_tries=9), Course(2, 7, 60.0, error=BUSY)),
+        ([BROKEN], rules(kept=True, again=True), Course(0, 1, error=BROKEN)),
+        ([BUSY, BROKEN], rules(), Course(0, 2, error=BROKEN)),
+        ([GAP], rules(), Course(0, 1, error=GAP)),
+        ([GAP], rules(kept=True), Course(4, 1, gap=GAP)),
+        ([GAP], rules(kept=True, again=True), Course(4, 1, gap=GAP)),
+        ([GAP], rules(again=True), Course(4, 1, trouble=GAP)),
+        ([BUSY, BUSY, BUSY, GAP], rules(again=True), Course(4, 4, trouble=GAP)),
+        ([GAP, BUSY], rules(kept=True), Course(3, 2, 4.0, gap=GAP, error=BUSY)),
+        ([GAP, None], rules(kept=True), Course(0, 2, gap=GAP)),
+        ([GAP, OTHER_GAP], rules(kept=True), Course(0, 2, gap=GAP, error=OTHER_GAP)),
+        ([GAP, OTHER_GAP], rules(kept=True, again=True), Course(4, 2, gap=GAP, trouble=OTHER_GAP)),
+        ([LOST], rules(), Course(0, 1, error=LOST)),
+        ([GAP, OTHER_GAP], rules(again=True), Course(0, 2, trouble=GAP, error=OTHER_GAP)),
+        ([GAP, BROKEN], rules(again=True), Course(0, 2, trouble=GAP, error=BROKEN)),
+    ],
+)
+def test_what_comes_next_follows_from_what_the_tries_came_to(
+    came: list[MirrorfeedError | None], decided_by: Rules, then: Course
+) -> None:
+    course = Course(decided_by.most_tries)
+    for error in came:
+        assert course.left, "no try is made after the last one"
+        course = after(course, error, decided_by)
+    assert course == then
+
+
+def test_the_history_is_asked_across_the_first_gap_alone() -> None:
+    asked: list[Gap] = []
+
+    def is_kept(gap: Gap) -> bool:
+        asked.append(gap)
+        return True
+
+    course = Course(4)
+    for error in (BUSY, GAP, OTHER_GAP):
+        course = after(course, error, Rules(is_kept, lambda _: False))
+    assert asked == [GAP]
+
+
+def test_a_table_is_reseeded_once_its_folder_is_deleted() -> None:
+    course = Course(4, trouble=GAP)
+    assert (course.clears, course.reseeded) == (True, None)
+    cleared = Course(4, trouble=GAP, cleared=True)
+    assert (cleared.clears, cleared.reseeded) == (False, GAP)
+
+
+@pytest.mark.parametrize(
+    ("option", "error", "expected"),
+    [
+        ({"on_gap": "reseed"}, GAP, True),
+        ({"on_gap": "reseed"}, FeedOff(table="main.a", version=4), False),
+        ({"on_schema_change": "reseed"}, GAP, False),
+        ({"on_schema_change": "reseed"}, PartitionsChanged(table="main.a", published=4, before=("day",), now=()), True),
+        ({"on_dropped_column": "reseed"}, ColumnsDropped("main.a", 4, ["v"]), True),
+        ({"on_schema_change": "reseed"}, ColumnsDropped("main.a", 4, ["v"]), False),
+        ({}, GAP, False),
+    ],
+)
+def test_the_configuration_says_which_trouble_starts_a_table_again(
+    option: dict[str, str], error: MirrorfeedError, expected: bool
+) -> None:
+    table = Table.model_validate({"source": "main.a", "target": "a", **option})
+    assert reseeds(table, error) is expected

@@ -1,0 +1,57 @@
+"""Whose turn it is, by a clock of the test's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from mirrorfeed.orchestration.scheduler import Turn, Turns
+
+A, B, C = Turn("a"), Turn("b"), Turn("c")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "at_once", "begin"),
+    [
+        ([], 4, []),
+        ([A, B, C], 2, ["a", "b"]),  # as they stand in the configuration
+        ([A, Turn("b", due=5), Turn("c", due=4)], 2, ["c", "b"]),  # what was never published comes last
+        ([Turn("a", due=1), Turn("b", 1, due=9)], 1, ["b"]),
+        ([Turn("a", -1, due=1), Turn("b"), Turn("c", due=9)], 3, ["c", "b", "a"]),
+        ([Turn("a", again=11), B], 2, ["b"]),
+        ([Turn("a", 9, again=11), B], 1, ["b"]),
+        ([Turn("a", again=10), B], 1, ["a"]),
+    ],
+)
+def test_who_begins(waiting: Sequence[Turn], at_once: int, begin: Sequence[str]) -> None:
+    assert [turn.name for turn in Turns(at_once, list(waiting)).begin(10)] == begin
+
+
+def names(turns: Sequence[Turn]) -> list[str]:
+    return [turn.name for turn in turns]
+
+
+def test_what_waits_for_its_next_try_leaves_its_place_to_others() -> None:
+    turns = Turns(1, [A, B])
+    assert names(turns.begin(0)) == ["a"]
+    assert names(turns.begin(1)) == []
+    assert turns.until(1) == math.inf
+    turns.ended("a", Turn("a", again=4))
+    assert (turns.until(2), names(turns.begin(2))) == (2, ["b"])
+    assert names(turns.begin(4)) == []  # its pause is over, and the place is taken
+    turns.ended("b")
+    assert names(turns.begin(4)) == ["a"]
+
+
+def test_what_is_over_its_limit_keeps_nobody_waiting() -> None:
+    turns = Turns(1, [Turn("a", limit=10), B, C])
+    assert names(turns.begin(5)) == ["a"]
+    assert (turns.until(6), names(turns.begin(14.9))) == (9, [])
+    assert names(turns.begin(15)) == ["b"]
+    assert names(turns.begin(99)) == []  # b has no limit, and a is still at it
+    turns.ended("a")
+    assert names(turns.begin(99)) == []
+    turns.ended("b")
+    assert names(turns.begin(99)) == ["c"]

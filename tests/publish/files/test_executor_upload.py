@@ -1,0 +1,83 @@
+"""Files that tasks send: by a function that reaches executors without the package, with its troubles told in rows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+import mirrorfeed
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.files import small_batch
+from mirrorfeed.publish.files.executor_upload import ExecutorsCannotSend, ExecutorsMayNotSend, sending
+from mirrorfeed.publish.files.staging_area import Place
+from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.storage import FolderStore
+from tests.delta import DeltaTable, Zone
+
+EXECUTOR = """
+import sys
+sys.modules["mirrorfeed"] = None  # any import of it fails
+import pickle
+import pyarrow as pa
+
+task = pickle.load(sys.stdin.buffer)
+for told in task(iter([pa.RecordBatch.from_pydict({"id": [0, 1]})])):
+    print(*told.column(0).to_pylist(), sep="\\n")
+"""
+
+
+def test_a_task_runs_where_the_package_cannot_be_imported(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), tmp_path / "made.parquet")
+    store = FolderStore(str(tmp_path / "zone"))
+    job = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
+    cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
+    paths = [f"{tmp_path}/made.parquet", f"{tmp_path}/gone.parquet"]
+    task = cloudpickle.dumps(sending(job, Place(str(tmp_path)), paths))  # type: ignore[no-untyped-call]
+    ended = subprocess.run([sys.executable, "-c", EXECUTOR], input=task, capture_output=True, check=False)
+    assert ended.stderr.decode() == ""
+    sent, trouble = ended.stdout.decode().splitlines()
+    assert '"rows": {"insert": 2}' in sent
+    assert f"The handover {tmp_path}/gone.parquet did not keep what Spark wrote: No such file or directory." in trouble
+    (staged,) = (tmp_path / "zone/t/_mirrorfeed/log").iterdir()
+    assert staged.read_bytes() == (tmp_path / "made.parquet").read_bytes()
+
+
+def test_executors_send_where_they_are_asked_to(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(small_batch, "ROWS", 0)
+    table = DeltaTable(spark, tmp_path / "orders")
+    table.sql("INSERT INTO {} SELECT cast(id AS int), 'v' || id FROM range(0, 3000, 1, 3)")
+    zone = Zone(tmp_path / "zone", table, file_size=4096)
+    progress = publish(DeltaFeed(spark, table.source, sender="executors"), zone.store, zone.plan)
+    assert progress.rows == {"insert": 3000}
+    assert progress.files > 2
+    assert zone.mirrors_the_table()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            ExecutorsMayNotSend("/zone", "The client secret cannot be read. Set it."),
+            "Executors cannot send files to /zone: The client secret cannot be read. Set it. Leave out `send:"
+            " executors`, so that the driver sends them: on serverless compute and in standard access mode executors"
+            " have no network of their own. Or use a dedicated cluster.",
+        ),
+        (
+            ExecutorsCannotSend("/zone", "Cannot write a: busy. Look."),
+            "The landing zone did not take what executors sent to /zone. Cannot write a: busy. Look.",
+        ),
+    ],
+)
+def test_what_executors_met_is_told(error: Exception, words: str) -> None:
+    assert str(error) == words

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import gc
+import hashlib
+import io
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fixtures.faults import Fault, FaultyStore, Mode
+from fixtures.memory import MemoryStore
+from mirrorfeed.landing.names import staged_record_number
+from mirrorfeed.landing.output_format import AS_PARQUET, Delimited, Output
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.files.rolling_writer import write_empty, write_files
+from mirrorfeed.publish.files.staging import stage_few
+from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
+from mirrorfeed.publish.translate.changes import PROBLEM
+from mirrorfeed.storage import StoreUnavailable
+
+COLUMNS = (Column("id", "long"), Column("text", "string"))
+
+
+def job(store: MemoryStore | FaultyStore, **other: object) -> StagingJob:
+    return replace(
+        StagingJob(
+            store=store,
+            folder="orders/_mirrorfeed/abc",
+            record_number=3,
+            batch="ba7c4",
+            columns=COLUMNS,
+            keys=("id",),
+            with_marker=True,
+            compression="snappy",
+            file_size=2**20,
+        ),
+        **other,
+    )
+
+
+def batch(ids: list[int | None], marker: int = 4, problems: list[int | None] | None = None) -> pa.RecordBatch:
+    columns = {
+        "id": pa.array(ids, pa.int64()),
+        "text": pa.array([f"order {id_}" for id_ in ids]),
+        "__rowMarker__": pa.array([marker] * len(ids), pa.int32()),
+    }
+    if problems is not None:
+        columns[PROBLEM] = pa.array(problems, pa.int32())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def content(store: MemoryStore, receipt: Receipt) -> pa.Table:
+    return pq.read_table(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")))
+
+
+def test_the_marker_is_the_last_column_and_an_int32_and_every_column_is_optional() -> None:
+    store = MemoryStore()
+
+    (receipt,) = write_files(job(store), [batch([1])])
+
+    schema = pq.read_schema(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")))
+    assert [(field.name, field.type) for field in schema] == [
+        ("id", pa.int64()),
+        ("text", pa.string()),
+        ("__rowMarker__", pa.int32()),
+    ]
+    assert all(field.nullable for field in schema)
+
+
+def test_a_snapshot_has_no_marker() -> None:
+    store = MemoryStore()
+
+    (receipt,) = write_files(job(store, with_marker=False), [batch([1, 2]).drop_columns(["__rowMarker__"])])
+
+    assert content(store, receipt).column_names == ["id", "text"]
+    assert receipt.rows == {"insert": 2}
+
+
+def test_types_of_the_source_are_brought_to_those_of_the_landing_zone() -> None:
+    store = MemoryStore()
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "id": pa.array([1], pa.int32()),
+            "text": pa.array(["a"], pa.large_string()),
+            "__rowMarker__": pa.array([4], pa.int64()),
+        }
+    )
+
+    (receipt,) = write_files(job(store), [rows])
+
+    assert [field.type for field in content(store, receipt).schema] == [pa.int64(), pa.string(), pa.int32()]
+
+
+def test_a_receipt_tells_what_is_in_the_file() -> None:
+    store = MemoryStore()
+
+    (receipt,) = write_files(job(store), [batch([1, 2]), batch([3], marker=2), batch([4], marker=4)])
+
+    data = store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")
+    assert receipt.rows == {"upsert": 3, "delete": 1}
+    assert (receipt.bytes, receipt.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert staged_record_number(receipt.staged) == 3
+    assert receipt.staged.split("-")[1] == "ba7c4"
+
+
+def test_rows_keep_their_order_through_files_that_roll_at_the_target_size() -> None:
+    store = MemoryStore()
+    batches = [batch(list(range(start, start + 500))) for start in range(0, 20_000, 500)]
+
+    receipts = write_files(job(store, file_size=20_000, compression="none"), batches)
+
+    assert len(receipts) > 5
+    assert all(18_000 <= receipt.bytes < 24_000 for receipt in receipts[:-1])
+    assert [id_ for receipt in receipts for id_ in content(store, receipt)["id"].to_pylist()] == list(range(20_000))
+
+
+@pytest.mark.parametrize("form", [AS_PARQUET, Output(Delimited())], ids=["Parquet", "text"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
+def test_one_large_batch_is_cut_into_files_near_the_target_size(form: Output, compression: str) -> None:
+    store = MemoryStore()
+    words = [f"{hashlib.sha256(str(id_).encode()).hexdigest()[:20]} and what repeats" for id_ in range(60_000)]
+    rows = batch(list(range(60_000))).set_column(1, "text", pa.array(words))
+
+    receipts = write_files(job(store, file_size=100_000, compression=compression, output=form), [rows])
+
+    assert len(receipts) > 5
+    assert [receipt.bytes for receipt in receipts[:-1] if not 90_000 <= receipt.bytes < 115_000] == []
+    assert sum(count for receipt in receipts for count in receipt.rows.values()) == 60_000
+
+
+def test_a_small_target_is_met_with_wide_rows() -> None:
+    store = MemoryStore()
+    rows = batch([1, 2, 3]).set_column(1, "text", pa.array(["x" * 50_000] * 3))
+
+    receipts = write_files(job(store, file_size=1024, compression="none"), [rows])
+
+    assert [receipt.rows for receipt in receipts] == [{"upsert": 1}] * 3
+
+
+def test_only_columns_that_repeat_have_dictionaries_and_all_have_statistics() -> None:
+    store = MemoryStore()
+    columns = (*COLUMNS, Column("a.b", "date"), Column("price", "double"))
+    rows = batch([1, 2])
+    rows = pa.RecordBatch.from_arrays(
+        [*rows.columns[:2], pa.array([1, 2], pa.date32()), pa.array([0.5, 1.5]), rows.column(2)],
+        names=["id", "text", "a.b", "price", "__rowMarker__"],
+    )
+
+    (receipt,) = write_files(job(store, columns=columns), [rows])
+
+    group = pq.read_metadata(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}"))).row_group(0)
+    found = [group.column(at) for at in range(group.num_columns)]
+    assert [column.has_dictionary_page for column in found] == [False, True, True, False, True]
+    assert all(column.is_stats_set and column.statistics.has_min_max for column in found)
+
+
+def test_small_batches_are_gathered_into_one_row_group() -> None:
+    store = MemoryStore()
+
+    (receipt,) = write_files(job(store), [batch([id_]) for id_ in range(100)])
+
+    assert pq.read_metadata(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}"))).num_row_groups == 1
+
+
+@pytest.mark.parametrize("batches", [[], [batch([])]])
+def test_without_rows_there_is_no_file(batches: list[pa.RecordBatch]) -> None:
+    store = MemoryStore()
+
+    assert write_files(job(store), batches) == []
+    assert store.list("orders/_mirrorfeed/abc") == []
+
+
+def test_an_empty_file_has_a_schema_and_no_rows() -> None:
+    store = MemoryStore()
+
+    receipt = write_empty(job(store, with_marker=False))
+
+    assert content(store, receipt).schema.names == ["id", "text"]
+    assert content(store, receipt).num_rows == 0
+    assert receipt.rows == {}
+
+
+def test_rows_with_a_problem_are_reported_by_key_and_no_more_than_five() -> None:
+    store = MemoryStore()
+    rows = [batch([1, None], problems=[None, 1]), batch([2, *range(3, 20)], problems=[2] * 18)]
+
+    receipts, bad = stage_few(pa.Table.from_batches(rows), job(store))
+
+    assert bad[:2] == [BadRow(1, "id = NULL"), BadRow(2, "id = 2")]
+    assert len(bad) == 5
+    assert receipts == ()
+    assert store.list("orders/_mirrorfeed/abc") == []
+
+
+def test_the_problem_column_is_not_written() -> None:
+    store = MemoryStore()
+
+    (receipt,), _ = stage_few(pa.Table.from_batches([batch([1], problems=[None])]), job(store))
+
+    assert content(store, receipt).column_names == ["id", "text", "__rowMarker__"]
+
+
+def test_keys_that_are_to_be_unique_are_compared_whatever_their_names() -> None:
+    store = MemoryStore()
+    columns = (Column(".id", "long"), Column("a.b", "string"))
+    names = [".id", "a.b", PROBLEM]
+    rows = pa.table([[1, 2, 1, 1], ["a", "a", "b", "a"], pa.nulls(4, pa.int32())], names)
+
+    receipts, bad = stage_few(rows, job(store, columns=columns, keys=(".id", "a.b"), with_marker=False), (".id", "a.b"))
+
+    assert (receipts, bad) == ((), [BadRow(2, ".id = 1, a.b = 'a'")])
+
+
+def test_a_second_try_of_a_task_writes_under_other_names() -> None:
+    store = MemoryStore()
+
+    (first,) = write_files(job(store), [batch([1])])
+    (second,) = write_files(job(store), [batch([1])])
+
+    assert first.staged != second.staged
+    assert first.sha256 == second.sha256
+
+
+@pytest.fixture(scope="module")
+def left_alone() -> Iterator[None]:
+    """What earlier tests keep is looked through once, for it takes long after thousands of them."""
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture
+def without_garbage(left_alone: None) -> None:
+    """What tests before this one left is collected, and no warning of it is this test's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("without_garbage")
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd"])
+@pytest.mark.parametrize("form", [AS_PARQUET, Output(Delimited())], ids=["Parquet", "text"])
+def test_a_write_that_fails_fails_the_task_and_gives_no_receipt(form: Output, compression: str) -> None:
+    options: dict[str, Any] = {"output": form, "compression": compression}
+    rows = batch(list(range(300)))
+    calm = FaultyStore(MemoryStore())
+    write_files(job(calm, **options), [rows])
+
+    for call, verb in enumerate(calm.verbs):
+        mode = Mode.REFUSED if verb == "open_write" else Mode.SHORT
+        with pytest.raises(StoreUnavailable):
+            write_files(job(FaultyStore(MemoryStore(), [Fault(call, mode)]), **options), [rows])
+        gc.collect()
+    assert len(calm.verbs) > 3
+
+
+@pytest.mark.usefixtures("without_garbage")
+@pytest.mark.filterwarnings("error")
+def test_rows_that_cannot_be_read_on_leave_no_open_file() -> None:
+    store = FaultyStore(MemoryStore())
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield batch([1])
+        raise ValueError("the feed broke off")
+
+    with pytest.raises(ValueError, match="the feed broke off"):
+        write_files(job(store, file_size=1), rows())
+    with pytest.raises(ValueError, match="the feed broke off"):
+        write_files(job(store, file_size=10_000), rows())
+    gc.collect()
+    assert store.verbs.count("open_write") == store.verbs.count("close")
+
+
+class Nowhere(io.RawIOBase):
+    def write(self, data: memoryview) -> int:  # type: ignore[override]
+        return len(data)
+
+
+class Bottomless(MemoryStore):
+    def open_write(self, path: str) -> Nowhere:  # type: ignore[override]
+        return Nowhere()
+
+
+def test_memory_does_not_grow_with_the_rows() -> None:
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "id": pa.array(range(50_000), pa.int64()),
+            "text": pa.array([f"{id_:090d}" for id_ in range(50_000)]),
+            "__rowMarker__": pa.array([4] * 50_000, pa.int32()),
+        }
+    )
+    held = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for _ in range(60):
+            held.append(pa.total_allocated_bytes())
+            yield pa.RecordBatch.from_struct_array(rows.to_struct_array().take(pa.array(range(50_000))))
+
+    receipts = write_files(job(Bottomless(), file_size=100 * 2**20, compression="none"), batches())
+
+    assert sum(receipt.bytes for receipt in receipts) > 200 * 2**20
+    assert max(held) - held[0] < 120 * 2**20

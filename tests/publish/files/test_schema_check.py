@@ -1,0 +1,141 @@
+"""What an engine may write otherwise than files are: looked at in each file, and made anew in bounded memory."""
+
+from __future__ import annotations
+
+import datetime
+import io
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fixtures.memory import MemoryStore
+from mirrorfeed.landing.output_format import Delimited, Output
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.files.arrow_types import arrow_schema
+from mirrorfeed.publish.files.schema_check import look
+from mirrorfeed.publish.files.staging_area import HandoverLost, Place
+from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.publish.files.upload import send_one
+from mirrorfeed.storage import StoreUnavailable
+
+COLUMNS = (Column("id", "long"), Column("at", "timestamp"), Column("price", "decimal(9,2)"))
+EARLY, LATE = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC), datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
+ROWS = [
+    {"id": 1, "at": EARLY, "price": Decimal("1.50"), "__rowMarker__": 4},
+    {"id": 2, "at": LATE, "price": None, "__rowMarker__": 4},
+    {"id": 3, "at": None, "price": None, "__rowMarker__": 2},
+]
+SCHEMA = arrow_schema(COLUMNS, with_marker=True)
+
+
+def job(store: MemoryStore, **other: Any) -> StagingJob:
+    made = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", COLUMNS, ("id",), True, "zstd", 2**20)
+    return replace(made, **other)
+
+
+def written(path: Path, rows: list[dict[str, Any]] = ROWS, schema: pa.Schema = SCHEMA, **options: Any) -> str:
+    """As an engine would, with these options."""
+    pq.write_table(pa.Table.from_pylist(rows, schema), path / "made.parquet", **options)
+    return f"{path}/made.parquet"
+
+
+def test_a_file_that_is_as_files_are_goes_byte_for_byte(tmp_path: Path) -> None:
+    store, path = MemoryStore(), written(tmp_path, compression="zstd", version="2.6")
+    (receipt,) = send_one(job(store), Place(str(tmp_path)), path)
+    assert store.read(f"t/_mirrorfeed/log/{receipt.staged}") == Path(path).read_bytes()
+    assert (receipt.rows, receipt.differed) == ({"upsert": 2, "delete": 1}, "")
+    assert receipt.bytes == Path(path).stat().st_size
+
+
+REQUIRED = pa.schema([SCHEMA.field("id").with_nullable(False), *list(SCHEMA)[1:]])
+NANOSECONDS = SCHEMA.set(1, pa.field("at", pa.timestamp("ns", "UTC")))
+NEAR = [ROWS[0] | {"at": datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)}, *ROWS[2:]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "schema", "options", "differs"),
+    [
+        (ROWS, SCHEMA, {"use_deprecated_int96_timestamps": True}, "column 'at' as OPTIONAL INT96"),
+        (ROWS, REQUIRED, {}, "column 'id' as REQUIRED INT64"),
+        (ROWS, SCHEMA, {"store_decimal_as_integer": True},
+         "column 'price' as OPTIONAL INT32 Decimal (precision 9, scale 2)"),
+        (NEAR, NANOSECONDS, {},
+         "column 'at' as OPTIONAL INT64 Timestamp (isAdjustedToUTC True, timeUnit nanoseconds)"),
+    ],
+)  # fmt: skip
+def test_one_that_is_not_is_made_anew_with_all_of_its_values_and_that_is_said(
+    tmp_path: Path, rows: list[dict[str, Any]], schema: pa.Schema, options: dict[str, Any], differs: str
+) -> None:
+    store, path = MemoryStore(), written(tmp_path, rows, schema, row_group_size=1, **options)
+    (receipt,) = send_one(job(store), Place(str(tmp_path)), path)
+    sent = io.BytesIO(store.read(f"t/_mirrorfeed/log/{receipt.staged}"))
+    assert receipt.differed == differs
+    assert pq.read_table(sent).to_pylist() == rows
+    assert not look(sent, job(store)).anew
+
+
+def test_rows_by_marker_are_told_by_statistics_or_by_the_column(tmp_path: Path) -> None:
+    store = MemoryStore()
+    for options in ({}, {"write_statistics": False}, {"row_group_size": 2}):
+        with open(written(tmp_path, **options), "rb") as file:
+            assert look(file, job(store)).rows == {4: 2, 2: 1}
+
+
+def test_text_is_made_of_it_and_bad_values_are_told(tmp_path: Path) -> None:
+    store, path = MemoryStore(), written(tmp_path)
+    text = job(store, output=Output(Delimited()), compression="none")
+    (receipt,) = send_one(text, Place(str(tmp_path)), path)
+    lines = store.read(f"t/_mirrorfeed/log/{receipt.staged}").decode().splitlines()
+    assert lines[0] == "id,at,price,__rowMarker__"
+    assert lines[3] == "3,,,2"
+    assert (receipt.rows, receipt.differed) == ({"upsert": 2, "delete": 1}, "")
+
+
+def test_a_file_of_upserts_alone_leaves_the_marker_out_where_they_are_the_default(tmp_path: Path) -> None:
+    store, path = MemoryStore(), written(tmp_path, ROWS[:2])
+    (receipt,) = send_one(job(store, output=Output(upserts_by_default=True)), Place(str(tmp_path)), path)
+    sent = pq.read_table(io.BytesIO(store.read(f"t/_mirrorfeed/log/{receipt.staged}")))
+    assert sent.column_names == ["id", "at", "price"]
+    assert (receipt.rows, receipt.differed) == ({"upsert": 2}, "")
+
+
+def test_a_file_without_rows_is_not_sent(tmp_path: Path) -> None:
+    store = MemoryStore()
+    assert send_one(job(store), Place(str(tmp_path)), written(tmp_path, [])) == []
+    assert store.list("t/_mirrorfeed/log") == []
+
+
+@pytest.mark.parametrize("end", [-1, 4, 0])
+def test_what_is_no_whole_file_is_told_as_lost(tmp_path: Path, end: int) -> None:
+    path = Path(written(tmp_path))
+    path.write_bytes(path.read_bytes()[:end])
+    with pytest.raises(HandoverLost, match=r"made\.parquet did not keep what Spark wrote: "):
+        send_one(job(MemoryStore()), Place(str(tmp_path)), str(path))
+
+
+def test_a_file_that_the_landing_zone_does_not_take_is_begun_anew_once(tmp_path: Path) -> None:
+    path, failing = written(tmp_path), [1]
+
+    class Breaking(MemoryStore):
+        def open_write(self, path: str) -> Any:
+            sink = super().open_write(path)
+            if failing:
+                failing.pop()
+                sink.write = lambda _: self._broken(path)  # type: ignore[method-assign, assignment]
+            return sink
+
+        def _broken(self, path: str) -> int:
+            raise StoreUnavailable("write", path, "it broke off")
+
+    store = Breaking()
+    (receipt,) = send_one(job(store), Place(str(tmp_path)), path)
+    assert store.read(f"t/_mirrorfeed/log/{receipt.staged}") == Path(path).read_bytes()
+    assert len(store.list("t/_mirrorfeed/log")) == 2  # the name of the first try is never used again
+    failing.extend([1, 1])
+    with pytest.raises(StoreUnavailable):
+        send_one(job(store), Place(str(tmp_path)), path)

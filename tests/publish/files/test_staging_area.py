@@ -1,0 +1,602 @@
+"""Publication through files that Spark makes: in the landing zone itself, and in a handover that may do anything."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+
+from fixtures.faults import Crash
+from mirrorfeed.errors import Transient
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.files import duplicate_keys, small_batch, staging, staging_area
+from mirrorfeed.publish.files.spark_writer import Made
+from mirrorfeed.publish.files.staging_area import (
+    HandoverLost,
+    HandoverOutsideCatalog,
+    HandoverUnreadable,
+    HandoverUnseen,
+    HandoverUnusable,
+    NoHandover,
+    Place,
+    clear_staging,
+    place_for,
+)
+from mirrorfeed.publish.files.staging_job import Receipt, StagingJob
+from mirrorfeed.publish.sources.delta_feed import DeltaFeed
+from mirrorfeed.publish.table_publisher import Progress, publish
+from mirrorfeed.publish.translate import changes
+from mirrorfeed.source.errors import Gap
+from mirrorfeed.storage import FolderStore
+from mirrorfeed.storage.folder import SymbolicLink
+from tests.delta import DeltaTable, Zone
+
+
+@pytest.fixture(autouse=True)
+def never_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_batch, "ROWS", 0)
+
+
+@pytest.fixture
+def handed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """As where Spark and this process do not share the landing zone."""
+    monkeypatch.setattr(DeltaFeed, "_stage", _through(str(tmp_path / "handover")))
+    return tmp_path / "handover"
+
+
+def _through(handover: str) -> Callable[..., Any]:
+    def staged(feed: DeltaFeed, rows: DataFrame, job: StagingJob, **facts: Any) -> Any:
+        return staging.stage(rows, job, Place(handover), **facts)
+
+    return staged
+
+
+def published(zone: Zone, **options: Any) -> Progress:
+    return publish(DeltaFeed(zone.table.spark, zone.table.source), zone.store, replace(zone.plan, **options))
+
+
+@pytest.fixture(scope="module")
+def three_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    table = DeltaTable(spark, tmp_path_factory.mktemp("three") / "orders", "id int NOT NULL, v string")
+    table.sql("INSERT INTO {} SELECT cast(id AS int), 'v' || id FROM range(0, 3000, 1, 3)")
+    return table
+
+
+@pytest.fixture
+def orders(three_files: DeltaTable, tmp_path: Path) -> Zone:
+    return Zone(tmp_path / "zone", DeltaTable.copied(three_files, tmp_path / "orders"))
+
+
+class CleanedByAnother(FolderStore):
+    """The publisher that wins removes the files of the other one."""
+
+    def rename(self, path: str, new_path: str) -> None:
+        if path.startswith(staging_area.IN_ZONE):
+            shutil.rmtree(f"{self.root}/{staging_area.IN_ZONE}")
+        super().rename(path, new_path)
+
+
+def test_a_publisher_whose_files_another_one_removes_may_try_again(orders: Zone) -> None:
+    feed = DeltaFeed(orders.table.spark, orders.table.source)
+    with pytest.raises(HandoverLost, match="it was removed, perhaps by another publisher of the table") as lost:
+        publish(feed, CleanedByAnother(str(orders.root)), orders.plan)
+    assert isinstance(lost.value, Transient)
+    published(orders)
+    assert orders.mirrors_the_table()
+
+
+def left_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("by", ["handover", "zone"])
+def test_a_snapshot_and_ranges_are_made_by_spark_and_sent_as_they_are(
+    spark: SparkSession, orders: Zone, tmp_path: Path, request: pytest.FixtureRequest, by: str
+) -> None:
+    between = tmp_path / "zone" / staging_area.IN_ZONE
+    if by == "handover":
+        between = request.getfixturevalue("handed")
+    progress = published(orders, file_size=4096)
+    assert progress.rows == {"insert": 3000}
+    assert progress.files > 2
+    assert orders.mirrors_the_table()
+    orders.table.sql("UPDATE {} SET v = 'new' WHERE id < 20")
+    orders.table.sql("DELETE FROM {} WHERE id >= 2990")
+    progress = published(orders)
+    assert (progress.rows, progress.differed) == ({"upsert": 20, "delete": 10}, "")
+    made = max(orders.folder.glob("*.parquet"))
+    assert b"org.apache.spark.version" in pq.read_metadata(made).metadata
+    assert all(field.nullable for field in pq.read_schema(made))
+    assert orders.mirrors_the_table()
+    assert published(orders).publications == 0
+    assert left_in(between) == []
+
+
+def test_an_empty_range_has_no_file_and_a_first_load_of_an_empty_table_one(
+    spark: SparkSession, tmp_path: Path, handed: Path
+) -> None:
+    zone = Zone(tmp_path / "zone", DeltaTable(spark, tmp_path / "empty"))
+    assert published(zone).files == 1
+    zone.table.sql("DELETE FROM {}")
+    zone.table.insert(1)
+    zone.table.sql("DELETE FROM {}")
+    assert (published(zone).rows, zone.mirrors_the_table()) == ({}, True)
+    zone.table.sql("OPTIMIZE {}")
+    assert published(zone).files == 0
+
+
+def test_every_change_in_the_order_of_commits_across_files_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1, 2, 3)
+    zone = Zone(tmp_path / "zone", table, changes="full", file_size=1024)
+    zone.publish()
+    table.sql("UPDATE {} SET id = id + 1")
+    table.sql("UPDATE {} SET v = 'later' WHERE id = 3")
+    table.sql("INSERT INTO {} SELECT id + 5, repeat(uuid(), 4) FROM range(3000)")
+    assert zone.publish().files > 2
+    rows = [row for part in zone.files for row in part.to_pylist() if "__rowMarker__" in row]
+    assert [(row["id"], row["v"], row["__rowMarker__"]) for row in rows[:5]] == [
+        (1, None, 2),
+        (2, "v1", 4),
+        (3, "v2", 4),
+        (4, "v3", 4),
+        (3, "later", 4),
+    ]
+    assert zone.mirrors_the_table()
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("INSERT INTO {} VALUES (1, 'again')", r"a key is not unique \(id = 1\)"),
+        ("INSERT INTO {} VALUES (NULL, 'no key')", r"a key is NULL \(id = NULL\)"),
+    ],
+)
+def test_rows_that_cannot_be_published_are_refused_and_nothing_of_them_is_left(
+    spark: SparkSession, tmp_path: Path, handed: Path, monkeypatch: pytest.MonkeyPatch, statement: str, words: str
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1, 2)
+    table.sql(statement)
+    zone = Zone(tmp_path / "zone", table)
+    for most in (duplicate_keys.MOST, 1):  # compared by hashes, and by Spark
+        monkeypatch.setattr(duplicate_keys, "MOST", most)
+        with pytest.raises(RowsRefused, match=words):
+            published(zone)
+        assert zone.files == left_in(handed) == []
+        assert list(zone.folder.rglob("*.parquet")) == []
+
+
+def test_keys_that_are_one_whole_number_are_compared_without_a_query(
+    orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Sequence[str]] = []
+    hashes = changes.key_hashes
+
+    def counted(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+        asked.append(keys)
+        return hashes(rows, keys)
+
+    monkeypatch.setattr(changes, "key_hashes", counted)
+    for keys, queries in ((("id",), 0), (("id", "v"), 1)):
+        zone = Zone(tmp_path / keys[-1], orders.table, keys)
+        published(zone)
+        assert len(asked) == queries
+        assert zone.mirrors_the_table()
+
+
+def test_what_a_dead_run_left_is_removed_by_the_next_of_that_table_and_others_keep_theirs(
+    spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(_job: StagingJob, files: Made) -> list[Receipt]:
+        shutil.copytree(files.folder, files.folder[:-32] + "0" * 32)
+        raise Crash
+
+    with monkeypatch.context() as dying:
+        dying.setattr(staging, "send", die)
+        with pytest.raises(Crash):
+            published(orders)
+    (left,) = {path.parent for path in handed.rglob("*.parquet")}
+    elsewhere = handed / f"{'0' * 20}-a-00000000000000000001-a/part.parquet"
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.write_bytes(b"")
+
+    monkeypatch.setattr(small_batch, "ROWS", 20_000)  # one that makes no files there removes it as well
+    published(orders)
+
+    assert not left.exists()
+    assert elsewhere.exists()
+    assert orders.mirrors_the_table()
+
+
+Meddle = Callable[[Path], object]
+
+
+def one_goes(folder: Path) -> None:
+    next(folder.glob("part-00000*")).unlink()
+
+
+def one_is_cut(folder: Path) -> None:
+    path = next(folder.glob("part-00000*"))
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def one_is_another(folder: Path) -> None:
+    path = next(folder.glob("part-00000*"))
+    pq.write_table(pq.read_table(path).slice(1), path)
+
+
+def one_is_added(folder: Path) -> None:
+    path = next(folder.glob("part-00000*"))
+    shutil.copy(path, path.with_name(f"part-00009-x-c000{''.join(path.suffixes)}"))
+
+
+MEDDLED: dict[Meddle, str] = {
+    shutil.rmtree: "did not keep what Spark wrote: ",
+    one_goes: "did not keep what Spark wrote: No such file or directory",
+    one_is_cut: "did not keep what Spark wrote: Parquet magic bytes not found in footer",
+    one_is_another: r"did not keep what Spark wrote: 2,999 rows are there of 3,000 rows",
+    one_is_added: r"did not keep what Spark wrote: 6,000 rows are there of 3,000 rows",
+}
+
+
+def test_a_handover_that_loses_or_changes_what_was_written_publishes_nothing_and_the_next_run_everything(
+    spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = staging.send
+    for meddle, words in MEDDLED.items():
+
+        def meddled(job: StagingJob, files: Made, meddle: Meddle = meddle) -> list[Receipt]:
+            meddle(Path(files.folder))
+            if meddle is one_is_added:
+                files = replace(files, names=files.place.in_order(files.folder, again(spark, files)))
+            return sent(job, files)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(staging, "send", meddled)
+            with pytest.raises(HandoverLost, match=words) as lost:
+                published(orders)
+        assert str(lost.value).endswith(
+            "Nothing of it is published. See that there is room and that nobody else changes it, then publish again."
+        )
+        assert orders.files == []
+    published(orders)
+    assert orders.mirrors_the_table()
+
+
+def again(spark: SparkSession, files: Made) -> DataFrame:
+    return files.place.read(spark, files.folder, files.written.schema)
+
+
+def test_a_file_that_is_not_of_the_publication_is_named(tmp_path: Path) -> None:
+    written: Any = SimpleNamespace(inputFiles=lambda: ["dbfs:/Volumes/a/b/c/notes%20of%20others.parquet"])
+    with pytest.raises(HandoverLost, match=r"notes of others\.parquet is in it, which is not of this publication"):
+        Place(str(tmp_path)).in_order("/Volumes/a/b/c", written)
+
+
+@pytest.mark.parametrize(
+    ("uris", "names"),
+    [
+        (
+            ["file:/a/part-00010-x-c000.zstd.parquet", "file:/a/part-00002-x-c001.zstd.parquet",
+             "file:/a/part-00002-x-c000.zstd.parquet"],
+            ["part-00002-x-c000.zstd.parquet", "part-00002-x-c001.zstd.parquet", "part-00010-x-c000.zstd.parquet"],
+        ),
+        (
+            ["dbfs:/Volumes/a/part-100000-tid-77-x-3-1-c000.snappy.parquet",
+             "dbfs:/Volumes/a/part-00007-tid-9-x-2-1-c010.snappy.parquet",
+             "dbfs:/Volumes/a/part-00007-tid-9-x-2-1-c009.snappy.parquet"],
+            ["part-00007-tid-9-x-2-1-c009.snappy.parquet", "part-00007-tid-9-x-2-1-c010.snappy.parquet",
+             "part-100000-tid-77-x-3-1-c000.snappy.parquet"],
+        ),
+        (["file:/a/part-00000-x.parquet"], ["part-00000-x.parquet"]),
+        ([], []),
+    ],
+)  # fmt: skip
+def test_files_are_applied_by_partition_and_by_their_number_within_it(uris: list[str], names: list[str]) -> None:
+    assert Place("/a").in_order("/a", SimpleNamespace(inputFiles=lambda: uris)) == names  # type: ignore[arg-type]
+
+
+def test_what_failed_and_repeated_tasks_left_is_not_sent(
+    spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's reader leaves out what is below a name with `_`."""
+    in_order = Place.in_order
+
+    def with_leftovers(self: Place, folder: str, written: DataFrame) -> list[str]:
+        other = Path(folder, "_temporary/0/part-00000-x-c000.parquet")
+        other.parent.mkdir(parents=True)
+        other.write_bytes(b"half of it")
+        return in_order(self, folder, self.read(spark, folder, written.schema))
+
+    monkeypatch.setattr(Place, "in_order", with_leftovers)
+    assert published(orders).rows == {"insert": 3000}
+    assert orders.mirrors_the_table()
+
+
+def test_a_source_that_lost_files_is_blamed_itself(spark: SparkSession, orders: Zone, handed: Path) -> None:
+    published(orders)
+    orders.table.insert(5000)
+    newest = max(orders.table.path.glob("*.parquet"), key=os.path.getmtime)
+    newest.unlink()
+    with pytest.raises(Gap, match="a file is gone"):
+        published(orders)
+
+
+def test_a_handover_that_cannot_be_written_is_refused(spark: SparkSession, orders: Zone, handed: Path) -> None:
+    handed.write_text("no folder")
+    with pytest.raises(HandoverUnusable) as unusable:
+        published(orders)
+    assert f"Spark cannot write into the handover {handed}: " in str(unusable.value)
+    assert str(unusable.value).endswith(
+        "Check `handover`: a volume (/Volumes/catalog/schema/volume) with the privileges READ VOLUME and WRITE VOLUME"
+        " for who publishes. Nothing was staged."
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file system that is full")
+def test_a_full_handover_publishes_nothing_and_says_so(spark: SparkSession, tmp_path: Path, handed: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "orders")
+    for first in (0, 3000):
+        rows = {
+            "id": pa.array(range(first, first + 3000), pa.int32()),
+            "v": [os.urandom(360).hex() for _ in range(3000)],
+        }
+        write_deltalake(table.path, pa.table(rows), mode="append")
+    zone = Zone(tmp_path / "zone", table)
+    handed.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(handed)], check=True)
+    try:
+        with pytest.raises(HandoverLost, match="No space left on device"):
+            published(zone, compression="none")
+        assert zone.files == []
+        assert not list(handed.rglob("*.parquet"))
+    finally:
+        subprocess.run(["umount", "--lazy", str(handed)], check=True)
+
+
+VOLUME = "/Volumes/main/mirrorfeed/handover"
+
+
+class Workspace:
+    """Databricks' own, with a volume that only Spark sees."""
+
+    def __init__(self, files: dict[str, bytes], refuse: type[Exception] | None = None) -> None:
+        self.kept, self.refuse = files, refuse
+        self.dbfs = self.files = self
+
+    def download(self, path: str) -> Any:
+        if self.refuse:
+            raise self.refuse("User does not have READ VOLUME on Volume 'main.mirrorfeed.handover'.")
+        if path not in self.kept:
+            raise FileNotFoundError(f"{path} does not exist")
+        return SimpleNamespace(contents=io.BytesIO(self.kept[path]))
+
+    def list(self, path: str) -> list[Any]:
+        names = {name.removeprefix(f"{path}/").split("/")[0] for name in self.kept if name.startswith(f"{path}/")}
+        return [SimpleNamespace(path=f"{path}/{name}", is_dir=True) for name in sorted(names)]
+
+    def delete(self, path: str, *, recursive: bool) -> None:
+        assert recursive
+        for name in list(self.kept):
+            if name.startswith(f"{path}/"):
+                del self.kept[name]
+
+
+class PermissionDenied(Exception):
+    pass
+
+
+def test_a_volume_that_only_spark_sees_is_read_and_tidied_through_the_workspace() -> None:
+    kept = {f"{VOLUME}/a/1/part": b"content", f"{VOLUME}/b/1/part": b"another's"}
+    between = Place(VOLUME, workspace=lambda: Workspace(kept))
+    with between.open(f"{VOLUME}/a/1/part") as file:
+        file.seek(3)
+        assert file.read() == b"tent"
+    with pytest.raises(HandoverLost, match=r"did not keep what Spark wrote: .*/none does not exist"):
+        between.open(f"{VOLUME}/a/1/none")
+    between.remove(f"{VOLUME}/a")
+    assert list(kept) == [f"{VOLUME}/b/1/part"]
+
+
+def test_a_volume_that_may_not_be_read_is_named_with_the_right_that_is_missing() -> None:
+    with pytest.raises(HandoverUnreadable) as unreadable:
+        Place(VOLUME, workspace=lambda: Workspace({}, PermissionDenied)).open(f"{VOLUME}/a")
+    assert str(unreadable.value) == (
+        f"This process may not read what Spark wrote into the handover {VOLUME}: User does not have READ VOLUME on"
+        " Volume 'main.mirrorfeed.handover'. Grant READ VOLUME on it to who publishes, beside WRITE VOLUME. Nothing was"
+        " staged."
+    )
+
+
+def test_a_folder_that_only_spark_sees_is_named_with_what_to_set() -> None:
+    with pytest.raises(HandoverUnseen) as unseen:
+        Place("/data/of/the/cluster").open("/data/of/the/cluster/a")
+    assert str(unseen.value) == (
+        "Spark has written into the handover /data/of/the/cluster, and this process does not see that folder. Set"
+        " `handover` to a volume of Unity Catalog, /Volumes/catalog/schema/volume: whoever publishes sees it, from any"
+        " machine. Nothing was staged."
+    )
+
+
+def test_more_than_a_few_rows_need_a_handover_over_connect(
+    spark: SparkSession, orders: Zone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mirrorfeed.publish.sources.delta_feed.place_for", lambda *_: None)
+    with pytest.raises(NoHandover) as refused:
+        published(orders)
+    assert str(refused.value) == (
+        f"What is to be published of {orders.root}/sales.schema/orders is more than comes to this process as the result"
+        " of a query, and there is no folder that Spark and this process share. Set `handover` to a volume of Unity"
+        " Catalog, /Volumes/catalog/schema/volume, and publish again. Nothing was staged."
+    )
+    monkeypatch.setattr(small_batch, "ROWS", 20_000)
+    published(orders)
+    assert orders.mirrors_the_table()
+
+
+def job_of(store: Any, log: str = "a" * 32, number: int = 3, batch: str = "b" * 32) -> StagingJob:
+    folder = f"sales.schema/orders/_mirrorfeed/{log}"
+    return StagingJob(store, folder, number, batch, (Column("id", "int"),), ("id",), True, "zstd", 2**20)
+
+
+def filled(folder: str) -> Path:
+    Path(folder).mkdir(parents=True)
+    Path(folder, "part-00000-x.parquet").write_bytes(b"rows")
+    return Path(folder)
+
+
+AREAS: dict[str, Callable[[Path], Place]] = {
+    "zone": lambda folder: Place(f"{folder}/{staging_area.IN_ZONE}", in_zone=True),
+    "handover": lambda folder: Place(f"{folder}/handover"),
+}
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_only_folders_of_the_table_that_nothing_can_publish_are_cleared(tmp_path: Path, area: str) -> None:
+    between, store = AREAS[area](tmp_path), FolderStore(str(tmp_path))
+    job = job_of(store)
+    gone = [
+        filled(f"{between.folder(each)}{part}")
+        for each in (job, job_of(store, number=2), job_of(store, "c" * 32, 9))
+        for part in ("", "-2", "-probe", "-2-probe")
+    ]
+    root = Path(between.root)
+    left = [filled(between.folder(job_of(store, number=4)))]
+    left += [filled(str(root / name)) for name in (".ssh", "+a", "00000000000000000001", between.folder(job)[-20:])]
+    left += [filled(between.folder(replace(job, folder="other/_mirrorfeed/a")))]
+    elsewhere = filled(str(tmp_path / "elsewhere"))
+    Path(f"{between.folder(job_of(store, number=1))}").symlink_to(elsewhere)
+    between.clear(job)
+    assert [each for each in gone if each.exists()] == []
+    assert [each for each in [*left, elsewhere] if not left_in(each)] == []
+    between.clear_table(job.table)
+    assert [each.name for each in left if not each.exists()] == [left[0].name]
+    assert left_in(elsewhere)
+
+
+@pytest.mark.parametrize("level", ["area", "folder"])
+def test_nothing_is_removed_or_written_through_a_symbolic_link(tmp_path: Path, level: str) -> None:
+    zone, elsewhere = tmp_path / "zone", tmp_path / "elsewhere"
+    store = FolderStore(str(zone))
+    between, job = Place(f"{zone}/{staging_area.IN_ZONE}", in_zone=True), job_of(store)
+    there = filled(str(elsewhere / Path(between.folder(job)).name))
+    zone.mkdir()
+    link = Path(between.root if level == "area" else between.folder(job))
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere if level == "area" else there)
+    between.clear(job)
+    between.clear_table(job.table)
+    between.remove(between.folder(job))
+    with pytest.raises(SymbolicLink):
+        between.check(between.folder(job))
+    with pytest.raises(SymbolicLink):
+        between.open(f"{between.folder(job)}/part-00000-x.parquet")
+    assert left_in(there)
+
+
+def test_a_volume_that_only_spark_sees_is_cleared_by_the_same_names() -> None:
+    between = Place(VOLUME, workspace=lambda: Workspace(kept))
+    job = job_of(Elsewhere())
+    old, new = (f"{between.folder(job_of(Elsewhere(), *each))}/part" for each in (("c" * 32, 9), ("a" * 32, 4)))
+    kept = {old: b"rows", new: b"rows", f"{VOLUME}/notes/part": b"another's"}
+    between.clear(job, may_ask=False)
+    assert list(kept) == [old, new, f"{VOLUME}/notes/part"]
+    between.clear(job)
+    assert list(kept) == [new, f"{VOLUME}/notes/part"]
+    between.clear_table(job.table)
+    assert list(kept) == [f"{VOLUME}/notes/part"]
+
+
+def test_the_files_of_a_table_are_cleared_in_every_staging_area(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store = FolderStore(str(tmp_path / "zone"))
+    areas = [AREAS["zone"](tmp_path / "zone"), Place(f"{tmp_path}/between"), Place(staging_area._temporary())]
+    there = [filled(area.folder(job_of(store))) for area in areas]
+    clear_staging(f"{tmp_path}/between", store, job_of(store).table)
+    assert [each for each in there if each.exists()] == []
+
+
+DATABRICKS = {"DATABRICKS_RUNTIME_VERSION": "client.4.9"}
+
+
+class Elsewhere:
+    """A landing zone that is no folder."""
+
+    def address(self, path: str) -> str:
+        return f"https://onelake/{path}"
+
+
+@pytest.mark.parametrize(
+    ("zone", "handover", "environment", "root", "in_zone"),
+    [
+        ("/zone", None, {}, f"/zone/{staging_area.IN_ZONE}", True),
+        ("/zone", "/between", {}, f"/zone/{staging_area.IN_ZONE}", True),
+        (None, "/between", {}, "/between", False),
+        (None, VOLUME, DATABRICKS, VOLUME, False),
+        ("/zone", VOLUME, DATABRICKS, VOLUME, False),
+        ("/Volumes/main/m/landing", VOLUME, DATABRICKS, f"/Volumes/main/m/landing/{staging_area.IN_ZONE}", True),
+    ],
+)
+def test_files_are_made_where_both_are_at_home(
+    spark: SparkSession, zone: str | None, handover: str | None, environment: dict[str, str], root: str, in_zone: bool
+) -> None:
+    store: Any = FolderStore(zone) if zone else Elsewhere()
+    found = place_for(spark, handover, store, environment)
+    assert found is not None
+    assert (found.root, found.in_zone) == (root, in_zone)
+
+
+def test_on_this_machine_a_temporary_folder_does_and_elsewhere_there_is_none(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = place_for(spark, None, Elsewhere(), {})  # type: ignore[arg-type]
+    assert found is not None
+    assert Path(found.root).parent == tmp_path
+    assert Path(found.root).stat().st_mode & 0o777 == 0o700
+    assert place_for(spark, None, Elsewhere(), DATABRICKS) is None  # type: ignore[arg-type]
+
+
+def test_the_temporary_folder_is_of_who_runs_and_not_of_whom_the_environment_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("LOGNAME", "alice")
+    mine = staging_area._temporary()
+    monkeypatch.setenv("LOGNAME", "bob")
+    assert staging_area._temporary() == mine
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777])
+def test_a_temporary_folder_that_others_can_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    Path(staging_area._temporary()).chmod(mode)
+    with pytest.raises(HandoverUnusable, match="other users can write to it"):
+        staging_area._temporary()
+
+
+def test_a_handover_outside_the_catalog_is_refused_on_databricks(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(HandoverOutsideCatalog) as refused:
+        place_for(spark, "/tmp/handover", FolderStore(str(tmp_path)), DATABRICKS)
+    assert str(refused.value) == (
+        "The handover /tmp/handover is no volume, and on Databricks only volumes are shared by all of Spark. Set"
+        " `handover` to a volume of Unity Catalog, /Volumes/catalog/schema/volume. Nothing was staged."
+    )

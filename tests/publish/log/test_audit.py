@@ -1,0 +1,65 @@
+"""Which file is the one that a record names, where its final name is taken or a staged file is not whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from fixtures.faults import Crash
+from fixtures.shared_faults import NoRenames
+from fixtures.tables import TableFeed
+from mirrorfeed.cli import main
+from mirrorfeed.landing.record import WholeRead
+from mirrorfeed.publish.log.audit import published
+from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.storage import FolderStore
+from tests.publish.scenes import FOLDER, plan, two_orders
+
+PLAN = plan(file_size=10_000)
+
+
+def said(tmp_path: Path, table: str = "sales.orders", *options: str) -> tuple[int, list[str]]:
+    path = tmp_path / "mirrorfeed.yml"
+    path.write_text(f"landing_zone: {tmp_path}/zone\ntables:\n  - {{source: a, target: sales.orders, keys: [id]}}\n")
+    ended = CliRunner().invoke(main, ["log", table, *options, "--config", str(path)])
+    return ended.exit_code, ended.stdout.splitlines()
+
+
+def test_a_publication_by_comparison_has_the_number_of_rows_read(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path / "zone"))
+    publish(TableFeed(two_orders()), store, PLAN)
+    view = TableLog(store, FOLDER).look()
+    assert view is not None
+    assert view.newest is not None
+    record = replace(view.newest, from_version_exclusive=0, read=WholeRead(3, 0.5))
+    assert published(record) == "version 1, 3 rows compared"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "not the file: it has 0 bytes, and the record says"),
+        (None, "not the file: it has the"),
+    ],
+    ids=["empty, as a creation that took effect late leaves it", "of the same size"],
+)
+def test_of_two_files_the_one_that_the_record_names_is_told(tmp_path: Path, content: bytes | None, words: str) -> None:
+    with pytest.raises(Crash):
+        publish(TableFeed(two_orders()), NoRenames(str(tmp_path / "zone")), PLAN)
+    store = FolderStore(str(tmp_path / "zone"))
+    view = TableLog(store, FOLDER).look()
+    assert view is not None
+    assert view.newest is not None
+    other = bytes(view.newest.files[0].bytes) if content is None else content
+    store.create(f"{FOLDER}/00000000000000000001.parquet", other)
+
+    code, lines = said(tmp_path)
+
+    assert code == 1
+    assert "the file, " in lines[-1]
+    wrong = next(line for line in lines if line.startswith("sales.orders: "))
+    assert wrong.startswith(f"sales.orders: {tmp_path}/zone/{FOLDER}/00000000000000000001.parquet: {words}")

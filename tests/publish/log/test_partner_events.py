@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fixtures.memory import MemoryStore
+from mirrorfeed.config import Config, load
+from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.partner_events import ForeignPartnerEvents
+from mirrorfeed.lint.linter import lint
+from mirrorfeed.publish.log.partner_events import introduce, trouble_in_introducing
+from mirrorfeed.storage import StoreUnavailable
+
+PARTNER = "partner: {name: us, source_type: Delta, source_version: '4.0', information: {region: west}}\n"
+SAID = {
+    "partnerName": "us",
+    "sourceInfo": {"sourceType": "Delta", "sourceVersion": "4.0", "additionalInformation": {"region": "west"}},
+}
+FILE = "_partnerEvents.json"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    text = f"landing_zone: ./zone\n{PARTNER}tables: [{{source: a, target: a}}]\n"
+    (tmp_path / "mirrorfeed.yml").write_text(text)
+    return load(tmp_path / "mirrorfeed.yml")
+
+
+def test_the_file_is_made_once_and_lints_clean(config: Config) -> None:
+    store = MemoryStore()
+    assert [introduce(store, config) for _ in range(2)] == [True, False]
+    assert json.loads(store.read(FILE)) == SAID
+    assert lint(store).findings == ()
+
+
+def test_a_file_that_says_the_same_in_another_layout_is_left_alone(config: Config) -> None:
+    store = MemoryStore()
+    data = json.dumps(dict(reversed(SAID.items())), indent=4).encode()
+    store.create(FILE, data)
+    assert not introduce(store, config, force=True)
+    assert store.read(FILE) == data
+
+
+@pytest.mark.parametrize("content", [b'{"partnerName": "them"}', b"not JSON", b"[" * 100_000])
+def test_a_foreign_file_is_replaced_by_force_alone(config: Config, content: bytes) -> None:
+    store = MemoryStore()
+    store.create(FILE, content)
+    with pytest.raises(ForeignPartnerEvents) as foreign:
+        introduce(store, config)
+    assert isinstance(foreign.value, Terminal)
+    assert str(foreign.value) == (
+        "memory:/_partnerEvents.json says something else than `partner` in the configuration, and is left alone:"
+        f" {content.decode()[:200]} Tables are published all the same. If the file is not another publisher's,"
+        " `mirrorfeed partner --force` replaces it; otherwise take over what it says, or leave out `partner`."
+    )
+    assert str(trouble_in_introducing(store, config)) == str(foreign.value)
+    assert store.read(FILE) == content
+    assert introduce(store, config, force=True)
+    assert json.loads(store.read(FILE)) == SAID
+
+
+class Closed(MemoryStore):
+    def create(self, path: str, data: bytes) -> None:
+        raise StoreUnavailable("create", self.address(path), "503")
+
+
+def test_a_landing_zone_that_does_not_answer_is_trouble_and_no_failure(config: Config) -> None:
+    assert isinstance(trouble_in_introducing(Closed(), config), StoreUnavailable)

@@ -1,0 +1,1040 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fixtures.faults import Crash, Fault, FaultyStore, Mode
+from fixtures.memory import MemoryStore
+from fixtures.onelake import OneLake
+from fixtures.onelake.faults import Fault as FaultOfService
+from fixtures.onelake.faults import How
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.landing.metadata_files import KeysChanged, spell
+from mirrorfeed.landing.names import begun_name, is_begun
+from mirrorfeed.landing.record import Follows, PublishedFile, Record, RecordTooNew
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.landing.strict_json import DamagedFile
+from mirrorfeed.publish.errors import (
+    BeginningMissing,
+    FinalNameTaken,
+    ForeignFile,
+    KeepsChanging,
+    LogLost,
+    NumbersDisagree,
+    RowsRefused,
+    StagedFileDamaged,
+    TooManyFiles,
+)
+from mirrorfeed.publish.log import metadata_files, table_log
+from mirrorfeed.publish.log.table_log import TableLog
+from mirrorfeed.publish.log.view import View
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.result import Progress
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.storage import FolderStore, PlaceUnusable, Store, StoreUnavailable
+from mirrorfeed.storage.onelake import OneLakeStore
+from mirrorfeed.storage.retry_budget import Patience
+
+T = "shop.schema/orders"
+LOG = f"{T}/_mirrorfeed/abc"
+
+
+def name(number: int) -> str:
+    return f"{number:020d}"
+
+
+def staged(record_number: int, part: int = 1) -> str:
+    return f"{name(record_number)}-ba7c4-{part:05d}.parquet"
+
+
+def a_record(number: int, files: int = 0, first: int = 1, **other: Any) -> Record:
+    return Record(
+        number=number,
+        batch=f"{number:04x}",
+        time="2026-11-21T04:00:00.000+00:00",
+        source="main.shop.orders",
+        source_id="id",
+        from_version_exclusive=None,
+        to_version_inclusive=number,
+        columns=(Column("id", "long"),),
+        keys=("id",),
+        next_file_number=first + files,
+        files=tuple(PublishedFile(staged(number, n), first + n, {"upsert": 1}, 1, "00") for n in range(files)),
+        **other,
+    )
+
+
+def zone(*records: Record) -> MemoryStore:
+    """A table folder with the log `abc`, these records, and what is staged for the newest."""
+    store = MemoryStore()
+    store.create(f"{T}/_mirrorfeed/log.json", b'{"log_id": "abc"}')
+    store.create(f"{T}/_metadata.json", b'{"keyColumns": ["id"]}')
+    for entry in records:
+        store.create(f"{LOG}/{name(entry.number)}.json", entry.to_json())
+        if entry.follows is None:
+            store.create(f"{LOG}/{begun_name(entry.batch)}", b"")
+    return store
+
+
+FIRST = Follows(1, "0001", "")
+
+
+def put(store: MemoryStore, *paths: str) -> None:
+    for path in paths:
+        store.create(path, path[-1:].encode())
+
+
+def names(store: MemoryStore, folder: str) -> list[str]:
+    return [entry.name for entry in store.list(folder)]
+
+
+def look(store: Store, folder: str) -> View:
+    """At a log that is there."""
+    view = TableLog(store, folder).look()
+    assert view is not None
+    return view
+
+
+def settle(store: Store, folder: str) -> View:
+    view = TableLog(store, folder).settle()
+    assert view is not None
+    return view
+
+
+def check(store: Store) -> None:
+    TableLog(store, T).check(look(store, T))
+
+
+# look
+
+
+def test_a_log_is_made_once_and_later_looks_find_it() -> None:
+    store = MemoryStore()
+
+    first = TableLog(store, T).begin()
+
+    assert look(store, T) == replace(first, confirmed=True)
+    assert first.newest is None
+    assert (first.number, first.next_file_number) == (0, 1)
+
+
+def test_a_look_makes_nothing() -> None:
+    store = MemoryStore()
+
+    assert TableLog(store, T).look() is None
+    assert store.list("") == []
+
+
+def test_a_look_takes_the_newest_record_and_what_is_staged() -> None:
+    store = zone(a_record(8), a_record(9, files=2, first=17))
+    put(store, f"{LOG}/{staged(9, 1)}", f"{LOG}/{staged(10)}", f"{T}/{name(17)}.parquet", f"{T}/_scratchPad/x")
+
+    view = look(store, T)
+
+    assert view.newest == a_record(9, files=2, first=17)
+    assert list(view.records) == [8, 9]
+    assert view.data == (f"{name(17)}.parquet",)
+    assert [file.number for file in view.unfinished] == [18]
+    assert (view.number, view.next_file_number) == (9, 19)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff", b"{}", b"[]", b"3", b'{"log_id": 3}', b'{"log_id": ""}', b'{"log_id": "../x"}', b'{"log_id": "A"}'],
+)
+def test_a_log_file_that_names_no_log_is_refused(content: bytes) -> None:
+    store = MemoryStore()
+    store.create(f"{T}/_mirrorfeed/log.json", content)
+
+    with pytest.raises(DamagedFile) as refused:
+        look(store, T)
+
+    assert refused.value.address == "memory:/shop.schema/orders/_mirrorfeed/log.json"
+    assert "Restore the file, or start the table again" in refused.value.solution
+
+
+def test_a_record_that_is_not_json_is_refused() -> None:
+    store = zone(a_record(1))
+    store.create(f"{LOG}/{name(2)}.json", b"{")
+
+    with pytest.raises(DamagedFile) as refused:
+        look(store, T)
+
+    assert str(refused.value).startswith(
+        f"memory:/{LOG}/{name(2)}.json is damaged, or mirrorfeed did not write it: it is not valid JSON ("
+    )
+
+
+def test_a_record_under_another_number_is_refused() -> None:
+    store = zone()
+    store.create(f"{LOG}/{name(7)}.json", a_record(3).to_json())
+
+    with pytest.raises(DamagedFile, match=r"7\.json is damaged, .*: it is record 3\."):
+        look(store, T)
+
+
+def test_a_record_of_a_newer_format_asks_for_a_newer_version() -> None:
+    store = zone(a_record(1, format=5))
+
+    with pytest.raises(RecordTooNew) as refused:
+        look(store, T)
+
+    assert str(refused.value) == (
+        f"The publication record memory:/{LOG}/{name(1)}.json has format 5; this version knows format 4."
+        " Install a newer mirrorfeed."
+    )
+
+
+@pytest.mark.parametrize("when", range(1, 6))
+def test_a_look_begins_again_when_a_record_comes_in_between(when: int) -> None:
+    store = zone(a_record(1))
+    calls = []
+
+    def others(verb: str) -> None:
+        calls.append(verb)
+        if len(calls) == when:
+            put(store, f"{LOG}/{staged(2, 0)}")
+            store.create(f"{LOG}/{name(2)}.json", a_record(2, files=1).to_json())
+            store.remove(f"{LOG}/{name(1)}.json")
+
+    view = look(FaultyStore(store, before=others), T)
+
+    assert view.newest == a_record(2, files=1)
+    assert [file.staged for file in view.unfinished] == [staged(2, 0)]
+
+
+def test_a_look_that_never_sees_the_same_twice_is_left_to_a_later_run() -> None:
+    store = zone()
+    made = []
+
+    def others(verb: str) -> None:
+        if verb == "list":
+            made.append(verb)
+            store.create(f"{LOG}/{name(len(made))}.json", a_record(len(made)).to_json())
+
+    with pytest.raises(KeepsChanging) as tired:
+        look(FaultyStore(store, before=others), T)
+
+    assert isinstance(tired.value, Transient)
+    assert tired.value.address == "memory:/shop.schema/orders"
+
+
+def test_a_landing_zone_that_cannot_be_written_says_why(tmp_path: Path) -> None:
+    (tmp_path / "shop.schema").write_text("a file where a folder should be")
+
+    with pytest.raises(PlaceUnusable) as unwritable:
+        look(FolderStore(str(tmp_path)), T)
+
+    text = str(unwritable.value)
+    assert text.startswith(f"Cannot read {tmp_path}/shop.schema/orders/_mirrorfeed/log.json: Not a directory.")
+    assert text.endswith("names a folder that this process may write to, then run the same command again.")
+
+
+class ReadOnly(MemoryStore):
+    """Takes no new file, but for staged ones."""
+
+    locked = False
+    refusals = 0
+
+    def create(self, path: str, data: bytes) -> None:
+        if self.locked:
+            self.refusals += 1
+            assert self.refusals < 50, "it goes on for ever"
+            raise StoreUnavailable("create", self.address(path), "403 Forbidden")
+        super().create(path, data)
+
+
+def test_a_log_that_cannot_be_made_is_not_tried_for_ever() -> None:
+    store = ReadOnly()
+    store.locked = True
+
+    with pytest.raises(StoreUnavailable, match=r"^Cannot create memory:/.*/log\.json: 403 Forbidden\."):
+        TableLog(store, T).begin()
+
+
+# settle
+
+
+def test_settling_renames_what_is_left_of_the_newest_record_in_order() -> None:
+    store = zone(a_record(1, files=3))
+    put(store, *(f"{LOG}/{staged(1, part)}" for part in (1, 2)))
+    moved = []
+    store.watcher = lambda verb, path, new_path: moved.append((verb, path, new_path))
+
+    view = settle(store, T)
+
+    assert view.unfinished == ()
+    assert moved == [
+        ("rename", f"{LOG}/{staged(1, 1)}", f"{T}/{name(2)}.parquet"),
+        ("rename", f"{LOG}/{staged(1, 2)}", f"{T}/{name(3)}.parquet"),
+    ]
+
+
+def test_a_file_that_does_not_move_holds_up_those_behind_it() -> None:
+    store = zone(a_record(1, files=2))
+    put(store, *(f"{LOG}/{staged(1, part)}" for part in (0, 1)))
+
+    class Stuck(FaultyStore):
+        def rename(self, path: str, new_path: str) -> None:
+            if path.endswith(staged(1, 0)):
+                raise StoreUnavailable("rename", self.address(path), "500")
+            super().rename(path, new_path)
+
+    with pytest.raises(StoreUnavailable, match=r"^Cannot rename memory:/.*: 500\."):
+        settle(Stuck(store), T)
+    assert names(store, T) == ["_metadata.json", "_mirrorfeed"]
+
+
+def test_a_final_name_that_holds_something_else_is_named_and_not_overwritten() -> None:
+    store = zone(a_record(1, files=1, first=5))
+    put(store, f"{LOG}/{staged(1, 0)}", f"{T}/{name(5)}.parquet")
+
+    with pytest.raises(FinalNameTaken) as taken:
+        settle(store, T)
+
+    assert taken.value.address == f"memory:/{T}/{name(5)}.parquet"
+    assert taken.value.staged == f"memory:/{LOG}/{staged(1, 0)}"
+    assert store.read(f"{T}/{name(5)}.parquet") == b"t"
+    store.remove(f"{T}/{name(5)}.parquet")
+    assert settle(store, T).unfinished == ()
+
+
+def test_a_file_of_another_kind_stops_the_table() -> None:
+    store = zone(a_record(1))
+    put(store, f"{T}/orders.csv")
+
+    with pytest.raises(ForeignFile) as foreign:
+        check(store)
+
+    assert foreign.value.address == f"memory:/{T}/orders.csv"
+
+
+@pytest.mark.parametrize(
+    ("records", "number", "says"),
+    [
+        ((), 1, "exists, but the table has no log."),
+        ((a_record(1, files=0, first=4),), 4, "exists, but the last file number in the log is 3."),
+    ],
+)
+def test_a_number_that_the_log_never_gave_out_stops_the_table(records: Any, number: int, says: str) -> None:
+    store = zone(*records)
+    put(store, f"{T}/{name(number)}.parquet")
+
+    with pytest.raises(NumbersDisagree) as disagree:
+        check(store)
+
+    assert disagree.value.problem == f"memory:/{T}/{name(number)}.parquet {says}"
+
+
+@pytest.mark.parametrize("place", ["_ProcessedFiles", "_FilesReadyToDelete"])
+def test_a_lost_log_is_also_known_by_the_files_that_the_service_took(place: str) -> None:
+    store = MemoryStore()
+    put(store, f"{T}/_metadata.json", f"{T}/{place}/{name(7)}.parquet", f"{T}/{place}/notes.txt")
+
+    with pytest.raises(NumbersDisagree) as disagree:
+        TableLog(store, T).begin()
+
+    assert (disagree.value.address, disagree.value.expected) == (f"memory:/{T}/{place}/{name(7)}.parquet", 1)
+
+
+def test_names_with_an_underscore_and_consumed_files_are_no_concern() -> None:
+    store = zone(a_record(1, files=3))
+    put(store, f"{T}/_ProcessedFiles/x", f"{T}/_temp", f"{T}/{name(3)}.parquet")
+
+    check(store)
+    assert look(store, T).data == (f"{name(3)}.parquet",)
+
+
+# tidy
+
+
+def test_records_that_are_kept_come_newest_first_until_one_is_pruned() -> None:
+    store = zone(*(a_record(number) for number in (1, 2, 3, 4)))
+    view = look(store, T)
+    assert [record.number for record in TableLog(store, T).records(view)] == [4, 3, 2, 1]
+    store.remove(f"{LOG}/{name(2)}.json")
+    assert [record.number for record in TableLog(store, T).records(view)] == [4, 3]
+    assert list(TableLog(zone(), T).records(look(zone(), T))) == []
+
+
+@pytest.mark.parametrize(
+    ("keep", "kept"),
+    [(1, [2, 3]), (2, [2, 3]), (10, [1, 2, 3])],
+)
+def test_tidying_keeps_the_newest_records(keep: int, kept: list[int]) -> None:
+    store = zone(*(a_record(number) for number in (1, 2, 3)))
+
+    TableLog(store, T).tidy(look(store, T), keep, others=True)
+
+    assert names(store, LOG) == [f"{name(number)}.json" for number in kept]
+
+
+def test_tidying_removes_what_no_record_can_publish_any_more_and_nothing_else() -> None:
+    store = zone(a_record(2, files=1))
+    put(store, f"{LOG}/{staged(1)}", f"{LOG}/{staged(2, 5)}", f"{LOG}/{staged(3)}", f"{LOG}/{staged(4)}", f"{LOG}/note")
+
+    TableLog(store, T).tidy(settle(store, T), 10, others=True)
+
+    assert names(store, LOG) == [f"{name(2)}.json", staged(3), staged(4), "note"]
+
+
+def test_without_a_record_nothing_staged_is_removed() -> None:
+    store = zone()
+    put(store, f"{LOG}/{staged(1)}")
+
+    TableLog(store, T).tidy(look(store, T), 10, others=True)
+
+    assert names(store, LOG) == [staged(1)]
+
+
+def test_folders_of_other_logs_are_leftovers_and_other_names_are_not_ours() -> None:
+    store = zone()
+    put(store, f"{T}/_mirrorfeed/0ld/{name(1)}.json", f"{T}/_mirrorfeed/Notes.of/me", f"{LOG}/{staged(1)}")
+
+    TableLog(store, T).tidy(look(store, T), 10, others=True)
+
+    assert names(store, f"{T}/_mirrorfeed") == ["Notes.of", "abc", "log.json"]
+
+
+def test_the_folder_of_another_log_stays_if_it_holds_what_is_not_ours() -> None:
+    for foreign in ("notes.txt", "notes/of/others", f"{name(1)}.json/below"):
+        store = zone(a_record(1))
+        put(store, f"{T}/_mirrorfeed/0ld/{name(2)}.json", f"{T}/_mirrorfeed/0ld/{foreign}")
+
+        TableLog(store, T).tidy(look(store, T), 10, others=True)
+
+        assert names(store, f"{T}/_mirrorfeed") == ["0ld", "abc", "log.json"]
+
+
+def test_a_record_that_could_not_be_read_again_is_not_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = zone(a_record(1))
+    put(store, f"{LOG}/{name(2)}-0002-1.parquet")
+    monkeypatch.setattr(table_log, "READ_LIMIT", 2**20)
+
+    with pytest.raises(TooManyFiles) as refused:
+        TableLog(store, T).record(look(store, T), a_record(2, files=8000, follows=FIRST))
+    assert str(refused.value) == (
+        "The record of 8,000 files for memory:/shop.schema/orders is larger than 1 MiB. Set a larger `file_size` and"
+        " publish again. Nothing was published."
+    )
+    assert names(store, LOG) == [f"{name(1)}.json", begun_name("0001")]
+
+
+def test_a_log_that_came_into_force_since_the_look_is_no_leftover() -> None:
+    store = zone(a_record(1))
+    view = look(store, T)
+    store.remove_folder(T)
+    store.create(f"{T}/_mirrorfeed/log.json", b'{"log_id": "def"}')
+    put(store, f"{T}/_mirrorfeed/def/{name(1)}.json")
+
+    TableLog(store, T).tidy(view, 10, others=True)
+
+    assert names(store, f"{T}/_mirrorfeed/def") == [f"{name(1)}.json"]
+
+
+def test_leftovers_of_other_logs_go_with_the_records_1_2_4_and_so_on() -> None:
+    store, table, there = MemoryStore(), orders(), []
+    for number in range(1, 9):
+        put(store, f"{T}/_mirrorfeed/0ld/{staged(1)}")
+        publish(TableFeed(table), store, PLAN)
+        there.append("0ld" in names(store, f"{T}/_mirrorfeed"))
+        store.remove_folder(f"{T}/_mirrorfeed/0ld")
+        table.insert({"id": number + 1})
+
+    assert there == [False, False, True, False, True, True, True, False]
+
+
+# metadata
+
+
+def test_metadata_is_written_once() -> None:
+    store = MemoryStore()
+    made = []
+    store.watcher = lambda verb, path, _: made.append((verb, path))
+
+    for _ in range(2):
+        metadata_files.ensure(store, T, spell(("a", "b"), {}))
+
+    assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["a", "b"]}
+    assert made == [("create", f"{T}/_metadata.json")]
+
+
+def test_at_first_metadata_is_made_without_a_look() -> None:
+    counting = FaultyStore(MemoryStore())
+    metadata_files.ensure(counting, T, spell(("id",), {}), first=True)
+    assert counting.verbs == ["create"]
+
+
+@pytest.mark.parametrize("mode", [Mode.LOST, Mode.REFUSED, Mode.REPEATED])
+def test_metadata_is_there_at_first_whatever_becomes_of_its_creation(mode: Mode) -> None:
+    store = MemoryStore()
+    with suppress(StoreUnavailable):
+        metadata_files.ensure(FaultyStore(store, [Fault(0, mode)]), T, spell(("id",), {}), first=True)
+    metadata_files.ensure(store, T, spell(("id",), {}), first=True)
+    assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
+
+
+def test_metadata_that_is_there_at_first_is_held_against_what_is_wanted() -> None:
+    store = MemoryStore()
+    store.create(f"{T}/_metadata.json", b'{"keyColumns": ["day"]}')
+    with pytest.raises(KeysChanged):
+        metadata_files.ensure(store, T, spell(("id",), {}), first=True)
+
+
+def test_keys_are_added_to_a_table_that_had_none() -> None:
+    store = MemoryStore()
+    metadata_files.ensure(store, T, spell((), {}))
+
+    metadata_files.ensure(store, T, spell(("id",), {}))
+
+    assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
+
+
+@pytest.mark.parametrize(("wanted", "spelled"), [(("id", "day"), "the keys ['id', 'day']"), ((), "no keys")])
+def test_keys_that_are_set_never_change(wanted: tuple[str, ...], spelled: str) -> None:
+    store = MemoryStore()
+    metadata_files.ensure(store, T, spell(("id",), {}))
+
+    with pytest.raises(KeysChanged) as refused:
+        metadata_files.ensure(store, T, spell(wanted, {}))
+
+    assert str(refused.value) == (
+        f"memory:/{T}/_metadata.json sets the keys ['id'], and the table now has {spelled}. Keys never change once they"
+        " are set: put the old ones back into the configuration, or start the table again with"
+        " `mirrorfeed rebuild`."
+    )
+    assert json.loads(store.read(f"{T}/_metadata.json")) == {"keyColumns": ["id"]}
+
+
+def test_metadata_that_cannot_be_read_is_refused() -> None:
+    store = MemoryStore()
+    store.create(f"{T}/_metadata.json", b"keys: id")
+
+    with pytest.raises(DamagedFile, match=r"^memory:/.*/_metadata\.json is damaged, .*: it is not valid JSON"):
+        metadata_files.ensure(store, T, spell(("id",), {}))
+
+
+def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
+    store = ReadOnly()
+    store.locked = True
+
+    with pytest.raises(StoreUnavailable, match="403 Forbidden"):
+        metadata_files.ensure(store, T, spell(("id",), {}))
+
+
+# record
+
+
+def test_a_record_that_is_the_newest_afterwards_won() -> None:
+    store = zone(a_record(1))
+
+    after = TableLog(store, T).record(look(store, T), a_record(2, follows=FIRST))
+    assert after is not None
+    assert after.newest == look(store, T).newest == a_record(2, follows=FIRST)
+
+
+def test_a_record_never_replaces_that_of_another_publisher() -> None:
+    store = zone(a_record(1))
+    view = look(store, T)
+    others = replace(a_record(2, follows=FIRST), batch="07e5")
+    store.create(f"{LOG}/{name(2)}.json", others.to_json())
+
+    after = TableLog(store, T).record(view, a_record(2, follows=FIRST))
+    assert after is not None
+    assert after.newest == look(store, T).newest == others
+
+
+def test_a_record_under_a_number_that_was_pruned_has_not_won() -> None:
+    store = zone(a_record(1))
+    view = look(store, T)
+    store.create(f"{LOG}/{name(5)}.json", a_record(5).to_json())
+    store.create(f"{LOG}/{begun_name(a_record(5).batch)}", b"")
+
+    after = TableLog(store, T).record(view, a_record(2))
+    assert after is not None
+    assert after.newest == look(store, T).newest == a_record(5)
+
+
+def test_a_record_in_a_folder_that_was_deleted_has_not_won() -> None:
+    store = zone(a_record(1))
+    view = look(store, T)
+    store.remove_folder(T)
+
+    assert TableLog(store, T).record(view, a_record(2)) is None
+
+
+def test_a_record_whose_creation_took_effect_and_was_refused_when_repeated_has_won() -> None:
+    store = zone(a_record(1))
+    view = look(store, T)
+
+    class Repeating(FaultyStore):
+        def create(self, path: str, data: bytes) -> None:
+            super().create(path, data)
+            super().create(path, data)
+
+    after = TableLog(Repeating(store), T).record(view, a_record(2, follows=FIRST))
+    assert after is not None
+    assert after.newest == a_record(2, follows=FIRST)
+
+
+# publish
+
+
+def orders() -> Table:
+    table = Table({"id": "long"}, ("id",))
+    table.insert({"id": 1})
+    return table
+
+
+PLAN = Plan("main.shop.orders", "shop.orders", T, ("id",))
+
+
+def test_records_that_are_refused_for_good_do_not_make_a_run_stage_for_ever() -> None:
+    store, table = ReadOnly(), orders()
+    publish(TableFeed(table), store, PLAN)
+    table.insert({"id": 2})
+    store.locked = True
+
+    with pytest.raises(StoreUnavailable, match=r"^Cannot create memory:/.*2\.json: 403 Forbidden\."):
+        publish(TableFeed(table), store, PLAN)
+
+
+@pytest.mark.parametrize(
+    ("change", "plan", "says"),
+    [
+        (
+            lambda table: table.insert({"id": None}),
+            PLAN,
+            "Rows of main.shop.orders cannot be published: in version 2 a key is NULL (id = NULL).",
+        ),
+        (
+            lambda table: table.insert({"id": 7}, {"id": 7}),
+            PLAN,
+            "Rows of main.shop.orders cannot be published: in version 2 a key is not unique (id = 7).",
+        ),
+        (
+            lambda table: table.delete(1),
+            replace(PLAN, keys=()),
+            "Rows of main.shop.orders cannot be published: in version 2 there is an update or delete, and a table"
+            " without keys accepts only inserts.",
+        ),
+    ],
+)
+def test_rows_without_a_right_place_are_refused_and_nothing_of_their_range_is_published(
+    change: Any, plan: Plan, says: str
+) -> None:
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, plan)
+    before = look(store, T)
+    change(table)
+
+    with pytest.raises(RowsRefused) as refused:
+        publish(TableFeed(table), store, plan)
+
+    assert refused.value.problem == says
+    assert (look(store, T).newest, look(store, T).data) == (before.newest, before.data)
+
+
+def test_a_first_load_that_is_refused_makes_nothing_that_the_service_takes_for_a_table() -> None:
+    store, table = MemoryStore(), orders()
+    table.insert({"id": 1})
+
+    with pytest.raises(RowsRefused):
+        publish(TableFeed(table), store, PLAN)
+
+    assert names(store, T) == ["_mirrorfeed"]
+    table.delete(1)
+    publish(TableFeed(table), store, PLAN)
+    assert names(store, T) == [f"{name(1)}.parquet", "_metadata.json", "_mirrorfeed"]
+
+
+def test_keys_are_not_given_to_a_table_whose_rows_are_refused_for_them() -> None:
+    """Once they are set they can never change."""
+    store, table = MemoryStore(), orders()
+    table.insert({"id": None})
+    publish(TableFeed(table), store, replace(PLAN, keys=()))
+    table.insert({"id": None})
+
+    with pytest.raises(RowsRefused):
+        publish(TableFeed(table), store, PLAN)
+
+    assert json.loads(store.read(f"{T}/_metadata.json")) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (KeepsChanging(address="x"), Transient),
+        (DamagedFile(address="x", reason="y"), Terminal),
+        (FinalNameTaken(address="x", staged="y"), Terminal),
+        (ForeignFile(address="x"), Terminal),
+        (NumbersDisagree(address="x", expected=1), Terminal),
+    ],
+)
+def test_each_error_says_whether_a_person_must_act(error: MirrorfeedError, kind: type) -> None:
+    assert isinstance(error, kind)
+
+
+# what is ours and what is not
+
+
+def foreign(*names: str) -> MemoryStore:
+    store = MemoryStore()
+    put(store, f"{T}/_metadata.json", *(f"{T}/{each}" for each in names))
+    store.replace(f"{T}/_metadata.json", b'{"keyColumns": ["id"]}')
+    return store
+
+
+@pytest.mark.parametrize(
+    ("there", "kind"),
+    [
+        (f"{name(1)}.parquet", NumbersDisagree),
+        (f"_ProcessedFiles/{name(7)}.parquet", NumbersDisagree),
+        ("part-00000.parquet", ForeignFile),
+    ],
+)
+def test_nothing_is_made_in_a_folder_of_another_publisher(there: str, kind: type[Exception]) -> None:
+    store = foreign(there)
+    before = store.copy()
+    changes: list[str] = []
+    store.watcher = lambda verb, path, _: changes.append(f"{verb} {path}")
+
+    with pytest.raises(kind):
+        publish(TableFeed(orders()), store, PLAN)
+
+    assert changes == []
+    assert names(store, T) == names(before, T)
+
+
+def test_a_log_that_lost_its_name_is_found_and_the_error_says_how_to_put_it_back() -> None:
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, PLAN)
+    named = store.read(f"{T}/_mirrorfeed/log.json")
+    log_id = json.loads(named)["log_id"]
+    store.remove(f"{T}/_mirrorfeed/log.json")
+    table.insert({"id": 2})
+
+    with pytest.raises(LogLost) as lost:
+        publish(TableFeed(table), store, PLAN)
+
+    time = json.loads(store.read(f"{T}/_mirrorfeed/{log_id}/{name(1)}.json"))["time"]
+    assert (lost.value.log_id, lost.value.number, lost.value.time) == (log_id, 1, time)
+    assert names(store, f"{T}/_mirrorfeed") == [log_id]
+    store.create(f"{T}/_mirrorfeed/log.json", named)
+    assert publish(TableFeed(table), store, PLAN).published == 2
+
+
+def test_a_log_that_others_make_while_a_folder_is_looked_at_is_no_foreign_one() -> None:
+    store, table, calls = MemoryStore(), orders(), []
+
+    def others(verb: str) -> None:
+        calls.append(verb)
+        if calls == ["read", "read", "list"]:  # between the look for a log and that for files
+            publish(TableFeed(table), store, PLAN)
+
+    assert publish(TableFeed(table), FaultyStore(store, before=others), PLAN).published == 1
+
+
+# a log without its beginning
+
+
+def test_records_say_what_they_follow() -> None:
+    store, table = MemoryStore(), orders()
+    for id_ in (2, 3):
+        publish(TableFeed(table), store, PLAN)
+        table.insert({"id": id_})
+    view = look(store, T)
+    first, newest = (each.follows for each in reversed(list(TableLog(store, T).records(view))))
+    assert first is None
+    assert newest is not None
+    assert (newest.number, newest.etag) == (1, view.records[1])
+
+
+def test_a_log_whose_beginning_is_missing_tells_nothing_as_published() -> None:
+    """The id of a log comes back after its folder was deleted, and one who was still staging adds a record."""
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, PLAN)
+    named = store.read(f"{T}/_mirrorfeed/log.json")
+    table.insert({"id": 2})
+
+    class Deleting(TableFeed):
+        def stage(self, *arguments: Any) -> Any:
+            staged = super().stage(*arguments)
+            store.remove_folder(T)
+            store.create(f"{T}/_mirrorfeed/log.json", named)
+            return staged
+
+    with pytest.raises(BeginningMissing) as missing:
+        publish(Deleting(table), store, PLAN)
+
+    assert missing.value.number == 2
+    assert missing.value.address == f"memory:/{T}/_mirrorfeed/{json.loads(named)['log_id']}"
+    for _ in range(2):  # nor does a run that has nothing to add
+        with pytest.raises(BeginningMissing):
+            publish(TableFeed(table), store, PLAN)
+
+
+def test_a_record_that_follows_another_one_of_that_number_is_none_either() -> None:
+    store = zone(a_record(1), a_record(2, follows=Follows(1, "0bad", "another")))
+
+    assert not look(store, T).follows_on
+    with pytest.raises(BeginningMissing):
+        check(store)
+
+
+def test_a_record_whose_predecessor_was_copied_still_follows_it() -> None:
+    store = zone(a_record(1), a_record(2, follows=Follows(1, a_record(1).batch, "as it was elsewhere")))
+
+    assert look(store, T).follows_on
+
+
+# files that are not what their record says
+
+
+@pytest.mark.parametrize("in_place", [1, 2])
+def test_an_empty_staged_file_whose_number_was_given_is_removed(in_place: int) -> None:
+    store = zone(a_record(1, files=2))
+    store.create(f"{LOG}/{staged(1, 0)}", b"")
+    put(store, f"{T}/{name(in_place)}.parquet")
+
+    view = settle(store, T)
+    TableLog(store, T).tidy(view, 10, others=True)
+
+    assert (view.unfinished, view.last_renamed) == ((), 2)
+    assert names(store, LOG) == [f"{name(1)}.json", begun_name("0001")]
+    assert names(store, T) == [f"{name(in_place)}.parquet", "_metadata.json", "_mirrorfeed"]
+
+
+def test_a_staged_file_of_another_size_is_not_published() -> None:
+    store = zone(a_record(1, files=1))
+    store.create(f"{LOG}/{staged(1, 0)}", b"")
+
+    with pytest.raises(StagedFileDamaged) as damaged:
+        settle(store, T)
+
+    assert (damaged.value.found, damaged.value.expected) == (0, 1)
+    assert damaged.value.address == f"memory:/{LOG}/{staged(1, 0)}"
+    assert names(store, T) == ["_metadata.json", "_mirrorfeed"]
+
+
+# what is told
+
+
+class LosesReads(MemoryStore):
+    """The look after the first creation of a record fails."""
+
+    failing = False
+
+    def create(self, path: str, data: bytes) -> None:
+        super().create(path, data)
+        self.failing = path.endswith("2.json")
+
+    def list(self, folder: str) -> Any:
+        if self.failing:
+            self.failing = False
+            raise StoreUnavailable("list", self.address(folder), "503")
+        return super().list(folder)
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "another publisher's record came first"])
+def test_what_was_recorded_is_told_by_the_next_try_when_no_look_followed(others: bool) -> None:
+    store, table, progress = LosesReads(), orders(), Progress()
+    publish(TableFeed(table), store, PLAN)
+    table.insert({"id": 2}, {"id": 3})
+
+    with pytest.raises(StoreUnavailable):
+        publish(TableFeed(table), store, PLAN, progress)
+    assert progress.rows == {}
+    if others:
+        table.insert({"id": 4})
+        publish(TableFeed(table), store, PLAN)
+    publish(TableFeed(table), store, PLAN, progress)
+
+    assert (progress.rows, progress.publications, progress.sent) == ({"upsert": 2}, 1, {})
+    assert progress.made[0].record.number == 2
+
+
+def test_what_a_killed_run_recorded_is_told_by_the_run_that_finishes_it() -> None:
+    store, table = MemoryStore(), orders()
+    dying = FaultyStore(store)
+    dying.rename = lambda *_: (_ for _ in ()).throw(Crash())  # type: ignore[method-assign]
+    with pytest.raises(Crash):
+        publish(TableFeed(table), dying, PLAN)
+
+    progress = publish(TableFeed(table), store, PLAN)
+
+    assert (progress.rows, progress.publications) == ({"insert": 1}, 1)
+    assert (progress.made[0].oldest, progress.made[0].latest) == (None, None)
+    assert list(progress.made[0].seconds) == ["rename"]
+    assert publish(TableFeed(table), store, PLAN).publications == 0
+
+
+def test_a_first_record_that_comes_late_into_a_deleted_folder_is_not_told_as_published() -> None:
+    """All that a run reads of its log is there, and the log is not in force."""
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, PLAN)
+    log_id = look(store, T).log_id
+    record = f"{T}/_mirrorfeed/{log_id}/{name(1)}.json"
+    content = store.read(record)
+
+    def others(verb: str) -> None:
+        if verb == "list" and log_id in store.read(f"{T}/_mirrorfeed/log.json").decode():
+            store.remove_folder(T)
+            TableLog(store, T).begin()
+            metadata_files.ensure(store, T, spell(("id",), {}))
+            store.create(record, content)
+
+    progress = publish(TableFeed(table), FaultyStore(store, before=others), PLAN)
+
+    assert (progress.rows, look(store, T).data) == ({"insert": 1}, (f"{name(1)}.parquet",))
+
+
+def test_what_another_publisher_recorded_is_not_told_as_ours() -> None:
+    store, table = MemoryStore(), orders()
+
+    def others(verb: str) -> None:
+        if verb == "create" and not names(store, T)[1:]:
+            publish(TableFeed(table), store, PLAN)
+
+    progress = publish(TableFeed(table), FaultyStore(store, before=others), PLAN)
+
+    assert (progress.rows, progress.published) == ({}, 1)
+
+
+class Overtaken(MemoryStore):
+    """Before record 2 of the first publisher is created, others publish it and more."""
+
+    overtake: Callable[[], None] | None = None
+
+    def create(self, path: str, data: bytes) -> str | None:
+        if path.endswith(f"{name(2)}.json") and (overtake := self.overtake):
+            self.overtake = None
+            overtake()
+        return super().create(path, data)
+
+
+@pytest.mark.parametrize("keep_records", [1, 2, 3])
+def test_a_record_whose_number_others_used_and_pruned_is_not_told_as_published(keep_records: int) -> None:
+    store, table, kept = Overtaken(), orders(), replace(PLAN, keep_records=keep_records)
+    publish(TableFeed(table), store, kept)
+    table.insert({"id": 2})
+
+    def others() -> None:
+        for id_ in range(3, 8):
+            publish(TableFeed(table), store, kept)
+            table.insert({"id": id_})
+
+    store.overtake = others
+    progress = publish(TableFeed(table), store, kept)
+
+    assert (progress.made, progress.rows) == ([], {})
+    assert [each.record.number for each in publish(TableFeed(table), store, kept).made] == [7]
+
+
+# leftovers
+
+
+def test_a_run_that_is_refused_leaves_none_of_its_files() -> None:
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, PLAN)
+    table.insert({"id": 2})
+    table.insert({"id": None})
+
+    for _ in range(3):
+        with pytest.raises(RowsRefused):
+            publish(TableFeed(table, partitions=3, rows_per_batch=1), store, replace(PLAN, file_size=1))
+
+    (folder,) = (entry.name for entry in store.list(f"{T}/_mirrorfeed") if entry.is_folder)
+    left = names(store, f"{T}/_mirrorfeed/{folder}")
+    assert [each for each in left if not is_begun(each)] == [f"{name(1)}.json"]
+    assert len(left) == 2
+
+
+class Keeps(MemoryStore):
+    """Nothing can be removed."""
+
+    def remove(self, path: str) -> None:
+        raise StoreUnavailable("remove", self.address(path), "409 LeaseIdPresent")
+
+
+def test_leftovers_that_cannot_be_removed_stand_in_nobodys_way_and_are_told() -> None:
+    store, table, progress = Keeps(), orders(), Progress()
+    for id_ in (2, 3, 4):
+        publish(TableFeed(table), store, replace(PLAN, keep_records=2), progress)
+        table.insert({"id": id_})
+
+    assert publish(TableFeed(table), store, replace(PLAN, keep_records=2), progress).published == 4
+    assert progress.untidy is not None
+    assert progress.untidy.problem.endswith(".begun: 409 LeaseIdPresent.")
+
+
+def test_keys_that_changed_are_refused_also_while_nothing_is_new() -> None:
+    store, table = MemoryStore(), orders()
+    publish(TableFeed(table), store, PLAN)
+
+    with pytest.raises(KeysChanged, match=r"^memory:/.*/_metadata\.json sets the keys \['id'\], and the table now has"):
+        publish(TableFeed(table), store, replace(PLAN, keys=("id", "day")))
+
+
+def before_last(what: str, store: Store) -> Table:
+    """What is published before the publication whose calls are counted."""
+    table, ranges = orders(), {"a first publication": -1, "nothing new": 1, "a range": 1}.get(what, 0)
+    for number in range(ranges + 1):
+        publish(TableFeed(table), store, PLAN)
+        if number < ranges or "range" in what:
+            table.insert({"id": 2 + number})
+    return table
+
+
+@pytest.mark.parametrize(
+    ("what", "calls"),
+    [
+        ("a first publication", 16),
+        ("the range after it", 16),
+        ("a range", 14),
+        ("nothing new after it", 3),
+        ("nothing new", 3),
+    ],
+)
+def test_calls_to_the_store_are_few(what: str, calls: int) -> None:
+    """Without those that write the file, of which there are as many as the writer of Parquet likes."""
+    store = MemoryStore()
+    counting = FaultyStore(store)
+    publish(TableFeed(before_last(what, store)), counting, PLAN)
+
+    assert len([verb for verb in counting.verbs if verb not in ("open_write", "write", "close")]) == calls
+
+
+@pytest.mark.parametrize(("what", "calls"), [("a first publication", 22), ("a range", 18), ("nothing new", 3)])
+def test_calls_over_the_protocol_are_few(onelake: OneLake, what: str, calls: int) -> None:
+    """With the one that a process asks whether the landing zone is there, and with the three that write the file."""
+    table = before_last(what, onelake.store())
+    before = len(onelake.verbs())
+    publish(TableFeed(table), onelake.store(), PLAN)
+
+    assert len(onelake.verbs()) - before == calls
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE])
+def test_a_log_that_the_service_did_not_take_is_asked_for_under_another_id(
+    onelake: OneLake, how: How, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, asked = OneLakeStore.create_once, list[bytes]()
+
+    def spy(store: OneLakeStore, path: str, data: bytes) -> None:
+        asked.append(data)
+        create(store, path, data)
+
+    monkeypatch.setattr(OneLakeStore, "create_once", spy)
+    onelake.server.faults.add(FaultOfService("put blob", how))
+
+    TableLog(onelake.store(patience=Patience(5, first_pause=0.001)), T).begin()
+
+    assert onelake.verbs().count("put blob") == len(asked) == len(set(asked)) == 2

@@ -1,0 +1,268 @@
+"""What is to be said of sources that are compared before Spark is needed, and their protocol with every fault there is:
+a source that changes whenever it likes, the states that are kept of it, and kills at every moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, rule
+
+from fixtures.faults import Crash, Fault, Mode
+from fixtures.mirror import canonical
+from mirrorfeed.config import Config, ConfigInvalid, Table, load
+from mirrorfeed.errors import Transient
+from mirrorfeed.landing.names import Target
+from mirrorfeed.landing.schema import MARKER, Column
+from mirrorfeed.monitor.facts import Collector
+from mirrorfeed.publish.errors import KeysNeeded, LedgerNeeded, StatesLost
+from mirrorfeed.publish.files.arrow_types import arrow_schema
+from mirrorfeed.publish.files.rolling_writer import write_empty
+from mirrorfeed.publish.files.staging import stage_few
+from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
+from mirrorfeed.publish.plan import Plan, plan_of
+from mirrorfeed.publish.sources.base import COMPARISON, Repair
+from mirrorfeed.publish.sources.full_compare import ComparedFeed, states_of
+from mirrorfeed.publish.sources.row_hashes import Seen, States
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.publish.translate.changes import PROBLEM
+from mirrorfeed.publish.up_to_date_check import Idle
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.ranges import Commit, Facts, Range
+from tests.publish.machines import FOLDER, Published
+
+
+def a_table(**options: Any) -> Table:
+    return Table(source=Source(("sales", "v")), target=Target.parse("sales.orders"), changes="compare", **options)
+
+
+def test_hashes_are_beside_the_ledger_and_no_two_targets_share_them() -> None:
+    def place(ledger: Source, target: str) -> str:
+        table = a_table().model_copy(update={"target": Target.parse(target)})
+        return str(states_of(Config(landing_zone="zone", tables=(), ledger=ledger), table))
+
+    assert place(Source(("main", "ops", "ledger")), "sales.orders") == "main.ops.hashes_sales_orders_74609b97"
+    assert place(Source(path="/data/ledger"), "sales.orders") == "/data/hashes_sales_orders_74609b97"
+    assert place(Source(("ledger",)), "SALES.Orders") == "hashes_sales_orders_74609b97"
+    names = {place(Source(("ledger",)), name) for name in ("a_b.c", "a.b_c", "a.`b c`", "a.`b-c`", "b_c")}
+    assert len(names) == 5
+
+
+def test_without_a_ledger_nothing_is_compared() -> None:
+    with pytest.raises(LedgerNeeded) as refused:
+        states_of(Config(landing_zone="zone", tables=()), a_table())
+    assert refused.value.table == "sales.v"
+
+
+@pytest.mark.parametrize("now", [3, 4])
+def test_hashes_that_went_back_behind_what_is_published_are_lost(now: int) -> None:
+    """By one version as well, of which the next comparison would seem to be published."""
+
+    class WentBack(States):
+        def look(self) -> Seen:
+            return Seen("the table of hashes", now)
+
+    feed = ComparedFeed(None, Source(("v",)), WentBack(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
+    with pytest.raises(StatesLost, match="The row hashes of v for version 5 are missing in hashes"):
+        feed.facts(5, 500)
+
+
+def test_without_keys_nothing_is_compared() -> None:
+    with pytest.raises(KeysNeeded) as refused:
+        plan_of(a_table())
+    assert refused.value.table == "sales.v"
+
+
+@pytest.mark.parametrize(
+    ("top", "table", "words"),
+    [
+        ("", "keys: [id]", "compare keeps hashes beside the ledger: set `ledger`"),
+        ("ledger: ./ledger", "keys: []", "must name the columns by which rows are compared (changes: compare)"),
+        ("ledger: ./ledger\nhistory: ./kept", "keys: [id]", "so no history of them can be kept: set `history: false`"),
+        ("ledger: ./ledger", "keys: [id], where: v > 1", "compare publishes all of a source: select columns and rows"),
+        ("ledger: ./ledger", "markers: exact", "exact is for changes: full alone"),
+    ],
+)
+def test_what_a_comparison_needs_is_told_with_its_line(tmp_path: Path, top: str, table: str, words: str) -> None:
+    path = tmp_path / "mirrorfeed.yml"
+    text = f"landing_zone: ./zone\n{top}\ntables:\n  - {{source: v, target: t, changes: compare, {table}}}\n"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigInvalid) as refused:
+        load(path)
+    assert words in str(refused.value)
+    assert f"mirrorfeed.yml:{text.count(chr(10))}: " in str(refused.value)
+
+
+def test_versions_of_a_delta_table_say_nothing_of_one_that_is_compared(tmp_path: Path) -> None:
+    table = a_table(keys=("id",)).model_copy(update={"source": Source(path=str(tmp_path))})
+    idle = Idle(Config(landing_zone=str(tmp_path / "zone"), tables=(table,)))
+    assert Collector(idle.config, NO_SPARK)._without_spark(idle, table) is None
+    assert (idle.decision(table), idle.outcome(table)) == (None, None)
+
+
+NO_SPARK: Any = None
+COLUMNS = (Column("id", "long"), Column("v", "string"))
+Rows = dict[int, str | None]
+
+
+class Kept:
+    """The table of hashes as it would be: its versions, each with the state and with what differs from the one before.
+    Here the values themselves stand for their hashes."""
+
+    def __init__(self) -> None:
+        self.versions: list[tuple[Rows, list[dict[str, Any]]]] = []
+
+
+class KeptFeed:
+    """As `ComparedFeed`, over a source that is a dict. `moment` is called before and after the commit, also where there
+    is none, and after the files are made: others may do something, or the process is killed."""
+
+    def __init__(self, source: Rows, kept: Kept, moment: Any = lambda when: None) -> None:
+        self.source, self.kept, self.moment = source, kept, moment
+
+    def facts(self, after: int | None, limit: int) -> Facts:
+        self.new = len(self.kept.versions)
+        assert after is None or after < self.new, "a record names a state that was kept before"
+        first = self.new if after is None else after + 1
+        commits = tuple(Commit(n, datetime(2026, 1, 1, tzinfo=UTC), COMPARISON) for n in range(first, self.new + 1))
+        return Facts("the table of hashes", self.new, commits)
+
+    def is_as(self, facts: Facts) -> bool:
+        return True
+
+    def columns(self, version: int) -> tuple[Column, ...]:
+        return COLUMNS
+
+    def check(self, what: Range | int, facts: Facts) -> None: ...
+
+    def stage(
+        self, what: Range | int, plan: Plan, job: StagingJob
+    ) -> tuple[Sequence[Receipt], Sequence[BadRow]] | None:
+        before = self.kept.versions[what.from_version_exclusive][0] if isinstance(what, Range) else {}
+        self.moment("before the commit")
+        now = dict(self.source)
+        rows = [{"id": key, "v": now.get(key), MARKER: 4 if key in now else 2, PROBLEM: None}
+                for key in sorted(now.keys() | before.keys())
+                if key not in before or key not in now or now[key] != before[key]]  # fmt: skip
+        goes_on = isinstance(what, Range) and what.from_version_exclusive == self.new - 1
+        if rows or not goes_on:
+            self.kept.versions.append((now, rows))
+        if len(self.kept.versions) - 1 != self.new - (goes_on and not rows):
+            raise Moved
+        self.moment("after the commit")
+        if goes_on and not rows:
+            return None
+        schema = arrow_schema(job.columns, with_marker=job.with_marker).append(pa.field(PROBLEM, pa.int32()))
+        receipts, bad = stage_few(pa.Table.from_pylist(self.kept.versions[self.new][1], schema), job)
+        self.moment("after the files")
+        return receipts if receipts or isinstance(what, Range) else [write_empty(job)], bad
+
+    def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
+        return []
+
+    def look_up_seconds(self) -> float:
+        return 0.0
+
+    def rows_read(self) -> int:
+        return len(self.source)
+
+    def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        raise NotImplementedError
+
+
+class Moved(Transient):
+    """As `StatesMoved`."""
+
+    def what(self) -> str:
+        return "moved"
+
+    def next(self) -> str:
+        return "again"
+
+
+_VALUE = st.one_of(st.none(), st.sampled_from("ab"))
+_MOMENTS = ("before the commit", "after the commit", "after the files")
+
+
+class Comparisons(Published):
+    @initialize()
+    def begin(self) -> None:
+        self.source: Rows = {}
+        self.kept = Kept()
+        self.plan = Plan("v", "sales.orders", FOLDER, ("id",), changes="compare")
+        self.begin_zone()
+
+    @rule(key=st.integers(0, 3), value=_VALUE)
+    def a_row_is_there(self, key: int, value: str | None) -> None:
+        self.source[key] = value
+
+    @rule(key=st.integers(0, 3))
+    def a_row_is_gone(self, key: int) -> None:
+        self.source.pop(key, None)
+
+    @rule()
+    def publish(self) -> None:
+        publish(KeptFeed(self.source, self.kept), self.zone, self.plan)
+        self.mirror.take()
+        assert canonical(self.mirror.rows) == canonical({"id": key, "v": v} for key, v in self.source.items())
+
+    @rule()
+    def publish_again(self) -> None:
+        """Where nothing differs, there is neither a state nor a record of it."""
+        publish(KeptFeed(self.source, self.kept), self.zone, self.plan)
+        kept, audited, changes = len(self.kept.versions), self.zone.watcher, list[str]()
+        self.zone.watcher = lambda verb, path, new_path: changes.append(f"{verb} {path}")
+        again = publish(KeptFeed(self.source, self.kept), self.zone, self.plan)
+        self.zone.watcher = audited
+        assert (again.latest, again.decision) == (
+            again.published,
+            f"nothing new, version {again.published} is published",
+        )
+        assert (len(self.kept.versions), changes) == (kept, [])
+
+    @rule(when=st.sampled_from(_MOMENTS), key=st.integers(0, 3), value=_VALUE)
+    def publish_and_be_killed(self, when: str, key: int, value: str | None) -> None:
+        def moment(now: str) -> None:
+            if now == when:
+                self.source[key] = value
+                raise Crash
+
+        with suppress(Crash):
+            publish(KeptFeed(self.source, self.kept, moment), self.zone, self.plan)
+
+    @rule(when=st.sampled_from(_MOMENTS), key=st.integers(0, 3), value=_VALUE)
+    def publish_and_be_overtaken(self, when: str, key: int, value: str | None) -> None:
+        overtaken: list[str] = []
+
+        def moment(now: str) -> None:
+            if now == when and not overtaken:
+                overtaken.append(now)
+                publish(KeptFeed(self.source, self.kept), self.zone, self.plan)
+                self.source[key] = value
+
+        with suppress(Transient):
+            publish(KeptFeed(self.source, self.kept, moment), self.zone, self.plan)
+
+    @rule(
+        call=st.integers(0, 60),
+        mode=st.sampled_from(list(Mode)),
+        late=st.one_of(st.none(), st.integers(1, 20)),
+        value=_VALUE,
+    )
+    def publish_with_a_fault(self, call: int, mode: Mode, late: int | None, value: str | None) -> None:
+        store = self.publish_disturbed(KeptFeed(self.source, self.kept), Fault(call, mode, late))
+        self.source[0] = value
+        store.deliver()
+
+    def rows_at(self, version: int) -> Iterable[Mapping[str, Any]]:
+        state = self.kept.versions[version][0]
+        return ({"id": key, "v": v} for key, v in state.items())
+
+
+TestComparisons = Comparisons.TestCase

@@ -1,0 +1,317 @@
+"""A Delta table published through Spark: what stands in the files."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.landing.schema import BadKey, ReservedColumn
+from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.files import duplicate_keys
+from mirrorfeed.runtime.engine import setting
+from mirrorfeed.source.identifier import quote
+from tests.conftest import ADAPTIVE
+from tests.delta import DeltaTable, Zone
+
+TYPES = {
+    "b": ("boolean", "true", pa.bool_(), True),
+    "i8": ("tinyint", "-8Y", pa.int8(), -8),
+    "i16": ("smallint", "-16S", pa.int16(), -16),
+    "i64": ("bigint", "9223372036854775807", pa.int64(), 2**63 - 1),
+    "f": ("float", "CAST(1.5 AS float)", pa.float32(), 1.5),
+    "d": ("double", "2.5D", pa.float64(), 2.5),
+    "price": ("decimal(38,9)", "1234567890123456789.5BD", pa.decimal128(38, 9), Decimal("1234567890123456789.5")),
+    "s": ("string", "'Łódź'", pa.string(), "Łódź"),
+    "c": ("char(3)", "'ab'", pa.string(), "ab "),
+    "vc": ("varchar(9)", "'ab'", pa.string(), "ab"),
+    "bin": ("binary", "X'00FF'", pa.binary(), b"\x00\xff"),
+    "day": ("date", "date'0001-01-01'", pa.date32(), datetime.date(1, 1, 1)),
+    "ts": (
+        "timestamp",
+        "timestamp'2026-07-01 10:00:00.123456+02:00'",
+        pa.timestamp("us", "UTC"),
+        datetime.datetime(2026, 7, 1, 8, 0, 0, 123456, datetime.UTC),
+    ),
+    "ntz": (
+        "timestamp_ntz",
+        "timestamp_ntz'2026-07-01 10:00:00.123456'",
+        pa.timestamp("us"),
+        datetime.datetime(2026, 7, 1, 10, 0, 0, 123456),
+    ),
+    "arr": ("array<int>", "array(1, NULL)", pa.string(), "[1,null]"),
+    "m": ("map<string, int>", "map('k', 1)", pa.string(), '{"k":1}'),
+    "st": ("struct<a: int, t: timestamp>", "named_struct('a', 1, 't', timestamp'2026-07-01 10:00:00.123456+00:00')",
+           pa.string(), '{"a":1,"t":"2026-07-01T10:00:00.123456Z"}'),
+}  # fmt: skip
+
+
+def test_every_type_has_its_form_in_a_snapshot_and_in_a_range(spark: SparkSession, tmp_path: Path) -> None:
+    spelled = ", ".join(f"{name} {type_}" for name, (type_, *_) in TYPES.items())
+    table = DeltaTable(
+        spark, tmp_path / "t", f"id int NOT NULL, {spelled}", properties={"delta.feature.timestampNtz": "supported"}
+    )
+    zone = Zone(tmp_path / "zone", table)
+    values = ", ".join(literal for _, literal, *_ in TYPES.values())
+    table.sql(f"INSERT INTO {{}} SELECT 1, {values}")
+    zone.publish()
+    table.sql(f"INSERT INTO {{}} SELECT 2, {values}")
+    zone.publish()
+
+    columns = [pa.field("id", pa.int32()), *(pa.field(name, form) for name, (_, _, form, _) in TYPES.items())]
+    snapshot, range_ = zone.files
+    assert snapshot.schema.remove_metadata() == pa.schema(columns)  # every column optional, and no marker
+    assert range_.schema.remove_metadata() == pa.schema([*columns, pa.field("__rowMarker__", pa.int32())])
+    expected = {name: value for name, (*_, value) in TYPES.items()}
+    assert snapshot.to_pylist() == [{"id": 1, **expected}]
+    assert range_.to_pylist() == [{"id": 2, **expected, "__rowMarker__": 4}]
+
+
+def net_and_full(folder: Path, table: DeltaTable, **options: Any) -> list[Zone]:
+    """Two of one table: its commits are made once."""
+    return [Zone(folder / changes, table, changes=changes, **options) for changes in ("net", "full")]
+
+
+ODD = [
+    "a.b",
+    "with space",
+    "tab\tand\nline",
+    "ti`ck",
+    "quo'te\"d",
+    "Łódź→注文",
+    "select",
+    "a,b;c{x}()=",
+    "__live__",
+    "__problem__",
+]
+
+
+def test_columns_and_keys_of_any_name_are_published_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    spelled = ", ".join(f"{quote(name)} string" for name in ODD)
+    table = DeltaTable(spark, tmp_path / "o'dd `t` ü.x", spelled, properties={"delta.columnMapping.mode": "name"})
+    zones = net_and_full(tmp_path, table, keys=("a.b", "ti`ck"))
+    table.sql("INSERT INTO {} VALUES (" + ", ".join(f"'{i}'" for i in range(len(ODD))) + ")")
+    for zone in zones:
+        zone.publish()
+        assert zone.files[0].column_names == ODD
+        assert list(zone.last[0].values()) == [str(i) for i in range(len(ODD))]
+    table.sql("INSERT INTO {} VALUES (" + ", ".join(f"'new {i}'" for i in range(len(ODD))) + ")")
+    for zone in zones:
+        zone.publish()
+        assert zone.last == [{name: f"new {i}" for i, name in enumerate(ODD)} | {"__rowMarker__": 4}]
+    table.sql("DELETE FROM {}")
+    for zone in zones:
+        zone.publish()
+        assert sorted(zone.last, key=str) == [
+            dict.fromkeys(ODD) | {"a.b": first, "ti`ck": other, "__rowMarker__": 2}
+            for first, other in (("0", str(ODD.index("ti`ck"))), ("new 0", f"new {ODD.index('ti`ck')}"))
+        ]
+        assert json.loads((zone.folder / "_metadata.json").read_text()) == {"keyColumns": ["a.b", "ti`ck"]}
+        assert zone.mirrors_the_table()
+
+
+NO_KEYS = {
+    ("ID",): "Column 'ID' cannot be a key of {}: there is no such column, the table spells it 'id'.",
+    ("no",): "Column 'no' cannot be a key of {}: there is no such column, the table has 'id', 'd', 'n'.",
+    ("d",): "Column 'd' cannot be a key of {}: values of the type double have no reliable equality.",
+    ("id", "n"): "Column 'n' cannot be a key of {}: values of the type json have no reliable equality.",
+}
+
+
+def test_columns_that_cannot_be_keys_are_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, d double, n array<int>")
+    for keys, words in NO_KEYS.items():
+        with pytest.raises(BadKey) as caught:
+            Zone(tmp_path / "zone", table, keys=keys).publish()
+        assert caught.value.problem == words.format(table.source)
+
+
+def test_a_reserved_column_is_refused_whatever_its_case(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, __ROWMARKER__ int")
+    with pytest.raises(ReservedColumn, match="'__ROWMARKER__'"):
+        Zone(tmp_path / "zone", table).publish()
+
+
+@pytest.fixture
+def small_batches(spark: SparkSession) -> Iterator[None]:
+    """A file ends after a batch that makes it large enough. Rows that are few come from one task."""
+    with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "100"), setting(spark, ADAPTIVE, "true"):
+        yield
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_large_publication_is_several_files_in_one_record_and_each_is_in_the_order_of_its_keys(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, v string, w string")
+    zone = Zone(tmp_path / "zone", table, keys=("v", "id"), file_size=20_000, compression="none")
+    zone.publish()
+    table.sql("INSERT INTO {} SELECT -id, concat('v', id % 7), 'old' FROM range(1, 2001) WHERE id % 5 = 0")
+    zone.publish()
+    table.sql("INSERT INTO {} SELECT id, concat('v', id % 7), repeat(uuid(), 4) FROM range(1, 2001) ORDER BY hash(id)")
+    table.sql("DELETE FROM {} WHERE id < 0")
+    progress = zone.publish()
+    assert progress.files > 3
+    assert progress.files == len(zone.record["files"]) == len(zone.files) - 2
+    assert progress.bytes == sum(path.stat().st_size for path in sorted(zone.folder.glob("*.parquet"))[2:])
+    assert progress.rows == {"upsert": 2000, "delete": 400}
+    for part in zone.files[2:]:
+        keys = [(row["v"], row["id"]) for row in part.to_pylist()]
+        assert keys == sorted(keys)
+    assert zone.mirrors_the_table()
+
+
+def test_files_are_compressed_as_asked(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    for compression, called in {"none": "uncompressed", "snappy": "snappy", "gzip": "gzip", "zstd": "zstd"}.items():
+        zone = Zone(tmp_path / compression, table, compression=compression)
+        zone.publish()
+        file = pq.ParquetFile(zone.folder / f"{1:020d}.parquet")
+        assert file.metadata.row_group(0).column(0).compression.lower() == called
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_every_change_in_the_order_of_commits_across_files(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1, 2, 3)
+    zone = Zone(tmp_path / "zone", table, changes="full", file_size=1024)
+    zone.publish()
+    table.sql("UPDATE {} SET id = id + 1")  # every key but the first goes to another row
+    table.sql("UPDATE {} SET v = 'later' WHERE id = 3")
+    table.sql("DELETE FROM {} WHERE id = 4")
+    table.sql("INSERT INTO {} SELECT id + 4, repeat(uuid(), 4) FROM range(300)")
+    progress = zone.publish()
+    assert progress.files > 1
+    changes = [row for part in zone.files for row in part.to_pylist() if "__rowMarker__" in row]
+    assert [(row["id"], row["v"], row["__rowMarker__"]) for row in changes[:6]] == [
+        (1, None, 2),
+        (2, "v1", 4),
+        (3, "v2", 4),
+        (4, "v3", 4),
+        (3, "later", 4),
+        (4, None, 2),
+    ]
+    assert len(changes) == 306
+    assert zone.mirrors_the_table()
+
+
+def test_partitioned_tables_and_their_keys(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    spark.sql(f"CREATE TABLE delta.`{tmp_path}/p` (id int, day date, v int) USING DELTA PARTITIONED BY (day)"
+              " TBLPROPERTIES (delta.enableChangeDataFeed = true)")  # fmt: skip
+    table.path, table.source = tmp_path / "p", type(table.source)(path=f"{tmp_path}/p")
+    table.sql("INSERT INTO {} VALUES (1, date'2026-01-01', 1), (1, date'2026-01-02', 2), (2, date'2026-01-02', 3)")
+    zone = Zone(tmp_path / "zone", table, keys=("id", "day"))
+    zone.publish()
+    table.sql("DELETE FROM {} WHERE day = date'2026-01-02'")  # a whole partition: nothing is written for the feed
+    table.sql("UPDATE {} SET day = date'2026-01-03'")
+    zone.publish()
+    assert zone.mirrors_the_table()
+    assert {(row["id"], row["day"].day, row["__rowMarker__"]) for row in zone.last} == {
+        (1, 1, 2), (1, 2, 2), (2, 2, 2), (1, 3, 4)
+    }  # fmt: skip
+
+
+def test_a_range_is_split_at_its_limit_into_records(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    zone = Zone(tmp_path / "zone", table, versions_per_range=2)
+    zone.publish()
+    for i in range(3):
+        table.insert(i)
+    progress = zone.publish()
+    assert (progress.publications, progress.from_version_exclusive, progress.to_version_inclusive) == (2, 0, 3)
+    assert zone.mirrors_the_table()
+
+
+def test_a_range_goes_on_once_its_keys_are_corrected_and_no_row_of_a_refused_one_is_left_in_the_zone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    zones = net_and_full(tmp_path, table)
+    for zone in zones:
+        zone.publish()
+    scenes = {
+        "in version 1 a key is NULL (id = NULL)": (
+            "INSERT INTO {} VALUES (NULL, 'x'), (1, 'y')",
+            ["UPDATE {} SET id = 2 WHERE id IS NULL"],
+        ),
+        "a key is not unique (id = 11)": (
+            "INSERT INTO {} VALUES (11, 'a'), (11, 'b'), (12, 'c')",
+            ["DELETE FROM {} WHERE v = 'b'", "UPDATE {} SET v = 'a again' WHERE id = 11"],
+        ),
+    }
+    for words, (wrong, right) in scenes.items():
+        before = table.latest
+        table.sql(wrong)
+        for zone in zones:
+            with pytest.raises(RowsRefused, match=re.escape(words)):
+                zone.publish()
+            assert zone.record["to_version_inclusive"] == before
+        for statement in right:
+            table.sql(statement)
+        for zone in zones:
+            zone.publish()
+            assert zone.mirrors_the_table()
+    for zone in zones:
+        zone.publish()  # tidies
+        assert list(zone.folder.glob("_mirrorfeed/*/*.parquet")) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ("(1, 'a'), (2, 'a'), (1, 'a')", "a key is not unique (id = 1, v = 'a')"),
+        ("(1, 'a'), (NULL, 'a')", "a key is NULL (id = NULL, v = 'a')"),
+    ],
+)
+def test_a_snapshot_whose_keys_have_no_right_place_is_refused_and_leaves_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: str, words: str
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.sql(f"INSERT INTO {{}} VALUES {values}")
+    zone = Zone(tmp_path / "zone", table, keys=("id", "v"))
+    for most in (duplicate_keys.MOST, 1):  # compared by hashes, and by Spark
+        monkeypatch.setattr(duplicate_keys, "MOST", most)
+        with pytest.raises(RowsRefused, match=re.escape(f"at version 1 {words}")):
+            zone.publish()
+        assert list(zone.folder.rglob("*.parquet")) == []
+
+
+def test_hashes_that_are_equal_for_other_keys_refuse_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duplicate_keys, "repeat", lambda _: True)
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1, 2)
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    assert zone.mirrors_the_table()
+    assert zone.files[0].column_names == ["id", "v"]
+
+
+def test_rows_that_did_not_change_are_not_published(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, v string, d double, s struct<a: int>")
+    rows = "SELECT cast(id AS int), concat('v', id), double('NaN'), named_struct('a', cast(id AS int)) FROM range(1000)"
+    table.sql(f"INSERT INTO {{}} {rows}")
+    zones = net_and_full(tmp_path, table)
+    for zone in zones:
+        zone.publish()
+    net, full = zones
+    for statement in ("UPDATE {} SET v = v", f"INSERT OVERWRITE {{}} {rows}", "RESTORE {} TO VERSION AS OF 1"):
+        table.sql(statement)
+        assert net.publish().rows == {}, statement
+    assert full.publish().rows == {}  # which looks at every commit
+    table.sql("INSERT OVERWRITE {} " + rows.replace("double('NaN')", "if(id = 7, 0D, double('NaN'))"))
+    for zone in zones:
+        assert zone.publish().rows == {"upsert": 1}
+        assert [row["id"] for row in zone.last] == [7]

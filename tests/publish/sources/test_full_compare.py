@@ -1,0 +1,437 @@
+"""Sources without a feed, which are compared with what was published last."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from fixtures.mirror import Mirror, canonical
+from mirrorfeed.config import load
+from mirrorfeed.landing.metadata_files import KeysChanged
+from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
+from mirrorfeed.orchestration.follow_run import SparkRuns, follow
+from mirrorfeed.publish.errors import ColumnsMoved, NeedsFeed, NotStates, RowsRefused, StatesLost, StatesMoved
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.result import Progress
+from mirrorfeed.publish.sources.full_compare import ComparedFeed
+from mirrorfeed.publish.sources.row_hashes import States
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source.errors import NothingToRead, SourceMissing
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.versions import newest_version
+from mirrorfeed.storage import FolderStore, Store
+
+
+class Unswept(States):
+    """Removes nothing, which takes Delta longer than all the rest. `second` alone does."""
+
+    def vacuum(self) -> None:
+        pass
+
+
+class Compared:
+    """A view in the catalog, the table of hashes, and a landing zone with a mirror."""
+
+    kind: type[States] = Unswept
+    columns: Sequence[str] = ("id", "v")
+    always: Sequence[dict[str, Any]] = ()
+    """Rows that are there whatever else is."""
+
+    def __init__(self, spark: SparkSession, root: Path, **options: Any) -> None:
+        self.spark, self.root = spark, root
+        self.source = Source(("compared",))
+        self.states = Source(path=str(root / "hashes"))
+        self.store = FolderStore(str(root / "landing"))
+        self.plan = Plan(str(self.source), "sales.orders", "sales.schema/orders", ("id",), changes="compare", **options)
+        self.mirror = Mirror(self.store, self.plan.folder)
+
+    @classmethod
+    def copied(cls, original: Compared, root: Path) -> Compared:
+        """As another is, with nothing mirrored."""
+        copy = cls(original.spark, shutil.copytree(original.root, root / "copied"))
+        copy.columns, copy.always = original.columns, original.always
+        return copy
+
+    def holds(self, *rows: tuple[Any, ...], columns: Sequence[str] = ()) -> None:
+        """Each has values for the first columns; the others are NULL."""
+        names = columns or self.columns
+        listed = [dict(zip(names, row, strict=False)) for row in rows] + [*self.always]
+        self.rows = [{name: row.get(name) for name in names} for row in listed]
+        values = ", ".join(f"({', '.join(map(_literal, row.values()))})" for row in self.rows)
+        among = f"VALUES {values}" if values else "VALUES (0, '')"
+        where = "" if values else " WHERE false"
+        self.spark.sql(
+            f"CREATE OR REPLACE TEMP VIEW {self.source.sql} AS SELECT * FROM {among} AS t({', '.join(names)}){where}"
+        )
+
+    def feed(self) -> ComparedFeed:
+        return ComparedFeed(self.spark, self.source, self.kind(self.spark, self.states, str(self.source)))
+
+    def publish(self, store: Store | None = None) -> Progress:
+        return publish(self.feed(), store or self.store, self.plan)
+
+    @property
+    def newest_state(self) -> int:
+        return newest_version(self.spark, self.states)
+
+    @property
+    def hashes(self) -> set[str]:
+        """The files with them."""
+        return {file.name for file in (self.root / "hashes").glob("*.parquet")}
+
+    def is_mirrored(self) -> bool:
+        self.mirror.take()
+        return canonical(self.mirror.rows) == canonical(self.rows)
+
+
+def _literal(value: object) -> str:
+    if value is None:
+        return "NULL"
+    return f"double('{value}')" if isinstance(value, float) else repr(value)
+
+
+@pytest.fixture
+def view(spark: SparkSession, tmp_path: Path) -> Compared:
+    return Compared(spark, tmp_path)
+
+
+def always(*first: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """Three rows, and so many more that few changes are few among them."""
+    rows = *first, *((i, f"v{i}", "w", 1.0) for i in range(23, 30))
+    return [dict(zip(("id", "v", "w", "d"), row, strict=True)) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def first(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """Rows 1 to 3, and those that are always there, published."""
+    view = Compared(spark, tmp_path_factory.mktemp("first"))
+    view.columns = ("id", "v", "w", "d")
+    view.always = always((20, None, "x", 0.0), (21, "x", None, float("nan")), (22, "x", None, 0.0))
+    view.holds((1, "a"), (2, "b"), (3, None))
+    progress = view.publish()
+    assert (progress.rows, progress.published) == ({"insert": 13}, 0)
+    return view
+
+
+@pytest.fixture(scope="module")
+def second(first: Compared, tmp_path_factory: pytest.TempPathFactory) -> tuple[Compared, Progress]:
+    """Two rows of those that are always there are others. As all had been kept whole, the hashes were written anew, and
+    what these replaced was removed. It takes long where it is the first thing that a JVM does: two publications by
+    comparison, and a VACUUM."""
+    view = Compared.copied(first, tmp_path_factory.mktemp("second"))
+    view.kind = States
+    _looks_back(view, "0 hours")
+    view.always = always((20, "x", None, 0.0), (21, "x", None, float("nan")), (22, "x", None, -0.0))
+    view.holds((1, "a"), (2, "b"), (3, None))
+    progress = view.publish()
+    _looks_back(view, "1 week")
+    return view, progress
+
+
+def _looks_back(view: Compared, how_far: str) -> None:
+    properties = {"delta.deletedFileRetentionDuration": f"interval {how_far}"}
+    DeltaTable(view.states.path).alter.set_table_properties(properties)
+
+
+@pytest.fixture
+def published(second: tuple[Compared, Progress], tmp_path: Path) -> Compared:
+    """The same, to go on with. Of so many rows a few that differ are added to the hashes."""
+    return Compared.copied(second[0], tmp_path)
+
+
+def test_only_what_differs_is_published_and_what_is_gone_is_deleted(published: Compared) -> None:
+    view = published
+    view.holds((1, "a"), (2, "new"), (4, "d"))
+    progress = view.publish()
+    assert (progress.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 1}, True)
+    assert progress.made[0].record.read.rows == 13
+
+    view.spark.sql(f"OPTIMIZE {view.states.sql}")  # which is no new state, and nor is VACUUM
+    seen, last = view.newest_state, progress.published
+    again = view.publish()
+    assert (again.made, again.published, again.latest, view.newest_state) == ([], last, last, seen)
+    assert again.decision == f"nothing new, version {last} is published"
+
+    view.holds((1, "newer"), (3, "back"))
+    then = view.publish()
+    assert (then.rows, view.is_mirrored()) == ({"upsert": 2, "delete": 2}, True)
+    assert then.made[0].record.read.rows == 12
+
+
+def test_values_that_spark_takes_for_equal_are_told_apart(
+    second: tuple[Compared, Progress], published: Compared
+) -> None:
+    published.holds((1, "a"), (2, "b"), (3, None))
+    assert (second[1].rows, published.is_mirrored()) == ({"upsert": 2}, True)
+
+
+def test_rows_are_kept_whole_for_no_longer_than_they_are_needed(first: Compared, published: Compared) -> None:
+    def whole(view: Compared) -> set[int]:
+        rows = DeltaTable(view.states.path).to_pyarrow_table().to_pylist()
+        assert sum(row["_hash"] is not None for row in rows) == 13
+        return {row["_0"] for row in rows if (row["_1"], row["_2"], row["_3"]) != (None, None, None)}
+
+    assert (len(whole(first)), whole(published)) == (12, {20, 22})  # of row 3 there is the key alone
+
+
+def test_files_of_hashes_that_nothing_needs_are_removed(first: Compared, published: Compared) -> None:
+    assert published.hashes
+    assert published.hashes.isdisjoint(first.hashes)
+
+
+def test_where_nothing_differs_hashes_are_not_written_anew_though_all_rows_are_kept_whole(
+    first: Compared, tmp_path: Path
+) -> None:
+    view = Compared.copied(first, tmp_path)
+    view.holds((1, "a"), (2, "b"), (3, None))
+    assert (view.publish().made, view.newest_state) == ([], 0)
+
+
+def test_a_run_that_published_nothing_leaves_hashes_that_do_not_count(view: Compared) -> None:
+    view.states = Source(("hashes_of_a_first_run",))  # in the catalog, of which only Spark knows
+    view.holds((1, "a"), (1, "b"))
+    with pytest.raises(RowsRefused, match=r"a key is not unique \(id = 1\)"):
+        view.publish()
+    assert not list((view.root / "landing").rglob("*.parquet"))
+    view.holds()
+    assert (view.publish().files, view.is_mirrored()) == (1, True)
+    view.holds((1, "a"))
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
+    view.holds()
+    assert (view.publish().rows, view.is_mirrored()) == ({"delete": 1}, True)
+
+
+def test_keys_that_are_null_are_refused_and_what_is_right_then_is_published(published: Compared) -> None:
+    view = published
+    view.holds((1, "a"), (None, "b"))
+    with pytest.raises(RowsRefused, match=r"a key is NULL \(id = NULL\)"):
+        view.publish()
+    view.holds((1, "b"), (2, "a"), (3, None))
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 2}, True)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def dying(feed: ComparedFeed, where: str) -> ComparedFeed:
+    """A feed whose process is killed at a moment."""
+
+    class Dying(ComparedFeed):
+        def _compare(self, *arguments: Any) -> Any:
+            if where == "before the hashes":
+                raise Killed
+            found = super()._compare(*arguments)
+            if where == "after the hashes":
+                raise Killed
+            return found
+
+        def stage(self, *arguments: Any) -> Any:
+            found = super().stage(*arguments)
+            if where == "after the files":
+                raise Killed
+            return found
+
+    return Dying(feed.spark, feed.source, feed.states)
+
+
+@pytest.mark.soak  # a refusal leaves the hashes as this does, in two tests above; `test_comparing` kills at all moments
+def test_a_first_run_that_is_killed_loses_and_doubles_nothing(view: Compared) -> None:
+    view.holds((1, "a"), (2, "b"), (3, "c"))
+    with pytest.raises(Killed):
+        publish(dying(view.feed(), "after the hashes"), view.store, view.plan)
+    view.holds((1, "a"), (2, "other"))
+    assert (view.publish().rows, view.is_mirrored()) == ({"insert": 2}, True)
+
+
+@pytest.mark.soak  # as above
+@pytest.mark.parametrize("where", ["before the hashes", "after the hashes", "after the files"])
+def test_a_run_that_is_killed_loses_and_doubles_nothing_whatever_the_source_is_then(
+    published: Compared, where: str
+) -> None:
+    view = published
+    view.holds((1, "new"), (3, "c"))
+    with pytest.raises(Killed):
+        publish(dying(view.feed(), where), view.store, view.plan)
+    view.holds((1, "a"), (2, "b"), (3, None), (4, "d"))  # back again, but for a row
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
+
+
+@dataclass(frozen=True)
+class DyingStore(FolderStore):
+    """The process is killed when it creates a record, before or after that took effect."""
+
+    after: bool = False
+
+    def create(self, path: str, data: bytes) -> str | None:
+        if self.after:
+            super().create(path, data)
+        raise Killed
+
+
+def test_a_state_that_no_record_names_is_mended_also_where_nothing_differs(published: Compared) -> None:
+    view = published
+    view.holds((1, "new"))
+    with pytest.raises(Killed):
+        view.publish(DyingStore(view.store.root))
+    view.holds((1, "a"), (2, "b"), (3, None))  # back again
+    mended = view.publish()
+    assert (mended.rows, mended.files, mended.publications) == ({}, 0, 1)
+    assert (mended.published, view.is_mirrored()) == (view.newest_state, True)
+
+
+def test_a_kill_after_the_record_publishes_everything_once(published: Compared) -> None:
+    view = published
+    view.holds((1, "a"), (2, "b"), (3, "new"))
+    with pytest.raises(Killed):
+        view.publish(DyingStore(view.store.root, after=True))
+    view.holds((1, "a"), (2, "b"), (4, "after"))
+    assert view.publish().rows == {"upsert": 2, "delete": 1}  # with what the killed run recorded
+    assert view.is_mirrored()
+
+
+def test_two_runs_at_once_agree(published: Compared) -> None:
+    view = published
+    view.holds((1, "b"))
+    there = view.rows
+    slow = view.feed()
+
+    class Overtaken(ComparedFeed):
+        def _compare(self, *arguments: Any) -> Any:
+            found = super()._compare(*arguments)
+            if not overtaken:
+                overtaken.append(view.publish())
+                view.holds((1, "d"), (2, "e"))
+            return found
+
+    overtaken: list[Progress] = []
+    publish(Overtaken(slow.spark, slow.source, slow.states), view.store, view.plan)
+    assert len(overtaken) == 1
+    view.mirror.take()
+    assert canonical(view.mirror.rows) == canonical(there)
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 2}, True)
+
+
+def test_a_folder_that_was_deleted_begins_with_all_rows(published: Compared) -> None:
+    view = published
+    view.store.remove_folder(view.plan.folder)
+    view.holds((1, "a"), (3, "c"))
+    assert (view.publish().rows, view.is_mirrored()) == ({"insert": 12}, True)
+
+
+def test_a_commit_of_somebody_else_is_seen_and_the_next_run_is_right(published: Compared) -> None:
+    view = published
+    view.holds((1, "a"), (2, "c"), (3, None))
+    feed = view.feed()
+
+    class Disturbed(ComparedFeed):
+        def _compare(self, *arguments: Any) -> Any:
+            DeltaTable(view.states.path).delete("_0 = 1")
+            return super()._compare(*arguments)
+
+    with pytest.raises(StatesMoved) as moved:
+        publish(Disturbed(feed.spark, feed.source, feed.states), view.store, view.plan)
+    assert (moved.value.states, moved.value.table) == (str(view.states), str(view.source))
+    assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
+
+
+def test_hashes_that_are_gone_are_told(published: Compared) -> None:
+    view = published
+    view.holds((1, "a"))
+    for file in (view.root / "hashes").glob("*.parquet"):  # as VACUUM would, had another run written them anew
+        file.unlink()
+    with pytest.raises(StatesLost):
+        view.publish()
+    shutil.rmtree(view.root / "hashes")
+    with pytest.raises(StatesLost) as lost:
+        view.publish()
+    assert (lost.value.published, lost.value.states) == (2, str(view.states))
+
+
+def test_a_table_that_somebody_else_made_is_left_alone(view: Compared) -> None:
+    view.holds((1, "a"))
+    view.spark.range(1).write.format("delta").save(view.states.path)
+    with pytest.raises(NotStates) as there:
+        view.publish()
+    assert there.value.states == str(view.states)
+
+
+def test_columns_of_a_view_come_and_go_as_those_of_a_table_do(published: Compared) -> None:
+    view = published
+    view.always = [row for row in view.always if row["id"] > 22]
+    view.holds((1, "w", None, None), (2, "w", None, 7), (3, None, None, None), columns=("id", "w", "d", "x"))
+    assert view.publish().rows == {"upsert": 9, "delete": 3}  # all that had a `v`, for `x` that is NULL changes nothing
+    assert view.is_mirrored()
+    view.always = []
+    view.holds((1, 7), columns=("id", "w"))
+    with pytest.raises(IncompatibleSchema, match="'w' was string and is integer"):
+        view.publish()
+    view.holds((1,), columns=("id",))
+    view.plan = replace(view.plan, keep_dropped=False)
+    with pytest.raises(ColumnsDropped, match="has lost columns"):
+        view.publish()
+
+
+def test_a_change_of_keys_is_refused(published: Compared) -> None:
+    view = published
+    view.holds((1, "a"))
+    view.plan = replace(view.plan, keys=("v",))
+    with pytest.raises(KeysChanged):
+        view.publish()
+
+
+def test_a_folder_of_parquet_files_is_a_source(view: Compared) -> None:
+    folder = view.root / "files"
+    view.source = Source(path=str(folder))
+    folder.mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "v": [[1, None], None]}), folder / "first.parquet")
+    assert view.publish().rows == {"insert": 2}
+    (folder / "first.parquet").unlink()
+    pq.write_table(pa.table({"id": [2, 5], "v": [[3], None]}), folder / "second.parquet")
+    assert view.publish().rows == {"upsert": 2, "delete": 1}
+    view.mirror.take()
+    assert canonical(view.mirror.rows) == canonical([{"id": 2, "v": "[3]"}, {"id": 5, "v": None}])
+
+
+def test_a_path_without_rows_is_refused(view: Compared) -> None:
+    view.source = Source(path=str(view.root / "nothing"))
+    with pytest.raises(NothingToRead) as refused:
+        view.publish()
+    assert refused.value.path == str(view.source)
+    view.source = Source(("no_such_view",))
+    with pytest.raises(SourceMissing):
+        view.publish()
+
+
+def test_columns_that_change_within_a_run_are_told(view: Compared) -> None:
+    view.holds((1, "a"))
+    feed = view.feed()
+
+    class Changed(ComparedFeed):
+        def check(self, *arguments: Any) -> None:
+            view.holds((1, 2))
+
+    with pytest.raises(ColumnsMoved) as moved:
+        publish(Changed(feed.spark, feed.source, feed.states), view.store, view.plan)
+    assert str(moved.value) == (
+        f"The columns of {view.source} changed during the comparison. Nothing was published. Publish again."
+    )
+
+
+def test_what_needs_a_feed_is_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "mirrorfeed.yml"
+    tables = "[{source: ./files, target: a, keys: [id], changes: compare}]"
+    file.write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables: {tables}\n")
+    config = load(str(file))
+    with pytest.raises(NeedsFeed) as refused:
+        follow(config.tables, SparkRuns(spark, config, lambda: True), stop=lambda: True)
+    assert refused.value.table == f"{tmp_path}/files"

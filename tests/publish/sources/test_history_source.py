@@ -1,0 +1,88 @@
+"""A publication whose feed has a gap, and a history that has what is missing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from mirrorfeed.cli import main
+from mirrorfeed.config import load
+from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.source.errors import Gap
+from tests.delta import DeltaTable, Zone
+from tests.told import Told, told
+
+
+def run(folder: Path, *arguments: str, status: int = 0) -> str:
+    found = CliRunner().invoke(main, [*arguments, "--config", str(folder / "mirrorfeed.yml")], catch_exceptions=False)
+    assert found.exit_code == status, found.output
+    return found.output
+
+
+def told_by(folder: Path, *arguments: str, status: int = 0) -> Told:
+    return told(*arguments, "--config", str(folder / "mirrorfeed.yml"), code=status)
+
+
+def test_a_publication_is_caught_up_from_the_history_when_the_feed_is_gone(spark: SparkSession, tmp_path: Path) -> None:
+    """It takes long, for the whole way is gone by commands: versions are kept, lost by the feed, and published."""
+    table = DeltaTable(spark, tmp_path / "t")
+    zone = Zone(tmp_path / "landing", table)
+    text = "landing_zone: ./landing\nhistory: ./histories\ntables: [{source: ./t, target: sales.orders, keys: [id]}]\n"
+    (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+    config = load(str(tmp_path / "mirrorfeed.yml"))
+    table.insert(1, 2, 3)
+    zone.publish()
+    assert "version 1" in run(tmp_path, "history", "run")
+    table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
+    table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    table.sql("DELETE FROM {} WHERE id = 1")
+    (appended,) = told_by(tmp_path, "history", "run").rows
+    assert (appended["from_version_exclusive"], appended["to_version_inclusive"], appended["rows"]) == (1, 4, 3)
+    assert (appended["newest_version"], appended["began_again"], appended["error"]) == (4, [], None)
+    table.sql("UPDATE {} SET w = 7 WHERE id = 3")
+    shutil.rmtree(table.path / "_change_data")  # as VACUUM would
+    (stopped,) = publish_tables(Fleet(spark, config, sleep=lambda _: None, on_trouble=lambda _: None))
+    assert isinstance(stopped.error, Gap)  # version 5 is gone and was not kept
+    assert stopped.progress.published == 4
+    assert zone.record["to_version_inclusive"] == 4
+
+    (failed,) = told_by(tmp_path, "history", "run", "sales.orders", status=1).rows
+    assert "ends at version 4. The changes of" in failed["error"]["what"]
+    assert (failed["error"]["code"], failed["error"]["facts"]["finding"]["code"]) == ("MF6002", "MF2102")
+    began = run(tmp_path, "history", "run", "--begin-again")
+    assert "The changes of" in began
+    assert "1 to 4, 5 to 5" in run(tmp_path, "history", "status")
+    (row,) = told_by(tmp_path, "history", "status").rows
+    assert (row["versions"], row["newest_version"], row["error"]) == ([[1, 4], [5, 5]], 5, None)
+
+
+def test_a_gap_that_the_history_spans_is_published_and_told(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    zone = Zone(tmp_path / "landing", table)
+    text = "landing_zone: ./landing\ntables: [{source: ./t, target: sales.orders, keys: [id], history: ./kept}]\n"
+    (tmp_path / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+    table.insert(1, 2, 3)
+    zone.publish()
+    run(tmp_path, "history", "run")
+    table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
+    table.sql("UPDATE {} SET v = 'newer' WHERE id = 2")
+    run(tmp_path, "history", "run")
+    table.insert(4)
+    table.checkpoint()
+    for version in range(4):  # as log clean-up would
+        table.commit_file(version).unlink()
+    shutil.rmtree(table.path / "_change_data")
+    table.sql("INSERT INTO {} VALUES (5, 'v5')")
+    assert "sales.orders: versions 2 to 3, from its history" in run(tmp_path, "publish", "--dry-run")
+    words = run(tmp_path, "publish")
+    assert "The changes were read from its history" in words
+    assert zone.mirrors_the_table()
+    into = tmp_path / "then"
+    asked = ["history", "replay", "sales.orders", "--to-version", "2", "--into", str(into)]
+    assert str(into) in run(tmp_path, *asked)
+    (replayed,) = told_by(tmp_path, *asked).rows
+    assert (replayed["into"], replayed["version"], replayed["created"]) == (str(into), 2, False)
+    assert sorted(row["v"] for row in DeltaTable.at(spark, into).rows()) == ["new", "v1", "v3"]

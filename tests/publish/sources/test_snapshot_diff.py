@@ -1,0 +1,194 @@
+"""Across a gap in a feed by comparing its two ends, with no moment at which the mirror is not there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from fixtures.mirror import Mirror, canonical
+from mirrorfeed.config import Config, load
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.landing.schema import columns_of
+from mirrorfeed.orchestration.dry_run import decisions
+from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.publish.errors import ByComparison, ByDifference, NotComparable
+from mirrorfeed.publish.result import Outcome
+from mirrorfeed.publish.translate.row_diff import DIFFERS, HASH, differences, hashed, landing_rows, one_per_key, places
+from mirrorfeed.source.errors import Gap
+from mirrorfeed.storage import FolderStore
+from tests.delta import DeltaTable, SparkTable, Zone
+
+
+def field(name: str, type_: str) -> dict[str, Any]:
+    return {"name": name, "type": type_, "nullable": True, "metadata": {}}
+
+
+def a_config(folder: Path, more: str = "on_gap: compare", part: str = "") -> Config:
+    text = f"landing_zone: ./landing\n{more}\ntables: [{{source: ./t, target: sales.orders, keys: [id]{part}}}]\n"
+    (folder / "mirrorfeed.yml").write_text(text, encoding="utf-8")
+    return load(str(folder / "mirrorfeed.yml"))
+
+
+def published(spark: SparkSession, config: Config) -> tuple[Outcome, list[MirrorfeedError]]:
+    told: list[MirrorfeedError] = []
+    (outcome,) = publish_tables(Fleet(spark, config, sleep=lambda _: None, on_trouble=told.append))
+    return outcome, told
+
+
+def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    zone, config = Zone(tmp_path / "landing", table), a_config(tmp_path, "on_gap: compare\nversions_per_range: 2")
+    table.insert(1, 2, 3)
+    zone.publish()
+    table.set_feed(False)
+    table.sql("UPDATE {} SET v = 'new' WHERE id = 2")
+    table.sql("UPDATE {} SET v = 'v2' WHERE id = 2")  # as before
+    table.sql("DELETE FROM {} WHERE id = 3")
+    table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    table.sql("INSERT INTO {} VALUES (4, 'v4', 4)")
+    table.set_feed(True)
+    assert decisions(spark, config) == [("sales.orders", "versions 2 to 8, by comparison")]
+    outcome, told = published(spark, config)
+    assert outcome.error is None
+    assert outcome.progress.rows == {"upsert": 1, "delete": 1}
+    (note,) = told
+    assert isinstance(note, ByComparison)
+    assert (note.gap.table, note.gap.published, note.gap.where) == (str(table.source), 1, 2)
+    assert zone.mirrors_the_table()
+    table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
+    outcome, told = published(spark, config)
+    assert (outcome.progress.rows, told) == ({"upsert": 1}, [])
+    assert zone.mirrors_the_table()
+
+
+def test_of_a_part_only_what_differs_in_it_is_published(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", "id int, v string, w string, secret string")
+    config = a_config(
+        tmp_path, part=", except_columns: [secret], where: v <> 'out', rename: {w: W}, cast: {w: string(2)}"
+    )
+    mirror = Mirror(FolderStore(str(tmp_path / "landing")), "sales.schema/orders")
+    table.sql(
+        "INSERT INTO {} VALUES (1, 'a', 'xyz', 's'), (2, 'a', 'x', 's'), (3, 'out', 'x', 's'), (4, 'a', 'x', 's'),"
+        " (5, NULL, 'x', 's'), (6, 'a', 'x', 's')"
+    )
+    published(spark, config)
+    table.set_feed(False)
+    table.sql("UPDATE {} SET secret = 'other'")  # of which nothing is published
+    table.sql("UPDATE {} SET w = 'xyw' WHERE id = 1")  # nor of this
+    table.sql("UPDATE {} SET v = 'out' WHERE id = 2")
+    table.sql("UPDATE {} SET v = 'in' WHERE id IN (3, 5)")
+    table.sql("UPDATE {} SET w = 'new' WHERE id = 4")
+    table.set_feed(True)
+    outcome, (note,) = published(spark, config)
+    assert isinstance(note, ByComparison)
+    assert (outcome.error, outcome.progress.rows) == (None, {"upsert": 3, "delete": 1})
+    table.sql("DELETE FROM {} WHERE id = 6")
+    assert published(spark, config)[0].progress.rows == {"delete": 1}
+    mirror.take()
+    wanted = [(1, "a", "xy"), (3, "in", "x"), (4, "a", "ne"), (5, "in", "x")]
+    assert canonical(mirror.rows) == canonical({"id": id_, "v": v, "W": w} for id_, v, w in wanted)
+
+
+def test_a_published_version_that_is_gone_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    zone, config = Zone(tmp_path / "landing", table), a_config(tmp_path)
+    table.insert(1, 2, 3)
+    zone.publish()
+    before = set(table.path.glob("*.parquet"))
+    table.sql("UPDATE {} SET v = 'new'")
+    for file in before:  # as VACUUM would
+        file.unlink()
+    shutil.rmtree(table.path / "_change_data", ignore_errors=True)
+    outcome, told = published(spark, config)
+    assert isinstance(outcome.error, NotComparable)
+    assert (outcome.error.table, outcome.error.published) == (str(table.source), 1)
+    assert told == []
+
+
+def test_columns_that_went_within_the_gap_are_dropped_as_ever(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", properties={"delta.columnMapping.mode": "name"})
+    original = Zone(tmp_path / "landing", table)
+    table.sql("INSERT INTO {} VALUES (1, 'a'), (2, NULL)")
+    original.publish()
+    table.set_feed(False)
+    table.sql("ALTER TABLE {} RENAME COLUMN v TO w")
+    table.set_feed(True)
+    for dropped, rows in {"keep": {"upsert": 1}, "reseed": {"insert": 2}}.items():
+        zone = Zone.copied(original, tmp_path / dropped)
+        outcome, _ = published(spark, a_config(tmp_path / dropped, f"on_gap: compare\non_dropped_column: {dropped}"))
+        assert outcome.error is None
+        assert outcome.progress.rows == rows
+        assert zone.mirrors_the_table()
+
+
+@pytest.fixture(scope="module")
+def scattered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
+    """A published table, of whose file the second deletion vector is too large for Delta's feed reader (more than
+    64 KiB), and the versions after that: rows updated and added."""
+    folder = tmp_path_factory.mktemp("scattered")
+    table = SparkTable(spark, folder / "t", "id int, v string", properties={"delta.enableDeletionVectors": "true"})
+    zone = Zone(folder / "landing", table)
+    table.sql("INSERT INTO {} SELECT /*+ COALESCE(1) */ id, concat('v', id % 3) FROM range(0, 402000, 1, 1)")
+    table.sql("DELETE FROM {} WHERE id % 65536 >= 8400")  # few rows are left, in seven blocks of the vector
+    zone.publish()
+    table.sql("DELETE FROM {} WHERE id % 2 = 0")
+    table.sql("UPDATE {} SET v = 'new' WHERE id < 10")
+    table.sql("INSERT INTO {} VALUES (-1, 'added')")
+    return zone
+
+
+def test_where_only_the_feed_cannot_be_read_the_difference_of_two_versions_is_published(
+    spark: SparkSession, tmp_path: Path, scattered: Zone
+) -> None:
+    zone = Zone.copied(scattered, tmp_path)
+    outcome, told = published(spark, a_config(tmp_path, ""))
+    assert outcome.error is None
+    assert outcome.progress.rows == {"delete": 29_400, "upsert": 6}
+    (note,) = told
+    assert isinstance(note, ByDifference)
+    assert (note.range.from_version_exclusive, note.range.to_version_inclusive) == (2, 5)
+    assert "a deletion vector is too large" in note.problem
+    assert "`REORG TABLE … APPLY (PURGE)`" in note.solution
+    zone.table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
+    outcome, told = published(spark, a_config(tmp_path, ""))
+    assert (outcome.progress.publications, told) == (1, [])
+    assert zone.mirrors_the_table()
+
+
+def test_a_difference_of_two_versions_has_exact_markers_where_they_are_wanted(
+    spark: SparkSession, tmp_path: Path, scattered: Zone
+) -> None:
+    Zone.copied(scattered, tmp_path)
+    outcome, _ = published(spark, a_config(tmp_path, "changes: full\nmarkers: exact"))
+    assert outcome.progress.rows == {"delete": 29_400, "update": 5, "insert": 1}
+
+
+def test_a_feed_and_a_version_that_cannot_be_read_are_a_gap(
+    spark: SparkSession, tmp_path: Path, scattered: Zone
+) -> None:
+    zone = Zone.copied(scattered, tmp_path)
+    for vector in zone.table.path.glob("deletion_vector_*.bin"):
+        vector.unlink()
+    outcome, told = published(spark, a_config(tmp_path, ""))
+    assert isinstance(outcome.error, Gap)
+    assert outcome.error.problem.endswith("cannot be read: in versions 3 to 5 a file is gone.")
+    assert told == []
+
+
+def test_a_key_that_several_rows_had_is_published_once_as_the_row_that_has_it_now(
+    spark: SparkSession,
+) -> None:
+    columns = tuple(columns_of("t", {"fields": [field("id", "integer"), field("v", "string")]}))
+    before = spark.sql(
+        "SELECT * FROM VALUES (1, 'a'), (1, 'b'), (2, 'a'), (2, 'b'), (3, 'c'), (NULL, 'd') AS t (id, v)"
+    )
+    now = spark.sql("SELECT * FROM VALUES (1, 'b'), (3, 'c') AS t (id, v)")
+    key = places(columns, ["id"])
+    known = one_per_key(hashed(before, columns, ["id"]).select(*key, HASH), key)
+    found = differences(hashed(now, columns, ["id"]), known, key).where(DIFFERS)
+    rows = landing_rows(found, columns, with_marker=True).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [(1, "b", 4, None), (2, None, 2, None)]

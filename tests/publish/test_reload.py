@@ -1,0 +1,159 @@
+"""A table anew: after a crash at any call, a second rebuild or a plain publication brings the mirror to equality."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+from fixtures.faults import Crash, Fault, FaultyStore, faults_at
+from fixtures.memory import MemoryStore
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.errors import MirrorfeedError, Transient
+from mirrorfeed.landing.names import data_name
+from mirrorfeed.publish.reload import clear
+from mirrorfeed.publish.table_publisher import Progress, publish
+from mirrorfeed.source.errors import FeedOff
+from mirrorfeed.storage import Store, StoreUnavailable
+from tests.publish.scenes import FOLDER, SCENARIOS, Scenario, Scene, Take, one_commit, plan, two_orders
+
+REBUILT = ("first snapshot", "one file", "several files", "inserts only", "folder deleted between")
+LATE = (1, 3, 8, None)
+
+
+def no_pause(_: float) -> None: ...
+
+
+def rebuild(take: Take, store: Store) -> Progress:
+    """As the command does; the service looks in between."""
+    clear(take.feed, store, take.plan, no_pause)
+    take.mirror.take()
+    return publish(take.feed, store, take.plan)
+
+
+@pytest.mark.parametrize("scenario", [each for each in SCENARIOS if each.name in REBUILT], ids=lambda each: each.name)
+@pytest.mark.parametrize("next_run", ["rebuild", "publish"])
+def test_after_a_fault_in_any_call_the_next_run_completes_the_mirror(
+    scenario: Scenario, next_run: str, counted: Counter[str]
+) -> None:
+    scene = Scene(scenario)
+    calls = _play(scene, None, next_run)
+    for fault in _faults(calls):
+        try:
+            _play(scene, fault, next_run)
+        except BaseException as error:
+            error.add_note(f"played with {fault}")
+            raise
+        counted["crash points of a rebuild"] += 1
+
+
+def _faults(calls: list[str]) -> Iterator[Fault]:
+    for call, verb in enumerate(calls):
+        yield from faults_at(call, verb, LATE)
+
+
+def _play(scene: Scene, fault: Fault | None, next_run: str) -> list[str]:
+    take = scene.open()
+    take.mirror.take()
+    store = FaultyStore(take.zone, [fault] if fault else [])
+    with suppress(Transient, Crash):
+        rebuild(take, store)
+    calls = list(store.verbs)
+    store.restart()
+    with suppress(Transient):
+        if next_run == "rebuild":
+            rebuild(take, store)
+        else:
+            publish(take.feed, store, take.plan)
+    store.deliver()
+    take.ends_equal()
+    return calls
+
+
+def test_a_table_is_published_anew_from_number_one_with_a_log_of_its_own() -> None:
+    take = Scene(next(each for each in SCENARIOS if each.name == "several files")).open()
+    publish(take.feed, take.zone, take.plan)
+    take.mirror.take()
+    before = take.audit.log_id
+    clear(take.feed, take.zone, take.plan, no_pause)
+    assert take.zone.list("sales.schema") == []
+    progress = publish(take.feed, take.zone, take.plan)
+
+    assert (progress.from_version_exclusive, progress.to_version_inclusive) == (None, take.table.latest)
+    assert take.zone.list(FOLDER)[0].name == data_name(1)
+    assert take.audit.log_id != before
+    take.ends_equal()
+
+
+def test_a_table_that_was_never_published_is_simply_published() -> None:
+    take = Scene(next(each for each in SCENARIOS if each.name == "first snapshot")).open()
+    rebuild(take, take.zone)
+    take.ends_equal()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda zone: zone.replace(f"{FOLDER}/_mirrorfeed/log.json", b"no log"),
+        lambda zone: zone.create(f"{FOLDER}/{data_name(9)}", b"foreign"),
+        lambda zone: zone.create(f"{FOLDER}/notes.txt", b"foreign"),
+        lambda zone: zone.replace(f"{FOLDER}/_metadata.json", b'{"keyColumns": ["status"]}'),
+    ],
+    ids=["log that names no log", "foreign number", "foreign file", "other keys"],
+)
+def test_a_folder_that_stops_publication_is_mended_by_a_rebuild(harm: Callable[[MemoryStore], object]) -> None:
+    zone, feed = MemoryStore(), TableFeed(two_orders())
+    publish(feed, zone, plan())
+    one_commit(feed.table)
+    harm(zone)
+    with pytest.raises(MirrorfeedError):
+        publish(feed, zone, plan())
+    clear(feed, zone, plan(), no_pause)
+    publish(feed, zone, plan())
+    one_commit(feed.table)
+    assert publish(feed, zone, plan()).published == feed.table.latest
+
+
+class Unready(TableFeed):
+    """A source of which no snapshot could be followed by changes."""
+
+    def facts(self, after: int | None, limit: int) -> object:
+        raise FeedOff(table="main.sales.orders", version=3)
+
+
+def test_nothing_is_deleted_if_no_snapshot_could_follow() -> None:
+    zone, table = MemoryStore(), two_orders()
+    publish(TableFeed(table), zone, plan())
+    before = zone.list(FOLDER)
+    with pytest.raises(FeedOff):
+        clear(Unready(table), zone, plan(), no_pause)
+    assert zone.list(FOLDER) == before
+
+
+class BeingRead(MemoryStore):
+    """The service reads the folder for some time."""
+
+    refusals = 0
+
+    def remove_folder(self, folder: str) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreUnavailable("remove", self.address(folder), "it is being read")
+        super().remove_folder(folder)
+
+
+@pytest.mark.parametrize("refusals", [3, 1000])
+def test_a_folder_that_the_service_is_reading_is_tried_again_for_two_minutes(refusals: int) -> None:
+    zone, table, pauses = BeingRead(), Table({"id": "long"}, ("id",)), list[float]()
+    publish(TableFeed(table), zone, plan())
+    zone.refusals = refusals
+    if refusals == 3:
+        clear(TableFeed(table), zone, plan(), pauses.append)
+        assert (zone.list(FOLDER), pauses) == ([], [10.0] * 3)
+    else:
+        with pytest.raises(StoreUnavailable, match="it is being read"):
+            clear(TableFeed(table), zone, plan(), pauses.append)
+        assert 100 < sum(pauses) <= 120
+        assert zone.list(FOLDER)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from fixtures.memory import MemoryStore
+from fixtures.mirror import Mirror
+from fixtures.tables import Table, TableFeed
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
+from mirrorfeed.publish.plan import Plan
+from mirrorfeed.publish.table_publisher import publish
+from mirrorfeed.source.errors import SourceRecreated
+from mirrorfeed.source.ranges import Facts, Range
+from tests.publish.scenes import FOLDER, one_commit, orders, plan, two_orders
+
+
+@dataclass
+class Exchanged:
+    """A source whose name goes to another table while its rows are read."""
+
+    table: Table
+    other: Table
+
+    def facts(self, after: int | None, limit: int) -> Facts:
+        return TableFeed(self.table).facts(after, limit)
+
+    def is_as(self, facts: Facts) -> bool:
+        return self.table.id == facts.table_id
+
+    def columns(self, version: int) -> tuple[Column, ...]:
+        return self.table.versions[version].columns
+
+    def source_columns(self, version: int) -> dict[str, str]:
+        return {}
+
+    def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
+        return []
+
+    def rows_read(self) -> None:
+        return None
+
+    def look_up_seconds(self) -> float:
+        return 0.0
+
+    def check(self, what: Range | int, facts: Facts) -> None: ...
+
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        self.table = self.other
+        return TableFeed(self.table).stage(what, plan, job)
+
+
+class Repeating(TableFeed):
+    """Executors that repeat a call to the store for each file of a range, and three for one of a snapshot."""
+
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+        receipts, bad = super().stage(what, plan, job)
+        return [replace(receipt, retries=3 if isinstance(what, int) else 1) for receipt in receipts], bad
+
+
+def another() -> Table:
+    table = orders((7, "of another table"))
+    one_commit(table)
+    table.id = "another id"
+    return table
+
+
+def test_a_first_publication_that_meets_an_exchanged_source_begins_again_with_the_new_one() -> None:
+    store, other = MemoryStore(), another()
+    progress = publish(Exchanged(two_orders(), other), store, plan())
+    mirror = Mirror(store, FOLDER)
+    mirror.take()
+    assert progress.publications == 1
+    assert sorted(row["id"] for row in mirror.rows) == [2, 3, 7]
+
+
+def test_changes_of_a_table_that_took_the_source_s_name_are_not_published() -> None:
+    store, table = MemoryStore(), two_orders()
+    publish(TableFeed(table), store, plan())
+    files = [entry.name for entry in store.list(FOLDER)]
+    one_commit(table)
+    with pytest.raises(SourceRecreated):
+        publish(Exchanged(table, another()), store, replace(plan(), file_size=10_000))
+    assert [entry.name for entry in store.list(FOLDER)] == files
+
+
+@pytest.mark.parametrize(("ids", "reason"), [((1, 1, 2), "a key is not unique"), ((None, 2), "a key is NULL")])
+def test_keys_that_come_later_have_to_fit_the_rows_that_are_there(ids: tuple[Any, ...], reason: str) -> None:
+    store, table = MemoryStore(), Table({"id": "long", "status": "string"}, ())
+    table.insert(*({"id": id_, "status": "new"} for id_ in ids))
+    publish(TableFeed(table), store, plan(keys=()))
+    table.insert({"id": 3, "status": "new"})
+    before = [entry.name for entry in store.list(FOLDER)], store.read(f"{FOLDER}/_metadata.json")
+    with pytest.raises(RowsRefused, match=rf"cannot be published: at version 1 {reason}"):
+        publish(TableFeed(table), store, plan())
+    assert ([entry.name for entry in store.list(FOLDER)], store.read(f"{FOLDER}/_metadata.json")) == before
+    publish(TableFeed(table), store, plan(validate_keys="none"))
+    assert store.read(f"{FOLDER}/_metadata.json") == b'{"keyColumns": ["id"]}'
+
+
+def test_a_publication_tells_how_often_calls_were_repeated_for_its_own_files() -> None:
+    store, table = MemoryStore(), two_orders()
+    (first,) = publish(Repeating(table), store, plan()).made
+    one_commit(table)
+    table.update(1, 2, status="later")
+    progress = publish(Repeating(table, rows_per_batch=1), store, plan(versions_per_range=1))
+    assert [len(each.record.files) for each in (first, *progress.made)] == [1, 2, 2]
+    assert [each.retries for each in (first, *progress.made)] == [3, 2, 2]
+    assert progress.retries == 4

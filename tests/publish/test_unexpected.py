@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from mirrorfeed.errors import Unexpected
+from mirrorfeed.landing.selection import BadCondition, Selection
+from mirrorfeed.publish.unexpected import operations_in, unknown_faults
+from mirrorfeed.source.ranges import Commit, Range
+from mirrorfeed.storage import NotThere
+
+COMMITS = [
+    Commit(version, datetime(2026, 1, 1, tzinfo=UTC), operation)
+    for version, operation in enumerate(("CREATE TABLE", "WRITE", "MERGE", "WRITE", "RESTORE", "UPDATE"))
+]
+
+
+@pytest.mark.parametrize(
+    ("range_", "operations"),
+    [(Range(0, 4), "2 WRITE, MERGE, RESTORE"), (Range(3, 5), "RESTORE, UPDATE"), (Range(1, 2), "MERGE")],
+)
+def test_the_operations_of_a_range_are_told_in_their_order(range_: Range, operations: str) -> None:
+    assert operations_in(range_, COMMITS) == operations
+
+
+def test_a_failure_without_a_name_says_of_which_versions_and_operations_it_is_and_what_helps() -> None:
+    with pytest.raises(Unexpected) as caught, unknown_faults("main.sales.orders", Range(0, 4), COMMITS):
+        raise ZeroDivisionError("[ODD] no one knows it")
+    assert caught.value.problem == (
+        "Publishing versions 1 to 4 of main.sales.orders (2 WRITE, MERGE, RESTORE) failed with ZeroDivisionError:"
+        " [ODD] no one knows it"
+    )
+    assert caught.value.solution.endswith(
+        " `mirrorfeed rebuild` starts the table again from a snapshot, which reads none of these changes."
+    )
+
+
+def test_of_a_snapshot_it_says_the_version() -> None:
+    with pytest.raises(Unexpected) as caught, unknown_faults("main.sales.orders", 7, COMMITS):
+        raise ZeroDivisionError("odd")
+    assert caught.value.problem == "Publishing version 7 of main.sales.orders failed with ZeroDivisionError: odd"
+    assert "rebuild" not in str(caught.value)
+
+
+def test_errors_of_ours_stay_as_they_are() -> None:
+    with pytest.raises(NotThere), unknown_faults("main.sales.orders", 7, COMMITS):
+        raise NotThere("zone/a")
+
+
+def test_a_value_that_a_condition_cannot_take_is_told_of_the_condition() -> None:
+    met = "An error in o1.x.\n: [CAST_INVALID_INPUT] The value 'b' is malformed. Correct it. SQLSTATE: 22018\n\tat java"
+    with (
+        pytest.raises(BadCondition) as caught,
+        unknown_faults("main.sales.orders", 7, COMMITS, Selection(where="customer > 2")),
+    ):
+        raise RuntimeError(met)
+    assert str(caught.value) == (
+        "The condition 'customer > 2' cannot be asked of the rows of main.sales.orders: [CAST_INVALID_INPUT] The value"
+        " 'b' is malformed. Correct it. Correct the table's `where` in the configuration: it is what stands after WHERE"
+        " in SQL."
+    )
+    with pytest.raises(Unexpected), unknown_faults("main.sales.orders", 7, COMMITS):
+        raise RuntimeError(met)

@@ -1,0 +1,200 @@
+"""What is told of many tables without Spark, and where Spark has to be asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from mirrorfeed import config
+from mirrorfeed.cli import main
+from mirrorfeed.config import Config
+from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.errors import Terminal
+from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.status import status_of
+from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, WELL, Row
+from mirrorfeed.orchestration.publish_run import all_at_rest
+from mirrorfeed.runtime import spark_session
+from tests.commits import commit
+from tests.fleets import fleet
+
+NOW = datetime.now(UTC)
+_TYPES = {
+    "timestamp": pa.timestamp("us", "UTC"),
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "map<string, bigint>": pa.map_(pa.string(), pa.int64()),
+}
+
+
+class NoSpark(Terminal):
+    code = "MF1201"
+
+    def what(self) -> str:
+        return "Spark was started."
+
+    def next(self) -> str:
+        return ""
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise NoSpark
+
+    monkeypatch.setattr(spark_session, "get_session", refuse)
+
+
+def of_all(folder: Path, **options: Any) -> Config:
+    return config.load(fleet(folder, 3, more="ledger: ./ledger\n", **options))
+
+
+def tell(folder: Path, *rows: Row, without: Sequence[str] = ()) -> None:
+    schema = pa.schema([(name, _TYPES[type_]) for name, type_, _ in COLUMNS if name not in without])
+    deltalake.write_deltalake(
+        folder / "ledger", pa.Table.from_pylist([asdict(row) for row in rows], schema), mode="append"
+    )
+
+
+def published(table: str, *ends: int | None, at: timedelta = timedelta()) -> list[Row]:
+    return [
+        Row(NOW + at + timedelta(seconds=n), table, PUBLISHED, begin, end)
+        for n, (begin, end) in enumerate(pairwise(ends))
+    ]
+
+
+TABLES = ["sales.t0", "sales.t1", "sales.t2"]
+TOLD = [row for table in TABLES for row in published(table, None, 1)]
+
+
+def test_tables_with_nothing_new_are_told_without_spark_where_the_ledger_lacks_nothing(tmp_path: Path) -> None:
+    tell(tmp_path, *TOLD)
+    outcomes = all_at_rest(of_all(tmp_path))
+    assert outcomes is not None
+    assert [(each.table, each.lag_versions, each.error) for each in outcomes] == [(table, 0, None) for table in TABLES]
+
+
+@pytest.mark.parametrize(
+    ("rows", "at_rest"),
+    [
+        ([], False),  # a run that was killed before it told
+        (TOLD[:2], False),
+        ([*TOLD, Row(NOW + timedelta(minutes=1), "sales.t1", FAILED)], False),  # it is well again
+        ([*TOLD, Row(NOW - timedelta(minutes=1), "sales.t1", FAILED)], True),
+        (
+            [
+                *TOLD,
+                Row(NOW + timedelta(minutes=1), "sales.t1", FAILED),
+                Row(NOW + timedelta(minutes=2), "sales.t1", WELL),
+            ],
+            True,
+        ),
+        ([*TOLD, *published("sales.gone", None, 4)], True),
+    ],
+)
+def test_spark_is_asked_where_the_ledger_is_to_be_told_something(
+    tmp_path: Path, rows: Sequence[Row], *, at_rest: bool
+) -> None:
+    tell(tmp_path, *rows)
+    assert (all_at_rest(of_all(tmp_path)) is not None) is at_rest
+
+
+def test_spark_makes_a_ledger_that_is_missing_or_is_of_an_older_release(tmp_path: Path) -> None:
+    config = of_all(tmp_path)
+    assert all_at_rest(config) is None
+    tell(tmp_path, *TOLD, without=["build"])
+    assert all_at_rest(config) is None
+
+
+def test_one_table_with_something_new_is_a_matter_for_spark(tmp_path: Path) -> None:
+    tell(tmp_path, *TOLD)
+    assert all_at_rest(of_all(tmp_path, behind=1)) is None
+
+
+def ran(*arguments: str) -> Any:
+    result = CliRunner().invoke(main, [*arguments, "--json"])
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_watching_tables_with_nothing_new_starts_no_spark(tmp_path: Path) -> None:
+    file = str(fleet(tmp_path, 2))
+    code, told = ran("watch", "--config", file)
+    assert (code, told["rows"]) == (0, [])
+    assert [row["state"] for row in ran("status", "--config", file)[1]["rows"]] == ["up to date"] * 2
+    commit(tmp_path / "t1", "INSERT INTO {} VALUES (1000, 'new')")
+    code, told = ran("watch", "--config", file)
+    assert (code, told["error"]["what"]) == (1, "Spark was started.")
+
+
+def test_a_text_that_is_too_long_is_found_without_spark(tmp_path: Path) -> None:
+    file = str(fleet(tmp_path, 1, longest=17 * 2**20))
+    code, told = ran("watch", "--config", file)
+    (trouble,) = told["rows"]
+    assert (code, trouble["name"], trouble["table"]) == (1, "TEXT_TOO_LONG", "sales.t0")
+    assert "'v' has a text of 17,825,792 bytes" in trouble["what"]
+
+
+def test_a_file_that_the_log_does_not_know_is_a_matter_for_spark(tmp_path: Path) -> None:
+    config = of_all(tmp_path)
+    tell(tmp_path, *TOLD)
+    zone_of(config).create(f"{config.tables[0].target.folder}/notes.txt", b"whose?")
+    assert all_at_rest(config) is None
+
+
+def test_a_paused_table_is_left_alone_and_shown_with_its_reason_and_its_end(tmp_path: Path) -> None:
+    file = fleet(tmp_path, 2, behind=1)
+    written = yaml.safe_load(file.read_text())
+    written["tables"][1]["paused"] = {"reason": "its source is loaded anew", "until": "2999-01-31 18:00"}
+    file.write_text(yaml.safe_dump(written))
+    told = "paused until 2999-01-31 18:00 UTC: its source is loaded anew"
+    code, published = ran("publish", "--config", str(file))
+    assert (code, [each["table"] for each in published]) == (0, ["sales.t0"])
+    for more in ([], ["--dry-run"]):
+        result = CliRunner().invoke(main, ["publish", "sales.t1", *more, "--config", str(file)])
+        assert (result.exit_code, f"sales.t1: {told}" in result.output) == (0, True)
+    assert ran("publish", "--dry-run", "sales.t1", "--config", str(file)) == (
+        0, [{"table": "sales.t1", "error": None, "message": told}],
+    )  # fmt: skip
+    published = LogFacts(published=1)
+    found = TableFacts("t", "t", paused=told, log_facts=published, source_facts=SourceFacts("on", newest_version=2))
+    assert [status_of(each).state for each in (found, replace(found, paused=None))] == ["paused", "behind"]
+    (second,) = config.load(file).select(["sales.t1"])
+    assert str(second.pause_at(NOW)) == told
+
+
+def test_where_all_tables_are_paused_the_ledger_is_told_nothing(tmp_path: Path) -> None:
+    file = fleet(tmp_path, 2, more="ledger: ./ledger\n")
+    written = yaml.safe_load(file.read_text())
+    for table in written["tables"]:
+        table["paused"] = {"reason": "loaded anew", "until": "2999-01-31"}
+    file.write_text(yaml.safe_dump(written))
+    assert ran("publish", "--config", str(file)) == (0, [])
+
+
+def test_the_log_says_of_a_file_that_fabric_took_that_it_was_consumed(tmp_path: Path) -> None:
+    file = str(fleet(tmp_path, 1))
+    folder = tmp_path / "zone" / "sales.schema" / "t0"
+    (data,) = folder.glob("*.parquet")
+    result = CliRunner().invoke(main, ["log", "sales.t0", "--config", file])
+    assert result.exit_code == 0
+    assert [line for line in result.output.splitlines() if line.startswith(str(data))] == [
+        f"{data}: the file, {data.stat().st_size:,} bytes, with the checksum of the record"
+    ]
+    (folder / "_ProcessedFiles").mkdir()
+    data.rename(folder / "_ProcessedFiles" / data.name)
+    result = CliRunner().invoke(main, ["log", "sales.t0", "--config", file])
+    assert result.exit_code == 0
+    assert result.output.splitlines()[-1] == f"{data}: consumed and removed by Fabric"
+    assert "not there" not in result.output

@@ -1,0 +1,447 @@
+"""Where secrets are found, what is said when they are not, and that they are in nothing that leaves the process."""
+
+from __future__ import annotations
+
+import base64
+import html
+import logging
+import pickle
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import quote_plus
+
+import pytest
+from azure.core.credentials import AccessToken
+from azure.core.exceptions import ClientAuthenticationError
+from azure.identity import ChainedTokenCredential, CredentialUnavailableError
+from databricks.sdk.errors import NotFound
+from pyspark import cloudpickle
+
+from fixtures.onelake import CLIENT, SECRET, TENANT, OneLake
+from fixtures.onelake.faults import Fault, How
+from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.files.executor_upload import sending
+from mirrorfeed.publish.files.staging_area import Place
+from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.runtime.addresses import BadProxy
+from mirrorfeed.runtime.credentials import (
+    CredentialRefused,
+    Default,
+    Secret,
+    SecretUnreachable,
+    ServiceCredential,
+    ServiceCredentialUnreachable,
+    ServicePrincipal,
+    read_secret,
+    service_credential,
+    token_credential,
+)
+from mirrorfeed.storage import StoreUnavailable
+from mirrorfeed.storage.retry_budget import Patience
+
+IMPATIENT = Patience(seconds=0.02, first_pause=0.01)
+VALUE = "s3cret-läßt-grüßen"
+
+
+@dataclass
+class Workspace:
+    """As much of a workspace client as is used here."""
+
+    answers: dict[tuple[str, str], str | Exception]
+    asked: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def secrets(self) -> Workspace:
+        return self
+
+    def get_secret(self, scope: str, key: str) -> Any:
+        self.asked.append((scope, key))
+        answer = self.answers[scope, key]
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(value=base64.b64encode(answer.encode()).decode())
+
+
+def no_workspace() -> Any:
+    raise ValueError(f"default auth: cannot configure default credentials {VALUE}")
+
+
+# Reading secrets
+
+
+def test_a_secret_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_SECRET", VALUE)
+    assert read_secret(Secret(env="SOME_SECRET"), no_workspace) == VALUE
+
+
+def test_a_secret_is_read_from_a_scope() -> None:
+    workspace = Workspace({("kv", "mirror"): VALUE})
+    assert read_secret(Secret(scope="kv", key="mirror"), lambda: workspace) == VALUE
+    assert workspace.asked == [("kv", "mirror")]
+
+
+def test_the_environment_comes_first_and_the_scope_is_for_processes_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace, both = Workspace({("kv", "mirror"): VALUE}), Secret("SOME_SECRET", "kv", "mirror")
+    assert read_secret(both, lambda: workspace) == VALUE
+    monkeypatch.setenv("SOME_SECRET", "other")
+    assert read_secret(both, lambda: workspace) == "other"
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_variable_that_is_not_set_is_told(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+    monkeypatch.delenv("SOME_SECRET", raising=False)
+    if value is not None:
+        monkeypatch.setenv("SOME_SECRET", value)
+    with pytest.raises(SecretUnreachable) as refused:
+        read_secret(Secret(env="SOME_SECRET"))
+    assert str(refused.value) == (
+        "The client secret cannot be read from the environment variable SOME_SECRET: it is not set in this process. Set"
+        " it for the driver and for all executors: on Databricks in the cluster's `spark_env_vars`, as in {NAME:"
+        ' "{{secrets/scope/key}}"}.'
+    )
+
+
+def test_a_variable_that_is_not_named_as_they_usually_are_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password may be spelled like a name of a variable."""
+    place = Secret(env="abcdefghijklmnop")
+    with pytest.raises(SecretUnreachable, match="from the environment variable that `env` names: it is not set"):
+        read_secret(place)
+    monkeypatch.setenv("abcdefghijklmnop", VALUE)
+    assert read_secret(place) == VALUE
+
+
+def test_a_scope_that_cannot_be_read_is_told_without_what_others_say() -> None:
+    with pytest.raises(SecretUnreachable) as refused:
+        read_secret(Secret(scope="kv", key="mirror"), no_workspace)
+    assert str(refused.value) == (
+        "The client secret cannot be read from the secret kv/mirror of the Databricks workspace: asking the workspace"
+        " ended with ValueError. Check that the scope and the key exist and may be read. Executors of a cluster cannot"
+        " ask the workspace: leave out `send: executors`, or name an environment variable as well (`secret:"
+        ' {scope, key, env}`), and set it in the cluster\'s `spark_env_vars` to "{{secrets/kv/mirror}}".'
+    )
+
+
+def test_a_secret_that_is_not_there_is_told() -> None:
+    workspace = Workspace({("kv", "mirror"): NotFound("no such secret")})
+    with pytest.raises(
+        SecretUnreachable, match=r"from the environment variable X or the secret kv/mirror .* NotFound\."
+    ):
+        read_secret(Secret("X", "kv", "mirror"), lambda: workspace)
+
+
+# Service credentials
+
+
+def test_a_service_credential_is_for_databricks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATABRICKS_RUNTIME_VERSION", raising=False)
+    with pytest.raises(ServiceCredentialUnreachable) as refused:
+        service_credential("onelake")
+    assert str(refused.value) == (
+        "The service credential onelake of Unity Catalog cannot be used here: LookupError: this process does not run in"
+        " a Databricks runtime. Use it on Databricks Runtime 16.2 or newer, with the privilege ACCESS on it, and for"
+        " executors that write on a dedicated cluster; elsewhere use a service principal or the default credential."
+    )
+
+
+@pytest.mark.parametrize("in_task", [False, True])
+def test_a_service_credential_is_asked_of_the_runtime(monkeypatch: pytest.MonkeyPatch, in_task: bool) -> None:
+    driver, task = (SimpleNamespace(getServiceCredentialsProvider=lambda name, at=at: (at, name)) for at in "dt")
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: object() if in_task else None)
+    runtime = SimpleNamespace(dbutils=SimpleNamespace(credentials=driver))
+    monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", runtime)
+    monkeypatch.setitem(sys.modules, "databricks.service_credentials", task)
+
+    assert service_credential("onelake") == ("t" if in_task else "d", "onelake")
+
+
+def test_a_service_credential_that_the_runtime_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "13.3")
+    monkeypatch.setitem(sys.modules, "databricks.sdk.runtime", SimpleNamespace(dbutils=SimpleNamespace()))
+    with pytest.raises(ServiceCredentialUnreachable, match=r"AttributeError: .*credentials.*\. Use it on Databricks"):
+        service_credential("onelake")
+
+
+# Logging in
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda onelake: setattr(onelake.authority, "expired", True),
+            f"its client secret has expired (AADSTS7000222). Make a new secret in Entra ID and put it into the"
+            f" environment variable {SECRET}.",
+        ),
+        (
+            lambda onelake: setattr(onelake.authority, "secret", "another"),
+            f"its client secret is wrong (AADSTS7000215). Put the value of the secret, not its id, into the environment"
+            f" variable {SECRET}; it may be that of another application.",
+        ),
+    ],
+)
+def test_a_secret_that_is_refused_is_told(onelake: OneLake, change: Any, words: str) -> None:
+    change(onelake)
+    with pytest.raises(CredentialRefused) as refused:
+        onelake.store().list("")
+    assert str(refused.value) == f"There is no token for the service principal {CLIENT} of tenant {TENANT}: {words}"
+    assert refused.value.__cause__ is None
+    assert onelake.verbs() == []
+
+
+def test_an_application_that_the_tenant_does_not_know_is_told(onelake: OneLake) -> None:
+    store = onelake.store(credential=onelake.principal(client_id=TENANT))
+    with pytest.raises(
+        CredentialRefused,
+        match=r"the tenant does not know the application \(AADSTS700016\)\. Check `client_id` and `tenant_id`\.",
+    ):
+        store.list("")
+
+
+def test_a_refusal_without_a_code_that_is_known_is_told_with_what_was_said() -> None:
+    refused = CredentialRefused(Default(), "DefaultAzureCredential failed to retrieve a token.\nThat is it.")
+    assert str(refused) == (
+        "There is no token for the default Azure credential chain: DefaultAzureCredential failed to retrieve a token."
+        " Check `credential` in the configuration. Executors that write log in for themselves: what a person's login"
+        " gives the driver is not there; a service principal with a secret in the cluster's environment, or a service"
+        " credential, is."
+    )
+
+
+ATTEMPTED = """DefaultAzureCredential failed to retrieve a token from the included credentials.
+Attempted credentials:
+\tEnvironmentCredential: EnvironmentCredential authentication unavailable. Environment variables are not configured.
+Visit https://aka.ms/azsdk/python/identity/environmentcredential/troubleshoot to troubleshoot this issue.
+\tManagedIdentityCredential: ManagedIdentityCredential authentication unavailable.
+\tAzureCliCredential: Azure CLI not found on path
+\tOtherCredential: Authentication failed: AADSTS7000215: Invalid client secret provided. Ensure it is. Trace 0
+To mitigate this issue, please refer to the troubleshooting guidelines here at https://aka.ms/x."""
+
+
+def test_the_default_chain_is_told_with_what_each_link_said() -> None:
+    refused = CredentialRefused(Default(), ATTEMPTED, "AADSTS7000215")
+    assert refused.problem == (
+        "There is no token for the default Azure credential chain: EnvironmentCredential: Environment variables are not"
+        " configured; ManagedIdentityCredential: authentication unavailable; AzureCliCredential: Azure CLI not found on"
+        " path; OtherCredential: Authentication failed: AADSTS7000215: Invalid client secret provided."
+    )
+    assert refused.solution.startswith("Check `credential` in the configuration.")
+
+
+def test_the_chain_that_is_installed_tells_so_and_repeats_no_secret(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class FirstCredential:
+        def get_token(self, *_: str, **__: object) -> AccessToken:
+            raise CredentialUnavailableError("It is not configured. See there.")
+
+    class NextCredential:
+        def get_token(self, *_: str, **__: object) -> AccessToken:
+            raise ClientAuthenticationError(f"AADSTS50034: {said}. See there.")
+
+    def refusal() -> str:
+        with pytest.raises(CredentialRefused) as refused:
+            token_credential(Default()).get_token("https://storage.azure.com/.default")
+        return refused.value.problem
+
+    said = "No such account"
+    chain = ChainedTokenCredential(FirstCredential(), NextCredential())
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda **_: chain)
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", VALUE)
+    begin = "There is no token for the default Azure credential chain: "
+    assert refusal() == f"{begin}FirstCredential: It is not configured; NextCredential: AADSTS50034: {said}."
+    said = f"{VALUE} is not known"
+    assert refusal() == f"{begin}(not shown)."
+    assert caplog.text == ""  # what is logged as a warning comes on standard error
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_chain_trusts_the_certificates_that_are_named(
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    made = list[Any]()
+    monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda **options: made.append(options))
+    token_credential(Default(), str(onelake.ca_file) if named else None)
+    assert made == [{"connection_verify": str(onelake.ca_file) if named else True}]
+
+
+def _as_sent(secret: str) -> str:
+    return secret
+
+
+def _in_a_form(secret: str) -> str:
+    return f"client_id=x&client_secret={quote_plus(secret)}&scope=y"
+
+
+def _in_html(secret: str) -> str:
+    return f"<pre>{html.escape(secret)}</pre>"
+
+
+@pytest.mark.parametrize("secret", ["q8Q~a+b/c&d=é", "xY7~8Q~.NeverShown_0123"])
+@pytest.mark.parametrize("repeated", [_as_sent, _in_a_form, _in_html])
+@pytest.mark.parametrize("error", ["invalid_client", "temporarily_unavailable"])
+def test_a_login_service_that_repeats_the_secret_is_told_without_its_words(
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: str,
+    repeated: Callable[[str], str], secret: str,
+) -> None:  # fmt: skip
+    said = f"{'There is an error. ' * 14}You sent {repeated(secret)}."  # where it is cut, a part is a secret too
+    monkeypatch.setenv(SECRET, secret)
+    monkeypatch.setattr(onelake.authority, "login", lambda form: (400, {"error": error, "error_description": said}))
+    shown = _errors(onelake.store(patience=IMPATIENT))
+    assert "(not shown)" in shown[0]
+    everything = f"{shown} {caplog.text}"
+    for hidden in (secret, quote_plus(secret), secret[:6], secret[-6:]):
+        assert hidden not in everything
+
+
+@pytest.mark.parametrize("repeated", [_as_sent, _in_a_form, _in_html, lambda token: token[::-1]])
+def test_a_storage_answer_that_repeats_the_token_is_shown_without_it(
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+    repeated: Callable[[str], str],
+) -> None:  # fmt: skip
+    caplog.set_level(logging.DEBUG)
+    said = lambda header, _: f"You sent {repeated(header.removeprefix('Bearer '))}, which has expired"  # noqa: E731
+    monkeypatch.setattr(onelake.authority, "objection", said)
+    shown = _errors(onelake.store(patience=IMPATIENT))
+    assert "You sent " in shown[0]
+    assert "(not shown)" in shown[0]
+    everything = f"{shown} {caplog.text}"
+    for token in onelake.authority.tokens:
+        assert repeated(token) not in everything
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+@pytest.mark.parametrize("verb", ["token", "discovery"])
+def test_a_login_that_fails_once_is_repeated(onelake: OneLake, verb: str, how: How) -> None:
+    onelake.server.faults.add(Fault(verb, how))
+    assert onelake.store().list("") == []
+
+
+def test_a_login_service_that_is_not_well_is_not_a_refusal(onelake: OneLake) -> None:
+    onelake.server.faults.add(Fault("token", How.ANSWER, 1000))
+    with pytest.raises(StoreUnavailable, match=r"cannot log in: Authentication failed: HTTP Error: 503"):
+        onelake.store(patience=IMPATIENT).list("")
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("status", [204, 302, 307, 308])
+@pytest.mark.parametrize("verb", ["token", "discovery"])
+def test_a_login_service_that_answers_without_a_token_is_named_with_its_status(
+    onelake: OneLake, caplog: pytest.LogCaptureFixture, verb: str, status: int, moved: bool
+) -> None:
+    onelake.server.faults.add(Fault(verb, How.ANSWER, 1000, status=status, moved=moved))
+    with pytest.raises(CredentialRefused, match=f": the login service answers with status {status}, and no token\\. "):
+        onelake.store().list("")
+    assert caplog.records == []
+    assert [call.verb for call in onelake.calls].count("token") == (verb == "token")
+
+
+def test_a_proxy_that_is_no_address_is_refused_before_anybody_is_asked(
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "a..b")
+    with pytest.raises(BadProxy):
+        onelake.store().list("")
+    assert onelake.calls == []
+
+
+def test_a_login_that_nobody_answers_is_not_a_refusal(onelake: OneLake) -> None:
+    store = onelake.store(credential=onelake.principal(authority="https://localhost:1"))
+    with pytest.raises(StoreUnavailable, match=rf"the service principal {CLIENT} of tenant {TENANT} cannot log in: "):
+        store.list("")
+
+
+@pytest.mark.parametrize("content", ["no certificate", None])
+def test_certificates_that_cannot_be_read_are_told_before_anybody_is_asked(
+    onelake: OneLake, tmp_path: Path, content: str | None
+) -> None:
+    file = tmp_path / "ca.pem"
+    if content:
+        file.write_text(content)
+    with pytest.raises(Terminal) as refused:
+        onelake.store(ca_file=str(file)).list("")
+    assert str(refused.value).startswith(f"The certificates in {file} cannot be read: ")
+    assert str(refused.value).endswith("Let `ca_file` in the configuration name a file with certificates in PEM form.")
+    assert onelake.calls == []
+
+
+def test_tokens_are_renewed_in_the_middle_of_an_upload(onelake: OneLake) -> None:
+    onelake.authority.calls_per_token = 2
+    store = onelake.store(part_bytes=1000)
+    with store.open_write("t/_x") as sink:
+        for _ in range(10):
+            sink.write(bytes(1000))
+
+    assert len(store.read("t/_x")) == 10_000
+    assert len(onelake.authority.tokens) > 5
+
+
+# What leaves the process
+
+
+def test_no_secret_and_no_token_is_in_what_leaves_the_process(
+    onelake: OneLake, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    store, secret = onelake.store(), onelake.authority.secret
+    left: list[Any] = [repr(store), str(store), pickle.dumps(store)]
+    store.create("t/a", b"content")
+    job = StagingJob(store, "t", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
+    left += [pickle.dumps(store), cloudpickle.dumps(sending(job, Place("/a"), ["/a/b"])), repr(job)]  # type: ignore[no-untyped-call]
+    onelake.authority.audience = "https://elsewhere"
+    left += _errors(onelake.store(part_bytes=1))
+    onelake.authority.expired = True
+    left += _errors(onelake.store(part_bytes=2))
+    onelake.authority.expired, onelake.authority.secret = False, "another"
+    left += _errors(onelake.store(part_bytes=3))
+    onelake.server.faults.add(Fault("token", How.DROP_BEFORE, 1000))
+    left += _errors(onelake.store(patience=IMPATIENT))
+    left += [node.content for node in onelake.files.nodes.values()]
+    left += [repr(call) for call in onelake.calls]
+    left += [caplog.text, *capfd.readouterr()]
+
+    assert len(onelake.authority.tokens) >= 2
+    assert "POST" in caplog.text  # the log does tell of logins
+    everything = b"\n".join(each if isinstance(each, bytes) else each.encode() for each in left)
+    for hidden in (secret, *onelake.authority.tokens):
+        assert hidden.encode() not in everything
+
+
+def _errors(store: Any) -> list[Any]:
+    with pytest.raises(MirrorfeedError) as caught:
+        store.list("")
+    shown, error = list[Any](), caught.value
+    shown += [str(error), repr(error), repr(error.__dict__), pickle.dumps(error)]
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("credential", "shown"),
+    [
+        (Default(), "the default Azure credential chain"),
+        (ServiceCredential("onelake"), "the service credential onelake"),
+        (ServicePrincipal("t", "c", Secret(env="X")), "the service principal c of tenant t"),
+    ],
+)
+def test_a_credential_is_a_value_that_names_itself(credential: Any, shown: str) -> None:
+    assert str(credential) == shown
+    assert pickle.loads(pickle.dumps(credential)) == credential
+    assert hash(credential) == hash(pickle.loads(pickle.dumps(credential)))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CredentialRefused(ServicePrincipal("t", "c", Secret(env="X")), "AADSTS7000222: over", "AADSTS7000222"),
+        SecretUnreachable(Secret(scope="s", key="k"), "why"),
+        ServiceCredentialUnreachable("n", "why"),
+    ],
+)
+def test_errors_of_credentials_are_for_people_and_survive_travelling(error: Terminal) -> None:
+    assert isinstance(error, Terminal)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -1,0 +1,249 @@
+"""Whatever a session is set to, what is published is all that there is, as it is; and the session stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.history.append import Keeping, keep
+from mirrorfeed.publish.files import small_batch
+from mirrorfeed.runtime.session_settings import ALL_DAYS, all_days_are_read, faithful
+from mirrorfeed.source.change_preview import changes_between
+from mirrorfeed.source.errors import FileDamaged, Gap, SettingFixed, SnapshotGone
+from mirrorfeed.source.identifier import Source
+from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
+
+DAYS = ["1582-10-04", "1582-10-05", "1582-10-10", "1582-10-14", "1582-10-15"]
+GONE = "1582-10-10"
+DELETE, UPSERT = 2, 4
+HABITS = {
+    "spark.sql.files.ignoreMissingFiles": "true",
+    "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.legacy.timeParserPolicy": "LEGACY",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+    "spark.sql.parquet.int96RebaseModeInRead": "LEGACY",
+    "spark.sql.legacy.charVarcharAsString": "true",
+    "spark.sql.readSideCharPadding": "false",
+    "spark.sql.preserveCharVarcharTypeInfo": "true",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+}
+OTHERS = {
+    "parquet.summary.metadata.level": "ALL",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.files.maxRecordsPerFile": "2",
+    "spark.sql.shuffle.partitions": "200",
+}
+"""Settings that a session keeps while rows are published."""
+
+
+class Settings:
+    """Those of a session, which may let nobody change them."""
+
+    def __init__(self, all_days: str | None, *, free: bool = True, others: Mapping[str, str] = HABITS) -> None:
+        self.values, self._free = {ALL_DAYS: all_days, **others}, free
+
+    def get(self, name: str) -> str | None:
+        return self.values[name]
+
+    def set(self, name: str, value: str) -> None:
+        if not self._free:
+            raise RuntimeError("[CONFIG_NOT_AVAILABLE]")
+        self.values[name] = value
+
+
+def session(all_days: str | None, *, free: bool = True, others: Mapping[str, str] = HABITS) -> Any:
+    return SimpleNamespace(conf=Settings(all_days, free=free, others=others))
+
+
+@pytest.mark.parametrize("all_days", ["false", "true"])
+def test_all_is_taken_back_when_the_last_of_those_who_read_is_done(all_days: str) -> None:
+    spark = session(all_days)
+    before = dict(spark.conf.values)
+    first, second = faithful(spark), faithful(spark)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert spark.conf.values == {
+        "spark.sql.datetime.java8API.enabled": "true",
+        "spark.sql.files.ignoreMissingFiles": "false",
+        "spark.sql.files.ignoreCorruptFiles": "false",
+        "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+        "spark.sql.legacy.charVarcharAsString": "false",
+        "spark.sql.readSideCharPadding": "true",
+        "spark.sql.preserveCharVarcharTypeInfo": "false",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.coalescePartitions.enabled": "true",
+    }
+    second.__exit__(None, None, None)
+    assert spark.conf.values == before
+
+
+def test_each_session_gets_back_what_it_had_also_after_a_failure() -> None:
+    one, other = session("false"), session("false")
+    before = dict(one.conf.values)
+    with suppress(ZeroDivisionError), faithful(one), faithful(other):
+        assert one.conf.values == other.conf.values != before
+        raise ZeroDivisionError
+    assert one.conf.values == other.conf.values == before
+
+
+@pytest.mark.parametrize(
+    ("spark", "found"),
+    [
+        (session("false"), True),
+        (session("true", free=False, others={}), True),
+        (session("false", free=False, others={}), False),
+        (session(None, free=False, others={}), False),
+        (SimpleNamespace(), False),
+    ],
+)
+def test_a_session_may_not_let_them_be_set(spark: Any, found: bool) -> None:
+    assert all_days_are_read(spark) is found
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "refused"),
+    [
+        ("spark.sql.files.ignoreCorruptFiles", "true", True),
+        ("spark.sql.files.ignoreCorruptFiles", "false", False),
+        ("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY", True),
+        ("spark.sql.parquet.datetimeRebaseModeInRead", "corrected", False),
+        ("spark.sql.readSideCharPadding", "false", True),
+        ("spark.sql.adaptive.enabled", "false", False),
+    ],
+)
+def test_a_setting_that_changes_values_and_cannot_be_set_stops_the_table(name: str, value: str, refused: bool) -> None:
+    spark = session("false", free=False, others={name: value})
+    with pytest.raises(SettingFixed, match=f"{name} = {value}") if refused else nullcontext(), faithful(spark):
+        pass
+    after = session("false")
+    before = dict(after.conf.values)
+    with faithful(after):
+        pass
+    assert after.conf.values == before  # the refusal is not taken for somebody who still reads
+
+
+@contextmanager
+def old_habits(spark: SparkSession) -> Iterator[None]:
+    """The session is as people set it who come from older releases, or are to go on past what is lost."""
+    habits: dict[str, str] = HABITS | OTHERS
+    if SPARK_4_0:
+        del habits["spark.sql.preserveCharVarcharTypeInfo"]
+    before = {name: spark.conf.get(name, None) for name in habits}
+    try:
+        for name, value in habits.items():
+            spark.conf.set(name, value)
+        yield
+        assert {name: spark.conf.get(name) for name in habits} == habits
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
+
+
+@pytest.mark.parametrize("most", [small_batch.ROWS, 0])
+def test_old_dates_and_times_are_published_as_they_are_whatever_the_session_makes_of_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """In files that are written here, for the rows are few, and in Spark's."""
+    monkeypatch.setattr(small_batch, "ROWS", most)
+    table = DeltaTable(spark, tmp_path / "t", "id int, day date, at timestamp, m map<date, timestamp>")
+    zone = Zone(tmp_path / "zone", table)
+    day, at = f"date'{GONE}'", "timestamp'1000-01-01 00:00:00Z'"
+    for id_ in (1, 2):  # a snapshot, and a range
+        table.sql(f"INSERT INTO {{}} VALUES ({id_}, {day}, {at}, map({day}, {at}))")
+        with old_habits(spark):
+            zone.publish()
+    files = spark.read.parquet(*map(str, sorted(zone.folder.glob("*.parquet"))))
+    assert sorted(map(tuple, files.selectExpr("id", "string(day)", "unix_seconds(at)", "m").collect())) == [
+        (id_, GONE, -30610224000, f'{{"{GONE}":"1000-01-01T00:00:00.000000Z"}}') for id_ in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize("most", [small_batch.ROWS, 0])
+def test_dates_of_other_writers_and_padded_texts_are_published_as_they_are_in_one_file(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(small_batch, "ROWS", most)
+    dates = DeltaTable(spark, tmp_path / "dates", "id int, day date")
+    texts = SparkTable(spark, tmp_path / "texts", "id int, c char(3), s struct<c: char(2)>")
+    zones = [Zone(tmp_path / f"zone of {table.path.name}", table) for table in (dates, texts)]
+    for first in (0, 3):  # a snapshot, and a range
+        ids = range(first, first + 3)
+        rows = pa.table({"id": pa.array(ids, pa.int32()), "day": [date(1500, 3, 1)] * 3})
+        deltalake.write_deltalake(str(dates.path), rows, mode="append")
+        texts.sql("INSERT INTO {} VALUES " + ", ".join(f"({id_}, 'x', struct('y'))" for id_ in ids))
+        with old_habits(spark):
+            for zone in zones:
+                zone.publish()
+        assert [len(zone.files) for zone in zones] == [1 + bool(first)] * 2
+        assert [str(row["day"]) for row in zones[0].last] == ["1500-03-01"] * 3
+        assert [(row["c"], row["s"]) for row in zones[1].last] == [("x  ", '{"c":"y "}')] * 3
+
+
+@pytest.mark.parametrize("what", ["a snapshot", "a range"])
+@pytest.mark.parametrize("fault", ["gone", "broken"])
+def test_files_that_cannot_be_read_are_not_passed_over_whatever_the_session_says(
+    spark: SparkSession, tmp_path: Path, what: str, fault: str
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    zone = Zone(tmp_path / "zone", table)
+    if what == "a range":
+        zone.publish()
+        table.sql("UPDATE {} SET v = 'new' WHERE id = 1")
+    published = len(zone.files)
+    folder = table.path / "_change_data" if what == "a range" else table.path
+    for file in folder.glob("*.parquet"):
+        if fault == "gone":
+            file.unlink()
+        else:
+            file.write_bytes(b"PAR1" + bytes(file.stat().st_size))
+    with old_habits(spark), pytest.raises((Gap, SnapshotGone) if fault == "gone" else FileDamaged):
+        zone.publish()
+    assert len(zone.files) == published
+
+
+def test_the_days_are_right_wherever_the_feed_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    before = spark.conf.get(ALL_DAYS)
+    table = DeltaTable(spark, tmp_path / "t", "day date, at timestamp, m map<date, timestamp>")
+    zone = Zone(tmp_path / "zone", table, ("day",))
+    kept = Keeping(table.source, Source(path=str(tmp_path / "kept")))
+    table.sql(f"INSERT INTO {{}} VALUES (date'{GONE}', NULL, NULL)")
+    zone.publish()
+    keep(spark, kept)
+    there = [day for day in DAYS if day != GONE]
+    rows = (f"(date'{day}', timestamp'{day} 01:00:00Z', map(date'{day}', timestamp'{day} 01:00:00Z'))" for day in there)
+    table.sql(f"INSERT INTO {{}} VALUES {', '.join(rows)}")
+    table.sql("DELETE FROM {} WHERE at IS NULL")  # by its day Delta would not find it
+
+    zone.publish()
+    keep(spark, kept)
+    history = spark.read.table(kept.history.sql).where("_change_type = 'insert'")
+    changed = changes_between(spark, table.source, 2, 2).first(9)
+    assert {
+        "publication": sorted((str(row["day"]), row["__rowMarker__"]) for row in zone.last),
+        "a preview": sorted((row["day"], row["at"][:10], *(at[:10] for at in row["m"].values())) for row in changed),
+        "history": sorted(map(tuple, history.selectExpr("string(day)", "string(date(at))").collect())),
+    } == {
+        "publication": [(day, DELETE if day == GONE else UPSERT) for day in DAYS],
+        "a preview": [(day, day, day) for day in there],
+        "history": [(day, None if day == GONE else day) for day in DAYS],
+    }
+    assert spark.conf.get(ALL_DAYS) == before

@@ -1,0 +1,186 @@
+"""The feed between two versions or times, both included."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from mirrorfeed.source.change_preview import Bound, Changes, PastEnd, changes_between, parse_bound, resolve
+from mirrorfeed.source.errors import BadBound, BoundsCrossed, NotRecorded, OutsideHistory, SchemasDiffer
+from mirrorfeed.source.ranges import Commit, Range
+from tests.delta import DeltaTable
+
+
+def in_utc(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def at(hour: int) -> datetime:
+    return datetime(2026, 3, 1, hour, tzinfo=UTC)
+
+
+MILLISECONDS = timedelta(milliseconds=7)
+HISTORY = [Commit(version, at(hour), "WRITE") for version, hour in ((3, 6), (4, 8), (5, 10), (6, 12))]
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("7", 7),
+        (7, 7),
+        ("2026-03-01", datetime(2026, 3, 1, tzinfo=UTC)),
+        ("2026-03-01 08:30:00", datetime(2026, 3, 1, 8, 30, tzinfo=UTC)),
+        ("2026-03-01 08:30:00.250", datetime(2026, 3, 1, 8, 30, 0, 250_000, tzinfo=UTC)),
+    ],
+)
+def test_a_bound_is_a_version_or_a_time(text: str | int, bound: Bound) -> None:
+    assert parse_bound(text, in_utc) == bound
+
+
+@pytest.mark.parametrize("text", ["", "-1", "now", "2026-13-01", "2026-03-01T08:30:00", "2026-03-01 08:30", "٣"])
+def test_other_texts_are_refused_with_the_forms_that_are_taken(text: str) -> None:
+    with pytest.raises(BadBound, match=r"is neither a version nor a time"):
+        parse_bound(text, in_utc)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "past_end", "expected"),
+    [
+        (3, None, "error", Range(2, 6)),
+        (4, 5, "error", Range(3, 5)),
+        (5, 5, "error", Range(4, 5)),
+        (at(8), at(10), "error", Range(3, 5)),
+        (at(7), at(11), "error", Range(3, 5)),
+        (at(9), at(9), "error", Range(4, 4)),
+        (4, at(12), "error", Range(3, 6)),
+        (6, 9, "empty", Range(5, 6)),
+        (9, None, "empty", Range(6, 6)),
+        (at(13), None, "empty", Range(6, 6)),
+        (at(11), at(23), "empty", Range(5, 6)),
+    ],
+)
+def test_both_ends_are_included(start: Bound, end: Bound | None, past_end: PastEnd, expected: Range) -> None:
+    assert resolve("t", start, end, HISTORY, past_end) == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "words"),
+    [
+        (2, None, "Version 2 is before the kept history of t."),
+        (at(5), None, "The time 2026-03-01 05:00:00 UTC is before the kept history of t."),
+        (7, None, "Version 7 is past the newest version of t."),
+        (4, 7, "Version 7 is past the newest version of t."),
+        (4, at(13), "The time 2026-03-01 13:00:00 UTC is past the newest version of t."),
+        (at(13), None, "The time 2026-03-01 13:00:00 UTC is past the newest version of t."),
+        (at(12) + MILLISECONDS, None, "The time 2026-03-01 12:00:00.007 UTC is past the newest version of t."),
+    ],
+)
+def test_what_is_outside_the_history_is_an_error_that_says_what_there_is(
+    start: Bound, end: Bound | None, words: str
+) -> None:
+    with pytest.raises(OutsideHistory) as caught:
+        resolve("t", start, end, HISTORY, "error")
+    assert str(caught.value).startswith(words)
+    assert "version 3 (2026-03-01 06:00:00 UTC) to version 6 (2026-03-01 12:00:00 UTC)" in str(caught.value)
+
+
+def test_of_the_times_that_are_compared_no_millisecond_is_left_out() -> None:
+    known = [Commit(each.version, each.timestamp + MILLISECONDS, each.operation) for each in HISTORY]
+    with pytest.raises(OutsideHistory) as caught:
+        resolve("t", at(6), None, known, "error")
+    assert caught.value.oldest == "version 3 (2026-03-01 06:00:00.007 UTC)"
+    with pytest.raises(
+        BoundsCrossed, match=r"start 2026-03-01 06:00:00\.007 UTC is after the end 2026-03-01 06:00:00 UTC"
+    ):
+        resolve("t", at(6) + MILLISECONDS, at(6), known, "error")
+
+
+def test_a_start_after_the_end_is_refused() -> None:
+    with pytest.raises(BoundsCrossed, match=r"The start 5 is after the end 4\."):
+        resolve("t", 5, 4, HISTORY, "empty")
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """The feed is on from version 2; a column is added at 4."""
+    made = DeltaTable(spark, tmp_path_factory.mktemp("preview") / "t", feed=False)
+    made.insert(1)
+    made.set_feed(True)
+    made.insert(2, 3)
+    made.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    made.sql("UPDATE {} SET w = 1 WHERE id = 2")
+    return made
+
+
+def test_rows_are_counted_by_change_type(spark: SparkSession, table: DeltaTable) -> None:
+    found = changes_between(spark, table.source, 2, 5)
+    assert found.counts() == {"insert": 2, "update_postimage": 1, "update_preimage": 1}
+
+
+def test_rows_have_the_columns_of_the_ends_version(spark: SparkSession, table: DeltaTable) -> None:
+    feed = ["_change_type", "_commit_version", "_commit_timestamp"]
+    assert changes_between(spark, table.source, 2, 3).rows.columns == ["id", "v", *feed]
+    assert changes_between(spark, table.source, 2, 4).rows.columns == ["id", "v", "w", *feed]
+
+
+def test_a_column_that_is_gone_from_the_newest_version_cannot_be_shown(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    table.sql("INSERT INTO {} VALUES (1, 'a', 1)")
+    table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
+    with pytest.raises(SchemasDiffer) as caught:
+        changes_between(spark, table.source, 0, 2)
+    assert (caught.value.fault.version, list(caught.value.fault.lost)) == ("2", ["'w' is gone"])
+    assert changes_between(spark, table.source, 3).counts() == {"delete": 1}
+
+
+def test_a_start_before_the_feed_is_an_error(spark: SparkSession, table: DeltaTable) -> None:
+    with pytest.raises(NotRecorded, match=r"at version 1 the change data feed is off\. Start at a later version"):
+        changes_between(spark, table.source, 1)
+
+
+def test_past_the_end_there_are_no_rows_or_there_is_an_error(spark: SparkSession, table: DeltaTable) -> None:
+    empty = changes_between(spark, table.source, 99, past_end="empty")
+    assert (empty.counts(), empty.range.versions) == ({}, 0)
+    assert changes_between(spark, table.source, 5, 99, past_end="empty").counts().keys() == {
+        "update_postimage",
+        "update_preimage",
+    }
+    with pytest.raises(OutsideHistory):
+        changes_between(spark, table.source, 5, 99)
+
+
+def test_the_same_range_as_spark_gives_for_times(spark: SparkSession, table: DeltaTable) -> None:
+    times = spark.sql(f"DESCRIBE HISTORY {table.source.sql}").orderBy("version").select("timestamp").collect()
+    start, end = (times[version][0].strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] for version in (3, 5))
+    reader = spark.read.option("readChangeFeed", "true").option("startingTimestamp", start)
+    theirs = reader.option("endingTimestamp", end).table(table.source.sql)
+    ours = changes_between(spark, table.source, start, end)
+    assert ours.range == Range(2, 5)
+    assert ours.counts() == {row[0]: row[1] for row in theirs.groupBy("_change_type").count().collect()}
+
+
+@pytest.mark.parametrize("zone", ["+02:00", "GMT-3", "PST", "Europe/Stockholm"])
+def test_a_time_is_one_of_the_sessions_zone_however_spark_spells_it(
+    spark: SparkSession, table: DeltaTable, zone: str
+) -> None:
+    before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
+    times = spark.sql(f"DESCRIBE HISTORY {table.source.sql}").where("version = 3")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        (row,) = times.select(F.date_format("timestamp", "yyyy-MM-dd HH:mm:ss.SSS")).collect()
+        assert changes_between(spark, table.source, row[0]).range == Range(2, 5)
+        assert changes_between(spark, table.source, 3).range == Range(2, 5)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def test_of_the_first_rows_no_digit_is_lost(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 7L AS _commit_version, 12345678901234567.89BD AS `a.b`, 0.5D AS f, NULL AS n")
+    assert Changes("t", Range(6, 7), rows).first(5) == [
+        {"_commit_version": 7, "a.b": "12345678901234567.89", "f": 0.5, "n": None}
+    ]

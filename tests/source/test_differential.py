@@ -1,0 +1,54 @@
+"""The net result of a range equals the difference between its two ends, as another reader of Delta sees them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable as OtherReader
+from pyspark.sql import SparkSession
+
+from mirrorfeed.landing.schema import columns_of
+from mirrorfeed.publish.translate.changes import net
+from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.reader import changes
+from mirrorfeed.source.schemas import schema_at
+from tests.delta import SparkTable
+
+DELETE, UPSERT = 2, 4
+STATEMENTS = (
+    "INSERT INTO {} SELECT id + {n} * 10 + 10, concat('new', id) FROM range(3)",
+    "UPDATE {} SET v = concat(v, '{n}') WHERE id % 3 = {n} % 3",
+    "UPDATE {} SET id = id + 1000 * ({n} + 1) WHERE id IN (3, 4)",
+    "DELETE FROM {} WHERE id % 7 = {n}",
+    """MERGE INTO {} t USING (SELECT cast(id AS int) AS id, 'merged{n}' AS v FROM range(5)) s ON t.id = s.id
+       WHEN MATCHED AND s.id = 1 THEN DELETE WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *""",
+    "INSERT OVERWRITE {} SELECT * FROM {} WHERE id % 5 <> {n}",
+)
+
+
+AGAIN = pytest.mark.soak
+"""The same statements in other orders; the others have each of them."""
+
+
+@pytest.mark.parametrize("seed", [1, 4, *(pytest.param(seed, marks=AGAIN) for seed in (0, 2, 3))])
+def test_another_reader_of_both_ends_gives_the_same_net_result(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    table = SparkTable(spark, tmp_path / "t")
+    table.insert(*range(8))
+    for number in range(5):
+        table.sql(rng.choice(STATEMENTS).replace("{n}", str(number)))
+    range_ = Range(1, table.latest)
+    columns = columns_of("t", schema_at(spark, table.source, table.latest))
+    ours = net(changes(spark, table.source, range_), columns, ("id",)).collect()
+    before, after = (rows_at(table.path, version) for version in (1, table.latest))
+    expected = {id: (UPSERT, v) for id, v in after.items() if id not in before or before[id] != v}
+    expected |= {id: (DELETE, None) for id in before if id not in after}
+    assert {row["id"]: (row["__rowMarker__"], row["v"]) for row in ours} == expected
+    assert len(ours) == len(expected)
+
+
+def rows_at(path: Path, version: int) -> dict[int, Any]:
+    return {row["id"]: row["v"] for row in OtherReader(str(path), version=version).to_pyarrow_table().to_pylist()}

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.source.errors import BadSource
+from mirrorfeed.source.identifier import Source, quote
+
+PART = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclude_characters="/"), min_size=1).filter(
+    lambda part: part == part.strip()
+)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "sql"),
+    [
+        ("orders", "`orders`"),
+        ("my orders", "`my orders`"),
+        ("a.b", "`a.b`"),
+        ("a`b", "`a``b`"),
+        ("`", "````"),
+        ("``", "``````"),
+        ("x` ; DROP TABLE y; --", "`x`` ; DROP TABLE y; --`"),
+        ('it\'s "quoted"', '`it\'s "quoted"`'),
+        ("größe", "`größe`"),
+        ("", "``"),
+    ],
+)
+def test_an_identifier_is_quoted_whatever_it_holds(identifier: str, sql: str) -> None:
+    assert quote(identifier) == sql
+
+
+@pytest.mark.parametrize(
+    ("text", "parts", "sql"),
+    [
+        ("orders", ("orders",), "`orders`"),
+        ("sales.orders", ("sales", "orders"), "`sales`.`orders`"),
+        ("main.sales.orders", ("main", "sales", "orders"), "`main`.`sales`.`orders`"),
+        ("main.`my schema`.orders", ("main", "my schema", "orders"), "`main`.`my schema`.`orders`"),
+        ("main.my schema.orders", ("main", "my schema", "orders"), "`main`.`my schema`.`orders`"),
+        ("my-catalog.sales.orders", ("my-catalog", "sales", "orders"), "`my-catalog`.`sales`.`orders`"),
+        ("`a.b`.c", ("a.b", "c"), "`a.b`.`c`"),
+        ("`a``b`.c", ("a`b", "c"), "`a``b`.`c`"),
+        ("x; DROP TABLE y", ("x; DROP TABLE y",), "`x; DROP TABLE y`"),
+        ("läger.bestände", ("läger", "bestände"), "`läger`.`bestände`"),
+    ],
+)
+def test_a_name_is_split_into_raw_parts_and_reaches_sql_quoted(text: str, parts: tuple[str, ...], sql: str) -> None:
+    source = Source.parse(text)
+    assert (source.parts, source.path, source.sql) == (parts, None, sql)
+
+
+@pytest.mark.parametrize(
+    ("path", "sql"),
+    [
+        ("/data/orders", "`delta`.`/data/orders`"),
+        ("./orders", "`delta`.`./orders`"),
+        ("/data/my orders.v2", "`delta`.`/data/my orders.v2`"),
+        ("/data/a`b", "`delta`.`/data/a``b`"),
+        ("/data/`a/b`", "`delta`.`/data/``a/b```"),
+        (
+            "abfss://lake@account.dfs.core.windows.net/orders",
+            "`delta`.`abfss://lake@account.dfs.core.windows.net/orders`",
+        ),
+    ],
+)
+def test_a_text_with_a_slash_is_a_path_and_reaches_sql_quoted(path: str, sql: str) -> None:
+    source = Source.parse(path)
+    assert (source.parts, source.path, source.sql, str(source)) == ((), path, sql, path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "has an empty part"),
+        ("a..b", "has an empty part"),
+        (".a", "has an empty part"),
+        ("a.", "has an empty part"),
+        ("``", "has an empty part"),
+        ("a.b.c.d", "has 4 parts, where catalog, schema and table are 3"),
+        ("a. b", "has a part that starts or ends with a space: ' b'"),
+        ("/data/orders ", "has a part that starts or ends with a space: '/data/orders '"),
+        ("a.b\tc", "has a control character: '\\t'"),
+        ("a.b\x00", "has a control character: '\\x00'"),
+        ("/data/\x00", "has a control character: '\\x00'"),
+        ("`a.b", "has a backtick that does not enclose a whole part"),
+        ("a`b", "has a backtick that does not enclose a whole part"),
+        ("`a`b.c", "has a backtick that does not enclose a whole part"),
+        ("delta.`/data/orders`", "has '/' inside backticks"),
+    ],
+)
+def test_a_source_that_names_nothing_is_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(BadSource) as caught:
+        Source.parse(text)
+    assert caught.value.reason.startswith(reason)
+
+
+def test_the_refusal_names_the_source_as_it_was_written_and_says_what_to_write() -> None:
+    with pytest.raises(BadSource) as caught:
+        Source.parse("a.b.c.d")
+    assert isinstance(caught.value, Terminal)
+    assert caught.value.text == "a.b.c.d"
+    assert caught.value.reason == "has 4 parts, where catalog, schema and table are 3"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize("arguments", [((), None), (("a",), "/b"), ((), "")])
+def test_a_source_made_by_hand_is_checked_too(arguments: tuple[tuple[str, ...], str | None]) -> None:
+    with pytest.raises(BadSource):
+        Source(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("main.Sales.orders", "MAIN.sales.Orders", True),
+        ("`main`.sales.orders", "main.sales.orders", True),
+        ("sales.orders", "main.sales.orders", False),
+        ("/data/orders", "/data/Orders", False),
+        ("/data/orders", "/data/orders", True),
+    ],
+)
+def test_names_are_compared_without_case_and_paths_with_it(one: str, other: str, same: bool) -> None:
+    assert (Source.parse(one).fold() == Source.parse(other).fold()) is same
+
+
+@given(st.lists(PART, min_size=1, max_size=3))
+def test_the_shown_text_of_any_name_is_read_as_the_same_name(parts: list[str]) -> None:
+    source = Source(tuple(parts))
+    assert Source.parse(str(source)) == source
+
+
+@given(st.text())
+def test_no_name_ends_its_own_quotes(identifier: str) -> None:
+    quoted = quote(identifier)
+    assert quoted[0] == quoted[-1] == "`"
+    assert "`" not in quoted[1:-1].replace("``", "")
+    assert quoted[1:-1].replace("``", "`") == identifier

@@ -1,0 +1,221 @@
+"""The known ways in which a change feed loses or multiplies changes, each with the outcome that it has here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.errors import Terminal
+from mirrorfeed.landing.schema import IncompatibleSchema
+from mirrorfeed.publish.errors import RowsRefused
+from mirrorfeed.source.errors import FeedOff, Gap, SourceRecreated
+from tests.delta import SPARK_4_0, DeltaTable, Zone
+
+
+@pytest.fixture(scope="module")
+def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Zone:
+    """Rows 1 to 3, published at version 1."""
+    folder = tmp_path_factory.mktemp("begun")
+    table = DeltaTable(spark, folder / "orders")
+    table.insert(1, 2, 3)
+    zone = Zone(folder / "zone", table)
+    zone.publish()
+    return zone
+
+
+@pytest.fixture
+def published(begun: Zone, tmp_path: Path) -> Zone:
+    """The same, to be changed."""
+    return Zone.copied(begun, tmp_path)
+
+
+def vacuum_everything(table: DeltaTable) -> None:
+    """What VACUUM does to a lag that is longer than its retention."""
+    shutil.rmtree(table.path / "_change_data")
+
+
+def switch_off_and_on(table: DeltaTable) -> None:
+    table.set_feed(False)
+    table.insert(11)
+    table.set_feed(True)
+
+
+def update_and_vacuum(table: DeltaTable) -> None:
+    table.sql("UPDATE {} SET v = 'new' WHERE id = 1")
+    vacuum_everything(table)
+
+
+def overwrite_with_another_type(table: DeltaTable) -> None:
+    frame = table.spark.sql("SELECT 1L AS id, 'x' AS v")
+    frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(str(table.path))
+
+
+def recreate(table: DeltaTable) -> None:
+    shutil.rmtree(table.path)
+    table.spark.catalog.clearCache()
+    DeltaTable(table.spark, table.path).insert(7)
+
+
+@pytest.mark.parametrize(
+    ("loss", "finding", "words"),
+    [
+        (switch_off_and_on, Gap, "after version 1 cannot be read: at version 2 the change data feed is off."),
+        (update_and_vacuum, Gap, "after version 1 cannot be read: in version 2 a file is gone."),
+        (recreate, SourceRecreated, "was replaced, or dropped and created again"),
+        (overwrite_with_another_type, IncompatibleSchema, "'id' was integer and is long"),
+    ],
+)
+def test_changes_that_are_lost_are_a_finding_and_nothing_is_published(
+    published: Zone, loss: Callable[[DeltaTable], None], finding: type[Terminal], words: str
+) -> None:
+    loss(published.table)
+    before = published.everything()
+    with pytest.raises(finding, match=re.escape(words)):
+        published.publish()
+    after = published.everything()
+    assert {name for name in after if name not in before and not Path(name).name.startswith("0")} == set()
+    assert {name: after.get(name) for name in before} == before
+
+
+def test_what_comes_before_a_missing_version_is_published_and_the_hole_is_a_finding(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark itself reads past the hole, between two checkpoints, and says nothing."""
+    table = DeltaTable(spark, tmp_path / "orders")
+    for number in range(1, 4):
+        table.insert(number)
+    table.checkpoint()
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    for number in range(4, 9):
+        table.insert(number)
+        if number == 6:
+            table.checkpoint()
+    table.commit_file(5).unlink()
+    with pytest.raises(Gap, match="after version 4 cannot be read: at version 5 the log has no commit"):
+        zone.publish()
+    assert zone.record["to_version_inclusive"] == 4
+    assert [row["id"] for row in zone.last] == [4]
+
+
+def test_changes_that_delta_looks_back_to_no_more_are_a_gap_until_the_table_keeps_them_longer(published: Zone) -> None:
+    table = published.table
+    table.insert(4)
+    table.insert(5)
+    long_ago = time.time() - 8 * 86_400
+    for version in range(3):
+        os.utime(table.commit_file(version), (long_ago, long_ago))
+    if not SPARK_4_0:  # its Delta looks back as far as there are files
+        with pytest.raises(Gap, match=r"at version 2 the delta\.deletedFileRetentionDuration of the table has passed"):
+            published.publish()
+        table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
+    published.publish()
+    assert published.mirrors_the_table()
+
+
+def test_a_restore_to_before_the_feed_was_on_is_a_gap(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "orders", feed=False)
+    table.set_feed(True)
+    table.insert(1)
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
+    with pytest.raises(Gap, match="at version 3 the change data feed is off"):
+        zone.publish()
+
+
+def test_without_the_feed_no_snapshot_is_taken(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "orders", feed=False)
+    table.insert(1)
+    with pytest.raises(FeedOff, match=r"off at version 1\. Run `mirrorfeed enable`"):
+        Zone(tmp_path / "zone", table).publish()
+
+
+def test_after_the_snapshot_the_next_version_may_not_exist_yet(published: Zone) -> None:
+    assert str(published.publish().decision) == "nothing new, version 1 is published"
+    published.table.insert(4)
+    published.publish()
+    assert published.last == [{"id": 4, "v": "v4", "__rowMarker__": 4}]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        pytest.param({}, id="files"),
+        # All kinds of Spark's own with them are in `publish/test_delta_cases`, as each change.
+        pytest.param({"delta.enableDeletionVectors": "true"}, id="deletion vectors", marks=pytest.mark.soak),
+    ],
+)
+def test_changes_of_every_kind_reach_the_mirror(
+    spark: SparkSession, tmp_path: Path, properties: dict[str, str]
+) -> None:
+    table = DeltaTable(spark, tmp_path / "orders", properties=properties)
+    table.insert(1, 2, 3, 4)
+    zone = Zone(tmp_path / "zone", table)
+    zone.publish()
+    table.sql("UPDATE {} SET id = 30 WHERE id = 3")  # a changed key
+    table.sql("UPDATE {} SET v = v")  # nothing really changes
+    table.sql("DELETE FROM {} WHERE id = 1")
+    table.sql("INSERT OVERWRITE {} SELECT * FROM {}")  # the same rows again
+    zone.publish()
+    assert zone.mirrors_the_table()
+    table.sql("OPTIMIZE {}")
+    table.sql("RESTORE TABLE {} TO VERSION AS OF 1")
+    zone.publish()
+    assert zone.mirrors_the_table()
+
+
+def test_a_replaced_table_is_another_table(published: Zone) -> None:
+    """Versions go on, and so does the feed; the id does not."""
+    published.table.sql(
+        "CREATE OR REPLACE TABLE {} USING DELTA TBLPROPERTIES (delta.enableChangeDataFeed = true)"
+        " AS SELECT 5 AS id, 'five' AS v"
+    )
+    assert published.table.latest == 2
+    words = "was replaced, or dropped and created again, after version 1 was published"
+    with pytest.raises(SourceRecreated, match=words):
+        published.publish()
+
+
+def test_a_snapshot_checks_its_keys_unless_told_not_to(spark: SparkSession, tmp_path: Path) -> None:
+    """What it says of each fault, and what a range says, is in `publish/test_source`."""
+    table = DeltaTable(spark, tmp_path / "orders")
+    table.sql("INSERT INTO {} VALUES (NULL, 'x'), (1, 'x'), (1, 'y')")
+    with pytest.raises(RowsRefused, match=re.escape("at version 1 a key is NULL (id = NULL)")):
+        Zone(tmp_path / "zone", table).publish()
+    zone = Zone(tmp_path / "unchecked", table, validate_keys="none")
+    zone.publish()
+    assert sum(part.num_rows for part in zone.files) == 3
+
+
+def test_a_table_without_keys_takes_inserts_only(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "orders")
+    zone = Zone(tmp_path / "zone", table, keys=())
+    zone.publish()
+    table.insert(1)
+    zone.publish()
+    assert zone.last == [{"id": 1, "v": "v1"}]
+    assert (zone.folder / "_metadata.json").read_text() == "{}"
+    table.sql("DELETE FROM {} WHERE id = 1")
+    with pytest.raises(RowsRefused, match=r"a table without keys accepts only inserts"):
+        zone.publish()
+
+
+def test_keys_that_are_given_later_are_checked_in_the_rows_that_are_published(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "orders")
+    table.insert(1, 1, 2)
+    Zone(tmp_path / "zone", table, keys=()).publish()
+    table.sql("DELETE FROM {} WHERE id = 1")
+    keyed = Zone(tmp_path / "zone", table)
+    with pytest.raises(RowsRefused, match=r"at version 1 a key is not unique \(id = 1\)"):
+        keyed.publish()
+    assert (keyed.folder / "_metadata.json").read_text() == "{}"

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from mirrorfeed.source.errors import FeedOff, Finding, Gap, PartitionsChanged, SourceRecreated
+from mirrorfeed.source.ranges import (
+    Commit,
+    Facts,
+    NothingNew,
+    Published,
+    PublishRanges,
+    Range,
+    TakeSnapshot,
+    decide,
+    first_missing,
+    split,
+)
+
+
+def commit(version: int) -> Commit:
+    return Commit(version, datetime(2026, 1, 1, tzinfo=UTC), "WRITE")
+
+
+def facts(
+    *versions: int,
+    latest: int | None = None,
+    table_id: str = "id-1",
+    feed_off_at: int | None = None,
+    breaks: tuple[int, ...] = (),
+    damaged_at: int | None = None,
+    expired_at: int | None = None,
+) -> Facts:
+    newest = max(versions) if latest is None else latest
+    return Facts(table_id, newest, tuple(map(commit, versions)), feed_off_at, breaks, damaged_at, expired_at)
+
+
+def decided(published: Published | None, what: Facts, limit: int = 500) -> object:
+    """The ranges as pairs of bounds, any other decision as it is."""
+    decision = decide("sales.orders", published, what, limit)
+    if isinstance(decision, PublishRanges):
+        return [(part.from_version_exclusive, part.to_version_inclusive) for part in decision.ranges]
+    return decision
+
+
+@pytest.mark.parametrize("latest", [0, 7])
+def test_a_table_that_was_never_published_gets_a_snapshot_of_its_newest_version(latest: int) -> None:
+    assert decided(None, facts(latest=latest)) == TakeSnapshot(latest)
+
+
+def test_no_snapshot_is_taken_where_no_changes_could_follow() -> None:
+    finding = decided(None, facts(latest=7, feed_off_at=7))
+    assert isinstance(finding, FeedOff)
+    assert (finding.table, finding.version) == ("sales.orders", 7)
+
+
+def test_a_table_whose_newest_version_is_published_has_nothing_new() -> None:
+    assert decided(Published("id-1", 4), facts(latest=4)) == NothingNew(4)
+
+
+@pytest.mark.parametrize(
+    ("published", "what", "limit", "expected"),
+    [
+        (0, facts(1), 500, [(0, 1)]),
+        (4, facts(5, 6, 7), 500, [(4, 7)]),
+        (4, facts(5, 6, 7), 2, [(4, 6), (6, 7)]),
+        (4, facts(5, 6, 7), 1, [(4, 5), (5, 6), (6, 7)]),
+        (4, facts(5, 6, 7, breaks=(6,)), 500, [(4, 5), (5, 6), (6, 7)]),
+        (4, facts(5, 6, 7, breaks=(5,)), 500, [(4, 5), (5, 7)]),
+        (4, facts(5, 6, 7, breaks=(7, 6)), 500, [(4, 5), (5, 6), (6, 7)]),
+        (4, facts(5, 6, 7, 8, 9, 10, breaks=(8,)), 2, [(4, 6), (6, 7), (7, 8), (8, 10)]),
+        # What can be read before an obstacle is published first.
+        (4, facts(5, 6, 8), 500, [(4, 6)]),
+        (4, facts(5, 6, 7, latest=8), 500, [(4, 7)]),
+        (4, facts(5, 6, 7, feed_off_at=7), 500, [(4, 6)]),
+        (4, facts(5, 6, 7, 8, damaged_at=7), 500, [(4, 6)]),
+        (4, facts(5, 6, 7, 8, expired_at=7), 500, [(4, 6)]),
+        (4, facts(5, 6, 8, feed_off_at=6), 500, [(4, 5)]),
+        (4, facts(5, 6, 7, 8, breaks=(6, 8), feed_off_at=8), 500, [(4, 5), (5, 6), (6, 7)]),
+    ],
+)
+def test_new_versions_are_published_in_ranges(
+    published: int, what: Facts, limit: int, expected: list[tuple[int, int]]
+) -> None:
+    assert decided(Published("id-1", published), what, limit) == expected
+
+
+@pytest.mark.parametrize(
+    ("what", "version", "reason"),
+    [
+        (facts(6, 7), 5, "the log has no commit"),
+        (facts(latest=7), 5, "the log has no commit"),
+        (facts(5, 6, feed_off_at=5), 5, "the change data feed is off"),
+        (facts(5, 6, damaged_at=5), 5, "the log has a hole, so that its state is not known"),
+        (facts(6, feed_off_at=6, damaged_at=6), 5, "the log has no commit"),
+    ],
+)
+def test_changes_that_cannot_be_read_are_a_gap(what: Facts, version: int, reason: str) -> None:
+    finding = decided(Published("id-1", 4), what)
+    assert isinstance(finding, Gap)
+    assert (finding.published, finding.version, finding.reason) == (4, version, reason)
+
+
+def test_changes_that_delta_looks_back_to_no_more_are_a_gap_that_a_longer_duration_may_close() -> None:
+    finding = decided(Published("id-1", 4), facts(5, 6, expired_at=5))
+    assert isinstance(finding, Gap)
+    assert finding.solution.startswith("If VACUUM has not run since, set delta.deletedFileRetentionDuration")
+
+
+def test_a_gap_somewhere_in_a_range_names_the_range() -> None:
+    gap = Gap(table="sales.orders", published=4, where=Range(4, 7), reason="a file is gone")
+    assert gap.version == 5
+    assert gap.problem == (
+        "The changes of sales.orders after version 4 cannot be read: in versions 5 to 7 a file is gone."
+    )
+
+
+@pytest.mark.parametrize("latest", [0, 4, 9])
+def test_a_table_with_another_id_is_never_continued(latest: int) -> None:
+    versions = tuple(range(5, latest + 1))
+    finding = decided(Published("id-1", 4), facts(*versions, latest=latest, table_id="id-2"))
+    assert isinstance(finding, SourceRecreated)
+    assert (finding.published_id, finding.found_id, finding.published) == ("id-1", "id-2", 4)
+
+
+def test_a_table_that_went_back_is_never_continued() -> None:
+    finding = decided(Published("id-1", 4), facts(latest=3))
+    assert isinstance(finding, SourceRecreated)
+    assert finding.problem == (
+        "sales.orders was restored to an older version: version 4 is published, the newest is 3."
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "goes_on"), [(None, True), (("day", "country"), True), (("day",), False), ((), False)]
+)
+def test_changes_are_not_read_across_a_change_of_the_partition_columns(
+    before: tuple[str, ...] | None, goes_on: bool
+) -> None:
+    what = replace(facts(5, 6), partitions=("country", "day"))
+    assert (decided(Published("id-1", 4, before), what) == [(4, 6)]) is goes_on
+    assert decided(Published("id-1", 6, before), what) == NothingNew(6)
+
+
+def test_partition_columns_that_changed_are_named() -> None:
+    error = PartitionsChanged(table="sales.orders", published=4, before=(), now=("country", "day"))
+    assert error.problem.startswith(
+        "The partition columns of sales.orders changed after version 4 from none to 'country', 'day'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "to", "versions", "expected"),
+    [
+        (3, 3, [], None),
+        (3, 6, [4, 5, 6], None),
+        (3, 6, [6, 5, 4, 3, 2], None),
+        (3, 6, [5, 6], 4),
+        (3, 6, [4, 6], 5),
+        (3, 6, [4, 5], 6),
+        (-1, 0, [], 0),
+    ],
+)
+def test_the_first_missing_version(after: int, to: int, versions: list[int], expected: int | None) -> None:
+    assert first_missing(after, to, versions) == expected
+
+
+@pytest.mark.parametrize("breaks", [(), (3,), (1, 2, 10), (4, 9), (0, 99)])
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_parts_follow_one_another_without_overlap_or_hole(breaks: tuple[int, ...], limit: int) -> None:
+    parts = split(0, 10, breaks, limit)
+    assert [
+        version for part in parts for version in range(part.from_version_exclusive + 1, part.to_version_inclusive + 1)
+    ] == list(range(1, 11))
+    assert all(1 <= part.versions <= limit for part in parts)
+    starts = {part.from_version_exclusive + 1 for part in parts}
+    assert {version for version in breaks if 1 <= version <= 10} <= starts
+
+
+@pytest.mark.parametrize(
+    ("decision", "words"),
+    [
+        (TakeSnapshot(7), "snapshot at version 7"),
+        (PublishRanges((Range(4, 5),)), "version 5"),
+        (PublishRanges((Range(4, 7), Range(7, 8))), "versions 5 to 7, then version 8"),
+        (NothingNew(7), "nothing new, version 7 is published"),
+    ],
+)
+def test_decisions_are_said_in_words(decision: object, words: str) -> None:
+    assert str(decision) == words
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        FeedOff(table="t", version=3),
+        Gap(table="t", published=4, where=5, reason="the log has no commit"),
+        Gap(table="t", published=4, where=Range(4, 9), reason="a file is gone"),
+        SourceRecreated(table="t", published_id="a", found_id="b", published=4, latest=2),
+        PartitionsChanged(table="t", published=4, before=("a",), now=()),
+    ],
+    ids=lambda finding: type(finding).__name__,
+)
+def test_findings_survive_pickling(finding: Finding) -> None:
+    again = pickle.loads(pickle.dumps(finding))
+    assert type(again) is type(finding)
+    assert str(again) == str(finding)

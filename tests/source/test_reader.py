@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import os
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.source.errors import FeedUnreadable, FileDamaged, FilesArchived, Gap, SnapshotGone
+from mirrorfeed.source.ranges import Range
+from mirrorfeed.source.reader import changes, read_faults, snapshot
+from tests.delta import DeltaTable
+
+MAPPED = {"delta.columnMapping.mode": "name"}
+WAYS: dict[str, Callable[[DataFrame], object]] = {
+    "collect": lambda rows: rows.collect(),
+    "isEmpty": lambda rows: rows.isEmpty(),
+    "mapInArrow": lambda rows: rows.mapInArrow(lambda batches: batches, rows.schema).toArrow(),
+}
+"""A failure comes in another form from each."""
+
+every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "orders")
+    made.insert(1, 2)
+    made.sql("UPDATE {} SET v = 'new' WHERE id = 1")
+    made.sql("DELETE FROM {} WHERE id = 2")
+    return made
+
+
+def read(table: DeltaTable, after: int, to: int) -> set[tuple[int, str, str, int]]:
+    found = changes(table.spark, table.source, Range(after, to)).collect()
+    return {(row["id"], row["v"], row["_change_type"], row["_commit_version"]) for row in found}
+
+
+def test_a_range_leaves_out_the_version_that_it_starts_from_and_holds_the_one_that_it_ends_at(
+    table: DeltaTable,
+) -> None:
+    assert read(table, 1, 2) == {(1, "v1", "update_preimage", 2), (1, "new", "update_postimage", 2)}
+    assert read(table, 2, 3) == {(2, "v2", "delete", 3)}
+    assert len(read(table, -1, 3)) == 5
+
+
+def test_a_snapshot_is_of_its_version_whatever_comes_later(table: DeltaTable) -> None:
+    assert [row["id"] for row in snapshot(table.spark, table.source, 0).collect()] == []
+    assert sorted(row["v"] for row in snapshot(table.spark, table.source, 2).collect()) == ["new", "v2"]
+
+
+def test_many_versions_of_deletion_vectors_are_read_by_few_tasks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mirrorfeed.source.reader.TASKS_PER_CORE", 1)
+    table = DeltaTable(spark, tmp_path / "t", properties={"delta.enableDeletionVectors": "true"})
+    table.sql("INSERT INTO {} SELECT id, 'v' FROM range(0, 100, 1, 1)")
+    most = spark.sparkContext.defaultParallelism
+    for i in range(most + 1):
+        table.sql(f"DELETE FROM {{}} WHERE id = {i}")
+    plain = spark.read.options(readChangeFeed="true", startingVersion="2").table(table.source.sql)
+    found = changes(spark, table.source, Range(1, most + 2))
+    assert plain.rdd.getNumPartitions() > found.rdd.getNumPartitions() == most
+    assert sorted(found.collect()) == sorted(plain.collect())
+
+
+def test_a_range_that_was_asked_for_once_never_grows(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    rows = changes(spark, table.source, Range(0, 1))
+    table.insert(2)
+    assert [row["id"] for row in rows.collect()] == [1]
+
+
+@pytest.fixture(scope="module")
+def bare(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """A table all of whose files are gone: those of its rows, and those of its feed."""
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "bare")
+    made.insert(1, 2)
+    made.sql("UPDATE {} SET v = 'new' WHERE id = 1")
+    for file in [*made.path.glob("*.parquet"), *made.path.glob("_change_data/*.parquet")]:
+        file.unlink()
+    return made
+
+
+@every_way
+@pytest.mark.parametrize("range_", [Range(0, 1), Range(1, 2)], ids=["rows", "feed"])
+def test_files_of_a_range_that_are_gone_are_a_gap(
+    bare: DeltaTable, way: Callable[[DataFrame], object], range_: Range
+) -> None:
+    with pytest.raises(Gap) as caught, read_faults("sales.orders", range_):
+        way(changes(bare.spark, bare.source, range_))
+    assert (caught.value.published, caught.value.where) == (range_.from_version_exclusive, range_)
+    assert caught.value.reason == "a file is gone"
+
+
+@every_way
+def test_files_of_a_snapshot_that_are_gone_are_no_gap_yet(bare: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+    with pytest.raises(SnapshotGone) as caught, read_faults("sales.orders", 2):
+        way(snapshot(bare.spark, bare.source, 2))
+    assert (caught.value.version, caught.value.uris) == (2, ())
+
+
+@pytest.fixture(scope="module")
+def truncated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """The file of version 1 lacks its end."""
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "truncated")
+    made.insert(1, 2)
+    for file in made.path.glob("*.parquet"):
+        os.truncate(file, 100)
+    return made
+
+
+@every_way
+def test_a_damaged_file_is_named(truncated: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+    (file,) = truncated.path.glob("*.parquet")
+    for what, rows in {
+        1: snapshot(truncated.spark, truncated.source, 1),
+        Range(0, 1): changes(truncated.spark, truncated.source, Range(0, 1)),
+    }.items():
+        with pytest.raises(FileDamaged) as caught, read_faults("sales.orders", what):
+            way(rows)
+        assert caught.value.problem.startswith(
+            f"A file of sales.orders cannot be read: file:{file} (java.lang.RuntimeException: is not a Parquet file."
+        )
+
+
+@pytest.fixture(scope="module")
+def holed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """Version 2 of 0 to 3 is missing."""
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "holed")
+    for i in range(3):
+        made.insert(i)
+    made.commit_file(2).unlink()
+    return made
+
+
+@every_way
+def test_a_log_with_a_hole_is_a_gap(holed: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+    with (
+        pytest.raises(Gap, match="after version 2 cannot be read: in version 3 the log has a hole"),
+        read_faults("sales.orders", Range(2, 3)),
+    ):
+        way(changes(holed.spark, holed.source, Range(2, 3)))
+
+
+@pytest.fixture(scope="module")
+def switched_off(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """At version 2."""
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "off")
+    made.insert(1)
+    made.set_feed(False)
+    return made
+
+
+@every_way
+def test_a_feed_that_is_off_is_a_gap_at_its_version(
+    switched_off: DeltaTable, way: Callable[[DataFrame], object]
+) -> None:
+    with pytest.raises(Gap) as caught, read_faults("sales.orders", Range(0, 2)):
+        way(changes(switched_off.spark, switched_off.source, Range(0, 2)))
+    assert caught.value.problem == (
+        "The changes of sales.orders after version 0 cannot be read: at version 2 the change data feed is off."
+    )
+
+
+@pytest.fixture(scope="module")
+def mapped(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """A row at version 1, and column mapping."""
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "mapped", properties=MAPPED)
+    made.insert(1)
+    return made
+
+
+@pytest.fixture(scope="module", params=["RENAME COLUMN v TO w", "DROP COLUMN v"])
+def changed(mapped: DeltaTable, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> DeltaTable:
+    """The same, and at version 2 a column is another or gone."""
+    made = DeltaTable.copied(mapped, tmp_path_factory.mktemp("delta") / "changed")
+    made.sql(f"ALTER TABLE {{}} {request.param}")
+    return made
+
+
+@every_way
+def test_a_range_across_a_changed_column_is_refused(changed: DeltaTable, way: Callable[[DataFrame], object]) -> None:
+    with pytest.raises(FeedUnreadable) as caught, read_faults("sales.orders", Range(0, 2)):
+        way(changes(changed.spark, changed.source, Range(0, 2)))
+    assert (caught.value.version, caught.value.read_version) == ("1", "2")
+
+
+def test_the_parts_of_a_range_across_a_changed_column_are_read(changed: DeltaTable) -> None:
+    before = changes(changed.spark, changed.source, Range(0, 1))
+    assert before.columns[:2] == ["id", "v"]  # those of the range's end
+    assert before.first()["v"] == "v1"
+    assert changes(changed.spark, changed.source, Range(1, 2)).isEmpty()
+
+
+def test_without_column_mapping_columns_that_were_overwritten_make_older_changes_unreadable(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    new = spark.sql("SELECT 1 AS id, 2.5D AS v").write.format("delta").mode("overwrite")
+    new.option("overwriteSchema", "true").save(str(table.path))
+    with (
+        pytest.raises(FeedUnreadable, match="columns of version 1 do not match those of version 2"),
+        read_faults("sales.orders", Range(0, 1)),
+    ):
+        changes(spark, table.source, Range(0, 1)).collect()
+
+
+@pytest.mark.parametrize("kind", ["plain", "mapped"])
+def test_an_added_column_is_null_in_changes_before_it(
+    spark: SparkSession, mapped: DeltaTable, tmp_path: Path, kind: str
+) -> None:
+    if kind == "mapped":
+        table = DeltaTable.copied(mapped, tmp_path / "t")
+    else:
+        table = DeltaTable(spark, tmp_path / "t")
+        table.insert(1)
+    table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    table.sql("INSERT INTO {} VALUES (2, 'v2', 2)")
+    found = changes(spark, table.source, Range(0, 3)).collect()
+    assert {(row["id"], row["w"]) for row in found} == {(1, None), (2, 2)}
+
+
+@pytest.mark.parametrize("text", ["java.io.{}: {}", "(java.io.{}) {}"], ids=["classic Spark", "over Connect"])
+@pytest.mark.parametrize(
+    ("failure", "words", "reason"),
+    [
+        ("UTFDataFormatException", "encoded string too long: 471530 bytes", "a deletion vector is too large"),
+        ("FileNotFoundException", f"File file:/t/deletion_vector_{UUID(int=7)}.bin does not exist", "a file is gone"),
+        ("FileNotFoundException", "/tmp/blockmgr-1/0c/shuffle_0_0_0.data (No such file or directory)", None),
+    ],
+)
+def test_failures_without_a_condition_are_known_by_their_text(
+    text: str, failure: str, words: str, reason: str | None
+) -> None:
+    error = RuntimeError(text.format(failure, words))
+    expected = f"cannot be read: in versions 1 to 2 {reason}" if reason else str(error)
+    with (
+        pytest.raises(Gap if reason else RuntimeError, match=re.escape(expected)),
+        read_faults("sales.orders", Range(0, 2)),
+    ):
+        raise error
+
+
+def test_other_failures_pass_as_they_are(table: DeltaTable) -> None:
+    with pytest.raises(ZeroDivisionError), read_faults("sales.orders", Range(0, 1)):
+        raise ZeroDivisionError
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"), read_faults("sales.orders", Range(0, 1)):
+        changes(table.spark, table.source, Range(0, 1)).selectExpr("1 / (id - id)").collect()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SnapshotGone(table="t", version=4), FeedUnreadable(table="t", range=Range(1, 2), version="1", read_version=None)],
+)
+def test_refusals_survive_pickling(error: Exception) -> None:
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize(("what", "words"), [(7, "version 7"), (Range(3, 5), "the change feed in versions 4 to 5")])
+def test_files_in_the_archive_tier_are_said_to_be_there(what: Range | int, words: str) -> None:
+    refused = '"This operation is not permitted on an archived blob.", 409, GET, https://acct/c/t/part-0, BlobArchived'
+    with pytest.raises(FilesArchived) as caught, read_faults("main.orders", what):
+        raise OSError(f"Operation failed: {refused}")
+    assert f"main.orders cannot be read: {words} needs files in the archive tier" in caught.value.problem

@@ -1,0 +1,46 @@
+"""How long a table keeps its changes, against how long they wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorfeed.source.retention import FILES, LOG, seconds_of, too_short
+
+DAY = 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("spelled", "seconds"),
+    [
+        (None, 7 * DAY),
+        ("interval 30 days", 30 * DAY),
+        ("interval 1 week", 7 * DAY),
+        ("168 hours", 7 * DAY),
+        ("INTERVAL 1 DAY 12 HOURS", 1.5 * DAY),
+        ("interval 1 blue moon", None),
+    ],
+)
+def test_a_retention_is_read_as_delta_spells_it(spelled: str | None, seconds: float | None) -> None:
+    assert seconds_of({} if spelled is None else {FILES: spelled}, FILES) == seconds
+
+
+@pytest.mark.parametrize(
+    ("properties", "waited", "named"),
+    [
+        ({}, 3.5 * DAY, None),
+        ({}, 3.6 * DAY, FILES),
+        ({FILES: "interval 60 days"}, 16 * DAY, LOG),
+        ({FILES: "interval 1 hour", LOG: "interval 2 hours"}, DAY, FILES),
+        ({FILES: "interval a while", LOG: "interval a while"}, 900 * DAY, None),
+    ],
+)
+def test_what_waits_long_is_kept_too_short(properties: dict[str, str], waited: float, named: str | None) -> None:
+    found = too_short("a.b.c", properties, waited)
+    assert (found and found.name) == named
+
+
+def test_the_warning_says_how_long_both_are() -> None:
+    found = too_short("a.b.c", {}, 5 * DAY)
+    assert found is not None
+    assert "keeps changes for 7.0 d (delta.deletedFileRetentionDuration)" in found.problem
+    assert "5.0 d after its commit" in found.problem

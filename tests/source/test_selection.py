@@ -1,0 +1,203 @@
+"""What is selected of rows, of a snapshot and of the feed, and that verifying, by code of its own, selects the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorfeed.landing.schema import FEED_COLUMNS, Column
+from mirrorfeed.landing.selection import BadCondition, Selection
+from mirrorfeed.mirror.verify.expected_selection import selected as expected
+from mirrorfeed.publish.translate.changes import full, net
+from mirrorfeed.source.reader import as_written
+from mirrorfeed.source.selection import selected
+from tests.publish.translate.test_changes import DELETE, SHARED, UPSERT, Event, landed
+
+pytestmark = pytest.mark.connect
+
+CASES: dict[str, tuple[list[Event], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
+    # events of a table of which rows with an 'x' in front are not selected; the rows of net, the rows of full
+    "a row that moves out is a delete": (
+        [(1, "<", 1, "a"), (1, ">", 1, "xa")],
+        [(1, None, DELETE)],
+        [(1, None, DELETE)],
+    ),
+    "a row that moves in is an upsert": ([(1, "<", 1, "xa"), (1, ">", 1, "a")], [(1, "a", UPSERT)], [(1, "a", UPSERT)]),
+    "a row that stays out is nothing": ([(1, "<", 1, "xa"), (1, ">", 1, "xb"), (2, "-", 1, "xb")], [], []),
+    "a row that moves out and in again": (
+        [(1, "<", 1, "a"), (1, ">", 1, "xa"), (2, "<", 1, "xa"), (2, ">", 1, "b")],
+        [(1, "b", UPSERT)],
+        [(1, None, DELETE), (1, "b", UPSERT)],
+    ),
+    "a row that moves in and out again": (
+        [(1, "<", 1, "xa"), (1, ">", 1, "a"), (2, "<", 1, "a"), (2, ">", 1, "xa")],
+        [],
+        [(1, "a", UPSERT), (1, None, DELETE)],
+    ),
+    "NULL is not selected": ([(1, "<", 1, "a"), (1, ">", 1, None)], [(1, None, DELETE)], [(1, None, DELETE)]),
+    "one that came, and went once it was out": (
+        [(1, "+", 1, "a"), (2, "<", 1, "a"), (2, ">", 1, "xa"), (3, "-", 1, "xa")],
+        [],
+        [(1, "a", UPSERT), (1, None, DELETE)],
+    ),
+    "a key that changes on the way out": (
+        [(1, "<", 1, "a"), (1, ">", 2, "xa")],
+        [(1, None, DELETE)],
+        [(1, None, DELETE)],
+    ),
+    "a key that changes on the way in": ([(1, "<", 1, "xa"), (1, ">", 2, "a")], [(2, "a", UPSERT)], [(2, "a", UPSERT)]),
+    "two rows that change places, one of them out": (
+        [(1, "<", 1, "a"), (1, ">", 2, "a"), (1, "<", 2, "xb"), (1, ">", 1, "xb")],
+        [(1, None, DELETE), (2, "a", UPSERT)],
+        [(1, None, DELETE), (2, "a", UPSERT)],
+    ),
+    "a key that an older row has as well, which is out": (
+        [(1, "<", 1, "a"), (1, ">", 1, "xa"), (1, "+", 1, "b")],
+        [(1, "b", UPSERT)],
+        [(1, "b", UPSERT)],
+    ),
+    "a NULL key that is out": ([(1, "+", None, "xa")], [], []),
+    "two live rows of one key": (
+        [(1, "+", 1, "b"), (1, "+", 1, "xa"), (2, "<", 1, "xa"), (2, ">", 1, "b")],
+        [(1, "b", UPSERT, SHARED)],
+        [(1, "b", UPSERT, SHARED)],
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def translated(spark: SparkSession) -> dict[str, dict[str, list[tuple[Any, ...]]]]:
+    kinds = {"+": "insert", "-": "delete", "<": "update_preimage", ">": "update_postimage"}
+    rows = [(case, key, v, kinds[kind], at) for case, (events, _, _) in CASES.items() for at, kind, key, v in events]
+    events = spark.createDataFrame(rows, "case string, id int, v string, _change_type string, _commit_version long")
+    kept = selected("t", events, Selection(where="v NOT LIKE 'x%'"), ["_change_type", "_commit_version"])
+    columns = (Column("case", "string"), Column("id", "integer"), Column("v", "string"))
+    found: dict[str, dict[str, list[tuple[Any, ...]]]] = {}
+    for translate in (net, full):
+        by_case = found.setdefault(translate.__name__, {case: [] for case in CASES})
+        for case, *row in landed(translate(kept, columns, ["case", "id"])):
+            by_case[case].append(tuple(row))
+    return found
+
+
+@pytest.mark.parametrize("translate", ["net", "full"])
+@pytest.mark.parametrize("case", CASES)
+def test_each_image_is_selected_by_itself(
+    translated: dict[str, dict[str, list[tuple[Any, ...]]]], case: str, translate: str
+) -> None:
+    _, in_range, by_version = CASES[case]
+    found = translated[translate][case]
+    if translate == "net":
+        assert sorted(found, key=repr) == sorted(in_range, key=repr)
+    else:
+        assert found == by_version
+
+
+@pytest.fixture(params=[("UTC", "true"), ("Europe/Oslo", "false")], ids=["in UTC", "in Oslo, as before ANSI"])
+def session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    names = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled")
+    before = {name: spark.conf.get(name) for name in names}
+    for name, value in zip(names, request.param, strict=True):
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+VALUES = """SELECT * FROM VALUES
+    (1, 'it\\'s Łódź', 0.0000000001BD, 1.50BD, true, DATE '1582-10-10', TIMESTAMP '2026-10-25 00:30:00Z', 5S),
+    (2, 'x', -0.0000000001BD, -0.01BD, false, DATE '9999-12-31', TIMESTAMP '2026-10-25 01:30:00Z', -3S),
+    (3, '', 12345678.0000000000BD, 999.99BD, NULL, NULL, TIMESTAMP '1850-01-01 00:00:00.000001Z', NULL),
+    (4, NULL, NULL, NULL, true, DATE '0001-01-01', TIMESTAMP '9999-12-31 23:59:59.999999Z', 0S),
+    (5, 'X', 0.0000000000BD, 0.00BD, true, DATE '2024-02-29', NULL, 1S)
+    AS t(id, text, small, price, flag, day, at, short)"""
+
+ALL = {"id": "bigint", "text": "string(4)", "small": "string", "price": "string", "flag": "string", "day": "string"}
+
+
+def test_values_are_cast_alike_in_every_session_and_by_both(session: SparkSession) -> None:
+    rows = session.sql(VALUES)
+    selection = Selection(
+        except_columns=("at",), rename={"text": "id", "id": "text"}, cast={**ALL, "short": "decimal(7,2)"}
+    )
+    found = selected("t", rows, selection)
+    assert found.columns == ["text", "id", "small", "price", "flag", "day", "short"]
+    assert [tuple(map(str, row)) for row in found.orderBy("text").collect()] == [
+        ("1", "it's", "0.0000000001", "1.50", "true", "1582-10-10", "5.00"),
+        ("2", "x", "-0.0000000001", "-0.01", "false", "9999-12-31", "-3.00"),
+        ("3", "", "12345678.0000000000", "999.99", "None", "None", "None"),
+        ("4", "None", "None", "None", "true", "0001-01-01", "0.00"),
+        ("5", "X", "0.0000000000", "0.00", "true", "2024-02-29", "1.00"),
+    ]
+    other = expected(rows, selection)
+    assert other.schema.simpleString() == found.schema.simpleString()
+    assert other.exceptAll(found).isEmpty()
+    assert found.exceptAll(other).isEmpty()
+
+
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        ("at >= '2026-10-25 01:00:00'", [2, 4]),  # in UTC, whatever the session's zone is
+        ("at < TIMESTAMP_NTZ '2026-10-25 00:30:00.000001'", [1, 3]),
+        ("hour(at) = 23", [4]),
+        ("Text = 'x'", [2]),
+        ("flag", [1, 4, 5]),
+        ("NOT flag OR day IS NULL", [2, 3]),
+        ("text LIKE 'it\\'s%' OR price BETWEEN 0 AND 0.00", [1, 5]),
+        ("year(day) IN (1582, 9999)", [1, 2]),
+        ("CASE WHEN short > 0 THEN id < 5 ELSE `id` = 4 END", [1, 4]),
+        ("at - at IS NULL AND id > 1 OR coalesce(small, 1) <=> 1", [4, 5]),
+    ],
+)
+def test_a_condition_selects_the_same_rows_in_every_session_and_by_both(
+    session: SparkSession, where: str, ids: list[int]
+) -> None:
+    rows, selection = session.sql(VALUES), Selection(where=where)
+    assert sorted(row["id"] for row in selected("t", rows, selection).select("id").collect()) == ids
+    assert sorted(row["id"] for row in expected(rows, selection).select("id").collect()) == ids
+
+
+def test_texts_are_selected_as_they_are_written_whatever_their_collation(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT id, collate(t, 'UTF8_LCASE') AS t FROM VALUES (1, 'a'), (2, 'A') AS v(id, t)")
+    selection = Selection(where="t = 'a'")
+    assert [row["id"] for row in selected("t", as_written(rows), selection).collect()] == [1]
+    assert [row["id"] for row in expected(rows, selection).collect()] == [1]
+
+
+@pytest.mark.parametrize("where", ["f = 0", "f >= 0", "g IN (0, 1)", "NOT g < 0"])
+def test_a_zero_with_a_sign_is_a_zero_also_where_a_file_has_no_other(
+    spark: SparkSession, tmp_path: Path, where: str
+) -> None:
+    """By the dictionary of its file Parquet's reader takes it for less, and passes over the file."""
+    spark.sql("SELECT id, double('-0.0') AS f, float('-0.0') AS g FROM range(3)").write.parquet(str(tmp_path / "t"))
+    rows, selection = spark.read.parquet(str(tmp_path / "t")), Selection(where=where)
+    assert selected("t", rows, selection).count() == 3
+    assert expected(rows, selection).count() == 3
+
+
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("id", "is not a boolean"),
+        ("id = 1 OR", "Syntax error"),
+        ("id + 'x' BETWEEN", "Syntax error"),
+        ("lower(id, id)", "requires 1 parameter"),
+        ("at > flag", "incompatible types"),
+    ],
+)
+def test_what_the_engine_takes_for_no_condition_is_refused(spark: SparkSession, where: str, reason: str) -> None:
+    with pytest.raises(BadCondition) as told:
+        selected("main.sales.orders", spark.sql(VALUES), Selection(where=where))
+    assert f"The condition {where!r} cannot be asked of the rows of main.sales.orders: " in str(told.value)
+    assert reason in str(told.value)
+
+
+def test_without_a_selection_rows_are_as_they_are(spark: SparkSession) -> None:
+    rows = spark.sql(VALUES)
+    assert selected("t", rows, None, FEED_COLUMNS) is rows
+    assert expected(rows, None) is rows

@@ -1,0 +1,163 @@
+"""How calls are repeated, with a clock that the pauses move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+from azure.core.exceptions import IncompleteReadError, ServiceRequestError, ServiceResponseError
+from azure.core.pipeline import Pipeline
+from azure.core.pipeline.transport import HttpRequest, HttpTransport
+
+from mirrorfeed.storage.azure_retries import Retries, transport
+from mirrorfeed.storage.process_cache import retries
+from mirrorfeed.storage.retry_budget import Patience, retry_after
+
+
+@dataclass
+class Reply:
+    status_code: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    text: bytes = b""
+    framed: bool = True
+    request: Any = field(default_factory=lambda: HttpRequest("PUT", "https://localhost/"))
+
+    def __post_init__(self) -> None:
+        if self.framed:
+            self.headers = {**self.headers, "Content-Length": "0"}
+
+    def body(self) -> bytes:
+        return self.text
+
+
+class Server(HttpTransport[Any, Any]):
+    """Gives its answers in turn, the last one for ever."""
+
+    def __init__(self, answers: list[Reply | Exception]) -> None:
+        self.answers, self.asked = answers, 0
+
+    def send(self, request: Any, **options: Any) -> Any:
+        answer = self.answers[min(self.asked, len(self.answers) - 1)]
+        self.asked += 1
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def open(self) -> None: ...
+    def close(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+class Run:
+    def __init__(self, answers: list[Reply | Exception], patience: Patience, **options: int) -> None:
+        self.now, self.pauses = 0.0, list[float]()
+        self.server = Server(answers)
+        policy = Retries(patience, lambda: self.now, self._pass, lambda: 1.0)
+        pipeline: Pipeline[Any, Any] = Pipeline(self.server, [policy])
+        before = retries().value
+        try:
+            request = HttpRequest("PUT", "https://localhost/")
+            self.status = pipeline.run(request, **options).http_response.status_code
+        except (ServiceRequestError, ServiceResponseError) as error:
+            self.status = type(error)
+        self.repeated = retries().value - before
+
+    def _pass(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+PATIENCE = Patience(seconds=100, connections=3, first_pause=1, longest_pause=8)
+BUSY, DONE = Reply(503), Reply(201)
+LOST, UNREACHED = ServiceResponseError("lost"), ServiceRequestError("unreached")
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "pauses"),
+    [
+        ([DONE], 201, []),
+        ([BUSY, BUSY, DONE], 201, [1, 2]),
+        ([Reply(429, {"Retry-After": "7"}), DONE], 201, [8]),
+        ([Reply(429, {"Retry-After": "90"}), Reply(429, {"Retry-After": "9"})], 429, [91]),
+        ([Reply(429, {"Retry-After": "3600"})], 429, []),
+        ([LOST, DONE], 201, [1]),
+        ([LOST, LOST, LOST, LOST, LOST, LOST, DONE], 201, [1, 2, 4, 8, 8, 8]),
+        ([UNREACHED], ServiceRequestError, [1, 2]),
+        ([UNREACHED, LOST, UNREACHED, DONE], 201, [1, 2, 4]),
+        ([BUSY], 503, [1, 2, 4, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8]),
+        ([Reply(200, framed=False), DONE], 201, [1]),
+        ([Reply(200, {"Transfer-Encoding": "chunked"}, framed=False)], 200, []),
+        ([Reply(200, {"Connection": "Close"}, framed=False)], 200, []),
+        ([Reply(204, framed=False)], 204, []),
+        ([Reply(206), Reply(206, {"Content-Range": "bytes 0-1/2"})], 206, [1]),
+        ([IncompleteReadError("broken"), DONE], 201, [1]),
+        ([Reply(404)], 404, []),
+        ([Reply(409)], 409, []),
+        ([Reply(400)], 400, []),
+        ([Reply(408), Reply(500), Reply(502), Reply(504), DONE], 201, [1, 2, 4, 8]),
+        ([Reply(429, {"x-ms-error-code": "CapacityNotActive", "Retry-After": "1"})], 429, []),
+        ([Reply(429, text=b'{"error":{"message":"This Fabric capacity is currently paused."}}')], 429, []),
+    ],
+)
+def test_a_call_is_repeated_until_its_deadline(
+    answers: list[Reply | Exception], status: object, pauses: list[float]
+) -> None:
+    run = Run(answers, PATIENCE)
+
+    assert (run.status, run.pauses) == (status, pauses)
+    assert run.server.asked == len(pauses) + 1
+    assert run.repeated == len(pauses)
+    assert run.now <= PATIENCE.seconds
+
+
+@pytest.mark.parametrize("answer", [BUSY, LOST, UNREACHED, Reply(429, {"Retry-After": "1"})], ids=str)
+def test_a_call_that_may_take_effect_but_once_is_sent_once(answer: Reply | Exception) -> None:
+    run = Run([answer, DONE], PATIENCE, retry_total=0)
+
+    assert run.status == (answer.status_code if isinstance(answer, Reply) else type(answer))
+    assert (run.server.asked, run.pauses, run.repeated) == (1, [], 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 30.0),
+        ("0", 0.0),
+        ("1.5", 1.5),
+        ("-3", 0.0),
+        ("Sat, 21 Nov 2026 12:00:20 GMT", 20.0),
+        ("Sat, 21 Nov 2026 11:00:00 GMT", 0.0),
+        ("soon", None),
+        ("", None),
+    ],
+)
+def test_the_service_says_when_to_come_back(text: str, seconds: float | None) -> None:
+    assert retry_after({"Retry-After": text}, datetime(2026, 11, 21, 12, tzinfo=UTC)) == seconds
+
+
+def test_a_service_that_does_not_say_it_is_not_quoted() -> None:
+    assert retry_after({}, datetime(2026, 11, 21, tzinfo=UTC)) is None
+
+
+def test_a_download_that_breaks_off_is_raised_and_not_printed(caplog: pytest.LogCaptureFixture) -> None:
+    class Short(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "100")
+            self.end_headers()
+            self.wfile.write(b"half")
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Short) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        request = HttpRequest("GET", f"http://127.0.0.1:{server.server_port}/")
+        with transport(PATIENCE, None) as azure, pytest.raises(IncompleteReadError):
+            b"".join(azure.send(request, stream=True).stream_download(Pipeline(azure)))
+        server.shutdown()
+    assert not caplog.records

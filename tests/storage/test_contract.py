@@ -1,0 +1,596 @@
+"""What every store promises. The text of each verb in the port is the contract."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import pickle
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fixtures.memory import MemoryStore
+from fixtures.onelake import OneLake
+from mirrorfeed.storage import (
+    AlreadyThere,
+    FolderStore,
+    NotThere,
+    PathOutside,
+    PlaceUnusable,
+    Store,
+    StoreUnavailable,
+    UnreadableFile,
+)
+from mirrorfeed.storage.base import READ_LIMIT
+from mirrorfeed.storage.folder import SymbolicLink
+
+STORES: dict[str, Callable[[Path], Store]] = {
+    "folder": lambda path: FolderStore(str(path / "zone")),
+    "memory": lambda _: MemoryStore(),
+}
+
+
+@pytest.fixture(params=[*STORES, "onelake"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "onelake":
+        simulator: OneLake = request.getfixturevalue("onelake")
+        return simulator.store()
+    return STORES[request.param](tmp_path)
+
+
+def names(store: Store, folder: str) -> list[str]:
+    return [entry.name for entry in store.list(folder)]
+
+
+def write(store: Store, path: str, *parts: bytes) -> None:
+    with store.open_write(path) as sink:
+        for part in parts:
+            sink.write(part)
+
+
+def test_a_folder_that_is_not_there_has_no_children(store: Store) -> None:
+    assert store.list("") == []
+    assert store.list("a/b") == []
+
+
+def test_a_listing_has_the_direct_children_sorted_by_name(store: Store) -> None:
+    for path in ("a/z", "a/b/c", "a/B", "a/10", "a/9", "x"):
+        store.create(path, b"123")
+
+    assert names(store, "") == ["a", "x"]
+    assert [(entry.name, entry.is_folder, entry.size) for entry in store.list("a")] == [
+        ("10", False, 3),
+        ("9", False, 3),
+        ("B", False, 3),
+        ("b", True, 0),
+        ("z", False, 3),
+    ]
+
+
+def test_a_creation_tells_the_etag_that_listings_show(store: Store) -> None:
+    told = store.create("a/b", b"123")
+
+    assert [entry.etag for entry in store.list("a")] == [told]
+    store.remove("a/b")
+    assert store.create("a/b", b"123") != told
+
+
+def test_times_in_a_listing_have_their_zone(store: Store) -> None:
+    store.create("a/b", b"")
+
+    assert all(entry.modified.tzinfo is not None for entry in (*store.list(""), *store.list("a")))
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff" * 1000])
+def test_what_is_created_can_be_read(store: Store, content: bytes) -> None:
+    store.create("a/b", content)
+
+    assert store.read("a/b") == content
+    with store.open_read("a/b") as source:
+        source.seek(2)
+        assert source.read() == content[2:]
+
+
+def test_nothing_is_created_over_what_is_there(store: Store) -> None:
+    store.create("a/b", b"first")
+
+    with pytest.raises(AlreadyThere, match=r"a/b is there already and is not overwritten\. Find out who wrote it\.$"):
+        store.create("a/b", b"second")
+    assert store.read("a/b") == b"first"
+    assert names(store, "a") == ["b"]
+
+
+def test_what_is_replaced_has_the_new_content(store: Store) -> None:
+    store.replace("a/b", b"first")
+    store.replace("a/b", b"second")
+    assert store.read("a/b") == b"second"
+    assert [entry.name for entry in store.list("a")] == ["b"]
+
+
+def test_with_an_etag_only_the_file_that_has_it_is_replaced(store: Store) -> None:
+    store.create("a/b", b"first")
+    (before,) = store.list("a")
+    store.replace("a/b", b"second", before.etag)
+    with pytest.raises(AlreadyThere):
+        store.replace("a/b", b"third", before.etag)
+    assert store.read("a/b") == b"second"
+    (after,) = store.list("a")
+    store.remove("a/b")
+    with pytest.raises((NotThere, StoreUnavailable)):
+        store.replace("a/b", b"third", after.etag)
+    assert store.list("a") == []
+
+
+def test_nothing_is_created_where_a_folder_is(store: Store) -> None:
+    store.create("a/b", b"")
+
+    with pytest.raises(AlreadyThere):
+        store.create("a", b"")
+
+
+def test_what_is_written_is_whole_once_it_is_closed(store: Store) -> None:
+    write(store, "a/b", b"one ", b"", b"two")
+
+    assert store.read("a/b") == b"one two"
+
+
+def test_a_file_is_begun_under_a_new_name_alone(store: Store) -> None:
+    write(store, "a/b", b"one")
+
+    with pytest.raises(AlreadyThere):
+        store.open_write("a/b")
+    assert store.read("a/b") == b"one"
+
+
+@pytest.mark.parametrize("path", ["nothing", "a/nothing", "no/such/folder"])
+def test_what_is_not_there_cannot_be_read(store: Store, path: str) -> None:
+    store.create("a/b", b"")
+
+    with pytest.raises(NotThere, match=rf"{path} is not there\. Check the address"):
+        store.read(path)
+    with pytest.raises(NotThere):
+        store.open_read(path)
+
+
+def test_a_file_that_is_created_once_is_whole_and_takes_nobodys_name(store: Store) -> None:
+    store.create_once("t/x", b"content")
+
+    with pytest.raises(AlreadyThere):
+        store.create_once("t/x", b"other")
+    assert store.read("t/x") == b"content"
+
+
+def test_a_renamed_file_is_at_its_new_name_alone(store: Store) -> None:
+    write(store, "t/_log/x", b"content")
+
+    store.rename("t/_log/x", "t/new/y")
+
+    assert store.read("t/new/y") == b"content"
+    assert names(store, "t/_log") == []
+
+
+def test_a_rename_needs_a_source(store: Store) -> None:
+    store.create("a", b"")
+
+    with pytest.raises(NotThere):
+        store.rename("b", "c")
+    with pytest.raises((NotThere, AlreadyThere)):  # both are true
+        store.rename("b", "a")
+    with pytest.raises(NotThere):
+        store.rename("b", "new/folder/c")
+    assert names(store, "") == ["a"]
+
+
+def test_a_rename_never_takes_a_name_that_is_taken(store: Store) -> None:
+    store.create("a", b"a")
+    store.create("b", b"b")
+
+    with pytest.raises(AlreadyThere):
+        store.rename("a", "b")
+    assert (store.read("a"), store.read("b")) == (b"a", b"b")
+
+
+def test_removing_twice_is_as_good_as_once(store: Store) -> None:
+    store.create("a/b", b"")
+    store.create("a/c", b"")
+
+    for _ in range(2):
+        store.remove("a/b")
+
+    assert names(store, "a") == ["c"]
+
+
+def test_a_folder_goes_with_all_that_is_in_it(store: Store) -> None:
+    for path in ("a/b/c/d", "a/b/e", "a/bc"):
+        store.create(path, b"")
+
+    for _ in range(2):
+        store.remove_folder("a/b")
+
+    assert names(store, "a") == ["bc"]
+    assert store.list("a/b/c") == []
+
+
+def test_the_etag_tells_a_file_from_another_that_took_its_name(store: Store) -> None:
+    store.create("a/b", b"same")
+    (before,) = store.list("a")
+    assert store.list("a") == [before]
+    store.remove("a/b")
+    store.create("a/b", b"same")
+
+    assert store.list("a")[0].etag != before.etag
+
+
+def test_the_etag_tells_a_folder_from_another_that_took_its_name(store: Store) -> None:
+    store.create("a/b/c", b"")
+    (before,) = store.list("a")
+    store.create("a/b/d", b"")
+    assert store.list("a")[0].etag == before.etag
+    store.remove_folder("a/b")
+    store.create("a/b/c", b"")
+
+    assert store.list("a")[0].etag != before.etag
+
+
+@pytest.mark.parametrize("path", ["/a", "a/", "a//b", "..", "a/../../b", "./a", "a\\b", "a\x00b"])
+def test_paths_that_lead_elsewhere_are_refused(store: Store, path: str) -> None:
+    calls = [
+        lambda: store.list(path),
+        lambda: store.read(path),
+        lambda: store.open_read(path),
+        lambda: store.create(path, b""),
+        lambda: store.open_write(path),
+        lambda: store.rename(path, "b"),
+        lambda: store.remove(path),
+        lambda: store.remove_folder(path),
+    ]
+    for call in calls:
+        with pytest.raises(PathOutside, match="does not name anything below"):
+            call()
+
+
+def test_an_address_names_the_file_for_people(store: Store) -> None:
+    assert store.address("a/b").endswith("/a/b")
+
+
+def test_names_of_any_language_and_with_spaces_are_names(store: Store) -> None:
+    store.create("große Tabelle.schema/注文/100% #1", b"x")
+
+    assert names(store, "große Tabelle.schema/注文") == ["100% #1"]
+
+
+# What only a folder can show.
+
+
+def test_a_folder_store_travels_to_other_processes(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path))
+    store.create("a", b"content")
+
+    assert pickle.loads(pickle.dumps(store)).read("a") == b"content"
+
+
+def test_what_a_killed_creation_left_is_in_no_listing(tmp_path: Path) -> None:
+    (tmp_path / ".unfinished-0123").write_bytes(b"half")
+
+    assert FolderStore(str(tmp_path)).list("") == []
+
+
+def test_a_killed_deletion_leaves_no_part_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = FolderStore(str(tmp_path))
+    for name in ("a/b", "a/c/d"):
+        store.create(name, b"")
+
+    def killed(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shutil.rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.remove_folder("a")
+    assert (store.list(""), store.list("a"), store.list("a/c")) == ([], [], [])
+
+
+def test_a_creation_leaves_nothing_but_its_file(tmp_path: Path) -> None:
+    store = FolderStore(str(tmp_path))
+    store.create("a", b"")
+    with pytest.raises(AlreadyThere):
+        store.create("a", b"")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_file_where_a_folder_should_be_makes_the_place_unusable(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    store = FolderStore(str(tmp_path))
+
+    with pytest.raises(PlaceUnusable) as unusable:
+        store.list("a")
+    assert str(unusable.value) == (
+        f"Cannot list {tmp_path}/a: Not a directory. Check that `landing_zone` in the configuration names a folder that"
+        " this process may write to, then run the same command again."
+    )
+    with pytest.raises(PlaceUnusable, match=rf"^Cannot read {tmp_path}/a/b: Not a directory\."):
+        store.read("a/b")
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EPERM, errno.EROFS])
+def test_a_place_without_the_right_to_write_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(Path, "open", refuse)  # a test that runs as root may write anywhere
+    store = FolderStore(str(tmp_path))
+    for call in (lambda: store.create("a", b""), lambda: store.open_write("a")):
+        with pytest.raises(PlaceUnusable, match=re.escape(os.strerror(error))):
+            call()
+
+
+@pytest.mark.parametrize("size", [1, 2**20], ids=["when it is closed", "while it is written"])
+def test_a_full_disk_is_a_fault_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(Path, "open", lambda *_: io.BufferedWriter(io.FileIO("/dev/full", "wb")))
+    with (
+        pytest.raises(StoreUnavailable, match=rf"^Cannot write {tmp_path}/a: No space left on device\."),
+        FolderStore(str(tmp_path)).open_write("a") as sink,
+    ):
+        sink.write(bytes(size))
+
+
+def test_a_folder_that_is_removed_while_a_file_is_opened_in_it_is_a_fault_that_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)  # as if it was removed right after
+    with pytest.raises(StoreUnavailable, match="its folder was removed meanwhile"):
+        FolderStore(str(tmp_path)).open_write("t/a")
+
+
+@pytest.mark.parametrize("change", ["create", "replace", "remove_folder"])
+def test_leftovers_of_the_killed_go_with_a_change_once_they_are_older_than_any_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    ours, folder = (f".unfinished-{uuid.uuid4().hex}" for _ in range(2))
+    (tmp_path / ours).write_bytes(b"half")
+    (tmp_path / folder / "below").mkdir(parents=True)
+    (tmp_path / ".unfinished-thoughts").write_bytes(b"another's")
+    (tmp_path / f".unfinished-{uuid.UUID(int=0).hex}").symlink_to(tmp_path / folder)
+    store, now, day = FolderStore(str(tmp_path)), time.time(), 24 * 3600
+
+    for days, left in ((6.9, 5), (7.1, 3)):
+        monkeypatch.setattr("time.time", lambda days=days: now + days * day)
+        (tmp_path / "t").mkdir()
+        if change == "remove_folder":
+            store.remove_folder("t")
+            (tmp_path / "t").mkdir()
+        else:
+            getattr(store, change)("a", b"")
+            (tmp_path / "a").unlink()
+        assert len(list(tmp_path.iterdir())) == left
+        (tmp_path / "t").rmdir()
+
+
+def test_leftovers_that_cannot_be_removed_are_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / f".unfinished-{uuid.uuid4().hex}" / "below").mkdir(parents=True)
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + 1e7)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    FolderStore(str(tmp_path)).create("a", b"")
+    assert names(FolderStore(str(tmp_path)), "") == ["a"]
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The last parts of the paths that were synced, as they were."""
+    found, sync = list[str](), os.fsync
+
+    def fsync(handle: int) -> None:
+        found.append(os.path.basename(os.readlink(f"/proc/self/fd/{handle}")))
+        sync(handle)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    return found
+
+
+def test_what_is_written_and_renamed_outlives_a_power_cut(tmp_path: Path, synced: list[str]) -> None:
+    store = FolderStore(str(tmp_path / "zone"))
+    write(store, "t/log/x", b"content")
+    assert synced == [tmp_path.name, "zone", "t", "x"]  # the folders that got a folder, and the content
+    synced.clear()
+
+    store.rename("t/log/x", "t/1")
+    assert sorted(synced) == ["log", "t"]
+    synced.clear()
+
+    store.create("t/log/1.json", b"")
+    # What is in the folder beside it has its name for good then too.
+    assert [name.startswith(".unfinished-") or name for name in synced] == [True, "log"]
+
+
+@pytest.mark.parametrize(("error", "told"), [(errno.EINVAL, False), (errno.ENOTSUP, False), (errno.EIO, True)])
+def test_a_folder_that_cannot_be_synced_is_told_where_that_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, told: bool
+) -> None:
+    store, sync = FolderStore(str(tmp_path)), os.fsync
+    store.create("a", b"")
+
+    def fsync(handle: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{handle}"):
+            raise OSError(error, os.strerror(error))
+        sync(handle)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    if told:
+        with pytest.raises(StoreUnavailable, match="Input/output error"):
+            store.rename("a", "b")
+    else:
+        store.rename("a", "b")
+    assert names(store, "") == ["b"]
+
+
+WRITES: dict[str, Callable[[Store, str], object]] = {
+    "create": lambda store, path: store.create(path, b""),
+    "replace": lambda store, path: store.replace(path, b""),
+    "open_write": lambda store, path: store.open_write(path),
+    "rename": lambda store, path: store.rename("file", path),
+    "rename from": lambda store, path: store.rename(path, "new"),
+    "remove_folder": lambda store, path: store.remove_folder(path),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("path", ["link", "link/below"])
+def test_nothing_is_written_through_a_symbolic_link(tmp_path: Path, write: str, path: str) -> None:
+    elsewhere, zone = tmp_path / "elsewhere", tmp_path / "zone"
+    (elsewhere / "below").mkdir(parents=True)
+    zone.mkdir()
+    (zone / "file").write_bytes(b"")
+    (zone / "link").symlink_to(elsewhere)
+
+    with pytest.raises(SymbolicLink) as refused:
+        WRITES[write](FolderStore(str(zone)), path)
+    assert str(refused.value).endswith(
+        f" {zone}/{path}: {zone}/link is a symbolic link, and what it leads to may be another's. Put the folder or file"
+        " itself in its place, or let the configuration name the place that it leads to."
+    )
+    assert [each.name for each in elsewhere.iterdir()] == ["below"]
+    assert list((elsewhere / "below").iterdir()) == []
+
+
+def test_what_stands_behind_a_symbolic_link_is_not_removed(tmp_path: Path) -> None:
+    elsewhere, zone = tmp_path / "elsewhere", tmp_path / "zone"
+    elsewhere.mkdir()
+    zone.mkdir()
+    (elsewhere / "file").write_bytes(b"another's")
+    (zone / "link").symlink_to(elsewhere)
+    (zone / "to a file").symlink_to(elsewhere / "file")
+    store = FolderStore(str(zone))
+
+    for path in ("link/file", "to a file"):
+        with pytest.raises(SymbolicLink):
+            store.remove(path)
+    assert (elsewhere / "file").read_bytes() == b"another's"
+    assert names(store, "") == ["link", "to a file"]
+
+
+def test_a_landing_zone_may_be_reached_through_a_symbolic_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "zone").symlink_to(tmp_path / "real")
+    store = FolderStore(str(tmp_path / "zone"))
+    store.create("a/b", b"")
+
+    assert names(store, "a") == ["b"]
+
+
+def test_symbolic_links_are_shown_where_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "to a folder").symlink_to("folder")
+    (tmp_path / "to itself").symlink_to("to itself")
+    (tmp_path / "to nothing").symlink_to("nothing")
+
+    assert [(entry.name, entry.is_folder) for entry in FolderStore(str(tmp_path)).list("")] == [
+        ("folder", True),
+        ("to a folder", False),
+        ("to itself", False),
+        ("to nothing", False),
+    ]
+
+
+def test_a_loop_of_links_and_a_name_that_is_too_long_are_told_in_words(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    store = FolderStore(str(tmp_path))
+
+    for path in ("loop", "loop/a"):
+        with pytest.raises(SymbolicLink, match=rf"^Cannot read {tmp_path}/{path}: {tmp_path}/loop is a symbolic link"):
+            store.read(path)
+    with pytest.raises(PlaceUnusable, match="File name too long"):
+        store.create("x" * 300, b"")
+
+
+def test_only_folders_are_asked_when_they_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("mirrorfeed.storage.folder._birth", lambda path: asked.append(path) or 0)
+    store = FolderStore(str(tmp_path))
+    for path in ("a/b", "c", "d"):
+        store.create(path, b"")
+
+    store.list("")
+    assert asked == [str(tmp_path / "a")]
+
+
+# What others may put into a folder.
+
+
+def special_files(folder: Path) -> dict[str, Path]:
+    """A FIFO that nobody writes to, a link to a device that never ends, and a socket, by name."""
+    os.mkfifo(folder / "fifo")
+    (folder / "link").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "socket"))
+    return {name: folder / name for name in ("fifo", "link", "socket")}
+
+
+def test_special_files_are_refused_without_waiting(tmp_path: Path) -> None:
+    for name in special_files(tmp_path):
+        for read in (FolderStore(str(tmp_path)).read, FolderStore(str(tmp_path)).open_read):
+            with pytest.raises((UnreadableFile, PlaceUnusable)):
+                read(name)
+
+
+def test_a_fifo_is_named_with_the_way_out(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log.json")
+    with pytest.raises(UnreadableFile) as refused:
+        FolderStore(str(tmp_path)).read("log.json")
+    assert str(refused.value) == (
+        f"Cannot read {tmp_path}/log.json: it is not a regular file. mirrorfeed did not write it. Find out who did, and"
+        " remove it. If it replaced a file of mirrorfeed, restore that file, or run `mirrorfeed rebuild`."
+    )
+
+
+def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / "log.json").open("wb") as file:
+        file.truncate(READ_LIMIT)
+    assert len(FolderStore(str(tmp_path)).read("log.json")) == READ_LIMIT
+    with (tmp_path / "log.json").open("ab") as file:
+        file.truncate(READ_LIMIT + 1)
+    with pytest.raises(UnreadableFile, match=r"log\.json: it is larger than 32 MiB\."):
+        FolderStore(str(tmp_path)).read("log.json")
+
+
+@pytest.mark.parametrize("read", ["list", "read", "open_read"])
+def test_nothing_is_read_through_a_symbolic_link(tmp_path: Path, read: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/file").write_bytes(b"another's")
+    (tmp_path / "zone").mkdir()
+    (tmp_path / "zone/link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SymbolicLink):
+        getattr(FolderStore(str(tmp_path / "zone")), read)("link" if read == "list" else "link/file")
+
+
+def test_a_listing_removes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / f".unfinished-{uuid.uuid4().hex}").write_bytes(b"half")
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + 1e7)
+    FolderStore(str(tmp_path)).list("")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_root_is_not_removed(tmp_path: Path) -> None:
+    with pytest.raises(PathOutside):
+        FolderStore(str(tmp_path)).remove_folder("")
+    assert tmp_path.exists()
+
+
+def test_a_file_is_not_removed_as_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "orders").write_bytes(b"another's")
+    with pytest.raises(PlaceUnusable, match="Not a directory"):
+        FolderStore(str(tmp_path)).remove_folder("orders")
+    assert (tmp_path / "orders").read_bytes() == b"another's"

@@ -1,0 +1,129 @@
+"""A name whose one creation was not answered with success is given up, with a clock that the pauses move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import BinaryIO
+
+import pytest
+
+from fixtures.memory import MemoryStore
+from mirrorfeed.storage import AlreadyThere, NotThere, StoreUnavailable
+from mirrorfeed.storage.create_once import NewFile, open_anew
+from mirrorfeed.storage.process_cache import retries
+from mirrorfeed.storage.retry_budget import Patience
+
+PATIENCE = Patience(seconds=100, first_pause=1, longest_pause=8)
+LOST, TAKEN = StoreUnavailable("write", "at/x", "no answer"), AlreadyThere("at/x")
+BUSY = StoreUnavailable("write", "at/x", "429", asked=60)
+
+
+@dataclass
+class Refusing(MemoryStore):
+    """Gives these answers to creations in turn, then takes them."""
+
+    answers: list[Exception]
+    patience: Patience = PATIENCE
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def open_write(self, path: str) -> BinaryIO:
+        self.asked.append(path)
+        if self.answers:
+            raise self.answers.pop(0)
+        return super().open_write(path)
+
+
+@dataclass
+class Time:
+    now: float = 0.0
+    pauses: list[float] = field(default_factory=list)
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def begin(store: Refusing) -> tuple[str, Time]:
+    names, time = count(1), Time()
+    path, sink = open_anew(store, lambda: f"t/{next(names)}", time.clock, time.sleep)
+    sink.close()
+    return path, time
+
+
+@pytest.mark.parametrize(
+    ("answers", "path", "shortest"),
+    [
+        ([], "t/1", []),
+        ([LOST], "t/2", [0.5]),
+        ([TAKEN], "t/2", [0.5]),
+        ([LOST, TAKEN, LOST], "t/4", [0.5, 1, 2]),
+        ([BUSY], "t/2", [60.5]),
+    ],
+)
+def test_every_try_has_a_name_of_its_own(answers: list[Exception], path: str, shortest: list[float]) -> None:
+    store, before = Refusing(list(answers)), retries().value
+
+    found, time = begin(store)
+
+    assert found == path
+    assert len(set(store.asked)) == len(store.asked) == len(answers) + 1
+    assert [least <= pause <= least * 2 for least, pause in zip(shortest, time.pauses, strict=True)] == [
+        True for _ in shortest
+    ]
+    assert retries().value - before == len(answers)
+
+
+@pytest.mark.parametrize(("answer", "reason"), [(LOST, "no answer"), (TAKEN, "the name was taken by somebody else")])
+def test_after_the_patience_of_the_store_its_error_is_told_as_one_that_passes(answer: Exception, reason: str) -> None:
+    store = Refusing([answer] * 1000)
+    with pytest.raises(StoreUnavailable, match=rf"^Cannot write at/x: {reason}\."):
+        begin(store)
+
+    assert 10 < len(store.asked) < 40
+
+
+def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for() -> None:
+    store = Refusing([BUSY], replace(PATIENCE, seconds=30))
+    with pytest.raises(StoreUnavailable):
+        begin(store)
+
+    assert store.asked == ["t/1"]
+
+
+def test_what_does_not_pass_is_told_at_once() -> None:
+    store = Refusing([NotThere("at/x")])
+    with pytest.raises(NotThere):
+        begin(store)
+
+    assert store.asked == ["t/1"]
+
+
+def test_a_store_without_patience_tells_at_once() -> None:
+    calls: list[str] = []
+
+    class Hasty(MemoryStore):
+        def open_write(self, path: str) -> BinaryIO:
+            calls.append(path)
+            raise LOST
+
+    with pytest.raises(StoreUnavailable):
+        open_anew(Hasty(), lambda: "t/1", sleep=calls.append)  # type: ignore[arg-type]
+    assert calls == ["t/1"]
+
+
+def test_a_file_is_created_empty_and_filled_then() -> None:
+    names, time, store = count(1), Time(), Refusing([LOST, TAKEN])
+    with NewFile(store, lambda: f"t/{next(names)}", time.clock, time.sleep) as file:
+        file.write(b"12345")
+        file.write(b"67890")
+
+    assert (file.path, file.name) == ("t/3", "3")
+    assert store.read("t/3") == b"1234567890"
+    assert len(store.list("t")) == 1

@@ -1,0 +1,737 @@
+"""The store against the protocol: the calls that it makes, and what becomes of them when calls fail."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark import cloudpickle
+
+import mirrorfeed
+from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
+from fixtures.onelake.faults import Fault, How
+from mirrorfeed.config import Config
+from mirrorfeed.config.landing_zone import DatabaseNotNamed, zone_of
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.publish.files.executor_upload import sending
+from mirrorfeed.publish.files.rolling_writer import write_files
+from mirrorfeed.publish.files.staging_area import Place
+from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.storage import AlreadyThere, FolderStore, NotThere, PathOutside, Store, StoreUnavailable, UnreadableFile
+from mirrorfeed.storage.base import READ_LIMIT
+from mirrorfeed.storage.onelake_errors import (
+    CapacityPaused,
+    DatabaseMissing,
+    NoPermission,
+    NotAnOpenMirror,
+    StillRead,
+    Throttled,
+    TokenRefused,
+    WorkspaceMissing,
+)
+from mirrorfeed.storage.process_cache import retries
+from mirrorfeed.storage.retry_budget import Patience
+
+OTHER = "99999999-9999-4999-8999-999999999999"
+MANY = 10_000
+WHOLE = bytes(range(256)) * 10
+
+
+def names(store: Store, folder: str) -> list[str]:
+    return [entry.name for entry in store.list(folder)]
+
+
+def write(store: Store, path: str, data: bytes) -> None:
+    with store.open_write(path) as sink:
+        sink.write(data)
+
+
+def fail(onelake: OneLake, verb: str, how: How, times: int = 1, **facts: object) -> Fault:
+    return onelake.server.faults.add(Fault(verb, how, times, **facts))  # type: ignore[arg-type]
+
+
+# The calls
+
+
+def test_a_creation_is_one_call_that_asks_for_absence(onelake: OneLake) -> None:
+    onelake.store().create("a/b", b"content")
+
+    assert onelake.verbs() == ["list", "put blob"]
+    assert onelake.calls[-1].headers["if-none-match"] == "*"
+
+
+def test_a_replacement_is_one_call_without_a_condition(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("a/b", b"old")
+    store.replace("a/b", b"new")
+    store.replace("a/c", b"made")
+
+    assert onelake.verbs() == ["list", *["put blob"] * 3]
+    assert [call.headers.get("if-none-match") for call in onelake.calls[-2:]] == [None, None]
+    assert (store.read("a/b"), store.read("a/c")) == (b"new", b"made")
+
+
+def test_a_creation_stays_one_call_at_any_size(onelake: OneLake) -> None:
+    data = bytes(70 * 2**20)
+    onelake.store().create("a", data)
+
+    assert [(call.verb, call.size) for call in onelake.calls[-1:]] == [("put blob", len(data))]
+
+
+def test_a_file_is_sent_in_parts_and_made_whole_at_the_end(onelake: OneLake) -> None:
+    store = onelake.store(part_bytes=1000)
+    sink = store.open_write("t/_x")
+    for size in (300, 900, 1800, 0, 1, 999):
+        sink.write(memoryview(WHOLE * 2)[:size])
+    assert [call.size for call in onelake.calls if call.verb == "append"] == [1000, 1000, 1000, 1000]
+    assert store.read("t/_x") == b""
+    sink.close()
+    sink.close()
+
+    assert onelake.verbs()[:2] == ["list", "create"]
+    assert [call.query["position"] for call in onelake.calls if call.verb in ("append", "flush")] == [
+        *("0", "1000", "2000", "3000"),
+        "4000",
+    ]
+    assert [call.headers.get("if-none-match") for call in onelake.calls if call.verb == "create"] == ["*"]
+    assert len(store.read("t/_x")) == 4000
+
+
+def test_a_rename_looks_and_then_asks_for_absence(onelake: OneLake) -> None:
+    store = onelake.store()
+    write(store, "t/_x", WHOLE)
+    done = len(onelake.verbs())
+    store.rename("t/_x", "t/1")
+
+    assert onelake.verbs()[done:] == ["properties", "rename"]
+    assert onelake.calls[-1].headers["if-none-match"] == "*"
+    assert onelake.calls[-1].headers["x-ms-rename-source"].endswith(f"{DATABASE}/Files/LandingZone/t/_x")
+
+
+@pytest.mark.parametrize("name", ["100% #1", "a%20b", "50%41", "großes Jahr", "a+b", "a?sv=2020-01-01", "x&y=z"])
+def test_a_rename_keeps_names_that_look_like_something_else(onelake: OneLake, name: str) -> None:
+    store = onelake.store()
+    write(store, f"{name}/_x", WHOLE)
+    store.rename(f"{name}/_x", f"{name}/{name}")
+
+    assert names(store, name) == [name]
+    assert store.read(f"{name}/{name}") == WHOLE
+
+
+def test_a_server_that_ignores_the_condition_on_a_rename_overwrites_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with OneLake(tmp_path, checks_renames=False) as onelake:
+        monkeypatch.setenv(*next(iter(onelake.environment.items())))
+        store = onelake.store()
+        write(store, "t/_x", WHOLE)
+        store.create("t/1", b"foreign")
+
+        with pytest.raises(AlreadyThere, match="t/1 is there already"):
+            store.rename("t/_x", "t/1")
+        assert (store.read("t/1"), store.read("t/_x")) == (b"foreign", WHOLE)
+
+
+def test_a_folder_is_never_made_anew(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("t/a", b"")
+    (before,) = store.list("")
+    write(store, "t/_log/x", WHOLE)
+    store.rename("t/_log/x", "t/1")
+    store.create("u/a", b"")
+    store.rename("t/1", "v/1")
+
+    assert next(entry for entry in store.list("") if entry.name == "t").etag == before.etag
+    assert [call.headers.get("if-none-match") for call in onelake.calls if call.verb == "create folder"] == ["*"]
+
+
+def test_a_listing_goes_on_until_its_end(onelake: OneLake) -> None:
+    store, expected = onelake.store(), [f"{n:02}" for n in range(11)]
+    for name in reversed(expected):
+        store.create(f"t/{name}", b"")
+    onelake.server.page_size = 3
+    done = len(onelake.verbs())
+
+    assert names(store, "t") == expected
+    assert onelake.verbs()[done:] == ["list"] * 4
+
+
+def test_a_folder_whose_deletion_takes_more_than_one_call_is_deleted(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("t/a/b", b"")
+    onelake.server.delete_pages = 2
+    store.remove_folder("t")
+
+    assert onelake.verbs()[-3:] == ["delete"] * 3
+    assert store.list("") == []
+
+
+def test_a_folder_that_the_service_is_reading_is_not_deleted_yet(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("t/a", b"")
+    onelake.files.being_read.add(f"{DATABASE}/Files/LandingZone/t")
+
+    with pytest.raises(StillRead) as unavailable:
+        store.remove_folder("t")
+    assert str(unavailable.value) == (
+        f"Cannot remove {store.address('t')}: 409 PathConflict: The path is in use. The service may still be reading"
+        " it. Run the same command again in a few minutes."
+    )
+    assert names(store, "t") == ["a"]
+
+
+@pytest.mark.parametrize("verb", ["create", "replace", "open_write", "remove", "remove_folder"])
+def test_the_landing_zone_itself_is_not_ours_to_change(onelake: OneLake, verb: str) -> None:
+    store = onelake.store()
+    arguments = ("", b"") if verb in ("create", "replace") else ("",)
+    with pytest.raises(PathOutside):
+        getattr(store, verb)(*arguments)
+    assert onelake.verbs() == []
+
+
+def test_a_reader_asks_for_the_ranges_that_it_needs(onelake: OneLake) -> None:
+    store, table = onelake.store(), pa.table({"id": range(1000), "name": ["x" * 50] * 1000})
+    with store.open_write("t/_x") as sink:
+        pq.write_table(table, sink, row_group_size=100)
+    with store.open_read("t/_x") as source:
+        assert pq.ParquetFile(source).read_row_group(3, ["id"])["id"].to_pylist() == list(range(300, 400))
+    with store.open_read("t/_x") as source:
+        assert source.read() == store.read("t/_x")
+        assert source.seek(-4, os.SEEK_END) > 0
+        assert source.read() == b"PAR1"
+        assert source.read() == b""
+
+
+def test_a_file_above_the_limit_is_not_downloaded(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("large", bytes(READ_LIMIT + 2**20))
+    with pytest.raises(UnreadableFile, match=r"large: it is larger than 32 MiB\."):
+        store.read("large")
+    assert onelake.verbs()[2:] == ["read"]
+
+
+def test_a_reader_does_not_mix_two_files_of_one_name(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("a", bytes(3 * 2**20))
+    with store.open_read("a") as source:
+        source.read(10)
+        store.remove("a")
+        store.create("a", bytes(3 * 2**20))
+        source.seek(2**21)
+
+        with pytest.raises(StoreUnavailable, match="412 ConditionNotMet"):
+            source.read(10)
+
+
+# Calls that fail
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE])
+def test_a_creation_that_fails_once_is_repeated(onelake: OneLake, how: How) -> None:
+    store = onelake.store()
+    fail(onelake, "put blob", how)
+    store.create("a", WHOLE)
+
+    assert store.read("a") == WHOLE
+
+
+def test_a_creation_whose_answer_was_lost_comes_back_as_refused_and_is_whole(onelake: OneLake) -> None:
+    store = onelake.store()
+    fail(onelake, "put blob", How.DROP_AFTER)
+    with pytest.raises(AlreadyThere):
+        store.create("a", WHOLE)
+
+    assert store.read("a") == WHOLE
+
+
+def test_a_creation_whose_answers_are_all_lost_is_not_known_to_have_failed(onelake: OneLake) -> None:
+    store = onelake.store(patience=Patience(seconds=0.02, first_pause=0.01))
+    store.list("")
+    fail(onelake, "put blob", How.DROP_AFTER, MANY)
+    with pytest.raises(StoreUnavailable, match=rf"^Cannot create {store.address('a')}: "):
+        store.create("a", WHOLE)
+
+    assert store.read("a") == WHOLE
+
+
+def test_a_creation_that_never_arrives_leaves_nothing(onelake: OneLake) -> None:
+    store = onelake.store(patience=Patience(seconds=0.02, first_pause=0.01))
+    store.list("")
+    fail(onelake, "put blob", How.DROP_BEFORE, MANY)
+    with pytest.raises(StoreUnavailable):
+        store.create("a", WHOLE)
+
+    assert store.list("") == []
+
+
+def test_an_answer_that_is_too_late_changes_nothing_after_the_repetition(onelake: OneLake) -> None:
+    patience = Patience(seconds=5, first_pause=0.001, longest_pause=0.001, answer_seconds=0.1)
+    store = onelake.store(patience=patience)
+    slow = fail(onelake, "put blob", How.SLOW)
+    store.create("a", WHOLE)
+    (before,) = store.list("")
+    slow.release.set()
+
+    assert onelake.verbs().count("put blob") == 2
+    assert store.list("") == [before]
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+def test_the_creation_of_a_file_is_sent_once_whatever_becomes_of_it(onelake: OneLake, how: How) -> None:
+    store, before = onelake.store(), retries().value
+    store.list("")
+    fail(onelake, "create", how, retry_after="7")
+    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: ") as failed:
+        store.open_write("t/_x")
+
+    assert onelake.verbs().count("create") == 1
+    assert retries().value == before
+    assert failed.value.asked == (7.0 if how is How.ANSWER else 0.0)
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+def test_a_file_that_is_created_whole_is_sent_once_whatever_becomes_of_it(onelake: OneLake, how: How) -> None:
+    store, before = onelake.store(), retries().value
+    store.list("")
+    fail(onelake, "put blob", how, retry_after="7")
+    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: ") as failed:
+        store.create_once("t/_x", WHOLE)
+
+    assert onelake.verbs().count("put blob") == 1
+    assert retries().value == before
+    assert failed.value.asked == (7.0 if how is How.ANSWER else 0.0)
+
+
+@pytest.mark.parametrize("verb", ["create", "put blob"])
+def test_a_creation_that_is_sent_elsewhere_is_not_sent_again(onelake: OneLake, verb: str) -> None:
+    store = onelake.store()
+    store.list("")
+    fail(onelake, verb, How.ANSWER, status=307, moved=True)
+    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: 307"):
+        begin(store, verb)
+    assert onelake.verbs().count(verb) == 1
+
+
+@pytest.mark.parametrize("verb", ["create", "put blob"])
+def test_a_creation_that_was_not_let_in_is_sent_again_with_a_login_of_now(onelake: OneLake, verb: str) -> None:
+    store = onelake.store()
+    store.list("")
+    fail(onelake, verb, How.ANSWER, status=401, code="InvalidAuthenticationInfo")
+    begin(store, verb)
+    assert onelake.verbs().count(verb) == 2
+    assert store.read("t/_x") == WHOLE
+
+
+def begin(store: Any, verb: str) -> None:
+    if verb == "put blob":
+        store.create_once("t/_x", WHOLE)
+        return
+    with store.open_write("t/_x") as sink:
+        sink.write(WHOLE)
+
+
+@pytest.mark.parametrize("verb", ["create", "put blob", "rename"])
+def test_a_name_that_is_refused_as_taken_and_is_not_there_is_told_so(onelake: OneLake, verb: str) -> None:
+    store = onelake.store()
+    store.create("t/a", WHOLE)
+    fail(onelake, verb, How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
+    with pytest.raises(StoreUnavailable) as told:
+        store.rename("t/a", "t/_x") if verb == "rename" else begin(store, verb)
+    code = "BlobAlreadyExists" if verb == "put blob" else "ConditionNotMet"  # the library puts the first in its place
+    said = f"412 {code}: The condition is not met. It answers as if the name were taken, and it is not"
+    assert f"{store.address('t/_x')}: {said}." in str(told.value)
+    fail(onelake, "put blob", How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
+    with pytest.raises(StoreUnavailable, match="as if the name were taken, and it is not"):
+        store.create("t/b", WHOLE)
+    with pytest.raises(AlreadyThere, match="t/a is there already"):
+        store.rename("t/a", "t/a") if verb == "rename" else store.create("t/a", WHOLE)
+
+
+def test_a_file_that_is_created_whole_takes_nobodys_name(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("t/_x", b"first")
+    with pytest.raises(AlreadyThere):
+        store.create_once("t/_x", WHOLE)
+    assert store.read("t/_x") == b"first"
+
+
+def test_a_file_whose_folder_goes_while_it_is_written_is_to_be_written_anew(onelake: OneLake) -> None:
+    store = onelake.store(part_bytes=1000)
+    sink = store.open_write("t/_x")
+    store.remove_folder("t")
+    with pytest.raises(StoreUnavailable, match=r"t/_x: it was removed while it was written\."):
+        sink.write(WHOLE)
+
+
+@pytest.mark.parametrize("part_bytes", [100, 10_000])
+def test_a_creation_that_takes_effect_late_leaves_nothing_under_a_name_that_was_staged(
+    onelake: OneLake, part_bytes: int
+) -> None:
+    patience = Patience(seconds=9, first_pause=0.001, longest_pause=0.001, answer_seconds=0.4)
+    store = onelake.store(patience=patience, part_bytes=part_bytes)
+    job = StagingJob(store, "t/_log", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
+    store.create("t/_metadata.json", b"{}")
+    slow = fail(onelake, "create", How.SLOW)
+    (receipt,) = write_files(job, [pa.RecordBatch.from_pydict({"id": [1]})])
+    store.rename(f"t/_log/{receipt.staged}", "t/1")
+    slow.release.set()
+    slow.done.wait(60)
+
+    (late,) = store.list("t/_log")
+    assert (late.size, late.name == receipt.staged) == (0, False)
+    assert receipt.retries == 1
+
+
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+@pytest.mark.parametrize("verb", ["append", "flush"])
+def test_a_file_is_whole_though_a_call_of_its_upload_failed(onelake: OneLake, verb: str, how: How) -> None:
+    store = onelake.store(part_bytes=1000)
+    fail(onelake, verb, how)
+    write(store, "t/_x", WHOLE)
+
+    assert store.read("t/_x") == WHOLE
+
+
+@pytest.mark.parametrize("verb", ["append", "flush"])
+def test_after_a_failure_closing_is_quiet_and_the_file_is_not_whole(onelake: OneLake, verb: str) -> None:
+    store = onelake.store(part_bytes=1000)
+    sink = store.open_write("t/_x")
+    fail(onelake, verb, How.ANSWER, MANY, status=409, code="NotNow", message="no")
+    with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: 409 NotNow: no\."):  # noqa: PT012
+        sink.write(WHOLE)
+        sink.close()
+    onelake.server.faults.clear()
+    sink.close()
+
+    assert store.read("t/_x") == b""
+
+
+def test_a_file_that_its_writer_gave_up_is_not_made_whole(onelake: OneLake) -> None:
+    store = onelake.store(part_bytes=1000)
+
+    def write_and_fail() -> None:
+        with store.open_write("t/_x") as sink:
+            sink.write(WHOLE)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        write_and_fail()
+
+    assert store.read("t/_x") == b""
+
+
+def test_two_writers_of_one_name_do_not_mix_their_files(onelake: OneLake) -> None:
+    store = onelake.store()
+    write(store, "t/_x", WHOLE)
+    with pytest.raises(AlreadyThere):
+        write(store, "t/_x", WHOLE * 2)
+
+    assert store.read("t/_x") == WHOLE
+
+
+def test_a_look_that_is_refused_is_not_taken_for_a_name_that_is_taken(onelake: OneLake) -> None:
+    store = onelake.store()
+    write(store, "t/_x", WHOLE)
+    fail(onelake, "properties", How.ANSWER, status=409, code="NotNow")
+    with pytest.raises(StoreUnavailable, match=r"^Cannot look at .*t/1: 409 NotNow"):
+        store.rename("t/_x", "t/1")
+
+    assert names(store, "t") == ["_x"]
+
+
+def test_a_rename_whose_answer_was_lost_comes_back_as_refused_and_is_done(onelake: OneLake) -> None:
+    store = onelake.store()
+    write(store, "t/_x", WHOLE)
+    fail(onelake, "rename", How.DROP_AFTER)
+    with pytest.raises((NotThere, AlreadyThere)):
+        store.rename("t/_x", "t/1")
+
+    assert names(store, "t") == ["1"]
+
+
+@pytest.mark.parametrize("verb", ["delete", "list", "read"])
+@pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
+def test_calls_that_may_be_repeated_without_harm_are_as_if_nothing_had_been(
+    onelake: OneLake, verb: str, how: How
+) -> None:
+    store = onelake.store()
+    store.create("a", WHOLE)
+    fail(onelake, verb, how)
+    if verb == "delete":
+        store.remove("a")
+
+    assert names(store, "") == ([] if verb == "delete" else ["a"])
+    assert verb == "delete" or store.read("a") == WHOLE
+
+
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.5, 0.9])
+def test_an_answer_that_ends_in_its_middle_says_nothing(
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    monkeypatch.setattr("azure.storage.blob._download.time", SimpleNamespace(sleep=lambda _: None))
+    store = onelake.store(part_bytes=1000)
+    store.create("t/a", WHOLE)
+
+    fail(onelake, "list", How.CUT, share=share)
+    assert names(store, "t") == ["a"]
+    fail(onelake, "read", How.CUT, share=share)
+    assert store.read("t/a") == WHOLE
+    fail(onelake, "properties", How.CUT, share=share)
+    with suppress(StoreUnavailable), store.open_read("t/a") as source:
+        assert source.read() == WHOLE
+    for verb in ("append", "flush"):
+        fail(onelake, verb, How.CUT, share=share)
+    write(store, "t/_x", WHOLE)
+    fail(onelake, "rename", How.CUT, share=share)
+    with suppress(AlreadyThere, NotThere):
+        store.rename("t/_x", "t/1")
+    assert store.read("t/1") == WHOLE
+    fail(onelake, "create", How.CUT, share=share)
+    with suppress(StoreUnavailable):
+        store.open_write("t/_y")
+    assert onelake.verbs().count("create") == 2
+
+
+def test_throttled_calls_are_repeated_and_counted(onelake: OneLake) -> None:
+    store, before = onelake.store(), retries().value
+    fail(onelake, "put blob", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0")
+    store.create("a", WHOLE)
+
+    assert onelake.verbs().count("put blob") == 3
+    assert retries().value - before == 2
+
+
+def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(onelake: OneLake) -> None:
+    store = onelake.store()
+    fail(onelake, "list", How.ANSWER, MANY, status=429, code="TooManyRequests", message="busy", retry_after="3600")
+    with pytest.raises(Throttled) as unavailable:
+        store.list("t")
+
+    assert onelake.verbs() == ["list"]
+    assert str(unavailable.value) == (
+        f"Cannot list {store.address('t')}: 429 TooManyRequests: busy; it asks to be left alone for 3600 s. Run the"
+        " same command again later. If it repeats, the Fabric capacity is too small or too busy: publish fewer tables"
+        " at a time, or scale it up."
+    )
+
+
+def test_an_endpoint_where_nobody_answers_is_told(onelake: OneLake) -> None:
+    store = onelake.store(endpoint="https://localhost:1")
+    with pytest.raises(StoreUnavailable, match=r"^Cannot list https://localhost:1/.*Connection refused"):
+        store.list("")
+
+
+def test_a_host_that_drops_packets_is_told_after_a_few_tries(onelake: OneLake, dropping: str) -> None:
+    patience, before = Patience(connect_seconds=0.02, connections=3, first_pause=0.001), retries().value
+    store = onelake.store(endpoint=dropping, patience=patience)
+    with pytest.raises(StoreUnavailable, match=rf"^Cannot list {dropping}/[^<]*: Connection to \w+ timed out"):
+        store.list("")
+    assert retries().value - before == 2
+
+
+def test_a_server_with_a_certificate_of_a_stranger_is_refused(onelake: OneLake) -> None:
+    store = onelake.store(ca_file=None)
+    with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
+        store.list("")
+    assert onelake.calls == []
+
+
+# What is wrong with the address or the identity
+
+CALLS: dict[str, Callable[[Store], object]] = {
+    "list": lambda store: store.list("t"),
+    "read": lambda store: store.read("t/a"),
+    "open_read": lambda store: store.open_read("t/a"),
+    "create": lambda store: store.create("t/a", b""),
+    "replace": lambda store: store.replace("t/a", b""),
+    "open_write": lambda store: store.open_write("t/a"),
+    "rename": lambda store: store.rename("t/a", "t/b"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ({"workspace": OTHER}, WorkspaceMissing),
+        ({"item": OTHER}, DatabaseMissing),
+        ({"item": LAKEHOUSE}, NotAnOpenMirror),
+    ],
+)
+def test_a_place_that_is_not_an_open_mirror_is_told_by_every_verb(
+    onelake: OneLake, call: str, place: dict[str, str], kind: type[Exception]
+) -> None:
+    before = dict(onelake.files.nodes)
+    with pytest.raises(kind):
+        CALLS[call](onelake.store(**place))
+    assert onelake.files.nodes == before
+
+
+def test_an_item_of_another_kind_is_told_in_words(onelake: OneLake) -> None:
+    store = onelake.store(item=LAKEHOUSE)
+    with pytest.raises(NotAnOpenMirror) as refused:
+        store.list("t")
+    assert str(refused.value) == (
+        f"The item has no landing zone: {store.address('')} is not there. Check that the second id in `landing_zone` is"
+        " that of an open mirrored database; a lakehouse, a warehouse or a mirror of another kind does not take files."
+    )
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_an_identity_without_a_role_is_told_by_every_verb(onelake: OneLake, call: str) -> None:
+    onelake.server.forbidden = True
+    with pytest.raises(NoPermission, match=r"403.*\. Give it the role Contributor"):
+        CALLS[call](onelake.store())
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_token_for_another_audience_is_told_by_every_verb(onelake: OneLake, call: str) -> None:
+    onelake.authority.audience = "https://api.fabric.microsoft.com"
+    with pytest.raises(TokenRefused, match=r"401.*Check that `credential` names an identity of the tenant"):
+        CALLS[call](onelake.store())
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_paused_capacity_is_told_at_once_by_every_verb(onelake: OneLake, call: str) -> None:
+    said = "This Fabric capacity is currently paused."
+    for verb in ("list", "read", "properties"):
+        fail(onelake, verb, How.ANSWER, MANY, status=429, code="CapacityNotActive", message=said, retry_after="1")
+    with pytest.raises(CapacityPaused, match=r"is paused \(429 CapacityNotActive.*Resume the capacity in the Azure"):
+        CALLS[call](onelake.store())
+    assert len(onelake.verbs()) == 1
+
+
+# Processes
+
+
+def test_a_store_travels_without_its_connections(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("a", WHOLE)
+    travelled = pickle.loads(pickle.dumps(store))
+
+    assert travelled == store
+    assert travelled.read("a") == WHOLE
+    assert [call.verb for call in onelake.calls].count("token") == 1
+
+
+def test_a_forked_process_opens_its_own_connections(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("a", WHOLE)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if store.read("a") == WHOLE else 1)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [call.verb for call in onelake.calls].count("token") == 2
+
+
+EXECUTOR = """
+import sys
+sys.modules["mirrorfeed"] = None  # any import of it fails
+import pickle
+import pyarrow as pa
+
+import json
+
+data = sys.stdin.buffer.read()
+for _ in range(3):  # as a worker gets one task after another
+    for told in pickle.loads(data)(iter([pa.RecordBatch.from_pydict({"id": [0]})])):
+        (receipt,) = json.loads(told.column(0)[0].as_py())["receipts"]
+        print(receipt["rows"], receipt["retries"])
+"""
+
+
+def test_tasks_upload_without_the_package_with_one_login_a_process_and_count_what_they_repeat(
+    onelake: OneLake, tmp_path: Path
+) -> None:
+    cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
+    pq.write_table(pa.table({"id": pa.array([1, 2], pa.int64())}), tmp_path / "made.parquet")
+    onelake.store().list("")
+    logins = len(onelake.authority.tokens)
+    store = onelake.store_elsewhere(part_bytes=100)
+    job = StagingJob(store, "zone/_mirrorfeed/a", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
+    made = [f"{tmp_path}/made.parquet"]
+    task = cloudpickle.dumps(sending(job, Place(str(tmp_path)), made))  # type: ignore[no-untyped-call]
+    fail(onelake, "append", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0")
+    ended = subprocess.run([sys.executable, "-c", EXECUTOR], input=task, capture_output=True, check=False)
+
+    assert ended.stderr.decode() == ""
+    assert ended.stdout.decode().splitlines() == ["{'insert': 2} 2", "{'insert': 2} 0", "{'insert': 2} 0"]
+    assert len(names(onelake.store(), "zone/_mirrorfeed/a")) == 3
+    assert len(onelake.authority.tokens) - logins == 1
+
+
+UPLOAD = """
+import pickle, sys, tracemalloc
+
+store = pickle.load(sys.stdin.buffer)
+store.list("")  # what is loaded once is not what is measured
+chunk = bytes(2**20)
+tracemalloc.start()
+with store.open_write("t/_x") as sink:
+    for _ in range(64):
+        sink.write(chunk)
+print(tracemalloc.get_traced_memory()[1])
+"""
+
+
+def test_a_file_of_any_size_is_uploaded_in_bounded_memory(onelake: OneLake) -> None:
+    store = onelake.store_elsewhere()
+    ended = subprocess.run([sys.executable, "-c", UPLOAD], input=pickle.dumps(store), capture_output=True, check=True)
+
+    assert [call.size for call in onelake.calls if call.verb == "append"] == [8 * 2**20] * 8
+    assert int(ended.stdout) < 4 * store.part_bytes
+    assert store.list("t")[0].size == 64 * 2**20
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "mirrorfeed.storage",
+        "mirrorfeed.runtime.credentials",
+        "mirrorfeed.storage.onelake_errors",
+        "mirrorfeed.mirror.fabric",
+    ],
+)
+def test_azure_is_imported_by_those_alone_who_go_there(module: str) -> None:
+    program = f"import sys, {module}; print([name for name in sys.modules if name.startswith('azure')])"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert ended.stdout.decode().strip() == "[]"
+
+
+def test_a_configuration_leads_to_its_place(onelake: OneLake, tmp_path: Path) -> None:
+    folder = Config(landing_zone=str(tmp_path), tables=())
+    place = Config(
+        landing_zone=f"onelake://{WORKSPACE}/{DATABASE}",
+        tables=(),
+        endpoint=onelake.store().endpoint,
+        ca_file=onelake.store().ca_file,
+        credential=onelake.principal(),
+    )
+
+    assert zone_of(folder) == FolderStore(str(tmp_path))
+    assert zone_of(place) == onelake.store(patience=Patience())
+    assert zone_of(place).list("") == []
+    assert zone_of(Config(landing_zone=place.landing_zone, tables=())).address("t") == (
+        f"https://onelake.dfs.fabric.microsoft.com/{WORKSPACE}/{DATABASE}/Files/LandingZone/t"
+    )
+
+
+def test_a_place_without_a_database_is_told() -> None:
+    with pytest.raises(DatabaseNotNamed) as told:
+        zone_of(Config(landing_zone=f"onelake://{WORKSPACE}", tables=()))
+    assert str(told.value) == (
+        f"The landing zone onelake://{WORKSPACE} names a workspace and no mirrored database. Add the database's id,"
+        " onelake://<workspace id>/<mirrored database id>; `mirrorfeed fabric create NAME` makes a database and prints"
+        " the line."
+    )

@@ -1,0 +1,217 @@
+"""Tiers in S3, against S3 as moto's authors understood it, and against answers as AWS documents them."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.stub import Stubber
+from moto import mock_aws
+
+from mirrorfeed.archive.lifecycle.base import rules_at
+from mirrorfeed.archive.lifecycle.finding import Wanted
+from mirrorfeed.storage.s3_tiers import NoBoto, S3Tiers, facts_of
+from mirrorfeed.storage.tier_lookup import tiers_at
+from mirrorfeed.storage.tiers import AzureTiers, Facts, OtherPlace, Priority, Tier, TiersUnavailable
+
+BUCKET = "lake"
+ROOT = f"s3://{BUCKET}/"
+KEYS = ["t/day=1/part-0", "t/day=a b/part-é%20#?&+.parquet", "t/deletion_vector_1.bin"]
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    with mock_aws():
+        client = boto3.client("s3")
+        client.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+        yield client
+
+
+def put(s3: Any, kind: str, *keys: str) -> list[str]:
+    for key in keys:
+        s3.put_object(Bucket=BUCKET, Key=key, Body=b"data", StorageClass=kind)
+    return [ROOT + key for key in keys]
+
+
+def test_files_are_looked_at_by_listing_what_their_names_have_in_common(s3: Any) -> None:
+    archived, deep = put(s3, "GLACIER", *KEYS), put(s3, "DEEP_ARCHIVE", "t/deep")
+    others = [*put(s3, "STANDARD", "t/new"), *put(s3, "STANDARD_IA", "t/ia"), *put(s3, "GLACIER_IR", "t/instant")]
+    found = S3Tiers(BUCKET).look([*archived, *deep, *others, ROOT + "t/gone"])
+    assert [tier.name for tier in found.values()] == [*["ARCHIVE"] * 4, "HOT", "COOL", "COLD", "MISSING"]
+    assert S3Tiers(BUCKET).facts(archived)[archived[0]].bytes == 4
+    assert S3Tiers(BUCKET).look([]) == {}
+
+
+def test_a_restore_lays_copies_for_the_days_asked_and_the_files_stay_where_they_are(s3: Any) -> None:
+    asked = put(s3, "GLACIER", *KEYS)
+    tiers = S3Tiers(BUCKET)
+    assert tiers.keeps
+    assert tiers.bring_back(asked, Priority.STANDARD, days=3) == {}
+    assert copy_of(s3) == ("GLACIER", 3)
+    assert tiers.bring_back(asked, Priority.HIGH, days=9) == {}  # asking again does no harm
+    assert copy_of(s3) == ("GLACIER", 9)
+
+
+def copy_of(s3: Any) -> tuple[str, int]:
+    """The class of the second file, and how many days its copy will be there; here a restore is done at once."""
+    head = s3.head_object(Bucket=BUCKET, Key=KEYS[1])
+    ongoing, until = re.findall('"(.*?)"', head["Restore"])
+    assert ongoing == "false"
+    return head["StorageClass"], round((parsedate_to_datetime(until) - datetime.now(UTC)).total_seconds() / 86_400)
+
+
+def test_what_is_asked_of_a_listing_and_what_it_answers_fit_the_service_s_own_model(s3: Any) -> None:
+    until = datetime(2026, 11, 9, tzinfo=UTC)
+    asked = {"Bucket": BUCKET, "Prefix": "t/", "OptionalObjectAttributes": ["RestoreStatus"]}
+    entries = [
+        {"Key": "t/1", "StorageClass": "GLACIER", "Size": 4, "RestoreStatus": {"IsRestoreInProgress": True}},
+        {"Key": "t/2", "StorageClass": "GLACIER", "Size": 4, "RestoreStatus": {"RestoreExpiryDate": until}},
+        {"Key": "t/3", "StorageClass": "GLACIER", "Size": 4},
+    ]
+    with Stubber(s3) as stub, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(S3Tiers, "_client", s3)
+        stub.add_response("list_objects_v2", {"Contents": entries, "IsTruncated": False}, asked)
+        found = S3Tiers(BUCKET).facts([ROOT + str(entry["Key"]) for entry in entries])
+    assert [(each.tier, each.until) for each in found.values()] == [
+        (Tier.PENDING, None),
+        (Tier.HOT, until),
+        (Tier.ARCHIVE, None),
+    ]
+
+
+def test_a_bucket_takes_the_rules_that_are_written_for_a_table_and_exports_them_so_that_they_fit(s3: Any) -> None:
+    rules = rules_at("s3://lake/sales/orders", ("day",), False)
+    assert rules is not None
+    logs = {"ID": "logs", "Filter": {"Prefix": "logs/"}, "Status": "Enabled", "Expiration": {"Days": 30}}
+    s3.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration={"Rules": [logs]})
+    for wanted, problems in [(Wanted.ON, 0), (Wanted.PAUSED, 1), (Wanted.ON, 0), (Wanted.GONE, 1)]:
+        made = rules.policy(60, wanted, s3.get_bucket_lifecycle_configuration(Bucket=BUCKET))
+        s3.put_bucket_lifecycle_configuration(Bucket=BUCKET, LifecycleConfiguration=made)
+        exported = s3.get_bucket_lifecycle_configuration(Bucket=BUCKET)
+        assert len(rules.check(exported, 60)) == problems
+        assert exported["Rules"][0]["ID"] == "logs"
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"StorageClass": "GLACIER", "Size": 4}, Facts(Tier.ARCHIVE, 4)),
+        ({"StorageClass": "GLACIER", "RestoreStatus": {"IsRestoreInProgress": True}}, Facts(Tier.PENDING)),
+        (
+            {
+                "StorageClass": "DEEP_ARCHIVE",
+                "RestoreStatus": {"IsRestoreInProgress": False, "RestoreExpiryDate": datetime(2026, 11, 9, tzinfo=UTC)},
+            },
+            Facts(Tier.HOT, until=datetime(2026, 11, 9, tzinfo=UTC)),
+        ),
+        ({"StorageClass": "GLACIER", "RestoreStatus": {"IsRestoreInProgress": False}}, Facts(Tier.ARCHIVE)),
+        ({"Size": 1}, Facts(Tier.HOT, 1)),
+    ],
+)
+def test_the_entry_of_a_listing_tells_whether_a_copy_is_there(entry: dict[str, Any], expected: Facts) -> None:
+    assert facts_of(entry) == expected
+
+
+class Refusing:
+    """A client whose restores are refused."""
+
+    def __init__(self, code: str, status: int) -> None:
+        self.error = {"Error": {"Code": code, "Message": "Why."}, "ResponseMetadata": {"HTTPStatusCode": status}}
+
+    def restore_object(self, **_: Any) -> None:
+        raise ClientError(self.error, "RestoreObject")
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        ("RestoreAlreadyInProgress", 409, {}),
+        ("InvalidObjectState", 403, {}),
+        (
+            "GlacierExpeditedRetrievalNotAvailable",
+            503,
+            {f"{ROOT}t/1": "503 GlacierExpeditedRetrievalNotAvailable: Why"},
+        ),
+        ("NoSuchKey", 404, {f"{ROOT}t/1": "404 NoSuchKey: Why"}),
+    ],
+)
+def test_what_is_not_taken_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, code: str, status: int, expected: dict[str, str]
+) -> None:
+    monkeypatch.setattr(S3Tiers, "_client", Refusing(code, status))
+    assert S3Tiers(BUCKET).bring_back([f"{ROOT}t/1"], Priority.HIGH) == expected
+
+
+def test_a_request_names_days_and_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, Any]] = []
+
+    class Taking:
+        def restore_object(self, **request: Any) -> None:
+            seen.append(request)
+
+    monkeypatch.setattr(S3Tiers, "_client", Taking())
+    S3Tiers(BUCKET).bring_back([f"{ROOT}t/1"], Priority.HIGH, days=2)
+    S3Tiers(BUCKET).bring_back([f"{ROOT}t/1"], Priority.STANDARD)
+    assert [each["RestoreRequest"] for each in seen] == [
+        {"Days": 2, "GlacierJobParameters": {"Tier": "Expedited"}},
+        {"Days": 7, "GlacierJobParameters": {"Tier": "Standard"}},
+    ]
+
+
+def test_a_bucket_that_cannot_be_read_is_an_error_that_says_so(s3: Any) -> None:
+    with pytest.raises(TiersUnavailable) as caught:
+        S3Tiers("elsewhere").look(["s3://elsewhere/t/1"])
+    assert str(caught.value).startswith(
+        "Cannot look at the storage classes of files in s3://elsewhere/: 404 NoSuchBucket: The specified bucket does"
+        " not exist. Check that the place can be reached"
+    )
+
+
+def test_a_service_that_cannot_be_reached_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away:
+        def get_paginator(self, _: str) -> Any:
+            raise EndpointConnectionError(endpoint_url="https://s3")
+
+    monkeypatch.setattr(S3Tiers, "_client", Away())
+    with pytest.raises(TiersUnavailable, match=r'Could not connect to the endpoint URL: "https://s3"\. Check'):
+        S3Tiers(BUCKET).look([f"{ROOT}t/1"])
+
+
+def test_files_of_another_bucket_are_refused_and_other_spellings_of_the_scheme_are_not(s3: Any) -> None:
+    put(s3, "STANDARD", "t/1")
+    assert S3Tiers(BUCKET).look(["s3a://lake/t/1"]) == {"s3a://lake/t/1": Tier.HOT}
+    with pytest.raises(OtherPlace):
+        S3Tiers(BUCKET).look(["s3://other/t/1"])
+
+
+def test_without_boto3_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "boto3":
+            raise ImportError(name)
+        return usual(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(NoBoto) as caught:
+        S3Tiers("never-opened").look(["s3://never-opened/t/1"])
+    assert str(caught.value) == (
+        "To look at files in s3://never-opened/ the library boto3 is needed, and it is not installed. Install it with"
+        " `pip install 'mirrorfeed[s3]'`; on Databricks it is there."
+    )
+
+
+def test_the_address_of_a_table_chooses_its_store() -> None:
+    assert tiers_at("s3a://lake/t") == S3Tiers("lake")
+    assert isinstance(tiers_at("abfss://c@acct.dfs.core.windows.net/t"), AzureTiers)
+    assert tiers_at("file:/tmp/t") is None

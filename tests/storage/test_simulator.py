@@ -1,0 +1,166 @@
+"""The simulator of OneLake is as strict as the service is documented to be: what it refuses, and what it forgets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from azure.core.exceptions import HttpResponseError
+from azure.storage.blob import BlobClient
+from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
+
+from fixtures.onelake import DATABASE, WORKSPACE, Fault, How, OneLake
+from mirrorfeed.runtime.credentials import token_credential
+from mirrorfeed.storage import NotThere, Store, StoreUnavailable
+from mirrorfeed.storage.azure_retries import API_VERSION
+from mirrorfeed.storage.onelake_errors import CallRefused
+
+ROOT = f"{DATABASE}/Files/LandingZone"
+
+
+def write(store: Store, path: str, data: bytes) -> None:
+    with store.open_write(path) as sink:
+        sink.write(data)
+
+
+def options(onelake: OneLake) -> dict[str, Any]:
+    ca_file = str(onelake.ca_file)
+    credential = token_credential(onelake.principal(), ca_file)
+    return {"credential": credential, "connection_verify": ca_file, "api_version": API_VERSION, "retry_total": 0}
+
+
+def blob(onelake: OneLake, path: str, endpoint: str | None = None) -> BlobClient:
+    return BlobClient(endpoint or onelake.blob, WORKSPACE, f"{ROOT}/{path}", **options(onelake))
+
+
+def file(onelake: OneLake, path: str) -> DataLakeFileClient:
+    return DataLakeFileClient(onelake.dfs, WORKSPACE, f"{ROOT}/{path}", **options(onelake))
+
+
+def test_every_call_names_the_version_that_is_pinned_and_goes_to_its_endpoint(onelake: OneLake) -> None:
+    store = onelake.store()
+    store.create("t/a", b"x")
+    write(store, "t/_x", b"x")
+    store.rename("t/_x", "u/x")
+    store.list("t")
+    with store.open_read("t/a") as source:
+        source.read()
+    store.remove("t/a")
+    store.remove_folder("u")
+
+    called = [call for call in onelake.calls if call.verb not in ("token", "discovery")]
+    assert {
+        "put blob",
+        "create",
+        "append",
+        "flush",
+        "properties",
+        "rename",
+        "create folder",
+        "list",
+        "read",
+        "delete",
+    } == {call.verb for call in called}
+    assert {call.headers.get("x-ms-version") for call in called} == {API_VERSION}
+
+
+@pytest.mark.parametrize("verb", ["list", "create"])
+def test_a_version_that_the_service_does_not_know_is_told_with_its_header(
+    onelake: OneLake, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    store = onelake.store()
+    store.list("")
+    monkeypatch.setattr("mirrorfeed.storage.azure_retries.API_VERSION", "2030-01-01")
+    with pytest.raises(CallRefused, match=r"\(400 InvalidHeaderValue: .* \(header x-ms-version = 2030-01-01\)\)\."):
+        store.list("t") if verb == "list" else store.create("t/a", b"")
+
+
+def test_headers_and_parameters_that_are_not_documented_are_refused_by_name(onelake: OneLake) -> None:
+    with pytest.raises(HttpResponseError) as header:
+        file(onelake, "t/x").create_file(headers={"x-ms-odd": "1"})
+    with pytest.raises(HttpResponseError) as parameter:
+        file(onelake, "t/x").create_file(params={"odd": "1"})
+
+    assert (header.value.status_code, header.value.additional_info) == (
+        400,
+        {"HeaderName": "x-ms-odd", "HeaderValue": "1"},
+    )
+    assert (parameter.value.status_code, parameter.value.additional_info) == (
+        400,
+        {"QueryParameterName": "odd", "QueryParameterValue": "1"},
+    )
+
+
+def test_calls_of_one_endpoint_are_none_of_the_other(onelake: OneLake) -> None:
+    with pytest.raises(HttpResponseError, match=r"put blob is not a call of onelake\.dfs\.localhost"):
+        blob(onelake, "t/x", onelake.dfs).upload_blob(b"")
+
+
+def test_a_file_is_not_written_through_both_endpoints(onelake: OneLake) -> None:
+    store = onelake.store()
+    write(store, "t/dfs", b"x")
+    store.create("t/blob", b"x")
+
+    with pytest.raises(HttpResponseError, match="BlobOperationNotSupported"):
+        blob(onelake, "t/dfs").stage_block("AAAA", b"x")
+    with pytest.raises(HttpResponseError, match="InvalidAppendOperation"):
+        file(onelake, "t/blob").append_data(b"x", 1, 1)
+    blob(onelake, "t/blob").stage_block("AAAA", b"x")
+    store.replace("t/dfs", b"whole")  # what writes a file anew may go through either
+    assert (store.read("t/dfs"), store.read("t/blob")) == (b"whole", b"x")
+
+
+def test_a_token_is_good_for_the_question_that_it_continues(onelake: OneLake) -> None:
+    store = onelake.store()
+    for name in ("t/1", "t/2", "u/1"):
+        store.create(name, b"")
+    onelake.server.page_size = 1
+    assert [entry.name for entry in store.list("t")] == ["1", "2"]
+
+    token = next(call.query["continuation"] for call in onelake.calls if "continuation" in call.query)
+    assert set("+/=&% ?#") <= set(token)
+    files = FileSystemClient(onelake.dfs, WORKSPACE, **options(onelake))
+    pages = files.get_paths(f"{ROOT}/u", recursive=False).by_page(token)
+    with pytest.raises(HttpResponseError, match="InvalidQueryParameterValue"):
+        next(pages)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_file_that_is_renamed_keeps_its_etag_in_one_service_and_not_in_another(onelake: OneLake, keeps: bool) -> None:
+    onelake.files.keeps_etags = keeps
+    store = onelake.store()
+    write(store, "t/_x", b"x")
+    (before,) = store.list("t")
+    store.rename("t/_x", "t/1")
+
+    assert (store.list("t")[0].etag == before.etag) is keeps
+
+
+@pytest.mark.parametrize("late", [2, None], ids=["soon", "last"])
+@pytest.mark.parametrize("verb", ["append", "flush", "rename", "delete"])
+def test_a_call_that_takes_effect_after_its_repetition_changes_nothing_any_more(
+    onelake: OneLake, verb: str, late: int | None
+) -> None:
+    store = onelake.store(part_bytes=4)
+    onelake.server.faults.add(Fault(verb, How.LATE, late=late))
+    write(store, "t/_x", b"whole content")
+    store.rename("t/_x", "t/1")
+    store.create("t/gone", b"")
+    store.remove("t/gone")
+    onelake.server.deliver()
+
+    assert [(entry.name, entry.size) for entry in store.list("t")] == [("1", 13)]
+    assert store.read("t/1") == b"whole content"
+    assert onelake.verbs().count(verb) == {"append": 5, "flush": 2, "rename": 2, "delete": 2}[verb]
+
+
+def test_a_creation_that_is_late_leaves_an_empty_file_under_a_name_that_is_given_up(onelake: OneLake) -> None:
+    store = onelake.store()
+    onelake.server.faults.add(Fault("create", How.LATE))
+    with pytest.raises(StoreUnavailable):
+        store.open_write("t/_x")
+    with pytest.raises(NotThere):
+        store.read("t/_x")
+    onelake.server.deliver()
+
+    assert store.read("t/_x") == b""

@@ -1,0 +1,165 @@
+"""Tiers against the protocol: the calls that are made of the blob endpoint, and what becomes of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from azure.storage.blob import BlobProperties
+
+from fixtures.onelake import WORKSPACE, OneLake
+from fixtures.onelake.blobs import Blob
+from fixtures.onelake.faults import Fault, How
+from mirrorfeed.runtime.credentials import Default
+from mirrorfeed.storage.tiers import AzureTiers, Facts, OtherPlace, Priority, Tier, TiersUnavailable, tier_of
+
+ROOT = f"abfss://{WORKSPACE}@lake.dfs.core.windows.net/"
+NAMES = ["t/day=1/part-0", "t/day=a b/part-é%20#?&.parquet", "t/deletion_vector_1.bin"]
+
+
+def tiers_of(onelake: OneLake) -> AzureTiers:
+    store = onelake.store()
+    return AzureTiers(onelake.blob, WORKSPACE, ROOT, store.credential, store.ca_file, store.patience)
+
+
+def uris(names: list[str] = NAMES) -> list[str]:
+    return [ROOT + name for name in names]
+
+
+def archived(onelake: OneLake, names: list[str] = NAMES) -> dict[str, Blob]:
+    onelake.server.blobs.blobs |= {name: Blob("Archive") for name in names}
+    return onelake.server.blobs.blobs
+
+
+@pytest.mark.parametrize(
+    ("location", "expected"),
+    [
+        ("abfss://c@acct.dfs.core.windows.net/t", ("https://acct.blob.core.windows.net", "c")),
+        ("wasbs://c@acct.blob.core.windows.net/t", ("https://acct.blob.core.windows.net", "c")),
+        ("abfss://c@acct.dfs.core.chinacloudapi.cn/t", ("https://acct.blob.core.chinacloudapi.cn", "c")),
+    ],
+)
+def test_the_address_of_a_table_tells_account_and_container(location: str, expected: tuple[str, str]) -> None:
+    found = AzureTiers.at(location)
+    assert found is not None
+    assert (found.account, found.container, found.credential) == (*expected, Default())
+    assert location.startswith(found.root)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "file:/tmp/t",
+        "abfss://c@acct.dfs.example.com/t",
+        "abfss://c@acct.dfs.core.windows.net.example.com/t",
+        "abfss://c@example.com?x.dfs.core.windows.net/t",
+    ],
+)
+def test_a_table_elsewhere_has_no_tiers_and_no_host_there_gets_a_token(location: str) -> None:
+    assert AzureTiers.at(location) is None
+
+
+@pytest.mark.parametrize(
+    ("tier", "status", "expected"),
+    [
+        ("Hot", None, Tier.HOT),
+        ("Cool", None, Tier.COOL),
+        ("Cold", None, Tier.COLD),
+        ("Archive", None, Tier.ARCHIVE),
+        ("Archive", "rehydrate-pending-to-hot", Tier.PENDING),
+        ("Archive", "rehydrate-pending-to-cold", Tier.PENDING),
+        (None, None, Tier.HOT),
+    ],
+)
+def test_the_properties_of_a_blob_tell_its_tier(tier: Any, status: str | None, expected: Tier) -> None:
+    blob = BlobProperties()
+    blob.blob_tier, blob.archive_status = tier, status
+    assert tier_of(blob) is expected
+    assert expected.is_readable == (expected in (Tier.HOT, Tier.COOL, Tier.COLD))
+
+
+def test_files_are_looked_at_by_listing_what_their_names_have_in_common(onelake: OneLake) -> None:
+    blobs = archived(onelake)
+    blobs |= {f"t/day=2/part-{i}": Blob() for i in range(5)} | {"other/x": Blob()}
+    blobs["t/day=2/part-4"] = Blob("Archive", "High")
+    asked = uris([*NAMES, "t/day=2/part-0", "t/day=2/part-4", "t/gone"])
+    found = tiers_of(onelake).look(asked)
+    assert list(found) == asked
+    assert [tier.name for tier in found.values()] == ["ARCHIVE", "ARCHIVE", "ARCHIVE", "HOT", "PENDING", "MISSING"]
+    assert {call.query["prefix"] for call in onelake.calls if call.verb == "list blobs"} == {"t/"}
+    assert tiers_of(onelake).look([]) == {}
+
+
+def test_archived_files_are_asked_back_and_arrive_later(onelake: OneLake) -> None:
+    archived(onelake)
+    tiers = tiers_of(onelake)
+    assert tiers.bring_back(uris(), Priority.HIGH) == {}
+    assert {blob.priority for blob in onelake.server.blobs.blobs.values()} == {"High"}
+    assert set(tiers.look(uris()).values()) == {Tier.PENDING}
+    assert tiers.bring_back(uris(), Priority.STANDARD) == {}  # asking again does no harm
+    onelake.server.blobs.arrive()
+    assert set(tiers.look(uris()).values()) == {Tier.HOT}
+    assert tiers.bring_back(uris(), Priority.STANDARD) == {}
+
+
+def test_archived_files_are_brought_to_the_tier_that_is_asked_for(onelake: OneLake) -> None:
+    blobs = archived(onelake)
+    tiers = tiers_of(onelake)
+    assert tiers.bring_back(uris(), Priority.STANDARD, Tier.COOL) == {}
+    assert {blob.status for blob in blobs.values()} == {"rehydrate-pending-to-cool"}
+    onelake.server.blobs.arrive()
+    assert set(tiers.look(uris()).values()) == {Tier.COOL}
+
+
+def test_the_storage_tells_sizes_and_since_when_files_are_in_their_tier(onelake: OneLake) -> None:
+    archived(onelake)[NAMES[0]].since = "Tue, 06 Oct 2026 10:00:00 GMT"
+    found = tiers_of(onelake).facts(uris())
+    assert found[uris()[0]] == Facts(Tier.ARCHIVE, 1, datetime(2026, 10, 6, 10, tzinfo=UTC))
+    assert found[uris()[1]] == Facts(Tier.ARCHIVE, 1)
+
+
+def test_no_batch_holds_more_than_256_files(onelake: OneLake) -> None:
+    names = [f"t/part-{i:04d}" for i in range(600)]
+    archived(onelake, names)
+    assert tiers_of(onelake).bring_back(uris(names), Priority.STANDARD) == {}
+    assert onelake.server.blobs.batches == [256, 256, 88]
+    assert all(blob.status for blob in onelake.server.blobs.blobs.values())
+
+
+def test_files_that_are_not_taken_are_named_with_the_reason(onelake: OneLake) -> None:
+    archived(onelake)
+    onelake.server.blobs.refuse = {NAMES[1]: (503, "ServerBusy")}
+    tiers, asked = tiers_of(onelake), [*uris(), ROOT + "t/gone"]
+    assert tiers.bring_back(asked, Priority.STANDARD) == {asked[1]: "503 ServerBusy", asked[3]: "404 BlobNotFound"}
+    assert tiers.look(asked)[asked[0]] is Tier.PENDING
+
+
+def test_a_busy_service_is_asked_again(onelake: OneLake) -> None:
+    archived(onelake)
+    for verb in ("list blobs", "set tiers"):
+        onelake.server.faults.add(Fault(verb, How.ANSWER, 2, status=503, code="ServerBusy"))
+    tiers = tiers_of(onelake)
+    assert tiers.bring_back(uris(), Priority.STANDARD) == {}
+    assert set(tiers.look(uris()).values()) == {Tier.PENDING}
+
+
+def test_a_service_that_does_not_answer_is_an_error_that_says_so(onelake: OneLake) -> None:
+    onelake.server.faults.add(Fault("list blobs", How.ANSWER, 99, status=403, code="AuthorizationPermissionMismatch"))
+    with pytest.raises(TiersUnavailable) as caught:
+        tiers_of(onelake).look(uris())
+    assert str(caught.value) == (
+        f"Cannot look at the tiers of files in {ROOT}: 403 AuthorizationPermissionMismatch. Check that the place can be"
+        " reached and that the identity may read and write there (in Azure Storage Blob Data Contributor, in S3"
+        " s3:ListBucket and s3:RestoreObject), then run the same command again."
+    )
+
+
+def test_files_of_another_container_are_refused(onelake: OneLake) -> None:
+    with pytest.raises(OtherPlace) as caught:
+        tiers_of(onelake).look(["abfss://other@lake.dfs.core.windows.net/t/part-0"])
+    assert str(caught.value) == (
+        "The tier of abfss://other@lake.dfs.core.windows.net/t/part-0 cannot be told: it is not below"
+        f" {ROOT}. Tables whose files are in several containers, such as shallow clones, are to be restored at their"
+        " source."
+    )
