@@ -54,10 +54,11 @@ test-lowest: .venv-lowest/made ## what needs no Spark, and every import, with th
 test-connect: .venv-connect/made ## those marked for it over Databricks Connect, where a workspace is configured
 	@.venv-connect/bin/python -m pytest -m connect -rs
 
-check: setup ## formatting, lint, strict types, notebooks without outputs, the reference as the code is
+check: setup ## check formatting, lint, types, imports between rooms, notebooks and the reference
 	@$(RUN) -m ruff format --check --quiet || { echo 'Not formatted: run make fmt.'; exit 1; }
 	@$(RUN) -m ruff check --quiet
 	@$(RUN) -m mypy
+	@.venv/bin/lint-imports --no-logo >.venv/imports.txt || { cat .venv/imports.txt; exit 1; }
 	@PYTHONPATH=. $(RUN) -m fixtures.reference --check || { echo 'The reference is not as the code is: run make fmt.'; exit 1; }
 	@.venv/bin/nbstripout --verify --keep-id notebooks/*.ipynb || { echo 'Notebooks hold outputs: run make fmt.'; exit 1; }
 
@@ -93,7 +94,7 @@ lock: $(UV) ## resolve the dependencies again, as far as uv.lock is out of date
 		--no-annotate --custom-compile-command 'make lock' --output-file .ci/build.txt -
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-floor .venv-lowest .venv-connect .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
+	@rm -rf .venv .venv-floor .venv-lowest .venv-connect .uv .mypy_cache .import_linter_cache .ruff_cache .pytest_cache .hypothesis .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 prerequisites: # $(error) says it in one line, where a recipe that fails would take two

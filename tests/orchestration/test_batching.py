@@ -6,8 +6,9 @@ import pytest
 
 from mirrorfeed.config.schedule import FollowLimits
 from mirrorfeed.errors import MirrorfeedError, SessionLost
-from mirrorfeed.orchestration.batching import LOOK_ANYWAY, PERSONS_PAUSE, State, Waiting, after, due
+from mirrorfeed.orchestration.batching import LOOK_ANYWAY, PERSONS_PAUSE, State, after, due
 from mirrorfeed.publish.errors import NothingPublished
+from mirrorfeed.source.ranges import Waiting
 
 STANDS = State(published=7, at=100.0, looked=100.0)
 ONE, NONE = Waiting(1, 10, 2_000), Waiting(0)

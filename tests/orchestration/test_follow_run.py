@@ -26,12 +26,13 @@ from mirrorfeed.config import Config, load
 from mirrorfeed.config import Table as Configured
 from mirrorfeed.config.expansion import expanded
 from mirrorfeed.errors import MirrorfeedError, SessionLost
-from mirrorfeed.orchestration.batching import State, Waiting
+from mirrorfeed.orchestration.batching import State
 from mirrorfeed.orchestration.follow_run import SparkRuns, follow
 from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.result import Outcome, Progress
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.ranges import Waiting
 from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger

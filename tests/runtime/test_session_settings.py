@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.history.append import Keeping, keep
 from mirrorfeed.publish.files import small_batch
+from mirrorfeed.runtime.errors import SettingFixed
 from mirrorfeed.runtime.session_settings import ALL_DAYS, all_days_are_read, faithful
 from mirrorfeed.source.change_preview import changes_between
-from mirrorfeed.source.errors import FileDamaged, Gap, SettingFixed, SnapshotGone
+from mirrorfeed.source.errors import FileDamaged, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 

@@ -29,8 +29,8 @@ from mirrorfeed.monitor.staging_probe import trial
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.publish.files.staging_area import place_for
 from mirrorfeed.runtime.databricks import default_workspace
+from mirrorfeed.runtime.errors import SettingFixed
 from mirrorfeed.runtime.session_settings import ALL_DAYS, all_days_are_read
-from mirrorfeed.source.errors import SettingFixed
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import NotThere, Store
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorfeed.errors import Terminal
+from mirrorfeed.source.ranges import Waiting
 
 if TYPE_CHECKING:
     from mirrorfeed.config.schedule import FollowLimits
@@ -16,17 +17,6 @@ ASK_AGAIN = 300.0
 """Seconds after which it is asked again which tables patterns stand for."""
 FIRST_PAUSE, LONGEST_PAUSE, PERSONS_PAUSE = 2.0, 60.0, 300.0
 """In seconds, after a failure: of one that may pass, by doubling; and of one that takes a person."""
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What is committed after the published version."""
-
-    versions: int
-    rows: int | None = 0
-    """Changed ones, as the commits tell; None where one does not."""
-    bytes: int | None = 0
-    """Written by the commits; None likewise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from mirrorfeed.config.expansion import expanded
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.orchestration.batching import ASK_AGAIN, State, Waiting, after, due
+from mirrorfeed.orchestration.batching import ASK_AGAIN, State, after, due
 from mirrorfeed.orchestration.ledger_writer import ByMinute, News, Teller
 from mirrorfeed.orchestration.orphans import strays
 from mirrorfeed.orchestration.publish_run import Fleet, Way, publish_each
@@ -31,6 +31,7 @@ from mirrorfeed.runtime.parallel import bearable
 from mirrorfeed.runtime.spark_session import renewed
 from mirrorfeed.source.change_probe import waiting
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.ranges import Waiting
 from mirrorfeed.storage import Store
 
 _ASKED_AT_ONCE, _THREADS = 8, 1024

@@ -11,7 +11,7 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.source.errors import SettingFixed
+from mirrorfeed.runtime.errors import SettingFixed
 
 ALL_DAYS = "spark.sql.datetime.java8API.enabled"
 """For the days from 1582-10-05 to 1582-10-14, which the calendar of old left out. Delta passes what it reads of a feed

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.orchestration.batching import Waiting
 from mirrorfeed.source.commit_metrics import changed
 from mirrorfeed.source.delta_protocol import commit_name, said_by, versions_in
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.ranges import Waiting
 from mirrorfeed.source.versions import newest_or_next
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

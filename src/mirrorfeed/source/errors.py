@@ -292,12 +292,6 @@ class SourcesUnavailable(Transient):
     fix = "Run the same command again. Nothing was published."
 
 
-class SettingFixed(Terminal):
-    code = "MF2207"
-    what = "The Spark session does not allow changing {name} = {value}, which can make published rows wrong."
-    fix = "Set {name} to {wanted} in the Spark configuration of the compute."
-
-
 class BadBound(Terminal):
     code = "MF2301"
     what = "{text!r} is neither a version nor a time."

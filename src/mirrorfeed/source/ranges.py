@@ -13,6 +13,17 @@ from mirrorfeed.source.errors import EXPIRED, FeedOff, Finding, Gap, PartitionsC
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """What was committed after the published version."""
+
+    versions: int
+    rows: int | None = 0
+    """Changed rows according to the commits; None if a commit does not say."""
+    bytes: int | None = 0
+    """Bytes that the commits wrote; None if a commit does not say."""
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     version: int
     timestamp: datetime
