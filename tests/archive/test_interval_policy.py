@@ -16,7 +16,7 @@ from mirrorfeed.archive.interval_policy import (
     stepped,
     to_properties,
 )
-from mirrorfeed.source.durations import BadInterval
+from mirrorfeed.source.retention import BadInterval
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)

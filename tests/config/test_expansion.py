@@ -25,8 +25,7 @@ from mirrorfeed.config import Config, ConfigInvalid
 from mirrorfeed.config.expansion import Expansion, HistoriesMeet, NothingMatches, TargetsMeet, expand
 from mirrorfeed.config.loader import OptionInvalid, SeveralLandingZones
 from mirrorfeed.runtime import spark_session
-from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.pattern import Found
+from mirrorfeed.source.identifier import Found, Source
 from tests.delta import FEED
 
 Written = Callable[..., Config]

@@ -18,8 +18,7 @@ from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.result import Outcome, Progress
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.pattern import Found
+from mirrorfeed.source.identifier import Found, Source
 from mirrorfeed.storage import FolderStore
 from tests.publish.scenes import two_orders
 from tests.told import told

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from mirrorfeed.source.change_probe import waiting, waiting_in_folder
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Waiting
+from mirrorfeed.source.versions import waiting, waiting_in_folder
 from tests.delta import DeltaTable
 
 

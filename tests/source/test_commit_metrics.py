@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorfeed.source.commit_metrics import changed
+from mirrorfeed.source.delta_protocol import changed
 
 INSERTED, UPDATED, DELETED = "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"
 

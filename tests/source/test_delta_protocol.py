@@ -12,10 +12,10 @@ from deltalake import DeltaTable as OtherWriter
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from mirrorfeed.source import change_feed, table_state
+from mirrorfeed.source import change_feed
+from mirrorfeed.source.change_feed import facts_of
 from mirrorfeed.source.delta_protocol import metadata_changes
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_state import facts_of
 from tests.delta import FEED
 
 COLUMNS = {"id": pa.int32(), "v": pa.string(), "w": pa.int64()}
@@ -57,7 +57,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return ask
 
-    for room, name in ((table_state, "schema_at"), (change_feed, "feed_on_at")):
+    for room, name in ((change_feed, "schema_at"), (change_feed, "feed_on_at")):
         monkeypatch.setattr(room, name, counted(getattr(room, name)))
     return found
 
@@ -72,12 +72,12 @@ def test_commits_that_hold_metadata_are_known(spark: SparkSession, written: Sour
 def test_many_writes_are_read_at_once_and_delta_is_asked_about_the_others_alone(
     spark: SparkSession, written: Source, asked: list[int], monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    monkeypatch.setattr(table_state, "_FEW", 8)
+    monkeypatch.setattr(change_feed, "_FEW", 8)
     found = facts_of(spark, written, after, limit=100)
     changed = {10, 15, 16, 20, 22} - set(range(after))
     assert set(asked) == {after, after + 1, *changed}
     asked.clear()
-    monkeypatch.setattr(table_state, "metadata_changes", lambda *_: None)
+    monkeypatch.setattr(change_feed, "metadata_changes", lambda *_: None)
     assert facts_of(spark, written, after, limit=100) == found
     assert set(asked) >= set(range(after, 26)) - {20, 22}
     assert (found.breaks, found.feed_off_at) == ((15,), 20)

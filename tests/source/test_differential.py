@@ -14,7 +14,7 @@ from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.publish.translate.changes import net
 from mirrorfeed.source.ranges import Range
 from mirrorfeed.source.reader import changes
-from mirrorfeed.source.schemas import schema_at
+from mirrorfeed.source.versions import schema_at
 from tests.delta import SparkTable
 
 DELETE, UPSERT = 2, 4

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorfeed.source.durations import BadInterval, parse_days, spell
+from mirrorfeed.source.retention import BadInterval, parse_days, spell
 
 
 @pytest.mark.parametrize(("text", "days"), [("60 days", 60), (" 1 day ", 1), ("90  DAYS", 90), ("36500 days", 36_500)])

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.schema import ReservedColumn
-from mirrorfeed.source.enable import DEFAULT_LINE, Enabled, create_with_feed, enable, enable_by_default
+from mirrorfeed.source.change_feed import DEFAULT_LINE, Enabled, create_with_feed, enable, enable_by_default
 from mirrorfeed.source.errors import NotDelta
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import detail_of

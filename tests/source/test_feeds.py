@@ -13,11 +13,10 @@ from pyspark.sql import Row, SparkSession
 
 from mirrorfeed.cli import main
 from mirrorfeed.source import change_feed, table_info
-from mirrorfeed.source.change_feed import Feed, feed_of
-from mirrorfeed.source.enable import Enabled, enable
+from mirrorfeed.source.change_feed import Enabled, Feed, enable, feed_of
+from mirrorfeed.source.delta_protocol import unknown_features
 from mirrorfeed.source.errors import NoIdentity, NotDelta, UnknownFeatures
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_features import unknown
 from mirrorfeed.source.table_info import detail_of
 from tests.delta import DeltaTable
 
@@ -136,7 +135,7 @@ def test_a_table_without_an_identity_is_refused_for_it_could_be_another_tomorrow
     ],
 )
 def test_features_are_known_by_name_and_so_are_their_previews(features: list[str], found: tuple[str, ...]) -> None:
-    assert unknown(features) == found
+    assert unknown_features(features) == found
 
 
 def test_a_feature_that_nobody_looked_at_is_refused_by_its_name() -> None:

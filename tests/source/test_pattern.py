@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.pattern import Pattern, is_left_out
+from mirrorfeed.source.identifier import Pattern, Source, is_left_out
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from mirrorfeed.landing.schema import FEED_COLUMNS, Column
 from mirrorfeed.landing.selection import BadCondition, Selection
 from mirrorfeed.mirror.verify.expected_selection import selected as expected
 from mirrorfeed.publish.translate.changes import full, net
-from mirrorfeed.source.reader import as_written
-from mirrorfeed.source.selection import selected
+from mirrorfeed.source.reader import as_written, selected
 from tests.publish.translate.test_changes import DELETE, SHARED, UPSERT, Event, landed
 
 pytestmark = pytest.mark.connect

@@ -11,10 +11,9 @@ from databricks.sdk.errors import InternalError, NotFound
 from databricks.sdk.service.catalog import ColumnInfo, DataSourceFormat, SchemaInfo, TableInfo, TableType
 from pyspark.sql import SparkSession
 
+from mirrorfeed.source.catalog import found
 from mirrorfeed.source.errors import SourcesUnavailable, SourcesUnknown
-from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.pattern import Found, Pattern
-from mirrorfeed.source.table_listing import found
+from mirrorfeed.source.identifier import Found, Pattern, Source
 
 
 class Catalog:

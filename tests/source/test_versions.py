@@ -13,15 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.source import versions
-from mirrorfeed.source.change_feed import begin_of_feed, feed_on_at, first_with_feed
+from mirrorfeed.source.change_feed import begin_of_feed, facts_of, feed_on_at, first_with_feed
 from mirrorfeed.source.change_preview import changes_between
 from mirrorfeed.source.errors import LogDamaged, NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Commit
-from mirrorfeed.source.schemas import only_adds
 from mirrorfeed.source.table_info import detail_of
-from mirrorfeed.source.table_state import facts_of
-from mirrorfeed.source.versions import commits
+from mirrorfeed.source.versions import commits, only_adds
 from tests.delta import DeltaTable
 
 

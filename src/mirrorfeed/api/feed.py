@@ -340,7 +340,7 @@ class Feed:
 
     def enable(self, *tables: str) -> Result[Enabled]:
         """Turn on the change data feed of the sources, where it is off. It does not have earlier changes."""
-        from mirrorfeed.source.enable import DEFAULT_LINE
+        from mirrorfeed.source.change_feed import DEFAULT_LINE
 
         chosen = self._config.select(tables)
         spark = self._spark_for(*at_their_paths(chosen))
@@ -607,7 +607,7 @@ class Feed:
 
     def _enabled(self, spark: SparkSession, table: Table) -> Enabled:
         from mirrorfeed.publish.sources.full_compare import COMPARED
-        from mirrorfeed.source.enable import enable
+        from mirrorfeed.source.change_feed import enable
 
         name, source = str(table.target), str(table.source)
         if table.changes == "compare":

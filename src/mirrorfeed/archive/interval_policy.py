@@ -8,7 +8,7 @@ from datetime import datetime
 
 from mirrorfeed.archive.errors import NotUnderstood
 from mirrorfeed.archive.interval_growth import Frontier, property_days
-from mirrorfeed.source.durations import BadInterval, parse_days, spell
+from mirrorfeed.source.retention import BadInterval, parse_days, spell
 
 PROPERTY = "delta.timeUntilArchived"
 _OURS = "mirrorfeed.archive."

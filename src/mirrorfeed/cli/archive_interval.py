@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def set_(table: str, interval: str) -> None:
     """Let files of TABLE count as archived from INTERVAL on, such as '60 days'; prints the cloud's rule for it."""
     from mirrorfeed.archive import interval as intervals
-    from mirrorfeed.source.durations import parse_days
+    from mirrorfeed.source.retention import parse_days
 
     days, source = parse_days(interval), source_of(table)
     spark = spark_session()
@@ -71,7 +71,7 @@ def unset(table: str, nothing_archived: bool) -> None:
 def change_interval(table: str, interval: str, exact: bool, rule_changed: bool) -> None:
     """Change the interval of TABLE: a shorter one at once, a longer one as far as is safe each day."""
     from mirrorfeed.archive import interval as intervals
-    from mirrorfeed.source.durations import parse_days
+    from mirrorfeed.source.retention import parse_days
 
     days, source = parse_days(interval), source_of(table)
     spark = spark_session()

@@ -39,8 +39,8 @@ def rule(
     from mirrorfeed.archive import interval as intervals
     from mirrorfeed.archive.lifecycle.base import rules_of
     from mirrorfeed.archive.lifecycle.finding import Wanted
-    from mirrorfeed.source.durations import parse_days
     from mirrorfeed.source.identifier import Source
+    from mirrorfeed.source.retention import parse_days
 
     if paused and remove:
         raise click.UsageError("--paused and --remove exclude each other.")

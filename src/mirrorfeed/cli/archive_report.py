@@ -56,8 +56,8 @@ def simulate(
 ) -> None:
     """Say what INTERVALS such as '60 days' would do to TABLE: how much would be cold, which questions would fail."""
     from mirrorfeed.archive import simulation as simulating
-    from mirrorfeed.source.durations import parse_days
     from mirrorfeed.source.identifier import Source
+    from mirrorfeed.source.retention import parse_days
 
     days, source, rates = [parse_days(each) for each in intervals], Source.parse(table), given_rates(prices, path)
     questions = [simulating.Question(each) for each in conditions]

@@ -15,9 +15,8 @@ from mirrorfeed.display.humanize import a_few
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import BadTarget, fold
 from mirrorfeed.runtime.databricks import default_workspace
-from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.pattern import Found, is_left_out, named_parts
-from mirrorfeed.source.table_listing import found
+from mirrorfeed.source.catalog import found
+from mirrorfeed.source.identifier import Found, Source, is_left_out, named_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

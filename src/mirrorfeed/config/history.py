@@ -8,8 +8,8 @@ from pydantic import ValidationInfo
 
 from mirrorfeed.config import values
 from mirrorfeed.landing.names import Target
-from mirrorfeed.source.durations import BadInterval, parse_days
 from mirrorfeed.source.identifier import MOST_PARTS, Source
+from mirrorfeed.source.retention import BadInterval, parse_days
 
 _KNOWN = ("into", "archive")
 

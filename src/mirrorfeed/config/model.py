@@ -35,8 +35,7 @@ from mirrorfeed.landing.names import BadTarget, Target
 from mirrorfeed.landing.output_format import COMPRESSION
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.source.errors import BadSource
-from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.pattern import Pattern
+from mirrorfeed.source.identifier import Pattern, Source
 from mirrorfeed.storage.prices import Rates
 
 

@@ -22,8 +22,7 @@ from mirrorfeed.landing.names import BadTarget, Target, fold, split_name
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.addresses import HttpsAddress, is_host_pattern
 from mirrorfeed.source.errors import BadSource
-from mirrorfeed.source.identifier import Source, without_query
-from mirrorfeed.source.pattern import Pattern
+from mirrorfeed.source.identifier import URI, Pattern, Source, without_query
 
 _UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"([0-9]{1,12}) *(KiB|MiB|GiB)", re.IGNORECASE)
@@ -32,7 +31,6 @@ _A_YEAR = 525_600
 _SMALLEST, _LARGEST = 2**10, 4 * 2**30
 _PLACES = "mirrorfeed publishes to OneLake (onelake://…), to folders and to volumes (/Volumes/…)"
 ONELAKE = "onelake://"
-URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def size(value: object) -> int:

@@ -28,11 +28,11 @@ from mirrorfeed.runtime.spark_errors import first_of
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
 from mirrorfeed.source import versions as log
+from mirrorfeed.source.change_feed import facts_of, still_hold
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, LogDamaged, SourceRecreated, VersionExpired
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Commit, Decision, Facts, NothingNew, Published, Range, TakeSnapshot, decide
-from mirrorfeed.source.schemas import schema_at
-from mirrorfeed.source.table_state import facts_of, still_hold
+from mirrorfeed.source.versions import schema_at
 
 _TRIES = 5
 """Appends in a row of which another run's came first."""

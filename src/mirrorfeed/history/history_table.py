@@ -20,9 +20,8 @@ from mirrorfeed.history.record import Chapter, KeptColumn, Record, disorder, par
 from mirrorfeed.landing.names import fold
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.local_delta import counted_rows, opened
 from mirrorfeed.source.ranges import Commit, Facts
-from mirrorfeed.source.table_info import Detail, detail_of
+from mirrorfeed.source.table_info import Detail, counted_rows, detail_of, opened
 from mirrorfeed.source.versions import described
 
 _OWN = {

@@ -11,13 +11,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.archive.copy_rows import made_before
-from mirrorfeed.config.values import URI
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.history.errors import HistoryChanged, NothingKept, NotKept
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.record import Record, chapter_of, chapters, first_and_last, record_of, version_at
 from mirrorfeed.source.change_preview import moments, parse_bound
-from mirrorfeed.source.identifier import Source, quote
+from mirrorfeed.source.identifier import URI, Source, quote
 
 _REPLAY_OF = "mirrorfeed.history.replayOf"
 _GOES_WITHOUT_MAPPING = frozenset(" ,;{}()\n\t=")

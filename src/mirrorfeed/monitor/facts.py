@@ -280,8 +280,8 @@ class Collector:
         from mirrorfeed.publish.log.table_log import TableLog
         from mirrorfeed.publish.up_to_date_check import committed, is_up_to_date, newest_of
         from mirrorfeed.source.change_feed import Feed
-        from mirrorfeed.source.local_delta import opened
         from mirrorfeed.source.retention import FILES, LOG, seconds_of
+        from mirrorfeed.source.table_info import opened
 
         if self.deep and table.selection is not None:  # only Spark selects rows
             return None

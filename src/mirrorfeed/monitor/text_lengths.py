@@ -10,8 +10,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.local_delta import counted_files
-from mirrorfeed.source.selection import selected
+from mirrorfeed.source.reader import selected
+from mirrorfeed.source.table_info import counted_files
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

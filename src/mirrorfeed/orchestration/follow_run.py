@@ -29,9 +29,9 @@ from mirrorfeed.publish.errors import LeftBehind, NeedsFeed
 from mirrorfeed.publish.result import Outcome, Progress
 from mirrorfeed.runtime.parallel import bearable
 from mirrorfeed.runtime.spark_session import renewed
-from mirrorfeed.source.change_probe import waiting
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Waiting
+from mirrorfeed.source.versions import waiting
 from mirrorfeed.storage import Store
 
 _ASKED_AT_ONCE, _THREADS = 8, 1024

@@ -38,8 +38,7 @@ from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source.catalog import Workspace
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.reader import snapshot
-from mirrorfeed.source.selection import selected
+from mirrorfeed.source.reader import selected, snapshot
 
 
 @dataclass(frozen=True, slots=True)

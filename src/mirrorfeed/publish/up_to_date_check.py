@@ -23,9 +23,8 @@ from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.result import Outcome, Progress
 from mirrorfeed.source.delta_protocol import commit_name
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.local_delta import opened
 from mirrorfeed.source.ranges import NothingNew
-from mirrorfeed.source.table_info import Detail, as_told
+from mirrorfeed.source.table_info import Detail, as_told, opened
 from mirrorfeed.storage import Store
 
 

@@ -1,18 +1,23 @@
-"""Whether a table has a change data feed, from which version on, and of which kind."""
+"""The change data feed of a table: whether it is on, how to turn it on, and the facts for the next range."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
+from functools import cache, partial
+from typing import Any
 
 from pyspark.sql import SparkSession
 
+from mirrorfeed.landing.schema import ReservedColumn, reserved_names
 from mirrorfeed.runtime.spark_errors import FEED_OFF, FILES_GONE, SCHEMA_DIFFERS, conditions, first_of
-from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import Commit
-from mirrorfeed.source.schemas import KEEPS_SCHEMA
-from mirrorfeed.source.table_info import Detail
-from mirrorfeed.source.versions import commits, newest_version
+from mirrorfeed.source.delta_protocol import metadata_changes
+from mirrorfeed.source.errors import LogDamaged, VersionExpired
+from mirrorfeed.source.identifier import Source, quote
+from mirrorfeed.source.ranges import Commit, Facts, first_missing
+from mirrorfeed.source.table_info import FEED, Detail, detail_of
+from mirrorfeed.source.versions import KEEPS_SCHEMA, breaks, commits, newest_version, schema_at, since
 
 KEEPS_FEED = KEEPS_SCHEMA | {
     "WRITE",
@@ -78,3 +83,105 @@ def begin_of_feed(known: Sequence[Commit], on_at: Callable[[int], bool]) -> int 
             break
         first, after = commit.version, commit
     return first
+
+
+DEFAULT_SETTING = "spark.databricks.delta.properties.defaults.enableChangeDataFeed"
+DEFAULT_LINE = f"{DEFAULT_SETTING} true"
+"""As a cluster's or a job's Spark configuration takes it: every new table records its changes."""
+
+
+class Enabled(Enum):
+    NOW = "switched on"
+    BEFORE = "on already"
+    COMPUTED = "computed from row tracking when it is read: nothing is to be done"
+
+
+def create_with_feed(spark: SparkSession, source: Source, columns: Sequence[tuple[str, str]]) -> None:
+    """Creates a table that records its changes from the first on; `columns` are names and SQL types."""
+    _refuse_reserved(source, [name for name, _ in columns])
+    spelled = ", ".join(f"{quote(name)} {type_}" for name, type_ in columns)
+    spark.sql(f"CREATE TABLE {source.sql} ({spelled}) USING DELTA TBLPROPERTIES ({FEED} = true)")
+
+
+def enable(spark: SparkSession, source: Source) -> Enabled:
+    """Switches it on for a table that exists, unless the engine computes it; changes made before are not recorded."""
+    found = detail_of(spark, source)
+    _refuse_reserved(source, spark.table(source.sql).columns)
+    if (feed := feed_of(spark, source, found)) is not Feed.OFF:
+        return Enabled.BEFORE if feed is Feed.RECORDED else Enabled.COMPUTED
+    spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES ({FEED} = true)")
+    return Enabled.NOW
+
+
+def enable_by_default(spark: SparkSession) -> None:
+    """Switches it on for all tables that this session will create."""
+    spark.conf.set(DEFAULT_SETTING, "true")
+
+
+def _refuse_reserved(source: Source, columns: Sequence[str]) -> None:
+    if reserved := reserved_names(columns):
+        raise ReservedColumn(str(source), reserved)
+
+
+_FEW = 16
+"""More doubtful commits than these are looked up in the log itself, at once, where it can be read."""
+
+
+def still_hold(facts: Facts, spark: SparkSession, source: Source) -> bool:
+    """Whether it is the same table. Partitioned anew, it gives changes from before that with NULL in its partition
+    columns, and is not."""
+    now = detail_of(spark, source)
+    return now.table_id == facts.table_id and set(now.partition_columns) == set(facts.partitions)
+
+
+def facts_of(
+    spark: SparkSession,
+    source: Source,
+    after: int | None,
+    limit: int,
+    schema: Callable[[int], dict[str, Any]] | None = None,
+) -> Facts:
+    """What `decide` needs; schemas and feed are looked at for no more than `limit` versions after the published one.
+    Schemas are asked of `schema`, or else of `schema_at`, each once."""
+    schema = cache(schema or partial(schema_at, spark, source))
+
+    def first_schemas() -> None:
+        if after is not None:
+            schema(after), schema(after + 1)
+
+    with ThreadPoolExecutor(1) as meanwhile:
+        asked = meanwhile.submit(since, spark, source, after, first_schemas)
+        table = detail_of(spark, source, counted=True)
+    latest, new = asked.result()
+    if after is None:
+        # Where the property is set, the engine need not be asked: what is committed later is judged by its own version.
+        off = None if table.records_changes else first_off(spark, source, new)
+        partitions = table.partition_columns
+        return Facts(
+            *(table.table_id, latest, tuple(new), off),
+            properties=table.properties,
+            partitions=partitions,
+            bytes=table.bytes,
+        )
+    missing = first_missing(after, latest, [commit.version for commit in new])
+    end = min(after + limit, latest) if missing is None else min(after + limit, missing - 1)
+    near = [commit for commit in new if commit.version <= end]
+    doubtful = [commit for commit in near if commit.operation not in KEEPS_SCHEMA]
+    if len(doubtful) > _FEW:
+        changed = metadata_changes(spark, table.location, [commit.version for commit in doubtful])
+        doubtful = [commit for commit in doubtful if changed is None or commit.version in changed]
+    broken, stop, reason = breaks(schema, after, near[:1], doubtful)
+    whole = [commit for commit in doubtful if stop is None or commit.version < stop]
+    off = first_off(spark, source, [commit for commit in whole if commit.operation not in KEEPS_FEED])
+    return Facts(
+        table.table_id,
+        latest,
+        tuple(new),
+        off,
+        tuple(broken),
+        stop if reason is LogDamaged else None,
+        stop if reason is VersionExpired else None,
+        table.properties,
+        table.partition_columns,
+        table.bytes,
+    )

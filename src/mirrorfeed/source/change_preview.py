@@ -28,9 +28,8 @@ from mirrorfeed.source.errors import (
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.ranges import Commit, Range, first_missing
 from mirrorfeed.source.reader import changes, read_faults
-from mirrorfeed.source.schemas import schema_at
 from mirrorfeed.source.table_info import detail_of
-from mirrorfeed.source.versions import commits
+from mirrorfeed.source.versions import commits, schema_at
 
 PastEnd = Literal["error", "empty"]
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.\d{3})?)?")

@@ -1,5 +1,4 @@
-"""The commits in a table's log: their names, what one says of itself; and which of them changed its metadata, by one
-read: no other changes schema or settings."""
+"""The Delta log: names and contents of its files, metrics of commits, and table features."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -64,3 +63,80 @@ def metadata_changes(spark: SparkSession, location: str, versions: Collection[in
         return None
     found = {row["name"]: row["held"] for row in rows}
     return frozenset(names[name] for name in names if found[name]) if found.keys() == names.keys() else None
+
+
+_MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted")
+"""Of a MERGE, whose `numOutputRows` also counts rows that it only copied."""
+_CHANGED = ("numUpdatedRows", "numDeletedRows", "numOutputRows")
+_BYTES = ("numTargetBytesAdded", "numAddedBytes", "numOutputBytes")
+_NOTHING = ("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "SET TBLPROPERTIES", "CLUSTER BY")
+"""Operations that change no row."""
+
+
+def changed(operation: str, metrics: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """How many rows a commit changed and how many bytes it wrote, each None if its metrics do not say.
+
+    Rows that an overwrite replaces are counted only if the engine counts them.
+    """
+    if operation in _NOTHING:
+        return 0, 0
+    names = _MERGED if any(name in metrics for name in _MERGED) else _CHANGED
+    counted = [int(metrics[name]) for name in names if name in metrics]
+    sizes = [int(metrics[name]) for name in _BYTES if name in metrics]
+    # Rows of files that are removed whole may not have been counted.
+    uncounted = not any(counted) and metrics.get("numRemovedFiles", "0") != "0"
+    return None if uncounted or not counted else sum(counted), max(sizes, default=None)
+
+
+_KNOWN = frozenset(
+    {
+        "adaptiveMetadata",
+        "allowColumnDefaults",
+        "appendOnly",
+        "catalogManaged",
+        "catalogOwned",
+        "changeDataFeed",
+        "checkConstraints",
+        "checkpointProtection",
+        "clustering",
+        "collations",
+        "columnMapping",
+        "coordinatedCommits",
+        "deletionVectors",
+        "domainMetadata",
+        "generatedColumns",
+        "geospatial",
+        "icebergCompatV1",
+        "icebergCompatV2",
+        "icebergCompatV3",
+        "identityColumns",
+        "inCommitTimestamp",
+        "invariants",
+        "materializePartitionColumns",
+        "rowTracking",
+        "timestampNtz",
+        "typeWidening",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "variantShredding",
+        "variantType",
+    }
+)
+_COMMITS_ELSEWHERE = frozenset({"catalogManaged", "catalogOwned", "coordinatedCommits"})
+_STAGES = ("-preview", "-dev")
+
+
+def unknown_features(features: Iterable[str]) -> tuple[str, ...]:
+    """Those that nobody looked at when this was written. Previews of known ones are known."""
+    return tuple(sorted(name for name in features if _plain(name) not in _KNOWN))
+
+
+def commits_elsewhere(features: Iterable[str]) -> tuple[str, ...]:
+    """Those with which the newest commits may stand elsewhere than in the table's log."""
+    return tuple(sorted(name for name in features if _plain(name) in _COMMITS_ELSEWHERE))
+
+
+def _plain(name: str) -> str:
+    for stage in _STAGES:
+        name = name.removesuffix(stage)
+    return name

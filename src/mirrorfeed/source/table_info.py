@@ -1,4 +1,4 @@
-"""What a Delta table is: its identity and its properties; or why there is none to publish."""
+"""Identity and properties of a Delta table, from Spark or, for a local folder, from delta-rs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from mirrorfeed.runtime.spark_errors import LOG_GONE, NOT_IN_CATALOG, first_of
+from mirrorfeed.runtime.spark_session import Kind, kind
+from mirrorfeed.source.delta_protocol import commits_elsewhere, unknown_features
 from mirrorfeed.source.errors import LogDamaged, NoIdentity, NoTableAtPath, NotDelta, SourceMissing, UnknownFeatures
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.local_delta import counted_files, features_of, opened
-from mirrorfeed.source.table_features import unknown
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -80,7 +80,7 @@ def _described(spark: SparkSession, source: Source) -> Detail:
     if not found.get("id"):
         raise NoIdentity(table=str(source), format=format_)
     features = tuple(found.get("tableFeatures") or ())
-    if strange := unknown(features):
+    if strange := unknown_features(features):
         raise UnknownFeatures(table=str(source), names=strange)
     return Detail(
         found["id"],
@@ -120,3 +120,45 @@ def refusals(source: Source) -> Iterator[None]:
         if first_of(error, _NOT_DELTA):
             raise NotDelta(table=str(source), found="a table in another format") from error
         raise
+
+
+def opened(source: Source, version: int | None = None) -> DeltaTable | None:
+    """At a version, or the newest. None of a table that is elsewhere or cannot be read without Spark."""
+    if source.path is None or not Path(source.path).is_absolute():
+        return None
+    try:
+        if kind() is not Kind.LOCAL:  # paths are those of another machine, or of another file system
+            return None
+        from deltalake import DeltaTable
+
+        table = DeltaTable(source.path, version=version)
+        features = features_of(table)
+    except Exception:  # not installed, not a table, or more than it knows: Spark will tell
+        return None
+    return None if unknown_features(features) or commits_elsewhere(features) else table
+
+
+def features_of(table: DeltaTable) -> tuple[str, ...]:
+    protocol = table.protocol()
+    return tuple(sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())}))
+
+
+def counted_files(table: DeltaTable) -> tuple[int, int]:
+    """How many there are, and their bytes together."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sizes = pa.table(table.get_add_actions()).column("size_bytes")
+    return len(sizes), pc.sum(sizes).as_py() or 0
+
+
+def counted_rows(table: DeltaTable) -> int | None:
+    """None where the log does not say it of every file."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    files = pa.table(table.get_add_actions())
+    if not len(files):
+        return 0
+    counts = files["num_records"] if "num_records" in files.column_names else None
+    return None if counts is None or counts.null_count else pc.sum(counts).as_py()

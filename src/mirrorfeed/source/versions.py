@@ -1,25 +1,25 @@
-"""What the commits of a Delta table say, as DESCRIBE HISTORY has it: versions, times, operations."""
+"""The versions of a Delta table: commits, schemas, and how much was committed after a version."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.runtime.spark_errors import NOT_THERE, first_of, parameter
-from mirrorfeed.source.commit_metrics import changed
-from mirrorfeed.source.delta_protocol import commit_name, said_by, versions_in
-from mirrorfeed.source.errors import NoVersions
-from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.local_delta import opened
-from mirrorfeed.source.ranges import Commit
-from mirrorfeed.source.table_info import refusals
+from mirrorfeed.errors import Terminal
+from mirrorfeed.runtime.spark_errors import EXPIRED, NOT_THERE, first_of, parameter
+from mirrorfeed.source.delta_protocol import changed, commit_name, said_by, versions_in
+from mirrorfeed.source.errors import LogDamaged, NoVersions, VersionExpired
+from mirrorfeed.source.identifier import URI, Source
+from mirrorfeed.source.ranges import Commit, Waiting
+from mirrorfeed.source.table_info import opened, refusals
 
 _FEW = 16
 """So many more than the versions that are missed are asked for, as more may be committed meanwhile."""
@@ -154,3 +154,113 @@ def shown_twice(local: datetime) -> bool:
 
 def _at(micros: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+
+
+KEEPS_SCHEMA = frozenset(
+    {"UPDATE", "DELETE", "OPTIMIZE", "TRUNCATE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "ADD CONSTRAINT"}
+)
+"""Operations that are known to leave the schema as it was. Any other is looked at."""
+_AT_ONCE = 4
+"""Questions about schemas; each takes some milliseconds of waiting."""
+
+
+def schema_at(spark: SparkSession, source: Source, version: int) -> dict[str, Any]:
+    """The table's schema at a version, as Spark spells schemas in JSON."""
+    try:
+        with refusals(source):
+            frame = spark.read.option("versionAsOf", version).table(source.sql)
+            schema: dict[str, Any] = json.loads(frame.schema.json())
+    except Exception as error:
+        if first_of(error, (EXPIRED,)):
+            raise VersionExpired(table=str(source), version=version) from error
+        raise
+    return schema
+
+
+def breaks(
+    schema: Callable[[int], dict[str, Any]], after: int, first: list[Commit], doubtful: list[Commit]
+) -> tuple[list[int], int | None, type[Terminal] | None]:
+    """The versions at which the schema changed by more than added columns, the first also where the schema before it
+    is not known any more; and the first version whose schema cannot be known, where this ends, with the reason."""
+    looked_at = sorted({commit.version for commit in (*first, *doubtful)})
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        asked = {version: pool.submit(schema, version) for version in (after, *looked_at) if first}
+    found: list[int] = []
+    before: dict[str, Any] | None = None
+    with suppress(Exception):  # the log may begin later, or have a hole there
+        before = asked[after].result() if first else None
+    for version in looked_at:
+        try:
+            now = asked[version].result()
+        except (LogDamaged, VersionExpired) as error:
+            return found, version, type(error)
+        if before is None or not only_adds(before, now):
+            found.append(version)
+        before = now
+    return found, None, None
+
+
+def only_adds(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether every column of `before` is in `now` with the same type and nullability."""
+    kept = {field["name"]: (field["type"], field["nullable"]) for field in now["fields"]}
+    return all(kept.get(field["name"]) == (field["type"], field["nullable"]) for field in before["fields"])
+
+
+_MOST_READ = 64
+"""Commits more than these are not measured."""
+
+Measured = tuple[str, Mapping[str, str]]
+"""A commit's operation and metrics."""
+
+
+def waiting(spark: SparkSession, source: Source, after: int, *, measured: bool) -> Waiting:
+    """What is committed after a version; not measured, several may be told as one. Of a table whose folder is on this
+    machine, or mounted, its log is listed and Spark is not asked at all."""
+    if source.path is not None and not URI.match(source.path) and os.path.isdir(_log_of(source.path)):
+        return waiting_in_folder(source.path, after, measured=measured)
+    there = newest_or_next(spark, source, after)
+    if there == after or (there is not None and not measured):
+        return Waiting(abs(there - after))
+    return _told(spark, source, after, measured=measured)
+
+
+def waiting_in_folder(path: str, after: int, *, measured: bool) -> Waiting:
+    log = _log_of(path)
+    found = versions_in(log)
+    new = [version for version in found if version > after]
+    newest = max(found, default=after)
+    paths = [os.path.join(log, commit_name(version)) for version in (new[:_MOST_READ] if measured else [])]
+    return _of(newest - after, [_read(path) for path in paths], measured=measured)
+
+
+def _log_of(path: str) -> str:
+    return os.path.join(path, "_delta_log")
+
+
+def _told(spark: SparkSession, source: Source, after: int, *, measured: bool) -> Waiting:
+    """By the history, for which Spark runs a job."""
+    columns = "version", *(("operation", "operationMetrics") if measured else ())
+    asked = spark.sql(f"DESCRIBE HISTORY {source.sql} LIMIT {_MOST_READ if measured else 1}")
+    rows = asked.select(*columns).collect()
+    newest = max((row["version"] for row in rows), default=after)
+    new = [(row["operation"], row["operationMetrics"] or {}) for row in rows if measured and row["version"] > after]
+    return _of(newest - after, new, measured=measured)
+
+
+def _of(versions: int, new: Sequence[Measured], *, measured: bool) -> Waiting:
+    """Below 0 the table went back, which the run finds out."""
+    if not measured or versions == 0:
+        return Waiting(abs(versions))
+    rows: int | None = 0
+    size: int | None = 0
+    for operation, metrics in new:
+        more_rows, more_bytes = changed(operation, metrics)
+        rows = None if rows is None or more_rows is None else rows + more_rows
+        size = None if size is None or more_bytes is None else size + more_bytes
+    whole = len(new) == versions
+    return Waiting(abs(versions), rows if whole else None, size if whole else None)
+
+
+def _read(path: str) -> Measured:
+    info = said_by(path)
+    return info.get("operation") or "", info.get("operationMetrics") or {}

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from mirrorfeed.archive.file_index.data_skipping import Doubt, Rules, in_one, left
 from mirrorfeed.archive.file_index.log_file import ELSEWHERE, LogFile, column_names, file_of
 from mirrorfeed.archive.file_index.spark_log import Parts
-from mirrorfeed.source.table_features import commits_elsewhere
+from mirrorfeed.source.delta_protocol import commits_elsewhere
 
 _AT_ONCE = 2**20
 _ROWS = 4096

@@ -16,10 +16,9 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.archive.file_index.log_file import LogFile, column_names, file_of, no_pattern
-from mirrorfeed.source.delta_protocol import commit_name
+from mirrorfeed.source.delta_protocol import commit_name, commits_elsewhere
 from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_features import commits_elsewhere
 from mirrorfeed.source.table_info import Detail
 
 _VECTOR = "struct<storageType string, pathOrInlineDv string, offset int, cardinality bigint>"

@@ -29,8 +29,8 @@ from mirrorfeed.mirror.verify.row_comparison import SHOWN, Comparison, compare_r
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.runtime.spark_session import looked_at
-from mirrorfeed.source.full_read import whole
 from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.reader import whole
 from mirrorfeed.source.table_info import detail_of
 
 

@@ -31,12 +31,12 @@ from mirrorfeed.publish.translate import changes
 from mirrorfeed.publish.translate.row_diff import DIFFERS, HASH, differences, hashed, landing_rows, one_per_key, places
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source import reader
+from mirrorfeed.source.change_feed import facts_of, still_hold
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Facts, Range
-from mirrorfeed.source.schemas import schema_at
-from mirrorfeed.source.selection import selected
-from mirrorfeed.source.table_state import facts_of, still_hold
+from mirrorfeed.source.reader import selected
+from mirrorfeed.source.versions import schema_at
 
 if TYPE_CHECKING:
     from mirrorfeed.archive.guard.missing_files import Missing

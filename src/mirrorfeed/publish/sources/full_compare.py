@@ -25,9 +25,9 @@ from mirrorfeed.publish.sources.base import COMPARISON, Repair
 from mirrorfeed.publish.sources.row_hashes import Seen, States, Written
 from mirrorfeed.publish.translate.row_diff import DIFFERS, differences, hashed, places
 from mirrorfeed.runtime.session_settings import faithful
-from mirrorfeed.source.full_read import schema_of, whole
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Commit, Facts, Range
+from mirrorfeed.source.reader import schema_of, whole
 
 COMPARED = "none: all of it is compared each time"
 """What is said of its change data feed."""

@@ -22,8 +22,8 @@ from mirrorfeed.publish.sources.snapshot_diff import AcrossGap
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Facts, Range
-from mirrorfeed.source.schemas import only_adds
 from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.versions import only_adds
 
 
 @dataclass(frozen=True)
