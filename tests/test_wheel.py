@@ -98,6 +98,7 @@ def without_python(spark: SparkSession) -> Iterator[str]:
         yield address
 
 
+@pytest.mark.slow
 def test_it_publishes_over_connect_where_executors_have_no_python(
     place: Path, spark: SparkSession, without_python: str, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from tests.delta import DeltaTable
         pytest.param(0, id="Spark's files"),
     ],
 )
+@pytest.mark.slow
 def test_a_table_in_each_form_is_mirrored_value_for_value(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few_rows: int
 ) -> None:

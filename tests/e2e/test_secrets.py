@@ -46,6 +46,7 @@ spark.stop()
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_the_secret_is_in_nothing_that_a_run_leaves(onelake: OneLake, tmp_path: Path) -> None:
     """It takes long, for all that a Spark leaves is looked through, from its start to its end: it has its own."""
     tables = "tables:\n  - {source: ./orders, target: orders, keys: [id]}\n"

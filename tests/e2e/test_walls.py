@@ -170,6 +170,7 @@ tables:
         return self._driver.run("publish", *then)
 
 
+@pytest.mark.slow
 def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
     spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:

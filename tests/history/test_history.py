@@ -92,6 +92,7 @@ def numbers(records: Sequence[Record]) -> list[tuple[int | None, int, int]]:
     return [(each.from_version_exclusive, each.to_version_inclusive, each.rows) for each in records]
 
 
+@pytest.mark.slow
 def test_every_kept_version_can_be_rebuilt_through_duplicates_and_columns(spark: SparkSession, tmp_path: Path) -> None:
     """It takes long, for Spark alone changes columns under column mapping, and three versions are rebuilt."""
     history = History.begun(

@@ -49,7 +49,7 @@ def _rows(spelled: str) -> Any:
     [
         # Without them each change in order is in `test_source`, and all kinds of commits in `feed/test_differential`.
         pytest.param(False, id="without deletion vectors", marks=pytest.mark.soak),
-        pytest.param(True, id="with deletion vectors"),
+        pytest.param(True, id="with deletion vectors", marks=pytest.mark.slow),
     ],
 )
 def test_with_all_changes_as_upserts_the_mirror_passes_through_every_version_in_order(

@@ -21,7 +21,9 @@ from tests.delta import SparkTable, Zone
 COLUMNS = "id int, k string, v string, nested struct<list: array<string>, by_name: map<string, string>, raw: binary>"
 BAD = "CAST(X'61FF62' AS STRING)"
 TEXT = Output(delimited=Delimited())
-BOTH_WRITERS = pytest.mark.parametrize("most", [small_batch.ROWS, 0], ids=["small batch", "Spark"])
+SMALL, SPARK = small_batch.ROWS, 0
+"""The most rows of a small batch: with none, Spark writes all files."""
+LONG = pytest.mark.soak
 
 
 def row(id_: int, k: str = "'k'", v: str = "'v'", item: str = "'i'", name: str = "'n'", named: str = "'x'") -> str:
@@ -39,15 +41,21 @@ def table(spark: SparkSession, tmp_path: Path) -> SparkTable:
     return table
 
 
-@BOTH_WRITERS
 @pytest.mark.parametrize(
-    ("values", "named"),
+    ("most", "values", "named"),
     [
-        ({"v": BAD}, r"id = 3, k = 'k', column 'v': 'a\xffb'"),
-        ({"k": BAD}, r"id = 3, k = 'a\xffb', column 'k': 'a\xffb'"),
-        pytest.param({"item": BAD}, "id = 3, k = 'k', column 'nested'", marks=pytest.mark.soak),
-        ({"name": BAD}, "id = 3, k = 'k', column 'nested'"),
-        pytest.param({"named": BAD}, "id = 3, k = 'k', column 'nested'", marks=pytest.mark.soak),
+        pytest.param(SMALL, {"v": BAD}, r"id = 3, k = 'k', column 'v': 'a\xffb'", id="small batch, value"),
+        pytest.param(SPARK, {"k": BAD}, r"id = 3, k = 'a\xffb', column 'k': 'a\xffb'", id="Spark, key"),
+        pytest.param(SPARK, {"name": BAD}, "id = 3, k = 'k', column 'nested'", id="Spark, key of a map"),
+        pytest.param(SPARK, {"v": BAD}, r"id = 3, k = 'k', column 'v': 'a\xffb'", marks=LONG, id="Spark, value"),
+        pytest.param(
+            SMALL, {"k": BAD}, r"id = 3, k = 'a\xffb', column 'k': 'a\xffb'", marks=LONG, id="small batch, key"
+        ),
+        pytest.param(
+            SMALL, {"name": BAD}, "id = 3, k = 'k', column 'nested'", marks=LONG, id="small batch, key of a map"
+        ),
+        pytest.param(SMALL, {"item": BAD}, "id = 3, k = 'k', column 'nested'", marks=LONG, id="small batch, item"),
+        pytest.param(SPARK, {"named": BAD}, "id = 3, k = 'k', column 'nested'", marks=LONG, id="Spark, value of a map"),
     ],
 )
 def test_it_is_refused_by_key_and_column_wherever_it_is(
@@ -70,8 +78,17 @@ def test_it_is_refused_by_key_and_column_wherever_it_is(
     assert len(zone.files) == 2
 
 
-@BOTH_WRITERS
-@pytest.mark.parametrize("options", [{}, {"output": TEXT}, {"changes": "full"}, {"keys": ()}], ids=str)
+@pytest.mark.parametrize(
+    ("most", "options"),
+    [
+        pytest.param(SPARK, {"output": TEXT}, id="Spark, delimited text"),
+        pytest.param(SMALL, {"changes": "full"}, id="small batch, all changes"),
+        pytest.param(SMALL, {"keys": ()}, id="small batch, no keys", marks=LONG),
+        pytest.param(SMALL, {"output": TEXT}, id="small batch, delimited text", marks=LONG),
+        pytest.param(SPARK, {"changes": "full"}, id="Spark, all changes", marks=LONG),
+        pytest.param(SPARK, {"keys": ()}, id="Spark, no keys", marks=LONG),
+    ],
+)
 def test_it_is_refused_in_every_form(
     table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, options: dict[str, Any]
 ) -> None:
@@ -84,7 +101,7 @@ def test_it_is_refused_in_every_form(
             each.publish()
 
 
-@BOTH_WRITERS
+@pytest.mark.parametrize("most", [SPARK, pytest.param(SMALL, marks=LONG)])
 def test_it_is_refused_where_sources_are_compared(
     spark: SparkSession, table: SparkTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:

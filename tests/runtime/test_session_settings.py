@@ -158,7 +158,7 @@ def old_habits(spark: SparkSession) -> Iterator[None]:
                 spark.conf.set(name, old)
 
 
-@pytest.mark.parametrize("most", [small_batch.ROWS, 0])
+@pytest.mark.parametrize("most", [0, pytest.param(small_batch.ROWS, marks=pytest.mark.soak)])
 def test_old_dates_and_times_are_published_as_they_are_whatever_the_session_makes_of_them(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
@@ -177,7 +177,7 @@ def test_old_dates_and_times_are_published_as_they_are_whatever_the_session_make
     ]
 
 
-@pytest.mark.parametrize("most", [small_batch.ROWS, 0])
+@pytest.mark.parametrize("most", [small_batch.ROWS, pytest.param(0, marks=pytest.mark.soak)])
 def test_dates_of_other_writers_and_padded_texts_are_published_as_they_are_in_one_file(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
@@ -198,8 +198,15 @@ def test_dates_of_other_writers_and_padded_texts_are_published_as_they_are_in_on
         assert [(row["c"], row["s"]) for row in zones[1].last] == [("x  ", '{"c":"y "}')] * 3
 
 
-@pytest.mark.parametrize("what", ["a snapshot", "a range"])
-@pytest.mark.parametrize("fault", ["gone", "broken"])
+@pytest.mark.parametrize(
+    ("what", "fault"),
+    [
+        ("a snapshot", "gone"),
+        ("a range", "broken"),
+        pytest.param("a snapshot", "broken", marks=pytest.mark.soak),
+        pytest.param("a range", "gone", marks=pytest.mark.soak),
+    ],
+)
 def test_files_that_cannot_be_read_are_not_passed_over_whatever_the_session_says(
     spark: SparkSession, tmp_path: Path, what: str, fault: str
 ) -> None:

@@ -196,6 +196,7 @@ def test_where_nothing_differs_hashes_are_not_written_anew_though_all_rows_are_k
     assert (view.publish().made, view.newest_state) == ([], 0)
 
 
+@pytest.mark.soak
 def test_a_run_that_published_nothing_leaves_hashes_that_do_not_count(view: Compared) -> None:
     view.states = Source(("hashes_of_a_first_run",))  # in the catalog, of which only Spark knows
     view.holds((1, "a"), (1, "b"))
@@ -278,6 +279,7 @@ class DyingStore(FolderStore):
         raise Killed
 
 
+@pytest.mark.soak
 def test_a_state_that_no_record_names_is_mended_also_where_nothing_differs(published: Compared) -> None:
     view = published
     view.holds((1, "new"))

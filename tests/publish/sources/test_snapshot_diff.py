@@ -141,6 +141,7 @@ def scattered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return zone
 
 
+@pytest.mark.slow
 def test_where_only_the_feed_cannot_be_read_the_difference_of_two_versions_is_published(
     spark: SparkSession, tmp_path: Path, scattered: Zone
 ) -> None:
@@ -159,6 +160,7 @@ def test_where_only_the_feed_cannot_be_read_the_difference_of_two_versions_is_pu
     assert zone.mirrors_the_table()
 
 
+@pytest.mark.slow
 def test_a_difference_of_two_versions_has_exact_markers_where_they_are_wanted(
     spark: SparkSession, tmp_path: Path, scattered: Zone
 ) -> None:
@@ -167,6 +169,7 @@ def test_a_difference_of_two_versions_has_exact_markers_where_they_are_wanted(
     assert outcome.progress.rows == {"delete": 29_400, "update": 5, "insert": 1}
 
 
+@pytest.mark.slow
 def test_a_feed_and_a_version_that_cannot_be_read_are_a_gap(
     spark: SparkSession, tmp_path: Path, scattered: Zone
 ) -> None:
