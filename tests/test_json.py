@@ -53,7 +53,7 @@ def test_every_command_takes_it_and_tells_what_it_does_not_understand(
         "error": {
             "code": "MF1001",
             "what": "No such option '--1'.",
-            "next": "`--help` after the command says what it takes.",
+            "next": "Run the command with `--help` to see its arguments and options.",
             "facts": {"reason": "No such option '--1'."},
         }
     }
@@ -119,8 +119,8 @@ def test_a_question_that_nobody_answers_is_told_as_data_too(file: str) -> None:
     assert asked.exit_code == 1
     assert json.loads(asked.stdout)["error"] == {
         "code": "MF1010",
-        "what": "Nothing was done, for it was not confirmed.",
-        "next": "With `--yes` the command does not ask.",
+        "what": "Nothing was changed, because you did not confirm.",
+        "next": "To skip the question, pass `--yes`.",
         "facts": {},
     }
     assert "Go on? [y/N]" in asked.stderr

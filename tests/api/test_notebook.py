@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import mirrorfeed
-from mirrorfeed.api.notebook import DEPLOYED, NoArchiveNamed, setting
+from mirrorfeed.api.errors import NoArchiveNamed
+from mirrorfeed.api.notebook import DEPLOYED, setting
 from mirrorfeed.mirror.verify import MirrorNotNamed, folder_of
 from mirrorfeed.runtime.version import this_build
 
@@ -82,7 +83,7 @@ def test_an_empty_mirror_is_the_mirrored_database_in_onelake_or_is_asked_for(fil
 
 
 def test_a_table_with_an_archive_is_the_deployments_first_or_is_asked_for(files: Path) -> None:
-    with pytest.raises(NoArchiveNamed, match=r"in the variable archive_tables\. Name one\."):
+    with pytest.raises(NoArchiveNamed):
         mirrorfeed.deployed(Fields(files / "notebooks/archive"), SPARK).archive()
     facts = json.loads((files / "notebooks" / DEPLOYED).read_text()) | {"archive_tables": ["main.a.b", "c"]}
     (files / "notebooks" / DEPLOYED).write_text(json.dumps(facts))

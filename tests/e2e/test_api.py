@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import mirrorfeed
-from mirrorfeed.api.notebook import NoArchiveNamed
+from mirrorfeed.api.errors import NoArchiveNamed
 from mirrorfeed.api.results import Failed
 from mirrorfeed.config import UnknownTable
 from mirrorfeed.history.errors import NoHistory

@@ -5,62 +5,34 @@ from __future__ import annotations
 from mirrorfeed.errors import Terminal
 
 
-class NothingToMirror(Terminal):
-    """Mirroring is not started while tables lack a first file: Fabric would fail these after some days."""
-
-    code = "MF4216"
-
-    def __init__(self, tables: tuple[str, ...]) -> None:
-        self.tables = tables
-
-    def what(self) -> str:
-        return f"These tables have no first file in the landing zone: {', '.join(self.tables)}."
-
-    def next(self) -> str:
-        return "Run `mirrorfeed publish` first, so that mirroring begins with whole tables; or start with --force."
-
-
 class NoLandingZone(Terminal):
-    """The command reads a landing zone, and there is no folder of that name."""
-
     code = "MF1004"
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def what(self) -> str:
-        return f"There is no landing zone at {self.path}."
-
-    def next(self) -> str:
-        return "Name the folder, or the address in OneLake, that `landing_zone` in the configuration names."
+    what = "There is no landing zone at {path}."
+    fix = "Use the folder or the OneLake address in `landing_zone` of the configuration."
 
 
 class ReplicaMissing(Terminal):
-    """The replica stands in for Fabric on this machine. It needs packages that publishing does not need, and one is
-    missing."""
-
     code = "MF1005"
-
-    def __init__(self, module: str) -> None:
-        self.module = module
-
-    def what(self) -> str:
-        return f"The replica needs the package {self.module}, which is not installed."
-
-    def next(self) -> str:
-        return (
-            "Install the extra `replica` of mirrorfeed: in the project `uv tool install '.[replica]'` or `make setup`."
-        )
+    what = "The replica requires the package {module}, which is not installed."
+    fix = "Install the extra `replica`, with `uv tool install '.[replica]'` or `make setup` in the project."
 
 
 class ConditionMissing(Terminal):
-    """Without reading the mirror nobody knows which rows of it are wrong, so you have to say which to publish once
-    more."""
-
     code = "MF1006"
+    what = "Without reading the mirror, the rows that differ are unknown."
+    fix = "Select the rows to publish again with `where` (--where). Use --where true for all rows."
+    meaning = "A repair from the source alone (--source-only) needs a condition."
 
-    def what(self) -> str:
-        return "--source-only does not read the mirror, so it cannot tell which rows differ."
 
-    def next(self) -> str:
-        return "Say with --where which rows to publish once more; --where true takes all."
+class NoArchiveNamed(Terminal):
+    code = "MF1304"
+    what = (
+        "No table with an archive is named, neither in the notebook field `table` nor in the variable `archive_tables`."
+    )
+    fix = "Name a table. Run `mirrorfeed archive set` to define the archive of a table."
+
+
+class NothingToMirror(Terminal):
+    code = "MF4216"
+    what = "Tables without a file in the landing zone: {tables:list}. Fabric would report errors for them later."
+    fix = "Run `mirrorfeed publish` first, or start anyway with --force."

@@ -280,7 +280,7 @@ class Feed:
         try:
             from mirrorfeed.mirror import replica
         except ModuleNotFoundError as error:
-            raise ReplicaMissing(error.name or "") from error
+            raise ReplicaMissing(module=error.name or "") from error
         service = replica.Replica(zone_of(self._written), str(Path(folder).resolve()))
         last: list[Result[TableReport]] = []
 
@@ -511,7 +511,7 @@ class Feed:
         config = self._config
         database = database_of(config)
         if not force and (lacking := without_files(config)):
-            raise NothingToMirror(tuple(lacking))
+            raise NothingToMirror(tables=lacking)
         database.start(_log_status, minutes * 60)
         return Result((DatabaseStatus(database.status()),))
 
@@ -594,7 +594,7 @@ class Feed:
         Raises `MirrorfeedError` where none is named.
         """
         from mirrorfeed.api.archive_table import ArchiveAwareTable
-        from mirrorfeed.api.notebook import NoArchiveNamed
+        from mirrorfeed.api.errors import NoArchiveNamed
         from mirrorfeed.config import UnknownTable
 
         name = table or self._archived

@@ -11,7 +11,6 @@ from typing import Any
 from mirrorfeed import config
 from mirrorfeed.config import Config
 from mirrorfeed.display.printable import printable
-from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.version import this_build
 
 DEPLOYED = "deployed/deployment.json"
@@ -65,15 +64,3 @@ def told(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     return found
-
-
-class NoArchiveNamed(Terminal):
-    """The notebook about archives was started without saying which table it is about."""
-
-    code = "MF1304"
-
-    def what(self) -> str:
-        return "No table with an archive is named, neither in the field `table` nor in the variable archive_tables."
-
-    def next(self) -> str:
-        return "Name one. A table gets an archive by `mirrorfeed archive set`."

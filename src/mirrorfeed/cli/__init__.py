@@ -1,47 +1,26 @@
-"""The commands. Each parses its arguments and calls one method of `Feed`; `root` shows the result."""
+"""The commands. Each parses its arguments and calls one method of `Feed`; `main` shows the result."""
 
-from mirrorfeed.cli import (
-    archive,
-    archive_interval,
-    archive_lifecycle,
-    archive_report,
-    deployment,
-    doctor,
-    explain,
-    fabric,
-    feed,
-    history,
-    init,
-    landing_zone,
-    mirror,
-    publish,
-    rebuild,
-    repair,
-    report,
-    status,
-    watch,
-)
+from importlib import import_module
+
 from mirrorfeed.cli.main import main
 
-__all__ = [
+__all__ = ["main"]
+
+for _commands in [
     "archive",
     "archive_interval",
     "archive_lifecycle",
     "archive_report",
     "deployment",
-    "doctor",
-    "explain",
     "fabric",
     "feed",
     "history",
-    "init",
     "landing_zone",
-    "main",
     "mirror",
+    "monitor",
     "publish",
     "rebuild",
     "repair",
     "report",
-    "status",
-    "watch",
-]
+]:
+    import_module(f"{__name__}.{_commands}")

@@ -1,3 +1,24 @@
-from mirrorfeed.cli import main
+"""Entry points: `python -m mirrorfeed.cli`, and `task` for wheel tasks of Databricks jobs."""
 
-main()
+from __future__ import annotations
+
+import sys
+
+from mirrorfeed.cli import main
+from mirrorfeed.cli.errors import TaskFailed
+
+
+def task() -> None:
+    """Run the command in the parameters of the task.
+
+    Returns on success, because a wheel task fails on any exit code, even 0. Raises `TaskFailed` otherwise.
+    """
+    try:
+        main(prog_name="mirrorfeed")
+    except SystemExit as ended:
+        if ended.code:
+            raise TaskFailed(arguments=sys.argv[1:], status=ended.code) from None
+
+
+if __name__ == "__main__":
+    main()

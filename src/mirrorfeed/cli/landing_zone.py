@@ -82,5 +82,5 @@ def _feed_of(landing_zone: str, path: str) -> Feed:
         config = load_if_there(path) or Config(landing_zone=address, tables=())
         return feed_of(config.model_copy(update={"landing_zone": address}))
     if not Path(landing_zone).is_dir():
-        raise NoLandingZone(landing_zone)
+        raise NoLandingZone(path=landing_zone)
     return feed_of(Config(landing_zone=str(Path(landing_zone).resolve()), tables=()))

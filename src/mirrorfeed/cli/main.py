@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mirrorfeed import FILE
+from mirrorfeed.cli.errors import Misused, NotConfirmed
 from mirrorfeed.display.printable import is_escaped, printable, printable_block
 from mirrorfeed.display.redact import filter_logs, redact
-from mirrorfeed.errors import MirrorfeedError, Terminal, is_spark_gone, named
+from mirrorfeed.errors import MirrorfeedError, is_spark_gone, named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,7 +127,7 @@ class _Commands(click.Group):
         except click.UsageError as error:
             if not for_programs():
                 raise
-            fail(Misused(error.format_message()), error.exit_code)
+            fail(Misused(reason=error.format_message()), error.exit_code)
         except KeyboardInterrupt:
             click.echo("Interrupted. The next run completes what is unfinished.", err=True)
             sys.exit(1)
@@ -144,33 +145,6 @@ class _Commands(click.Group):
             formatter.write_dl(
                 [(name, each.get_short_help_str(_WHOLE)) for name, each in found if each and not each.hidden]
             )
-
-
-class Misused(Terminal):
-    """The command was called with arguments or options that it does not take, or without some that it needs."""
-
-    code = "MF1001"
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-
-    def what(self) -> str:
-        return self.reason
-
-    def next(self) -> str:
-        return "`--help` after the command says what it takes."
-
-
-class NotConfirmed(Terminal):
-    """The command asks before it changes what others read, and the answer was no, or nobody was there to answer."""
-
-    code = "MF1010"
-
-    def what(self) -> str:
-        return "Nothing was done, for it was not confirmed."
-
-    def next(self) -> str:
-        return "With `--yes` the command does not ask."
 
 
 def confirmation(yes: bool) -> Callable[..., None]:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
+from mirrorfeed.display.rows import Row, row
 from mirrorfeed.errors import Terminal
 
 FILE = "codes.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+@row
+class Entry(Row):
+    """The explanation of a code."""
+
     code: str
     name: str
     kind: str
@@ -28,6 +31,10 @@ class Entry:
     """Instructions, one alternative per line, with placeholders such as <table>."""
     shown_by: str
     """The test that shows it."""
+
+    def remarks(self) -> Sequence[str]:
+        ways = [f"To do: {way}" for way in self.next.split("\n") if way]
+        return (f"{self.code} {self.name} ({self.kind})", self.means, *ways, f"Shown by {self.shown_by}")
 
 
 class UnknownCode(Terminal):
@@ -42,7 +49,7 @@ class UnknownCode(Terminal):
 
 
 def explain(asked: str) -> Entry:
-    """By its code, or by its name where one alone has it; or `UnknownCode`."""
+    """Return the entry of a code, or of a name that only one code has. Raises `UnknownCode`."""
     known = catalogue()
     spelled = asked.strip()
     if entry := known.get(spelled.upper()) or known.get(f"MF{spelled}"):
@@ -60,7 +67,7 @@ def explain(asked: str) -> Entry:
 
 @cache
 def catalogue() -> dict[str, Entry]:
-    """In the order of their numbers."""
+    """Return all entries by code, in order."""
     listed = json.loads(resources.files(__package__ or "").joinpath(FILE).read_text(encoding="utf-8"))
     return {each["code"]: Entry(**each) for each in listed}
 

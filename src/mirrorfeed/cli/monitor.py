@@ -1,0 +1,69 @@
+"""Commands that report on tables: `status`, `watch`, `doctor`, `explain`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mirrorfeed.cli.main import config_option, feed, main, tables_argument
+
+if TYPE_CHECKING:
+    from mirrorfeed.api.results import Alert, Finding, Result, Status
+    from mirrorfeed.errors.explain import Entry
+
+
+@main.command()
+@tables_argument
+@click.option("--behind", is_flag=True, help="Show only tables that are not up to date.")
+@click.option("--fabric", is_flag=True, help="Also show what Fabric and its SQL endpoint report.")
+@click.option("--mirror", metavar="FOLDER", help="Folder of the replicated tables, to show how far they are.")
+@config_option
+def status(tables: tuple[str, ...], behind: bool, fabric: bool, mirror: str | None, path: str) -> Result[Status]:
+    """Show published versions, lag, unconsumed files, and the time since each step of the newest changes.
+
+    The most urgent tables come first. Spark reads the sources, except local folders with nothing new. --fabric needs a
+    mirrored database, and makes its SQL endpoint load new changes. Exits with 1 if a table has an error.
+    """
+    return feed(path).status(*tables, behind=behind, fabric=fabric, mirror=mirror)
+
+
+@main.command()
+@click.option("--mirror", metavar="FOLDER", help="Folder of the replicated tables, to check how far they are.")
+@config_option
+def watch(mirror: str | None, path: str) -> Result[Alert]:
+    """Check all tables and send an alert for each new problem and each resolved one.
+
+    Alerts go to the webhooks and addresses in `alerts`, and to the output. A problem that lasts is sent again once a
+    day. Run this on a schedule of its own. Exits with 1 if it printed a problem, if a channel could not be reached, or
+    if the file with the alerts sent so far is damaged or cannot be written.
+    """
+    return feed(path).watch(mirror)
+
+
+@main.command()
+@tables_argument
+@click.option("--fix", is_flag=True, help="Apply the fixes that are safe to apply automatically.")
+@click.option("--setup", is_flag=True, help="Check the setup: permissions, credential, landing zone, sources.")
+@click.option("--live", is_flag=True, help="With --setup, also check how the services behave, and list manual checks.")
+@config_option
+def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: str) -> Result[Finding]:
+    """Diagnose problems between the source tables and Fabric, and suggest a fix for each.
+
+    Also warns if changes may be lost soon, because the feed keeps them for less time than publication takes. With
+    --setup it writes small files into the landing zone and removes them, and creates the ledger. Exits with 1 if it
+    finds a problem.
+    """
+    if (live and not setup) or (setup and (tables or fix)):
+        raise click.UsageError("--setup takes neither tables nor --fix, and --live needs --setup.")
+    return feed(path).doctor(*tables, fix=fix, setup=setup, live=live)
+
+
+@main.command()
+@click.argument("code")
+def explain(code: str) -> Result[Entry]:
+    """Explain CODE, of an error or a finding such as MF2102, and what to do about it. Needs no Spark."""
+    from mirrorfeed.api.results import Result
+    from mirrorfeed.errors.explain import explain
+
+    return Result((explain(code),))
