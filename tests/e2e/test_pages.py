@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from fixtures.pages import ROOT, snippets
 from mirrorfeed.cli import main
 
-PAGE = ROOT / "docs/first-table.md"
+PAGE = ROOT / "docs/getting-started.md"
 SHOWN = {
     "init": "Wrote mirrorfeed.yml.",
     "enable": "switched on",

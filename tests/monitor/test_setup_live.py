@@ -16,7 +16,7 @@ from mirrorfeed.monitor.setup_live import BY_HAND, NotAsExpected, _creates_once,
 from mirrorfeed.storage import AlreadyThere
 from tests.monitor.test_setup_checks import MADE_ANEW
 
-PAGE = Path(__file__).parent.parent.parent / "docs/first-live-day.md"
+PAGE = Path(__file__).parent.parent.parent / "docs/go-live-checklist.md"
 
 
 def test_every_line_of_the_list_is_on_the_page_in_its_order() -> None:

@@ -24,7 +24,7 @@ class MirrorUnreadable(Terminal):
     what = "Spark cannot read the mirror of {table} at {path}: {reason}."
     fix = (
         "Give Spark access to that place: for OneLake by the settings `fs.azure.account…` of the cluster, as"
-        " docs/fabric.md shows; or name another copy of the mirror with --mirror."
+        " docs/set-up-fabric.md shows; or name another copy of the mirror with --mirror."
     )
 
 
