@@ -367,3 +367,10 @@ def test_links_of_pages_outside_the_site_lead_to_files() -> None:
 def test_nothing_of_the_site_is_fetched_from_elsewhere() -> None:
     for page in pages():
         assert not re.findall(r"!\[[^]]*\]\(https?:|<script|<iframe|```mermaid", page.read_text(encoding="utf-8"))
+
+
+def test_modules_on_the_architecture_page_exist() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    modules = re.findall(r"`((?:\w+/)+\w+\.py)`", text)
+    assert len(modules) > 15
+    assert [each for each in modules if not ((ROOT / "src/mirrorfeed" / each).exists() or (ROOT / each).exists())] == []
