@@ -12,8 +12,7 @@ import pytest
 from mirrorfeed.history.append import last_alike
 from mirrorfeed.history.columns import drops, first_columns, follow, lost, places, renames, same_columns
 from mirrorfeed.history.errors import ColumnsBroken
-from mirrorfeed.history.foreign_writes import Change, by_hand
-from mirrorfeed.history.record import KeptColumn
+from mirrorfeed.history.record import Change, KeptColumn, by_hand
 from tests.history.test_record import records
 
 

@@ -18,7 +18,7 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import columns_of
 from mirrorfeed.mirror.verify import Comparison, compare, compare_rows, mirror_of
 from mirrorfeed.publish.files import small_batch
-from mirrorfeed.publish.translate.changes import PROBLEM, snapshot_rows
+from mirrorfeed.publish.translate.landing_rows import PROBLEM, snapshot_rows
 from mirrorfeed.source.identifier import Source
 from tests.delta import SPARK_4_0, DeltaTable
 

@@ -15,8 +15,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.archive.interval_policy import understood
 from mirrorfeed.history.columns import places
 from mirrorfeed.history.errors import HistoryChanged, NamesTaken, NotAHistory
-from mirrorfeed.history.foreign_writes import Change, by_hand
-from mirrorfeed.history.record import Chapter, KeptColumn, Record, disorder, parse
+from mirrorfeed.history.record import Change, Chapter, KeptColumn, Record, by_hand, disorder, parse
 from mirrorfeed.landing.names import fold
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source, quote

@@ -12,7 +12,7 @@ from mirrorfeed.publish.files.schema_check import look
 from mirrorfeed.publish.files.spark_writer import made
 from mirrorfeed.publish.files.staging_area import Place
 from mirrorfeed.publish.files.staging_job import StagingJob
-from mirrorfeed.publish.translate.changes import PROBLEM
+from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.storage.create_once import Sink
 
 _VALUES = {

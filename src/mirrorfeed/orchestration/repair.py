@@ -33,7 +33,7 @@ from mirrorfeed.publish.errors import NeedsFeed, NothingPublished, OnlyRebuildMe
 from mirrorfeed.publish.log.mirror_position import standings
 from mirrorfeed.publish.republish import repair
 from mirrorfeed.publish.result import Outcome
-from mirrorfeed.publish.translate.changes import TAKEN_OUT
+from mirrorfeed.publish.translate.landing_rows import DELETE_FIRST
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source.catalog import Workspace
@@ -131,7 +131,7 @@ def repair_table(
         return Repaired(found, left=decision.left)
     chosen = _named(keys, newest.keys)
     if not decision.doubled:
-        chosen = chosen.where(f"NOT {TAKEN_OUT}")
+        chosen = chosen.where(f"NOT {DELETE_FIRST}")
     way = Way(
         lambda feed, store, plan, progress, on_step, _: repair(feed, store, plan, chosen, progress, on_step),
         starts_again=False,
@@ -180,7 +180,7 @@ def _counted(keys: DataFrame, names: tuple[str, ...]) -> Wrong:
 
 def _named(keys: DataFrame, names: tuple[str, ...]) -> DataFrame:
     chosen = keys.where(~_nameless(names))
-    return chosen.select(*(F.col(quote(name)) for name in names), (F.col(IN_MIRROR) > 1).alias(TAKEN_OUT))
+    return chosen.select(*(F.col(quote(name)) for name in names), (F.col(IN_MIRROR) > 1).alias(DELETE_FIRST))
 
 
 def _nameless(names: tuple[str, ...]) -> Column:

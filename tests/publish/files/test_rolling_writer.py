@@ -20,7 +20,7 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_empty, write_files
 from mirrorfeed.publish.files.staging import stage_few
 from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
-from mirrorfeed.publish.translate.changes import PROBLEM
+from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.storage import StoreUnavailable
 
 COLUMNS = (Column("id", "long"), Column("text", "string"))

@@ -38,7 +38,7 @@ from mirrorfeed.publish.files.staging_area import (
 from mirrorfeed.publish.files.staging_job import Receipt, StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import Progress, publish
-from mirrorfeed.publish.translate import changes
+from mirrorfeed.publish.translate import landing_rows
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.storage import FolderStore
 from mirrorfeed.storage.folder import SymbolicLink
@@ -184,13 +184,13 @@ def test_keys_that_are_one_whole_number_are_compared_without_a_query(
     orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[Sequence[str]] = []
-    hashes = changes.key_hashes
+    hashes = landing_rows.key_hashes
 
     def counted(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
         asked.append(keys)
         return hashes(rows, keys)
 
-    monkeypatch.setattr(changes, "key_hashes", counted)
+    monkeypatch.setattr(landing_rows, "key_hashes", counted)
     for keys, queries in ((("id",), 0), (("id", "v"), 1)):
         zone = Zone(tmp_path / keys[-1], orders.table, keys)
         published(zone)

@@ -31,7 +31,7 @@ from mirrorfeed.publish.sources.base import COMPARISON, Repair
 from mirrorfeed.publish.sources.full_compare import ComparedFeed, states_of
 from mirrorfeed.publish.sources.row_hashes import Seen, States
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.publish.translate.changes import PROBLEM
+from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.publish.up_to_date_check import Idle
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Commit, Facts, Range

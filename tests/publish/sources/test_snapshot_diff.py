@@ -17,7 +17,15 @@ from mirrorfeed.orchestration.dry_run import decisions
 from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
 from mirrorfeed.publish.errors import ByComparison, ByDifference, NotComparable
 from mirrorfeed.publish.result import Outcome
-from mirrorfeed.publish.translate.row_diff import DIFFERS, HASH, differences, hashed, landing_rows, one_per_key, places
+from mirrorfeed.publish.translate.row_diff import (
+    DIFFERS,
+    HASH,
+    differences,
+    differing_rows,
+    key_positions,
+    one_per_key,
+    with_hashes,
+)
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable, SparkTable, Zone
@@ -190,8 +198,8 @@ def test_a_key_that_several_rows_had_is_published_once_as_the_row_that_has_it_no
         "SELECT * FROM VALUES (1, 'a'), (1, 'b'), (2, 'a'), (2, 'b'), (3, 'c'), (NULL, 'd') AS t (id, v)"
     )
     now = spark.sql("SELECT * FROM VALUES (1, 'b'), (3, 'c') AS t (id, v)")
-    key = places(columns, ["id"])
-    known = one_per_key(hashed(before, columns, ["id"]).select(*key, HASH), key)
-    found = differences(hashed(now, columns, ["id"]), known, key).where(DIFFERS)
-    rows = landing_rows(found, columns, with_marker=True).orderBy("id").collect()
+    key = key_positions(columns, ["id"])
+    known = one_per_key(with_hashes(before, columns, ["id"]).select(*key, HASH), key)
+    found = differences(with_hashes(now, columns, ["id"]), known, key).where(DIFFERS)
+    rows = differing_rows(found, columns, with_marker=True).orderBy("id").collect()
     assert [tuple(row) for row in rows] == [(1, "b", 4, None), (2, None, 2, None)]

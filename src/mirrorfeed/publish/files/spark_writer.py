@@ -16,7 +16,7 @@ from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES
 from mirrorfeed.publish.files.staging_area import HandoverLost, Place
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows
-from mirrorfeed.publish.translate.changes import PROBLEM
+from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, first_of
 from mirrorfeed.source.identifier import quote
 

@@ -25,7 +25,7 @@ from mirrorfeed.publish.files.spark_writer import Made, made
 from mirrorfeed.publish.files.staging_area import HandoverLost, NoHandover, Place
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Receipt, StagingJob, bad_rows
 from mirrorfeed.publish.files.upload import send
-from mirrorfeed.publish.translate import changes
+from mirrorfeed.publish.translate import landing_rows
 from mirrorfeed.source.identifier import quote
 
 _WHOLE = ("byte", "short", "integer", "long")
@@ -60,7 +60,7 @@ def stage(
     with ExitStack() as folders:
 
         def ready(rows: DataFrame, *, corrects: bool = False) -> Ready:
-            rows = changes.with_text_judged(rows, job.columns, from_feed=look_up is not None and not corrects)
+            rows = landing_rows.check_text(rows, job.columns, from_feed=look_up is not None and not corrects)
             if (expect_few or place is None or corrects) and (found := small_batch.taken(rows)) is not None:
                 if place is not None:
                     folders.callback(place.clear, job, may_ask=False)
@@ -127,7 +127,7 @@ def _many(
 
 def _replaced_in(rows: DataFrame, job: StagingJob) -> pa.Table:
     """The keys to look up."""
-    replaced = rows.where(f"{changes.PROBLEM} = {Problem.REPLACED_TEXT.value}")
+    replaced = rows.where(f"{landing_rows.PROBLEM} = {Problem.REPLACED_TEXT.value}")
     return _if_few(replaced.select(*map(quote, job.keys)).limit(_LOOKED_UP + 1).toArrow()) if job.keys else pa.table({})
 
 
@@ -147,12 +147,12 @@ def stage_few(found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = ())
 
 
 def _few(found: pa.Table, job: StagingJob, unique_keys: Sequence[str] = (), look_up: LookUp | None = None) -> Ready:
-    bad = bad_rows(found, changes.PROBLEM, job.keys) or _shared(found, unique_keys)
+    bad = bad_rows(found, landing_rows.PROBLEM, job.keys) or _shared(found, unique_keys)
     if not bad and look_up:
-        replaced = found.filter(pc.equal(found.column(changes.PROBLEM), Problem.REPLACED_TEXT.value))
+        replaced = found.filter(pc.equal(found.column(landing_rows.PROBLEM), Problem.REPLACED_TEXT.value))
         if replaced.num_rows:
             bad = look_up(_if_few(replaced.select(job.keys)))
-    rows = found.drop_columns([changes.PROBLEM])
+    rows = found.drop_columns([landing_rows.PROBLEM])
     return Ready(bad, partial(_deleted, found, job), lambda: write_files(job, rows.to_batches()))
 
 
@@ -185,11 +185,11 @@ def _shared_in(files: Made, job: StagingJob, keys: Sequence[str]) -> list[BadRow
     if sum(files.rows.values()) <= duplicate_keys.MOST:
         numbers = _whole_numbers(files, job, keys)
         if numbers is None:
-            numbers = changes.key_hashes(files.written, keys).toArrow().column(0)
+            numbers = landing_rows.key_hashes(files.written, keys).toArrow().column(0)
         if not duplicate_keys.repeat(numbers):
             return []
-    found = changes.key_problems(files.written, keys, PROBLEMS_SHOWN).toArrow()
-    return bad_rows(found, changes.PROBLEM, keys)
+    found = landing_rows.key_problems(files.written, keys, PROBLEMS_SHOWN).toArrow()
+    return bad_rows(found, landing_rows.PROBLEM, keys)
 
 
 def _whole_numbers(files: Made, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:

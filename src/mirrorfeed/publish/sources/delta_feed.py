@@ -27,8 +27,16 @@ from mirrorfeed.publish.files.staging_area import place_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.base import Repair
-from mirrorfeed.publish.translate import changes
-from mirrorfeed.publish.translate.row_diff import DIFFERS, HASH, differences, hashed, landing_rows, one_per_key, places
+from mirrorfeed.publish.translate import changes, landing_rows
+from mirrorfeed.publish.translate.row_diff import (
+    DIFFERS,
+    HASH,
+    differences,
+    differing_rows,
+    key_positions,
+    one_per_key,
+    with_hashes,
+)
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source import reader
 from mirrorfeed.source.change_feed import facts_of, still_hold
@@ -139,12 +147,13 @@ class DeltaFeed:
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
         with reader.read_faults(str(self.source), what.version), faithful(self.spark):
-            return self._stage(changes.again(self._rows_at(what.version), what.keys, job.columns, plan.keys), job)
+            rows = landing_rows.rows_of_keys(self._rows_at(what.version), job.columns, plan.keys, what.keys)
+            return self._stage(rows, job)
 
     def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
         with reader.read_faults(str(self.source), version), faithful(self.spark):
-            found = changes.key_problems(self._rows_at(version), plan.keys, PROBLEMS_SHOWN).toArrow()
-        return bad_rows(found, changes.PROBLEM, plan.keys)
+            found = landing_rows.key_problems(self._rows_at(version), plan.keys, PROBLEMS_SHOWN).toArrow()
+        return bad_rows(found, landing_rows.PROBLEM, plan.keys)
 
     def rows_read(self) -> None:
         return None
@@ -168,8 +177,9 @@ class DeltaFeed:
         latest = self._last[0].latest
 
         def look_up(keys: pa.Table) -> list[BadRow]:
-            found = changes.invalid_texts(self._rows_at(latest), job.columns, keys, PROBLEMS_SHOWN).toArrow()
-            return bad_rows(found, changes.PROBLEM, job.keys)
+            rows = self._rows_at(latest)
+            found = landing_rows.rows_with_invalid_text(rows, job.columns, keys, PROBLEMS_SHOWN).toArrow()
+            return bad_rows(found, landing_rows.PROBLEM, job.keys)
 
         return look_up
 
@@ -187,7 +197,7 @@ class DeltaFeed:
                 self._looked_up.append(time.monotonic() - begun)
             if isinstance(found, pa.Table) and not found.num_rows:
                 return None
-            return changes.rows_of(self._rows_at(at), job.columns, job.keys, found)
+            return landing_rows.rows_of_keys(self._rows_at(at), job.columns, job.keys, found)
 
         return still_there
 
@@ -208,7 +218,7 @@ class DeltaFeed:
 
     def _guarded(self, version: int, job: StagingJob, deleted: pa.Table | DataFrame) -> DataFrame:
         """Refused if it would read archived files."""
-        found = changes.still_there(self._rows_at(version), job.columns, job.keys, deleted)
+        found = landing_rows.existing_keys(self._rows_at(version), job.columns, job.keys, deleted)
         facts = self._last[0] if self._last else None
         if facts is None or understood(str(self.source), facts.properties) is None:
             return found
@@ -229,7 +239,7 @@ class DeltaFeed:
 
     def _snapshot(self, version: int, plan: Plan, job: StagingJob) -> Staged:
         keys = plan.keys if plan.validate_keys != "none" else ()
-        rows = changes.snapshot_rows(self._rows_at(version), job.columns, keys)
+        rows = landing_rows.snapshot_rows(self._rows_at(version), job.columns, keys)
         size, per_file = self._sizes(version, job)
         if size is not None:
             least = min(reader.cores(self.spark), -(-size // _LEAST_BYTES))
@@ -255,7 +265,7 @@ class DeltaFeed:
             return size, per_file
         whole = replace(self.selection, where=None)
         some = selected(str(self.source), reader.snapshot(self.spark, self.source, version), whole)
-        each = small_batch.bytes_a_row(changes.snapshot_rows(some, job.columns), job.compression)
+        each = small_batch.bytes_a_row(landing_rows.snapshot_rows(some, job.columns), job.compression)
         wanted = max(per_file, int(job.file_size / each)) if each else per_file
         return size * per_file // wanted, wanted
 
@@ -278,11 +288,11 @@ class DeltaFeed:
     def _differing_rows(self, range_: Range, plan: Plan, job: StagingJob) -> DataFrame:
         """The landing rows of a range from its two ends: of each key that differs its row now, or a delete."""
         before, now = self._rows_at(range_.from_version_exclusive), self._rows_at(range_.to_version_inclusive)
-        key, there = places(job.columns, job.keys), set(before.columns)
+        key, there = key_positions(job.columns, job.keys), set(before.columns)
         then = [column if column.name in there else replace(column, dropped=True) for column in job.columns]
-        known = one_per_key(hashed(before, then, job.keys).select(*key, HASH), key)
-        found = differences(hashed(now, job.columns, job.keys), known, key).where(DIFFERS)
-        return landing_rows(found, job.columns, with_marker=True, exact=plan.markers == "exact")
+        known = one_per_key(with_hashes(before, then, job.keys).select(*key, HASH), key)
+        found = differences(with_hashes(now, job.columns, job.keys), known, key).where(DIFFERS)
+        return differing_rows(found, job.columns, with_marker=True, exact=plan.markers == "exact")
 
     def _rows_at(self, version: int) -> DataFrame:
         """What is selected of a version."""

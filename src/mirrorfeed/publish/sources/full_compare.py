@@ -23,7 +23,7 @@ from mirrorfeed.publish.files.staging_job import BadRow, StagingJob
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.base import COMPARISON, Repair
 from mirrorfeed.publish.sources.row_hashes import Seen, States, Written
-from mirrorfeed.publish.translate.row_diff import DIFFERS, differences, hashed, places
+from mirrorfeed.publish.translate.row_diff import DIFFERS, differences, key_positions, with_hashes
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Commit, Facts, Range
@@ -114,8 +114,8 @@ class ComparedFeed:
         now = whole(self.spark, self.source)
         if lost(job.columns, self._columns(now)):  # they were looked at a moment ago
             raise ColumnsMoved(table=str(self.source))
-        key = places(job.columns, job.keys)
-        rows = hashed(now, job.columns, job.keys)
+        key = key_positions(job.columns, job.keys)
+        rows = with_hashes(now, job.columns, job.keys)
         if before is None:
             known = self.states.none(rows, key)
             written = self.states.write(differences(rows, known, key), seen, new, key, all_hashes=True)

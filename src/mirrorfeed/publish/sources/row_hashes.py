@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from mirrorfeed.errors import named
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import NotStates, StatesLost, StatesMoved
-from mirrorfeed.publish.translate.row_diff import CHANGED, DIFFERS, GAIN, HASH, PROBLEM, landing_rows
+from mirrorfeed.publish.translate.row_diff import CHANGED, DIFFERS, GAIN, HASH, PROBLEM, differing_rows
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source
@@ -145,7 +145,7 @@ class States:
 
     def changed(self, version: int, columns: Sequence[Column], *, with_marker: bool) -> DataFrame:
         """The landing rows of a state: what differs from the one before."""
-        return landing_rows(self._at(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
+        return differing_rows(self._at(version).where(F.col(_STATE) == version), columns, with_marker=with_marker)
 
     def vacuum(self) -> None:
         """Removes the files that are not in the newest version, nor were for as long as the table looks back. That is

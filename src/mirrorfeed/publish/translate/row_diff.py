@@ -1,7 +1,7 @@
-"""Compares the rows of a source, key by key, with hashes of the rows that were there before.
+"""Differences between the rows of a source and the hashes of its earlier rows, by key.
 
-Columns go by their places, as `_0`, so that none of their names can be one of those used here; a place keeps its column
-for good, for columns that are dropped keep theirs and new ones come after.
+Columns are named by their positions, such as `_0`, so that they cannot clash with the names used here. A column keeps
+its position: dropped columns keep theirs, and new columns are added at the end.
 """
 
 from __future__ import annotations
@@ -15,44 +15,46 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.landing.row_markers import Marker, Problem
 from mirrorfeed.landing.schema import MARKER, Column
-from mirrorfeed.publish.translate.changes import PROBLEM as AS_READ
-from mirrorfeed.publish.translate.changes import as_landed, payload_hashes
+from mirrorfeed.publish.translate import landing_rows
+from mirrorfeed.publish.translate.changes import payload_hashes
 
 HASH, CHANGED, GAIN, PROBLEM = "_hash", "_changed", "_gain", "_problem"
 DIFFERS = f"({CHANGED} OR {PROBLEM} IS NOT NULL)"
-"""What is to be published of what `differences` gives, or to be refused."""
+"""Selects the rows of `differences` that are published or rejected."""
 
 
-def place(at: int) -> str:
+def position_name(at: int) -> str:
     return f"_{at}"
 
 
-def places(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
-    """Of the key columns."""
+def key_positions(columns: Sequence[Column], keys: Sequence[str]) -> list[str]:
     names = [column.name for column in columns]
-    return [place(names.index(key)) for key in keys]
+    return [position_name(names.index(key)) for key in keys]
 
 
-def hashed(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
-    """The rows in the form of the landing zone, each with a hash of all that is not its key."""
-    landed = rows.select(*(as_landed(column).alias(place(at)) for at, column in enumerate(columns)))
-    own = places(columns, keys)
-    payload = [(at, column) for at, column in enumerate(columns) if place(at) not in own and not column.dropped]
-    chains = ", ".join(f"lpad(hex({chain}), 16, '0')" for chain in payload_hashes(payload, place))
+def with_hashes(rows: DataFrame, columns: Sequence[Column], keys: Sequence[str]) -> DataFrame:
+    """The rows in landing form, each with a hash of all columns but its key."""
+    landed = rows.select(
+        *(landing_rows.to_landing(column).alias(position_name(at)) for at, column in enumerate(columns))
+    )
+    payload = [(at, column) for at, column in enumerate(columns) if column.name not in keys and not column.dropped]
+    chains = ", ".join(f"lpad(hex({chain}), 16, '0')" for chain in payload_hashes(payload, position_name))
     return landed.selectExpr("*", f"unhex(concat({chains})) AS {HASH}")
 
 
 def one_per_key(hashes: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Each key once. If several rows had it, its hash equals no row's: which of them the mirror holds is not known, so
+    """Each key once. If several rows had it, its hash equals no row's: it is not known which of them the mirror has, so
     the row that has the key now is published. NULL keys are left out, because no row of a mirror has one."""
     given = hashes.dropna(subset=list(key))
     return given.groupBy(*key).agg(F.expr(f"IF(count(*) = 1, min({HASH}), X'') AS {HASH}"))
 
 
 def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFrame:
-    """For every key of either side its row now, or the key alone where it is gone: then its hash is NULL. `CHANGED`
-    says whether that differs from before, `GAIN` how many rows there are more, and `PROBLEM` why a row cannot be
-    published."""
+    """For every key of either side its row now, or the key alone, with a NULL hash, if the row is gone.
+
+    `CHANGED` says whether that differs from before, `GAIN` how many more rows there are, and `PROBLEM` why a row cannot
+    be published.
+    """
     payload = [name for name in now.columns if name not in key and name != HASH]
     one = f"count(*) OVER (PARTITION BY {', '.join(key)}) > 1 AS __shared__"
     there = now.selectExpr(*now.columns, one, "true AS __there__").alias("now")
@@ -71,15 +73,14 @@ def differences(now: DataFrame, before: DataFrame, key: Sequence[str]) -> DataFr
     )
 
 
-def landing_rows(found: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
-    """The rows that differ, as they are written to files. A column that is missing is NULL. With exact markers, a row
-    whose key is new is an insert, and any other an update."""
-    there = set(found.columns)
+def differing_rows(found: DataFrame, columns: Sequence[Column], *, with_marker: bool, exact: bool = False) -> DataFrame:
+    """The landing rows of what differs. A missing column is NULL. With exact markers, a row with a new key is an
+    insert, and any other an update."""
+    names = set(found.columns)
     values = [
-        (F.col(place(at)) if place(at) in there else F.lit(None)).cast(column.form).alias(column.name)
+        (F.col(position_name(at)) if position_name(at) in names else F.lit(None)).cast(column.form).alias(column.name)
         for at, column in enumerate(columns)
     ]
-    there_now = f"IF({GAIN} > 0, {Marker.INSERT.value}, {Marker.UPDATE.value})" if exact else Marker.UPSERT.value
-    marker = f"IF({HASH} IS NULL, {Marker.DELETE.value}, {there_now}) AS {MARKER}"
-    markers = [F.expr(marker)] if with_marker else []
-    return found.select(*values, *markers, F.col(PROBLEM).alias(AS_READ))
+    present = f"IF({GAIN} > 0, {Marker.INSERT.value}, {Marker.UPDATE.value})" if exact else Marker.UPSERT.value
+    markers = [F.expr(f"IF({HASH} IS NULL, {Marker.DELETE.value}, {present}) AS {MARKER}")] if with_marker else []
+    return found.select(*values, *markers, F.col(PROBLEM).alias(landing_rows.PROBLEM))

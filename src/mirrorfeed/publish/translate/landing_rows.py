@@ -1,0 +1,265 @@
+"""Rows of a source in the form of the landing zone: values, rows of snapshots and of given keys, and checks of both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import and_, or_
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from mirrorfeed.landing.row_markers import Marker, Problem
+from mirrorfeed.landing.schema import MARKER, Column, is_place, is_text
+from mirrorfeed.source.identifier import quote
+
+PROBLEM = "_change_type"
+"""Last column of every result: NULL, or why the row cannot be published (`Problem`). It is a column of the change data
+feed, so no published table has a column with this name."""
+DELETE_FIRST = "_commit_version"
+"""Column beside the keys of rows that are published again: whether a delete precedes the row, because the mirror has
+several rows with the key. The name is one of the feed's, too."""
+
+_REPLACEMENT = "\ufffd"
+"""The character with which Java and Spark replace bytes that are not valid UTF-8."""
+_MAX_FILTER_KEYS = 1_000
+"""With more keys, planning the filter takes Spark longer than it saves."""
+_SKIPPABLE = ("byte", "short", "integer", "long", "string")
+"""Types by which Delta skips files correctly. It wrongly skips files whose only dates are 5 to 14 October 1582."""
+_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Nested values become the same text in every session, without losing precision."""
+
+
+def snapshot_rows(snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str] = ()) -> DataFrame:
+    """All rows, without a marker. A NULL in one of `keys` is a problem."""
+    problem = F.when(_any_null([_col(name) for name in keys]), Problem.NULL_KEY.value) if keys else F.lit(None)
+    return snapshot.select(*map(to_landing, columns), problem.cast("int").alias(PROBLEM))
+
+
+def key_hashes(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """A hash of each row's key. If no hash repeats, no key does."""
+    return rows.select(F.xxhash64(*map(_col, keys)).alias("hash"))
+
+
+def key_problems(snapshot: DataFrame, keys: Sequence[str], limit: int) -> DataFrame:
+    """The first keys of a snapshot that are NULL or not unique: the key columns and the problem."""
+    names = key_names(keys)
+    key = [F.col(name) for name in names]
+    counted = snapshot.groupBy(*(_col(name).alias(new) for name, new in zip(keys, names, strict=True)))
+    problem = F.when(_any_null(key), Problem.NULL_KEY.value).when(F.col("__count__") > 1, Problem.DUPLICATE_KEY.value)
+    return (
+        counted.agg(F.count(F.lit(1)).alias("__count__"))
+        .where(problem.isNotNull())
+        .select(*(part.alias(name) for part, name in zip(key, keys, strict=True)), problem.cast("int").alias(PROBLEM))
+        .limit(limit)
+    )
+
+
+def key_names(keys: Sequence[str]) -> list[str]:
+    """Names for key columns that no column of a table can have."""
+    return [f"__key_{i}__" for i in range(len(keys))]
+
+
+def existing_keys(
+    snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
+) -> DataFrame:
+    """Those of the wanted keys that a snapshot has, each once. Keys are in landing form on both sides."""
+    key_columns = [next(column for column in columns if column.name == name) for name in keys]
+    key = key_names(keys)
+    if isinstance(wanted, pa.Table):
+        snapshot = _filter_keys(snapshot, key_columns, wanted)
+        wanted = snapshot.sparkSession.createDataFrame(wanted.select(keys))
+    existing = snapshot.select(*(to_landing(column).alias(part) for column, part in zip(key_columns, key, strict=True)))
+    return existing.join(wanted.select(*map(_col, keys)).toDF(*key), key, "left_semi").distinct().toDF(*keys)
+
+
+def rows_of_keys(
+    snapshot: DataFrame, columns: Sequence[Column], keys: Sequence[str], wanted: pa.Table | DataFrame
+) -> DataFrame:
+    """For each wanted key its row in the snapshot as an upsert, or a delete if there is none.
+
+    Wanted keys are in landing form, not NULL and distinct. They may have a column `DELETE_FIRST`; such a delete is next
+    to its upsert.
+    """
+    if isinstance(wanted, pa.Table):
+        snapshot = _filter_keys(snapshot, columns, wanted)
+        wanted = snapshot.sparkSession.createDataFrame(wanted)
+    delete_first = F.col(DELETE_FIRST) if DELETE_FIRST in wanted.columns else F.lit(False)
+    forms = {column.name: column.form for column in columns}
+    key_at = {name: F.col(f"__wanted_{i}__") for i, name in enumerate(keys)}
+    asked = wanted.select(
+        *(_col(name).cast(forms[name]).alias(f"__wanted_{i}__") for i, name in enumerate(keys)),
+        delete_first.alias("__delete_first__"),
+    )
+    written = {column.name: f"__value_{i}__" for i, column in enumerate(columns)}
+    existing = snapshot.select(
+        *(to_landing(column).alias(written[column.name]) for column in columns), F.lit(True).alias("__live__")
+    )
+    same = reduce(and_, (key == F.col(written[name]) for name, key in key_at.items()))
+    count = F.count("__live__").over(Window.partitionBy(*key_at.values()))
+    found = asked.join(existing, same, "left").withColumn("__rows__", count)
+    live = F.col("__live__").isNotNull()
+    markers = F.when(live & F.col("__delete_first__"), _array(Marker.DELETE, Marker.UPSERT))
+    markers = markers.when(live, _array(Marker.UPSERT)).otherwise(_array(Marker.DELETE))
+    is_upsert = F.col("__marker__") != Marker.DELETE.value
+    values = [
+        key_at[name].alias(name) if name in key_at else F.when(is_upsert, F.col(written[name])).alias(name)
+        for name in written
+    ]
+    problem = F.when(F.col("__rows__") > 1, Problem.DUPLICATE_KEY.value).cast("int")
+    rows = found.withColumn("__marker__", F.explode(markers))
+    return rows.select(*values, F.col("__marker__").alias(MARKER), problem.alias(PROBLEM))
+
+
+def check_text(rows: DataFrame, columns: Sequence[Column], *, from_feed: bool) -> DataFrame:
+    """The landing rows, in which text that is not valid UTF-8 is a problem: Delta allows any bytes in a STRING column,
+    readers of the files do not.
+
+    Open source Delta replaces invalid bytes in the rows of its change feed. There, a text with the replacement
+    character is a problem as well, until the source was checked.
+    """
+    texts = [quote(column.name) for column in columns if column.type in ("string", "json") and not column.dropped]
+    if not texts:
+        return rows
+    invalid = " OR ".join(f"NOT is_valid_utf8({text})" for text in texts)
+    cases = f"WHEN {invalid} THEN {Problem.INVALID_TEXT.value}"
+    if from_feed:
+        replaced = " OR ".join(f"contains({text}, '{_REPLACEMENT}')" for text in texts)
+        cases += f" WHEN {replaced} THEN {Problem.REPLACED_TEXT.value}"
+    return rows.withColumn(PROBLEM, F.expr(f"coalesce({PROBLEM}, CASE {cases} END)"))
+
+
+def rows_with_invalid_text(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table, limit: int) -> DataFrame:
+    """The first rows of a snapshot with text that is not valid UTF-8, in landing form. With few keys, only their rows
+    are searched."""
+    existing = [column for column in columns if column.name in snapshot.columns]
+    rows = snapshot_rows(_filter_keys(snapshot, existing, keys), existing)
+    return check_text(rows, existing, from_feed=False).where(F.col(PROBLEM).isNotNull()).limit(limit)
+
+
+def to_landing(column: Column, value: SparkColumn | None = None) -> SparkColumn:
+    """A column of the source, or another value for it, in the form that it has in the files."""
+    if column.dropped:
+        return F.lit(None).cast(column.form).alias(column.name)
+    value = _col(column.name) if value is None else value
+    if column.type == "json":
+        value = _json_text(value, json.loads(column.nested))
+    elif is_place(column.type):
+        value = _geo_bytes(value)
+    elif column.form != column.type:
+        value = value.cast(column.form)
+    return value.alias(column.name)
+
+
+def _filter_keys(snapshot: DataFrame, columns: Sequence[Column], keys: pa.Table) -> DataFrame:
+    """The rows that may have one of the keys, and perhaps others. With few keys, data skipping finds them."""
+    if keys.num_rows > _MAX_FILTER_KEYS:
+        return snapshot
+    for column in columns:
+        if column.name in keys.column_names and column.type == column.form and column.type in _SKIPPABLE:
+            values = keys.column(column.name).unique().to_pylist()
+            # A text with this character may come from a change feed that replaced bytes.
+            if not any(_REPLACEMENT in value for value in values if isinstance(value, str)):
+                snapshot = snapshot.where(_col(column.name).isin(values))
+    return snapshot
+
+
+def _json_text(value: SparkColumn, type_: Any) -> SparkColumn:
+    """Spark's JSON replaces invalid bytes in texts. If it did, an invalid byte is appended, so that the row is rejected
+    like one with any other invalid text. Values are examined only if the JSON has the replacement character.
+    """
+    text = F.to_json(_for_json(value, type_), _JSON)
+    if not _has_texts(type_):
+        return text
+    replaced = F.contains(text, F.lit(_REPLACEMENT)) & _has_invalid_text(value, type_)
+    return F.concat(text, F.when(replaced, F.lit(b"\xff").cast("string")).otherwise(""))
+
+
+def _has_texts(type_: Any) -> bool:
+    return any(isinstance(part, str) and is_text(part) for part in _types_in(type_))
+
+
+def _has_invalid_text(value: SparkColumn, type_: Any) -> SparkColumn:
+    """Whether a text anywhere in a value is not valid UTF-8. NULL is valid."""
+    if not _has_texts(type_):
+        return F.lit(False)
+    if isinstance(type_, str):
+        return F.coalesce(~F.is_valid_utf8(value), F.lit(False))
+    match type_["type"]:
+        case "array":
+            found = F.exists(value, lambda item: _has_invalid_text(item, type_["elementType"]))
+            return F.coalesce(found, F.lit(False))
+        case "struct":
+            fields = type_["fields"]
+            return reduce(or_, (_has_invalid_text(value.getField(each["name"]), each["type"]) for each in fields))
+    keys, values = ({"type": "array", "elementType": type_[part]} for part in ("keyType", "valueType"))
+    return _has_invalid_text(F.map_keys(value), keys) | _has_invalid_text(F.map_values(value), values)
+
+
+def _for_json(value: SparkColumn, type_: Any) -> SparkColumn:
+    """The value with geometries as bytes, which Spark's JSON does not support, and with the keys of maps as the text
+    that they would be as values: Spark's JSON shows other keys in their internal form, such as days for a date."""
+    if not _needs_json_form(type_):
+        return value
+    if is_place(type_):
+        return _geo_bytes(value)
+    match type_["type"]:
+        case "array":
+            return F.transform(value, lambda item: _for_json(item, type_["elementType"]))
+        case "struct":
+            parts = [_for_json(value.getField(f["name"]), f["type"]).alias(f["name"]) for f in type_["fields"]]
+            return F.when(value.isNotNull(), F.struct(*parts))
+
+    def text(key: SparkColumn) -> SparkColumn:
+        if type_["keyType"] == "string":
+            return key
+        return F.get_json_object(F.to_json(F.struct(key.alias("k")), _JSON), "$.k")
+
+    return F.map_from_entries(
+        F.transform(
+            F.map_entries(value),
+            lambda entry: F.struct(text(entry["key"]), _for_json(entry["value"], type_["valueType"])),
+        )
+    )
+
+
+def _needs_json_form(type_: Any) -> bool:
+    return any(
+        is_place(part) if isinstance(part, str) else part["type"] == "map" and part["keyType"] != "string"
+        for part in _types_in(type_)
+    )
+
+
+def _types_in(type_: Any) -> Iterator[Any]:
+    """A type and all types nested in it."""
+    yield type_
+    if isinstance(type_, dict):
+        parts = [type_[part] for part in ("elementType", "keyType", "valueType") if part in type_]
+        for part in [*parts, *(field["type"] for field in type_.get("fields", ()))]:
+            yield from _types_in(part)
+
+
+def _geo_bytes(value: SparkColumn) -> SparkColumn:
+    """Well-known binary. Its coordinate system is part of the column's type in the source."""
+    return F.call_function("st_asbinary", value)
+
+
+def _any_null(key: Sequence[SparkColumn]) -> SparkColumn:
+    return reduce(or_, (part.isNull() for part in key))
+
+
+def _array(*markers: Marker) -> SparkColumn:
+    return F.array(*(F.lit(marker.value) for marker in markers))
+
+
+def _col(name: str) -> SparkColumn:
+    return F.col(quote(name))
