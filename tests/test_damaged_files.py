@@ -27,7 +27,8 @@ from mirrorfeed.monitor.alert_state import REPEAT_AFTER
 from mirrorfeed.monitor.rules import Finding, Weight
 from mirrorfeed.publish.log.audit import examine
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.storage.prices import BadRates, Rates
+from mirrorfeed.storage.errors import BadRates
+from mirrorfeed.storage.prices import Rates
 from tests.archive.test_restore_costs import PRICES
 from tests.archive.test_restore_plan import RATES, made
 from tests.damage import damaged

@@ -210,7 +210,7 @@ from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.archive.restore import follow
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
 from mirrorfeed.storage.retry_budget import Patience
-from mirrorfeed.storage.tiers import AzureTiers
+from mirrorfeed.storage.azure_tiers import AzureTiers
 plan, endpoint, container, root, ca_file, tenant, client, secret, authority = sys.argv[1:]
 who = ServicePrincipal(tenant, client, Secret(env=secret), authority)
 follow(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_file, Patience(seconds=5)), 0.02)

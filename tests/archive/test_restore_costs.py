@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.restore_costs import Cost, of_restore, spelled
-from mirrorfeed.storage.prices import BadRates, Rates
+from mirrorfeed.storage.errors import BadRates
+from mirrorfeed.storage.prices import Rates
 from mirrorfeed.storage.tiers import Facts, Priority, Tier
 
 GIB = 2**30
@@ -105,7 +106,7 @@ def test_prices_that_make_no_sense_are_refused(change: dict[str, Any], reason: s
     path.write_text(json.dumps(PRICES | change))
     with pytest.raises(BadRates) as caught:
         Rates.load(str(path))
-    assert str(caught.value).startswith(f"{path} is no table of prices ({reason}")
+    assert str(caught.value).startswith(f"{path} is not a valid price file ({reason}")
     assert Rates.load(str(_written(tmp_path))) == RATES
 
 
@@ -127,5 +128,5 @@ def test_a_price_is_a_number_from_zero_on(tmp_path: Path, price: Any) -> None:
 def test_a_file_that_holds_no_prices_is_refused_with_an_example(content: str, tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     path.write_text(content)
-    with pytest.raises(BadRates, match="Write JSON such as"):
+    with pytest.raises(BadRates, match="Write your prices as JSON"):
         Rates.load(str(path))

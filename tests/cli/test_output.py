@@ -187,7 +187,7 @@ def test_more_tables_than_a_screen_has_lines_are_counted_and_those_in_hand_are_s
 
 def test_many_tables_with_nothing_new_are_a_line_of_their_own() -> None:
     idle = [Outcome(f"t{number}", Progress(published=2, latest=2), 0.1) for number in range(21)]
-    failed = Outcome("bad", Progress(), 0.1, error=NotThere("bad"))
+    failed = Outcome("bad", Progress(), 0.1, error=NotThere(address="bad"))
     assert show.shortened([*idle[1:], failed]) == ([*idle[1:], failed], "")
     assert show.shortened([*idle, failed]) == ([failed], "21 tables: nothing new.")
 

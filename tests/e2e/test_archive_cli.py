@@ -35,7 +35,7 @@ from tests.told import told
             " (`mirrorfeed archive rule t --merge EXPORTED --remove`), bring all files back, then run the command again"
             " with --nothing-archived.",
         ),
-        (["plan", "t", "--prices", "/no/such/file", "--to", "p"], "/no/such/file is no table of prices"),
+        (["plan", "t", "--prices", "/no/such/file", "--to", "p"], "/no/such/file is not a valid price file"),
         (["plan", "t", "--to", "/no/such/folder/p"], "there is no folder /no/such/folder."),
         (["plan", "t", "--to", "/tmp"], "/tmp is there already and is left as it is."),
         (["restore", "/no/such/plan"], "/no/such/plan is no plan that can be carried out"),
@@ -163,7 +163,7 @@ def test_a_report_counts_restored_files_and_is_in_the_ledger(
     stored = {"hot": 2**30, "archive": 0}
     prices.write_text(json.dumps({"currency": "EUR", "standard": price, "high": price, "stored": stored}))
     tiers = FolderTiers(tmp_path / "aside", Clock(datetime.now(UTC)))
-    monkeypatch.setattr("mirrorfeed.storage.tier_lookup.tiers_at", lambda location: tiers)
+    monkeypatch.setattr("mirrorfeed.storage.tiers.tiers_at", lambda location: tiers)
     told_twice = ["--ledger", str(rows), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]
     reported = said(told_twice, 1)
     assert f"{table}: 2 of 4 files in the archive, " in reported

@@ -21,7 +21,7 @@ from mirrorfeed.storage import NotThere, StoreUnavailable
 
 
 def test_an_error_of_ours_stays_as_it_is() -> None:
-    error = NotThere("zone/a")
+    error = NotThere(address="zone/a")
     assert named("Publishing a", error) is error
 
 
@@ -80,7 +80,7 @@ def test_an_error_about_an_error_tells_it_too() -> None:
 
 def test_a_token_in_a_fact_is_not_shown() -> None:
     token = "eyJ0eXAiOiJKV1QifQ.eyJhIjoxfQ.c2ln"
-    error = StoreUnavailable("read", "zone/a", f"401 Bearer {token}")
+    error = StoreUnavailable(action="read", address="zone/a", reason=f"401 Bearer {token}")
     assert "(not shown)" in str(error)
     assert token not in f"{error} {error.to_dict()}"
 

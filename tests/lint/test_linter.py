@@ -97,7 +97,7 @@ def test_a_snappy_block_that_declares_more_than_it_can_hold_is_a_finding(size: i
 def test_a_file_that_the_service_takes_meanwhile_is_passed_over() -> None:
     class Taken(MemoryStore):
         def open_read(self, path: str) -> BinaryIO:
-            raise NotThere(self.address(path))
+            raise NotThere(address=self.address(path))
 
     store = Taken()
     write_clean_zone(store)

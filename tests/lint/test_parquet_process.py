@@ -101,7 +101,7 @@ def test_a_large_file_is_read_in_parts(process: ParquetProcess) -> None:
 def test_an_error_of_the_store_is_raised_and_the_next_file_is_read(process: ParquetProcess) -> None:
     class Lost(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
-            raise StoreUnavailable("read", "zone/t", "no answer")
+            raise StoreUnavailable(action="read", address="zone/t", reason="no answer")
 
     with pytest.raises(StoreUnavailable):
         process.contents(Lost(), 1 << 30, ())

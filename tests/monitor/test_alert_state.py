@@ -227,7 +227,7 @@ def test_whatever_call_fails_each_message_is_sent_once_or_twice() -> None:
 def test_a_state_that_cannot_be_written_is_a_warning() -> None:
     class ReadOnly(MemoryStore):
         def create(self, path: str, data: bytes) -> str | None:
-            raise PlaceUnusable("create", path, "it is read-only")
+            raise PlaceUnusable(action="create", address=path, reason="it is read-only")
 
     desk = Desk()
     found = desk.run(ONE, store=ReadOnly())

@@ -146,7 +146,7 @@ def test_a_credential_that_gives_no_token_is_missing_with_its_reason(tmp_path: P
 
 
 def test_the_error_of_a_source_is_reported_and_that_of_the_landing_zone_only_once() -> None:
-    masked, gone = RowsProtected(table="a", row_filter=None, masked=("card",)), NotThere("zone")
+    masked, gone = RowsProtected(table="a", row_filter=None, masked=("card",)), NotThere(address="zone")
     read, log = SourceFacts("on"), LogFacts()
     known = TableFacts("t", "a", "a", source_facts=read, log_facts=log)
     assert check_source(known) == passed("changes of a", "on")

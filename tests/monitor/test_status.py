@@ -54,7 +54,7 @@ def test_many_tables_are_counted_by_their_state() -> None:
         facts("new", LogFacts(), three),
         facts("late", LogFacts(published=2), replace(three, lag_seconds=60.0)),
         facts("renaming", LogFacts(published=3, unfinished=1), three),
-        facts("broken", errors=(NotThere("x"),)),
+        facts("broken", errors=(NotThere(address="x"),)),
         facts("unread"),
         facts("view", LogFacts(published=3), SourceFacts("none")),
     ]

@@ -80,7 +80,7 @@ def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(
     spark: SparkSession, tmp_path: Path, configured: Callable[..., Config], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(store: FolderStore, path: str, _: bytes) -> None:
-        raise StoreUnavailable("create", store.address(path), "a fault whose cause is not known to stay")
+        raise StoreUnavailable(action="create", address=store.address(path), reason="an unknown fault")
 
     DeltaTable(spark, tmp_path / "a")
     monkeypatch.setattr(FolderStore, "create", fail)

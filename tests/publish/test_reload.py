@@ -140,7 +140,7 @@ class BeingRead(MemoryStore):
     def remove_folder(self, folder: str) -> None:
         if self.refusals:
             self.refusals -= 1
-            raise StoreUnavailable("remove", self.address(folder), "it is being read")
+            raise StoreUnavailable(action="remove", address=self.address(folder), reason="it is being read")
         super().remove_folder(folder)
 
 

@@ -18,7 +18,7 @@ from tests.delta import DeltaTable
 
 class NoStaging(FolderStore):
     def open_write(self, path: str) -> BinaryIO:
-        raise StoreUnavailable("write", self.address(path), "the service is busy")
+        raise StoreUnavailable(action="write", address=self.address(path), reason="the service is busy")
 
 
 def test_what_the_landing_zone_did_not_take_is_repeated_with_growing_pauses(
@@ -36,7 +36,7 @@ def test_what_the_landing_zone_did_not_take_is_repeated_with_growing_pauses(
     )
     assert (type(busy.error), busy.tries, pauses) == (StoreUnavailable, 4, [2.0, 4.0, 8.0])
     assert f"Cannot write {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)
-    assert ": the service is busy. Check that the place exists" in str(busy.error)
+    assert ": the service is busy. Check that the location exists" in str(busy.error)
     assert (type(gone.error).__name__, gone.tries) == ("NoTableAtPath", 1)
 
     monkeypatch.undo()

@@ -45,7 +45,7 @@ def test_of_a_snapshot_it_says_the_version() -> None:
 
 def test_errors_of_ours_stay_as_they_are() -> None:
     with pytest.raises(NotThere), unknown_faults("main.sales.orders", 7, COMMITS):
-        raise NotThere("zone/a")
+        raise NotThere(address="zone/a")
 
 
 def test_a_value_that_a_condition_cannot_take_is_told_of_the_condition() -> None:

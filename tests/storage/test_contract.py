@@ -28,7 +28,7 @@ from mirrorfeed.storage import (
     UnreadableFile,
 )
 from mirrorfeed.storage.base import READ_LIMIT
-from mirrorfeed.storage.folder import SymbolicLink
+from mirrorfeed.storage.errors import SymbolicLink
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "folder": lambda path: FolderStore(str(path / "zone")),
@@ -100,7 +100,7 @@ def test_what_is_created_can_be_read(store: Store, content: bytes) -> None:
 def test_nothing_is_created_over_what_is_there(store: Store) -> None:
     store.create("a/b", b"first")
 
-    with pytest.raises(AlreadyThere, match=r"a/b is there already and is not overwritten\. Find out who wrote it\.$"):
+    with pytest.raises(AlreadyThere, match=r"a/b already exists"):
         store.create("a/b", b"second")
     assert store.read("a/b") == b"first"
     assert names(store, "a") == ["b"]
@@ -152,7 +152,7 @@ def test_a_file_is_begun_under_a_new_name_alone(store: Store) -> None:
 def test_what_is_not_there_cannot_be_read(store: Store, path: str) -> None:
     store.create("a/b", b"")
 
-    with pytest.raises(NotThere, match=rf"{path} is not there\. Check the address"):
+    with pytest.raises(NotThere, match=rf"{path} does not exist\."):
         store.read(path)
     with pytest.raises(NotThere):
         store.open_read(path)
@@ -251,7 +251,7 @@ def test_paths_that_lead_elsewhere_are_refused(store: Store, path: str) -> None:
         lambda: store.remove_folder(path),
     ]
     for call in calls:
-        with pytest.raises(PathOutside, match="does not name anything below"):
+        with pytest.raises(PathOutside, match="is not below"):
             call()
 
 
@@ -310,10 +310,7 @@ def test_a_file_where_a_folder_should_be_makes_the_place_unusable(tmp_path: Path
 
     with pytest.raises(PlaceUnusable) as unusable:
         store.list("a")
-    assert str(unusable.value) == (
-        f"Cannot list {tmp_path}/a: Not a directory. Check that `landing_zone` in the configuration names a folder that"
-        " this process may write to, then run the same command again."
-    )
+    assert unusable.value.problem == f"Cannot list {tmp_path}/a: Not a directory."
     with pytest.raises(PlaceUnusable, match=rf"^Cannot read {tmp_path}/a/b: Not a directory\."):
         store.read("a/b")
 
@@ -346,7 +343,7 @@ def test_a_folder_that_is_removed_while_a_file_is_opened_in_it_is_a_fault_that_p
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)  # as if it was removed right after
-    with pytest.raises(StoreUnavailable, match="its folder was removed meanwhile"):
+    with pytest.raises(StoreUnavailable, match="its folder was deleted in the meantime"):
         FolderStore(str(tmp_path)).open_write("t/a")
 
 
@@ -457,10 +454,8 @@ def test_nothing_is_written_through_a_symbolic_link(tmp_path: Path, write: str, 
 
     with pytest.raises(SymbolicLink) as refused:
         WRITES[write](FolderStore(str(zone)), path)
-    assert str(refused.value).endswith(
-        f" {zone}/{path}: {zone}/link is a symbolic link, and what it leads to may be another's. Put the folder or file"
-        " itself in its place, or let the configuration name the place that it leads to."
-    )
+    assert vars(refused.value)["address"] == f"{zone}/{path}"
+    assert refused.value.reason == f"{zone}/link is a symbolic link, and links are not followed"
     assert [each.name for each in elsewhere.iterdir()] == ["below"]
     assert list((elsewhere / "below").iterdir()) == []
 
@@ -549,10 +544,8 @@ def test_a_fifo_is_named_with_the_way_out(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "log.json")
     with pytest.raises(UnreadableFile) as refused:
         FolderStore(str(tmp_path)).read("log.json")
-    assert str(refused.value) == (
-        f"Cannot read {tmp_path}/log.json: it is not a regular file. mirrorfeed did not write it. Find out who did, and"
-        " remove it. If it replaced a file of mirrorfeed, restore that file, or run `mirrorfeed rebuild`."
-    )
+    assert vars(refused.value) == {"address": f"{tmp_path}/log.json", "reason": "it is not a regular file"}
+    assert "Find out who did, and delete it." in refused.value.solution
 
 
 def test_a_file_above_the_limit_is_not_read(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from mirrorfeed.storage.process_cache import retries
 from mirrorfeed.storage.retry_budget import Patience
 
 PATIENCE = Patience(seconds=100, first_pause=1, longest_pause=8)
-LOST, TAKEN = StoreUnavailable("write", "at/x", "no answer"), AlreadyThere("at/x")
-BUSY = StoreUnavailable("write", "at/x", "429", asked=60)
+LOST, TAKEN = StoreUnavailable(action="write", address="at/x", reason="no answer"), AlreadyThere(address="at/x")
+BUSY = StoreUnavailable(action="write", address="at/x", reason="429", retry_after=60)
 
 
 @dataclass
@@ -80,7 +80,7 @@ def test_every_try_has_a_name_of_its_own(answers: list[Exception], path: str, sh
     assert retries().value - before == len(answers)
 
 
-@pytest.mark.parametrize(("answer", "reason"), [(LOST, "no answer"), (TAKEN, "the name was taken by somebody else")])
+@pytest.mark.parametrize(("answer", "reason"), [(LOST, "no answer"), (TAKEN, "the name was already taken")])
 def test_after_the_patience_of_the_store_its_error_is_told_as_one_that_passes(answer: Exception, reason: str) -> None:
     store = Refusing([answer] * 1000)
     with pytest.raises(StoreUnavailable, match=rf"^Cannot write at/x: {reason}\."):
@@ -98,7 +98,7 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for() -> 
 
 
 def test_what_does_not_pass_is_told_at_once() -> None:
-    store = Refusing([NotThere("at/x")])
+    store = Refusing([NotThere(address="at/x")])
     with pytest.raises(NotThere):
         begin(store)
 

@@ -29,7 +29,7 @@ from mirrorfeed.publish.files.staging_area import Place
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.storage import AlreadyThere, FolderStore, NotThere, PathOutside, Store, StoreUnavailable, UnreadableFile
 from mirrorfeed.storage.base import READ_LIMIT
-from mirrorfeed.storage.onelake_errors import (
+from mirrorfeed.storage.errors import (
     CapacityPaused,
     DatabaseMissing,
     NoPermission,
@@ -137,7 +137,7 @@ def test_a_server_that_ignores_the_condition_on_a_rename_overwrites_nothing(
         write(store, "t/_x", WHOLE)
         store.create("t/1", b"foreign")
 
-        with pytest.raises(AlreadyThere, match="t/1 is there already"):
+        with pytest.raises(AlreadyThere, match="t/1 already exists"):
             store.rename("t/_x", "t/1")
         assert (store.read("t/1"), store.read("t/_x")) == (b"foreign", WHOLE)
 
@@ -183,10 +183,8 @@ def test_a_folder_that_the_service_is_reading_is_not_deleted_yet(onelake: OneLak
 
     with pytest.raises(StillRead) as unavailable:
         store.remove_folder("t")
-    assert str(unavailable.value) == (
-        f"Cannot remove {store.address('t')}: 409 PathConflict: The path is in use. The service may still be reading"
-        " it. Run the same command again in a few minutes."
-    )
+    reason = "409 PathConflict: The path is in use"
+    assert unavailable.value.problem == f"Cannot remove {store.address('t')}: {reason}."
     assert names(store, "t") == ["a"]
 
 
@@ -296,7 +294,7 @@ def test_the_creation_of_a_file_is_sent_once_whatever_becomes_of_it(onelake: One
 
     assert onelake.verbs().count("create") == 1
     assert retries().value == before
-    assert failed.value.asked == (7.0 if how is How.ANSWER else 0.0)
+    assert failed.value.retry_after == (7.0 if how is How.ANSWER else 0.0)
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
@@ -309,7 +307,7 @@ def test_a_file_that_is_created_whole_is_sent_once_whatever_becomes_of_it(onelak
 
     assert onelake.verbs().count("put blob") == 1
     assert retries().value == before
-    assert failed.value.asked == (7.0 if how is How.ANSWER else 0.0)
+    assert failed.value.retry_after == (7.0 if how is How.ANSWER else 0.0)
 
 
 @pytest.mark.parametrize("verb", ["create", "put blob"])
@@ -348,12 +346,12 @@ def test_a_name_that_is_refused_as_taken_and_is_not_there_is_told_so(onelake: On
     with pytest.raises(StoreUnavailable) as told:
         store.rename("t/a", "t/_x") if verb == "rename" else begin(store, verb)
     code = "BlobAlreadyExists" if verb == "put blob" else "ConditionNotMet"  # the library puts the first in its place
-    said = f"412 {code}: The condition is not met. It answers as if the name were taken, and it is not"
+    said = f"412 {code}: The condition is not met. The response says that the name exists, but it does not"
     assert f"{store.address('t/_x')}: {said}." in str(told.value)
     fail(onelake, "put blob", How.ANSWER, status=412, code="ConditionNotMet", message="The condition is not met.")
-    with pytest.raises(StoreUnavailable, match="as if the name were taken, and it is not"):
+    with pytest.raises(StoreUnavailable, match="says that the name exists, but it does not"):
         store.create("t/b", WHOLE)
-    with pytest.raises(AlreadyThere, match="t/a is there already"):
+    with pytest.raises(AlreadyThere, match="t/a already exists"):
         store.rename("t/a", "t/a") if verb == "rename" else store.create("t/a", WHOLE)
 
 
@@ -369,7 +367,7 @@ def test_a_file_whose_folder_goes_while_it_is_written_is_to_be_written_anew(onel
     store = onelake.store(part_bytes=1000)
     sink = store.open_write("t/_x")
     store.remove_folder("t")
-    with pytest.raises(StoreUnavailable, match=r"t/_x: it was removed while it was written\."):
+    with pytest.raises(StoreUnavailable, match=r"t/_x: it was deleted while it was written\."):
         sink.write(WHOLE)
 
 
@@ -443,7 +441,7 @@ def test_a_look_that_is_refused_is_not_taken_for_a_name_that_is_taken(onelake: O
     store = onelake.store()
     write(store, "t/_x", WHOLE)
     fail(onelake, "properties", How.ANSWER, status=409, code="NotNow")
-    with pytest.raises(StoreUnavailable, match=r"^Cannot look at .*t/1: 409 NotNow"):
+    with pytest.raises(StoreUnavailable, match=r"^Cannot check .*t/1: 409 NotNow"):
         store.rename("t/_x", "t/1")
 
     assert names(store, "t") == ["_x"]
@@ -518,11 +516,12 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(onela
         store.list("t")
 
     assert onelake.verbs() == ["list"]
-    assert str(unavailable.value) == (
-        f"Cannot list {store.address('t')}: 429 TooManyRequests: busy; it asks to be left alone for 3600 s. Run the"
-        " same command again later. If it repeats, the Fabric capacity is too small or too busy: publish fewer tables"
-        " at a time, or scale it up."
-    )
+    assert vars(unavailable.value) == {
+        "action": "list",
+        "address": store.address("t"),
+        "reason": "429 TooManyRequests: busy; it asks to wait 3600 s",
+        "retry_after": 3600.0,
+    }
 
 
 def test_an_endpoint_where_nobody_answers_is_told(onelake: OneLake) -> None:
@@ -581,10 +580,7 @@ def test_an_item_of_another_kind_is_told_in_words(onelake: OneLake) -> None:
     store = onelake.store(item=LAKEHOUSE)
     with pytest.raises(NotAnOpenMirror) as refused:
         store.list("t")
-    assert str(refused.value) == (
-        f"The item has no landing zone: {store.address('')} is not there. Check that the second id in `landing_zone` is"
-        " that of an open mirrored database; a lakehouse, a warehouse or a mirror of another kind does not take files."
-    )
+    assert vars(refused.value) == {"address": store.address("")}
 
 
 @pytest.mark.parametrize("call", CALLS)

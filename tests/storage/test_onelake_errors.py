@@ -8,8 +8,7 @@ import pytest
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
 from mirrorfeed.storage import AlreadyThere, NotThere, StoreUnavailable
-from mirrorfeed.storage.onelake_errors import (
-    Answer,
+from mirrorfeed.storage.errors import (
     CallRefused,
     CapacityPaused,
     DatabaseMissing,
@@ -18,8 +17,8 @@ from mirrorfeed.storage.onelake_errors import (
     Throttled,
     TokenRefused,
     WorkspaceMissing,
-    meaning,
 )
+from mirrorfeed.storage.onelake_errors import Answer, meaning
 
 
 @pytest.mark.parametrize(
@@ -99,53 +98,35 @@ def test_a_paused_capacity_is_not_a_busy_one(message: str, paused: bool) -> None
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "kind", "response"),
     [
+        (Answer(401, "BadAuth", "the audience is wrong"), TokenRefused, "401 BadAuth: the audience is wrong"),
+        (Answer(403, "Forbidden", "Not authorized"), NoPermission, "403 Forbidden: Not authorized"),
+        (Answer(404, "WorkspaceNotFound", ""), WorkspaceMissing, None),
+        (Answer(404, "ArtifactNotFound", ""), DatabaseMissing, None),
+        (Answer(429, "CapacityNotActive", "It is paused"), CapacityPaused, "429 CapacityNotActive: It is paused"),
         (
-            Answer(401, "InvalidAuthenticationInfo", "the audience is wrong"),
-            "OneLake does not accept the token for at/x (401 InvalidAuthenticationInfo: the audience is wrong). Check"
-            " that `credential` names an identity of the tenant to which the Fabric workspace belongs, and that its"
-            " tokens are for https://storage.azure.com: one for the Fabric API is not accepted for files.",
-        ),
-        (
-            Answer(403, "Forbidden", "User is not authorized"),
-            "OneLake does not allow this identity to list at/x (403 Forbidden: User is not authorized). Give it the"
-            " role Contributor in the workspace. For a service principal, an administrator of Fabric must also allow"
-            " service principals, and apps outside Fabric to reach OneLake, in the tenant settings.",
-        ),
-        (
-            Answer(404, "WorkspaceNotFound", ""),
-            "OneLake knows no workspace with the first id in at/x, or not for this identity. Compare `landing_zone:"
-            " onelake://<workspace id>/<mirrored database id>` with the address that Fabric shows on the page of the"
-            " mirrored database, and check that the identity has a role in the workspace.",
-        ),
-        (
-            Answer(404, "ArtifactNotFound", ""),
-            "The workspace holds no item with the second id in at/x. Compare `landing_zone: onelake://<workspace"
-            " id>/<mirrored database id>` with the address that Fabric shows on the page of the mirrored database: the"
-            " database may have been deleted, or the ids be swapped.",
-        ),
-        (
-            Answer(429, "CapacityNotActive", "The capacity is paused"),
-            "The Fabric capacity behind at/x is paused (429 CapacityNotActive: The capacity is paused). Resume the"
-            " capacity in the Azure portal, then run the same command again; nothing is lost.",
-        ),
-        (
-            Answer(400, "InvalidHeaderValue", "The value is wrong", refused="header x-ms-version = 2030-01-01"),
-            "OneLake refuses to list at/x (400 InvalidHeaderValue: The value is wrong (header x-ms-version ="
-            " 2030-01-01)). The same call would be refused again. Check `endpoint` in the configuration, and whether"
-            " something between here and OneLake changes what is sent; otherwise install a newer mirrorfeed.",
-        ),
-        (
-            Answer(429, "TooManyRequests", "", "300"),
-            "Cannot list at/x: 429 TooManyRequests; it asks to be left alone for 300 s. Run the same command again"
-            " later. If it repeats, the Fabric capacity is too small or too busy: publish fewer tables at a time, or"
-            " scale it up.",
+            Answer(400, "InvalidHeaderValue", "It is wrong", refused="header x-ms-version = 2030-01-01"),
+            CallRefused,
+            "400 InvalidHeaderValue: It is wrong (header x-ms-version = 2030-01-01)",
         ),
     ],
 )
-def test_an_error_says_what_to_do_next(answer: Answer, words: str) -> None:
-    assert str(meaning("list", "at/x", answer)) == words
+def test_an_error_quotes_the_response_and_says_what_to_do(
+    answer: Answer, kind: type[MirrorfeedError], response: str | None
+) -> None:
+    error = meaning("list", "at/x", answer)
+    assert type(error) is kind
+    assert vars(error).get("response") == response
+    assert "at/x" in error.problem
+    assert error.solution
+
+
+def test_a_throttled_request_names_the_time_to_wait() -> None:
+    error = meaning("list", "at/x", Answer(429, "TooManyRequests", "", "300", 300))
+    assert isinstance(error, Throttled)
+    assert vars(error)["reason"] == "429 TooManyRequests; it asks to wait 300 s"
+    assert error.retry_after == 300
 
 
 @pytest.mark.parametrize(
@@ -160,10 +141,3 @@ def test_an_error_says_what_to_do_next(answer: Answer, words: str) -> None:
 )
 def test_a_removal_is_to_be_tried_later_where_words_say_that_the_thing_is_read(message: str, read: bool) -> None:
     assert isinstance(meaning("remove", "at/x", Answer(409, "Odd", message)), StillRead) is read
-
-
-def test_a_folder_that_is_in_use_is_tried_again_later() -> None:
-    assert str(meaning("remove", "at/x", Answer(409, "PathConflict", "in use"))) == (
-        "Cannot remove at/x: 409 PathConflict: in use. The service may still be reading it. Run the same command again"
-        " in a few minutes."
-    )

@@ -13,7 +13,7 @@ from fixtures.onelake import DATABASE, WORKSPACE, Fault, How, OneLake
 from mirrorfeed.runtime.credentials import token_credential
 from mirrorfeed.storage import NotThere, Store, StoreUnavailable
 from mirrorfeed.storage.azure_retries import API_VERSION
-from mirrorfeed.storage.onelake_errors import CallRefused
+from mirrorfeed.storage.errors import CallRefused
 
 ROOT = f"{DATABASE}/Files/LandingZone"
 

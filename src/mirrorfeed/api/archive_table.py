@@ -137,10 +137,10 @@ class ArchiveAwareTable:
         Raises `MirrorfeedError` where the storage of the table has no tiers, or does not take what it is asked.
         """
         from mirrorfeed.archive.restore import ask
-        from mirrorfeed.storage.tier_lookup import NoTiers
+        from mirrorfeed.storage.errors import NoTiers
 
         if self._tiers is None:
-            raise NoTiers(self.name)
+            raise NoTiers(table=self.name)
         found = ask(plan._plan, self._tiers)
         return Restoring(self.name, found.ready, found.pending, found.archived)
 
@@ -150,7 +150,7 @@ class ArchiveAwareTable:
     @cached_property
     def _tiers(self) -> TierStore | None:
         from mirrorfeed.source.table_info import detail_of
-        from mirrorfeed.storage.tier_lookup import tiers_at
+        from mirrorfeed.storage.tiers import tiers_at
 
         return tiers_at(detail_of(self._spark, self._source).location)
 

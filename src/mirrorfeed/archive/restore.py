@@ -16,8 +16,9 @@ from mirrorfeed.archive.restore_costs import of_restore, spelled
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.storage.azure_tiers import MOST_IN_A_BATCH
 from mirrorfeed.storage.prices import Rates
-from mirrorfeed.storage.tiers import COPY_DAYS, MOST_IN_A_BATCH, Facts, Priority, Tier, TierStore
+from mirrorfeed.storage.tiers import COPY_DAYS, Facts, Priority, Tier, TierStore
 
 _ROUNDS_WITHOUT_PROGRESS = 3
 _BY_THE_RULE = 1

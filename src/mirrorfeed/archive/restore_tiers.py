@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mirrorfeed.storage.tier_lookup import tiers_at
-from mirrorfeed.storage.tiers import Facts, OtherPlace, Priority, Tier, TierStore
+from mirrorfeed.storage.errors import OtherPlace
+from mirrorfeed.storage.tiers import Facts, Priority, Tier, TierStore, tiers_at
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TiersOfTables:
         for uri in uris:
             store = self.at(uri)
             if store is None:
-                raise OtherPlace(uri, "a place whose tiers are known")
+                raise OtherPlace(uri=uri, root="a place whose tiers are known")
             same = next((part for other, part in found if other == store), None)
             if same is None:
                 found.append((store, [uri]))

@@ -45,13 +45,13 @@ def files(table: str, where: str | None, with_tiers: bool) -> None:
     from mirrorfeed.archive.guard.archived_rows import described
     from mirrorfeed.archive.guard.table import ArchiveAwareTable
     from mirrorfeed.display.humanize import counted, size
-    from mirrorfeed.storage import tier_lookup
+    from mirrorfeed.storage.errors import NoTiers
 
     source, spark = source_of(table), spark_session()
     answer = ArchiveAwareTable(spark, source).files(where)
     tiers = _tiers(spark, source) if with_tiers else None
     if with_tiers and tiers is None:
-        raise tier_lookup.NoTiers(str(source))
+        raise NoTiers(table=str(source))
     listed = described(answer.archived, where, now(), tiers)
     if for_programs():
         say_json(listed)
@@ -172,7 +172,7 @@ def restore(
     from mirrorfeed.archive.fixed_time import in_zone
     from mirrorfeed.archive.restore_plan import Plan
     from mirrorfeed.archive.restore_tiers import TiersOfTables
-    from mirrorfeed.storage import tier_lookup
+    from mirrorfeed.storage.errors import NoTiers
     from mirrorfeed.storage.tiers import Tier
 
     made, rates = Plan.load(file), given_rates(prices, path)
@@ -189,7 +189,7 @@ def restore(
     uris = tuple(file.uri for file in made.files)
     tiers = TiersOfTables(uris) if made.others else _tiers(spark, source)
     if tiers is None:
-        raise tier_lookup.NoTiers(str(source))
+        raise NoTiers(table=str(source))
     terms = restoring.Terms(Tier[tier.upper()], keep)
     if costs := restoring.costs(made, tiers, terms, rates, now()):
         say(costs)
@@ -279,7 +279,7 @@ def source_of(table: str) -> Source:
 def _tiers(spark: Any, source: Source) -> Any:
     """Those of the place where the table is; None where it has none, so that nothing archived counts as back."""
     from mirrorfeed.source.table_info import detail_of
-    from mirrorfeed.storage.tier_lookup import tiers_at
+    from mirrorfeed.storage.tiers import tiers_at
 
     return tiers_at(detail_of(spark, source).location)
 

@@ -142,7 +142,7 @@ def look(spark: Any, source: Source, rates: Rates | None, ledger: Source | None)
     from mirrorfeed.archive.archived_share import share
     from mirrorfeed.orchestration.ledger import archived, keep, told
     from mirrorfeed.source.table_info import detail_of
-    from mirrorfeed.storage.tier_lookup import tiers_at
+    from mirrorfeed.storage.tiers import tiers_at
 
     now = datetime.now(UTC)
     try:

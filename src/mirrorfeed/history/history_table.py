@@ -167,7 +167,7 @@ class HistoryTable:
         from mirrorfeed.archive.guard.table import (
             ArchiveAwareTable,  # brings the clients of stores, and few runs need it
         )
-        from mirrorfeed.storage.tier_lookup import tiers_at
+        from mirrorfeed.storage.tiers import tiers_at
 
         tiers = tiers_at(detail_of(self.spark, self.place).location)
         return ArchiveAwareTable(self.spark, self.place, tiers).query(where, version=seen.version)

@@ -28,7 +28,7 @@ from mirrorfeed.lint.rules.zone import find_tables
 from mirrorfeed.lint.specification import METADATA, PARTNER_EVENTS, PROCESSED, SCRATCH, is_ignored
 from mirrorfeed.lint.text_reader import text_contents
 from mirrorfeed.storage import Entry, NotThere, Store, UnreadableFile
-from mirrorfeed.storage.folder import SymbolicLink
+from mirrorfeed.storage.errors import SymbolicLink
 
 _TABLE_DEPTH = 2
 

@@ -22,7 +22,7 @@ from mirrorfeed.landing.strict_json import CONFIG, DamagedFile, UtcTime, is_dist
 from mirrorfeed.monitor.alert_rules import Check
 from mirrorfeed.monitor.rules import Finding
 from mirrorfeed.storage import AlreadyThere, NotThere, Store, StoreUnavailable, UnreadableFile
-from mirrorfeed.storage.folder import SymbolicLink
+from mirrorfeed.storage.errors import SymbolicLink
 
 FILE = "alerts.json"
 REPEAT_AFTER = timedelta(days=1)

@@ -19,7 +19,7 @@ from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store, UnreadableFile
-from mirrorfeed.storage.folder import SymbolicLink
+from mirrorfeed.storage.errors import SymbolicLink
 
 _SCHEMA = ".schema"
 

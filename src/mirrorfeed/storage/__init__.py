@@ -1,12 +1,11 @@
 """Where files are: one protocol, and a module for each kind of storage."""
 
-from mirrorfeed.storage.base import (
+from mirrorfeed.storage.base import Entry, Store
+from mirrorfeed.storage.errors import (
     AlreadyThere,
-    Entry,
     NotThere,
     PathOutside,
     PlaceUnusable,
-    Store,
     StoreUnavailable,
     UnreadableFile,
 )

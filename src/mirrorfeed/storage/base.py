@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO, Protocol
 
-from mirrorfeed.errors import Terminal, Transient
-
 READ_LIMIT = 32 * 2**20
 """The largest file, in bytes, that `Store.read` returns. The record of a publication of 100,000 files is smaller."""
+TOO_LARGE = f"it is larger than {READ_LIMIT // 2**20} MiB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,110 +92,6 @@ class Store(Protocol):
     def address(self, path: str) -> str:
         """The full address, for people."""
         ...
-
-
-class NotThere(Terminal):
-    """A file or folder that was to be read is not there."""
-
-    code = "MF4001"
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def what(self) -> str:
-        return f"{self.address} is not there."
-
-    def next(self) -> str:
-        return "Check the address, and whether another process removed it."
-
-
-class AlreadyThere(Terminal):
-    """A file was to be created, and one of that name is there. Nothing is ever overwritten."""
-
-    code = "MF4002"
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def what(self) -> str:
-        return f"{self.address} is there already and is not overwritten."
-
-    def next(self) -> str:
-        return "Find out who wrote it."
-
-
-class StoreUnavailable(Transient):
-    """The storage did not answer, or answered that it cannot for now. Whether the call took effect is not known; the
-    next run looks."""
-
-    code = "MF4003"
-
-    def __init__(self, action: str, address: str, reason: str, asked: float = 0.0) -> None:
-        self.action, self.address, self.reason = action, address, reason
-        self.asked = asked
-        """The seconds for which the store wants to be left alone."""
-
-    def what(self) -> str:
-        return f"Cannot {self.action} {self.address}: {self.reason}."
-
-    def next(self) -> str:
-        return "Check that the place exists, is reachable and writable, then run the same command again."
-
-
-class PlaceUnusable(Terminal):
-    """The landing zone itself is at fault, so that the same call would fail again: no right to it, no room, or no
-    folder."""
-
-    code = "MF4004"
-
-    def __init__(self, action: str, address: str, reason: str) -> None:
-        self.action, self.address, self.reason = action, address, reason
-
-    def what(self) -> str:
-        return f"Cannot {self.action} {self.address}: {self.reason}."
-
-    def next(self) -> str:
-        return (
-            "Check that `landing_zone` in the configuration names a folder that this process may write to, then run"
-            " the same command again."
-        )
-
-
-class PathOutside(Terminal):
-    """A path leads out of the place that it is about, and is not followed."""
-
-    code = "MF4005"
-
-    def __init__(self, path: str, address: str) -> None:
-        self.path, self.address = path, address
-
-    def what(self) -> str:
-        return f"The path {self.path!r} does not name anything below {self.address}."
-
-    def next(self) -> str:
-        return "Use relative paths without empty parts, '.', '..' or backslashes."
-
-
-class UnreadableFile(Terminal):
-    """A file is not read because it is not a regular file, or because it is larger than any that mirrorfeed writes."""
-
-    code = "MF4007"
-
-    def __init__(self, address: str, reason: str) -> None:
-        self.address, self.reason = address, reason
-
-    @classmethod
-    def too_large(cls, address: str) -> UnreadableFile:
-        return cls(address, f"it is larger than {READ_LIMIT // 2**20} MiB")
-
-    def what(self) -> str:
-        return f"Cannot read {self.address}: {self.reason}."
-
-    def next(self) -> str:
-        return (
-            "mirrorfeed did not write it. Find out who did, and remove it. If it replaced a file of mirrorfeed, restore"
-            " that file, or run `mirrorfeed rebuild`."
-        )
 
 
 _ODD = re.compile(r"[\\\x00]")

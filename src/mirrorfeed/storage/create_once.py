@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol, TypeVar
 
-from mirrorfeed.storage.base import AlreadyThere, StoreUnavailable
+from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable
 from mirrorfeed.storage.process_cache import retries
 from mirrorfeed.storage.retry_budget import NONE, Tries
 
@@ -38,7 +38,9 @@ def open_anew(
         try:
             return path, store.open_write(path)
         except AlreadyThere as error:  # by this very creation, if something on the way has sent it twice
-            raise StoreUnavailable("write", error.address, "the name was taken by somebody else") from error
+            raise StoreUnavailable(
+                action="write", address=error.address, reason="the name was already taken"
+            ) from error
 
     return patiently(store, attempt, clock, sleep)
 
@@ -56,7 +58,7 @@ def patiently(
         try:
             return attempt()
         except StoreUnavailable as error:
-            pause = tries.pause(error.asked)
+            pause = tries.pause(error.retry_after)
             if pause is None:
                 raise
         retries().add()

@@ -23,16 +23,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from mirrorfeed.storage.base import (
-    READ_LIMIT,
+from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, is_inside
+from mirrorfeed.storage.errors import (
     AlreadyThere,
-    Entry,
     NotThere,
     PathOutside,
     PlaceUnusable,
     StoreUnavailable,
+    SymbolicLink,
     UnreadableFile,
-    is_inside,
 )
 
 _UNFINISHED = ".unfinished-"
@@ -53,29 +52,19 @@ _UNUSABLE = (
 _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
-class SymbolicLink(PlaceUnusable):
-    """A symbolic link is part of a path in the landing zone or in the staging area. Links are not followed, because
-    they may lead anywhere."""
-
-    code = "MF4006"
-
-    def next(self) -> str:
-        return "Put the folder or file itself in its place, or let the configuration name the place that it leads to."
-
-
 def resolve(action: str, root: str, path: str) -> Path:
     """Return the place of a relative path. Raises `SymbolicLink` if a part of the path is a link.
 
     The root may be a link: it is what the configuration names.
     """
     if not is_inside(path):
-        raise PathOutside(path, root)
+        raise PathOutside(path=path, address=root)
     place = Path(root)
     for part in Path(path).parts:
         place /= part
         if place.is_symlink():
-            reason = f"{place} is a symbolic link, and what it leads to may be another's"
-            raise SymbolicLink(action, str(Path(root, path)), reason)
+            reason = f"{place} is a symbolic link, and links are not followed"
+            raise SymbolicLink(action=action, address=str(Path(root, path)), reason=reason)
     return place
 
 
@@ -85,7 +74,7 @@ def open_regular(place: Path) -> BinaryIO:
     file = open(place, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise UnreadableFile(str(place), "it is not a regular file")
+        raise UnreadableFile(address=str(place), reason="it is not a regular file")
     return file
 
 
@@ -108,7 +97,7 @@ class FolderStore:
         with self._faults("read", path), open_regular(self._at("read", path)) as file:
             data = file.read(READ_LIMIT + 1)
         if len(data) > READ_LIMIT:
-            raise UnreadableFile.too_large(self.address(path))
+            raise UnreadableFile(address=self.address(path), reason=TOO_LARGE)
         return data
 
     def open_read(self, path: str) -> BinaryIO:
@@ -156,7 +145,9 @@ class FolderStore:
             try:
                 return cast(BinaryIO, _Writer(self, path, target.open("xb")))
             except FileNotFoundError as error:
-                raise StoreUnavailable("write", self.address(path), "its folder was removed meanwhile") from error
+                raise StoreUnavailable(
+                    action="write", address=self.address(path), reason="its folder was deleted in the meantime"
+                ) from error
 
     def rename(self, path: str, new_path: str) -> None:
         source, target = self._at("rename", path), self._at("rename", new_path)
@@ -164,7 +155,7 @@ class FolderStore:
             # A link and an unlink would refuse a taken name for certain, but for a moment the file would have two
             # names, and a reader that consumed the new one in that moment would be given it twice.
             if os.path.lexists(target):
-                raise AlreadyThere(self.address(new_path))
+                raise AlreadyThere(address=self.address(new_path))
             source.lstat()  # before a folder is made for what is not there
             _make_folders(target.parent)
             os.rename(source, target)
@@ -178,7 +169,7 @@ class FolderStore:
 
     def remove_folder(self, folder: str) -> None:
         if not folder:  # the root is not ours
-            raise PathOutside(folder, self.root)
+            raise PathOutside(path=folder, address=self.root)
         place = self._at("remove", folder)
         gone = place.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
         with self._faults("remove", folder), suppress(FileNotFoundError):
@@ -201,14 +192,16 @@ class FolderStore:
         try:
             yield
         except FileNotFoundError as error:
-            raise NotThere(self.address(path)) from error
+            raise NotThere(address=self.address(path)) from error
         except FileExistsError as error:
             if Path(self.root, path).parent.is_dir():
-                raise AlreadyThere(self.address(path)) from error
-            raise PlaceUnusable(action, self.address(path), "a folder above it is a file") from error
+                raise AlreadyThere(address=self.address(path)) from error
+            raise PlaceUnusable(
+                action=action, address=self.address(path), reason="a folder above it is a file"
+            ) from error
         except OSError as error:
             refusal = PlaceUnusable if error.errno in _UNUSABLE else StoreUnavailable
-            raise refusal(action, self.address(path), error.strerror or str(error)) from error
+            raise refusal(action=action, address=self.address(path), reason=error.strerror or str(error)) from error
 
     @staticmethod
     def _entry(item: os.DirEntry[str]) -> Entry | None:

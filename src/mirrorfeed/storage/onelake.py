@@ -19,17 +19,18 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, Pat
 from mirrorfeed.errors import first_line
 from mirrorfeed.runtime.credentials import Credential, Default, token_credential
 from mirrorfeed.storage.azure_retries import API_VERSION, Retries, transport
-from mirrorfeed.storage.base import (
-    READ_LIMIT,
+from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, is_inside
+from mirrorfeed.storage.errors import (
     AlreadyThere,
-    Entry,
+    DatabaseMissing,
+    NotAnOpenMirror,
     NotThere,
     PathOutside,
     StoreUnavailable,
     UnreadableFile,
-    is_inside,
+    WorkspaceMissing,
 )
-from mirrorfeed.storage.onelake_errors import Answer, DatabaseMissing, NotAnOpenMirror, WorkspaceMissing, meaning
+from mirrorfeed.storage.onelake_errors import Answer, meaning
 from mirrorfeed.storage.process_cache import keep
 from mirrorfeed.storage.retry_budget import Patience, retry_after
 
@@ -79,7 +80,7 @@ class OneLakeStore:
         with self._missing_place(), self._faults("read", path):
             content = file.download_file()  # the first answer has at most 32 MiB
             if content.size > READ_LIMIT:
-                raise UnreadableFile.too_large(self.address(path))
+                raise UnreadableFile(address=self.address(path), reason=TOO_LARGE)
             return content.readall()
 
     def open_read(self, path: str) -> BinaryIO:
@@ -87,7 +88,9 @@ class OneLakeStore:
         with self._missing_place(), self._faults("read", path):
             properties = file.get_file_properties()
         if properties.size is None or not properties.etag:
-            raise StoreUnavailable("read", self.address(path), "the answer about its size ends in the middle")
+            raise StoreUnavailable(
+                action="read", address=self.address(path), reason="the response with its size is incomplete"
+            )
         return io.BufferedReader(_Reader(self, path, file, properties.size, properties.etag), _READ_AHEAD)
 
     def create(self, path: str, data: bytes) -> str | None:
@@ -131,7 +134,7 @@ class OneLakeStore:
         # A server may ignore the condition and overwrite: so look first. The condition closes the gap after the look.
         # The library's own question whether a file exists takes every conflict for a yes.
         if self._is_there(new_path):
-            raise AlreadyThere(self.address(new_path))
+            raise AlreadyThere(address=self.address(new_path))
         with self._missing_place(), self._faults("rename", path, new_path):
             try:
                 file.rename_file(f"{self.workspace}/{target}", match_condition=MatchConditions.IfMissing)
@@ -167,18 +170,18 @@ class OneLakeStore:
 
     def _at(self, path: str) -> str:
         if not is_inside(path):
-            raise PathOutside(path, self.address(""))
+            raise PathOutside(path=path, address=self.address(""))
         return f"{self._root}/{path}" if path else self._root
 
     def _change(self, path: str) -> str:
         """The landing zone itself is the service's."""
         if not path:
-            raise PathOutside(path, self.address(""))
+            raise PathOutside(path=path, address=self.address(""))
         return self._at(path)
 
     def _is_there(self, path: str) -> bool:
         try:
-            with self._faults("look at", path):
+            with self._faults("check", path):
                 self._file(self._at(path)).get_file_properties()
         except NotThere:
             return False
@@ -202,13 +205,13 @@ class OneLakeStore:
         # By listings, which OneLake answers at every level: of a workspace it allows HEAD, where the library sends GET.
         levels = ((self._root, None), (self.item, NotAnOpenMirror), ("", DatabaseMissing))
         for path, missing in levels:
-            with suppress(NotThere), self._faults("look at", ""):
+            with suppress(NotThere), self._faults("check", ""):
                 next(iter(clients.files.get_paths(path or None, recursive=False, max_results=1)), None)
                 clients.seen = missing is None
                 if missing is None:
                     return
-                raise missing(self.address(""))
-        raise WorkspaceMissing(self.address(""))
+                raise missing(address=self.address(""))
+        raise WorkspaceMissing(address=self.address(""))
 
     @contextmanager
     def _missing_place(self) -> Iterator[None]:
@@ -227,11 +230,11 @@ class OneLakeStore:
             new_address, answer = None if taking is None else self.address(taking), _answer(error)
             found = meaning(action, self.address(path), answer, new_address)
             if taking is not None and isinstance(found, AlreadyThere) and not self._is_there(taking):
-                said = f"{answer}. It answers as if the name were taken, and it is not"
-                found = StoreUnavailable(action, found.address, said, answer.asked)
+                said = f"{answer}. The response says that the name exists, but it does not"
+                found = StoreUnavailable(action=action, address=found.address, reason=said, retry_after=answer.asked)
             raise found from error
         except AzureError as error:
-            raise StoreUnavailable(action, self.address(path), _reason(error)) from error
+            raise StoreUnavailable(action=action, address=self.address(path), reason=_reason(error)) from error
 
 
 @dataclass
@@ -314,7 +317,9 @@ class _Writer:
                 yield
         except NotThere as error:
             self._failed = True
-            raise StoreUnavailable("write", error.address, "it was removed while it was written") from error
+            raise StoreUnavailable(
+                action="write", address=error.address, reason="it was deleted while it was written"
+            ) from error
         except BaseException:
             self._failed = True
             raise

@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.strict_json import parse_json, validate
+from mirrorfeed.storage.errors import BadRates
 
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 _FORM = ConfigDict(extra="forbid", frozen=True)
@@ -60,7 +60,7 @@ class Rates(BaseModel):
         try:
             return validate(TypeAdapter(cls), parse_json(Path(path).read_bytes()))
         except (OSError, ValueError) as error:
-            raise BadRates(path, str(error)) from error
+            raise BadRates(path=path, reason=str(error)) from error
 
     def month(self, tier: str) -> float | None:
         """For a GiB in the tier of this name."""
@@ -79,23 +79,3 @@ class Rates(BaseModel):
         cost = hot * self.stored.hot + cold * self.stored.archive
         once = hot + cold - copied_bytes / 2**30
         return Month(cost, once * self.stored.hot - cost)
-
-
-class BadRates(Terminal):
-    """The file with prices has not the form that costs are reckoned from."""
-
-    code = "MF1107"
-
-    def __init__(self, path: str, reason: str) -> None:
-        self.path, self.reason = path, reason
-
-    def what(self) -> str:
-        return f"{self.path} is no table of prices ({self.reason})."
-
-    def next(self) -> str:
-        return (
-            'Write JSON such as {"currency": "EUR", "standard": {"gib": 0.02, "objects": 5.5}, "high": {"gib": 0.12,'
-            ' "objects": 60}, "stored": {"hot": 0.018, "cool": 0.01, "archive": 0.001}, "archiving": 0.11} with your'
-            " own prices: for a GiB and 10,000 objects, for a GiB and a month, and for 10,000 objects that are"
-            " archived."
-        )

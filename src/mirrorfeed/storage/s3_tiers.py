@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirrorfeed.errors import Terminal, first_line
+from mirrorfeed.errors import first_line
+from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.process_cache import keep
 from mirrorfeed.storage.retry_budget import Patience
-from mirrorfeed.storage.tiers import COPY_DAYS, Facts, OtherPlace, Priority, Tier, TiersUnavailable, common_start
+from mirrorfeed.storage.tiers import COPY_DAYS, Facts, Priority, Tier, common_start
 
 _ADDRESS = re.compile(r"s3[an]?://([^/]+)/", re.IGNORECASE)
 _ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
@@ -53,7 +54,7 @@ class S3Tiers:
         keys = {self._key(uri): uri for uri in uris}
         found, client = dict.fromkeys(uris, Facts(Tier.MISSING)), self._client
         # A listing tells of a thousand objects in a call; what they have in common keeps it short.
-        with self._faults("look at the storage classes of files in"):
+        with self._faults("read the storage classes of files in"):
             pages = client.get_paginator("list_objects_v2").paginate(
                 Bucket=self.bucket, Prefix=common_start(keys), OptionalObjectAttributes=["RestoreStatus"]
             )
@@ -86,7 +87,7 @@ class S3Tiers:
     def _key(self, uri: str) -> str:
         found = _ADDRESS.match(uri)
         if found is None or found[1] != self.bucket:
-            raise OtherPlace(uri, f"s3://{self.bucket}/")
+            raise OtherPlace(uri=uri, root=f"s3://{self.bucket}/")
         return uri[found.end() :]
 
     @property
@@ -98,7 +99,7 @@ class S3Tiers:
             import boto3
             from botocore.config import Config
         except ImportError as error:
-            raise NoBoto(self.bucket) from error
+            raise NoBoto(bucket=self.bucket) from error
         waits = Config(read_timeout=self.patience.answer_seconds, retries={"mode": "standard", "max_attempts": 5})
         with self._faults("connect to"):
             return boto3.client("s3", endpoint_url=self.endpoint, config=waits)
@@ -110,9 +111,13 @@ class S3Tiers:
         try:
             yield
         except ClientError as error:
-            raise TiersUnavailable(action, f"s3://{self.bucket}/", _refusal(error.response)) from error
+            raise TiersUnavailable(
+                action=action, place=f"s3://{self.bucket}/", reason=_refusal(error.response)
+            ) from error
         except BotoCoreError as error:
-            raise TiersUnavailable(action, f"s3://{self.bucket}/", first_line(str(error))) from error
+            raise TiersUnavailable(
+                action=action, place=f"s3://{self.bucket}/", reason=first_line(str(error))
+            ) from error
 
 
 def facts_of(entry: Mapping[str, Any]) -> Facts:
@@ -136,18 +141,3 @@ def _refusal(response: Mapping[str, Any]) -> str:
         return ""
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
     return f"{status} {error.get('Code', '')}: {first_line(str(error.get('Message', '')))}".strip()
-
-
-class NoBoto(Terminal):
-    """Files in S3 are asked about through a library that is not installed."""
-
-    code = "MF5604"
-
-    def __init__(self, bucket: str) -> None:
-        self.bucket = bucket
-
-    def what(self) -> str:
-        return f"To look at files in s3://{self.bucket}/ the library boto3 is needed, and it is not installed."
-
-    def next(self) -> str:
-        return "Install it with `pip install 'mirrorfeed[s3]'`; on Databricks it is there."

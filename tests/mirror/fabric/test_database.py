@@ -27,7 +27,7 @@ from mirrorfeed.mirror.fabric.errors import (
 )
 from mirrorfeed.mirror.fabric.responses import Place
 from mirrorfeed.runtime.credentials import CredentialRefused, LoginUnavailable, Secret, ServicePrincipal, bearer
-from mirrorfeed.storage.onelake_errors import CapacityPaused
+from mirrorfeed.storage.errors import CapacityPaused
 from mirrorfeed.storage.retry_budget import Patience
 from tests.mirror.fabric.conftest import Time
 

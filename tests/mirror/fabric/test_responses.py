@@ -66,9 +66,9 @@ SPACE, BASE = Place("w1"), Place("w1", "d1")
             BASE,
             Answer(429, "CapacityNotActive", "The capacity is paused.", retry_after="60"),
             Terminal,
-            "The Fabric capacity behind the mirrored database d1 of the workspace w1 is paused (429 CapacityNotActive:"
-            " The capacity is paused). Resume the capacity in the Azure portal, then run the same command again;"
-            " nothing is lost.",
+            "The Fabric capacity of the mirrored database d1 of the workspace w1 is paused (429 CapacityNotActive:"
+            " The capacity is paused). Resume the capacity in the Azure portal, then run the same command again. No"
+            " data is lost.",
         ),
         (
             BASE,

@@ -184,7 +184,7 @@ class AwayAtFirst(FolderStore):
     def list(self, folder: str) -> list[Entry]:
         if not Path(self.root, "here").exists():
             Path(self.root, "here").touch()
-            raise StoreUnavailable("list", self.address(folder), "it sleeps")
+            raise StoreUnavailable(action="list", address=self.address(folder), reason="it sleeps")
         return super().list(folder)
 
 
@@ -200,7 +200,7 @@ def test_following_goes_on_when_the_landing_zone_was_away_for_a_while(world: Wor
     )
     assert told == [
         f"Cannot list {world.zone}: it sleeps. "
-        "Check that the place exists, is reachable and writable, then run the same command again.",
+        "Check that the location exists, is reachable and writable, then run the same command again.",
         "replicating",
     ]
 

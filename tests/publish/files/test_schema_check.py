@@ -130,7 +130,7 @@ def test_a_file_that_the_landing_zone_does_not_take_is_begun_anew_once(tmp_path:
             return sink
 
         def _broken(self, path: str) -> int:
-            raise StoreUnavailable("write", path, "it broke off")
+            raise StoreUnavailable(action="write", address=path, reason="it broke off")
 
     store = Breaking()
     (receipt,) = send_one(job(store), Place(str(tmp_path)), path)

@@ -41,7 +41,7 @@ from mirrorfeed.publish.table_publisher import Progress, publish
 from mirrorfeed.publish.translate import landing_rows
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.storage import FolderStore
-from mirrorfeed.storage.folder import SymbolicLink
+from mirrorfeed.storage.errors import SymbolicLink
 from tests.delta import DeltaTable, Zone
 
 

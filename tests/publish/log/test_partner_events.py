@@ -63,7 +63,7 @@ def test_a_foreign_file_is_replaced_by_force_alone(config: Config, content: byte
 
 class Closed(MemoryStore):
     def create(self, path: str, data: bytes) -> None:
-        raise StoreUnavailable("create", self.address(path), "503")
+        raise StoreUnavailable(action="create", address=self.address(path), reason="503")
 
 
 def test_a_landing_zone_that_does_not_answer_is_trouble_and_no_failure(config: Config) -> None:

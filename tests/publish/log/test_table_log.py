@@ -234,7 +234,7 @@ def test_a_landing_zone_that_cannot_be_written_says_why(tmp_path: Path) -> None:
 
     text = str(unwritable.value)
     assert text.startswith(f"Cannot read {tmp_path}/shop.schema/orders/_mirrorfeed/log.json: Not a directory.")
-    assert text.endswith("names a folder that this process may write to, then run the same command again.")
+    assert text.endswith("names a folder that this process can write to, then run the same command again.")
 
 
 class ReadOnly(MemoryStore):
@@ -247,7 +247,7 @@ class ReadOnly(MemoryStore):
         if self.locked:
             self.refusals += 1
             assert self.refusals < 50, "it goes on for ever"
-            raise StoreUnavailable("create", self.address(path), "403 Forbidden")
+            raise StoreUnavailable(action="create", address=self.address(path), reason="403 Forbidden")
         super().create(path, data)
 
 
@@ -284,7 +284,7 @@ def test_a_file_that_does_not_move_holds_up_those_behind_it() -> None:
     class Stuck(FaultyStore):
         def rename(self, path: str, new_path: str) -> None:
             if path.endswith(staged(1, 0)):
-                raise StoreUnavailable("rename", self.address(path), "500")
+                raise StoreUnavailable(action="rename", address=self.address(path), reason="500")
             super().rename(path, new_path)
 
     with pytest.raises(StoreUnavailable, match=r"^Cannot rename memory:/.*: 500\."):
@@ -839,7 +839,7 @@ class LosesReads(MemoryStore):
     def list(self, folder: str) -> Any:
         if self.failing:
             self.failing = False
-            raise StoreUnavailable("list", self.address(folder), "503")
+            raise StoreUnavailable(action="list", address=self.address(folder), reason="503")
         return super().list(folder)
 
 
@@ -961,7 +961,7 @@ class Keeps(MemoryStore):
     """Nothing can be removed."""
 
     def remove(self, path: str) -> None:
-        raise StoreUnavailable("remove", self.address(path), "409 LeaseIdPresent")
+        raise StoreUnavailable(action="remove", address=self.address(path), reason="409 LeaseIdPresent")
 
 
 def test_leftovers_that_cannot_be_removed_stand_in_nobodys_way_and_are_told() -> None:

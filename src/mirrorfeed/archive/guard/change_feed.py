@@ -24,7 +24,7 @@ from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Range
 from mirrorfeed.source.table_info import Detail, detail_of
-from mirrorfeed.storage.tier_lookup import tiers_at
+from mirrorfeed.storage.tiers import tiers_at
 
 if TYPE_CHECKING:
     from mirrorfeed.storage.tiers import TierStore

@@ -20,7 +20,7 @@ from mirrorfeed.archive.guard.engine_choice import world_of
 from mirrorfeed.archive.guard.entry import Tiers
 from mirrorfeed.archive.guard.missing_files import Missing, StatementNeedsArchivedFiles
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.tier_lookup import tiers_at
+from mirrorfeed.storage.tiers import tiers_at
 
 
 def guarded(spark: SparkSession) -> Guarded:

@@ -35,8 +35,7 @@ from mirrorfeed.archive.interval_policy import Policy, understood
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import detail_of
-from mirrorfeed.storage.tier_lookup import tiers_at
-from mirrorfeed.storage.tiers import TierStore
+from mirrorfeed.storage.tiers import TierStore, tiers_at
 
 
 @dataclass(frozen=True)

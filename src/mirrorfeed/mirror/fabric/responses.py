@@ -21,7 +21,8 @@ from mirrorfeed.mirror.fabric.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
-from mirrorfeed.storage.onelake_errors import CapacityPaused, is_paused
+from mirrorfeed.storage.errors import CapacityPaused
+from mirrorfeed.storage.onelake_errors import is_paused
 from mirrorfeed.storage.retry_budget import WORTH_REPEATING
 
 _NO_WORKSPACE = {"WorkspaceNotFound"}
@@ -117,7 +118,7 @@ def meaning(action: str, place: Place, answer: Answer) -> MirrorfeedError:
     """The error that an answer stands for."""
     status, code = answer.status, answer.code
     if is_paused(code, answer.message):
-        return CapacityPaused(str(place), str(answer))
+        return CapacityPaused(address=str(place), response=str(answer))
     if status == 401:
         return TokenRefused(place=str(place), said=str(answer))
     if status == 403:

@@ -225,7 +225,7 @@ class DeltaFeed:
         table = str(self.source)
         if isinstance(deleted, pa.Table):
             from mirrorfeed.archive.guard import entry  # clients of clouds, which most tables do without
-            from mirrorfeed.storage.tier_lookup import tiers_at
+            from mirrorfeed.storage.tiers import tiers_at
 
             def refusal(away: Sequence[Missing]) -> LookUpNeedsArchive:
                 return LookUpNeedsArchive(table, version, [file for each in away for file in each.files])
