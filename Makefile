@@ -14,7 +14,7 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # every process that tests start would compile what it imports
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow test-floor test-lowest test-connect check fmt docs dist bench bench-report soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow test-floor test-lowest test-connect check prose fmt docs dist bench bench-report soak lock clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-16s%s\n' "$$verb" "$$line"; done
@@ -61,6 +61,9 @@ check: setup ## check formatting, lint, types, imports between rooms, notebooks 
 	@.venv/bin/lint-imports --no-logo >.venv/imports.txt || { cat .venv/imports.txt; exit 1; }
 	@PYTHONPATH=. $(RUN) -m fixtures.reference --check || { echo 'The reference is not as the code is: run make fmt.'; exit 1; }
 	@.venv/bin/nbstripout --verify --keep-id notebooks/*.ipynb || { echo 'Notebooks hold outputs: run make fmt.'; exit 1; }
+
+prose: setup ## check the English of pages, help texts and messages
+	@PYTHONPATH=. $(RUN) -m fixtures.prose
 
 fmt: setup ## format, apply what lint can mend, strip notebooks, make the reference anew
 	@$(RUN) -m ruff check --fix --quiet --exit-zero
