@@ -22,9 +22,8 @@ from mirrorfeed.history import record as kept
 from mirrorfeed.landing import metadata_files, record
 from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.monitor import alert_state
-from mirrorfeed.monitor.alert_rules import Check
-from mirrorfeed.monitor.alert_state import REPEAT_AFTER
-from mirrorfeed.monitor.rules import Finding, Weight
+from mirrorfeed.monitor.alert_state import REPEAT_AFTER, Check
+from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.publish.log.audit import examine
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.storage.errors import BadRates
@@ -92,7 +91,7 @@ def _alerts(data: bytes) -> alert_state.Notified:
     """Of a run that finds this state."""
     store, sent = MemoryStore(), list[alert_state.Message]()
     store.create("alerts.json", data)
-    check = Check((Finding(Weight.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x"),))
+    check = Check((Finding(Severity.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x"),))
     found = alert_state.notify(store, "alerts.json", check, {"ops": sent.append}, lambda: NOW)
     assert all(isinstance(each, DamagedFile) for each in found.warnings)
     assert not found.warnings or [each for each in sent if not each.over]
@@ -142,8 +141,8 @@ KINDS = {
         [
             alert_state.spell(
                 (
-                    alert_state.Alert("a", "GAP", NOW, None, {"ops": NOW}),
-                    alert_state.Alert("b", "OTHER", NOW - REPEAT_AFTER, NOW, {"ops": NOW}),
+                    alert_state.SentAlert("a", "GAP", NOW, None, {"ops": NOW}),
+                    alert_state.SentAlert("b", "OTHER", NOW - REPEAT_AFTER, NOW, {"ops": NOW}),
                 )
             )
         ],

@@ -14,7 +14,7 @@ from fixtures.face import FUNCTIONS, members, signatures, values
 from mirrorfeed.api import results
 from mirrorfeed.api.archive_table import ArchiveAwareTable
 from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Publication, Result, Status
-from mirrorfeed.monitor.rules import Weight
+from mirrorfeed.monitor.findings import Severity
 from mirrorfeed.source.errors import FeedOff
 
 ROOT = Path(__file__).parents[2]
@@ -113,7 +113,7 @@ VALUES = {
     "DroppedTable": "table address files rows publications newest hashes",
     "Enabled": "table source feed error",
     "Alert": "table name what fix since over sent_to error",
-    "Finding": "weight code name table what fix since passing",
+    "Finding": "severity code name table what fix since passing",
     "History": "table history since versions newest_version lag_versions rows error",
     "LintFinding": "code severity file what next",
     "Listed": "table source included keys takes part why error",
@@ -227,10 +227,10 @@ def test_a_mirror_that_is_different_is_not_well_and_shows_its_first_differences(
     assert "<svg" not in repr(chart)
 
 
-@pytest.mark.parametrize("weight", Weight)
-def test_a_finding_is_ok_if_it_is_no_more_than_a_note(weight: Weight) -> None:
-    found = Result((Finding(weight, "MF101", "NAME", "a", "What it is.", "what helps"),))
-    assert found.ok is (weight.value in ("note", "unknown", "ok"))
+@pytest.mark.parametrize("severity", Severity)
+def test_a_finding_is_ok_if_it_is_no_more_than_a_note(severity: Severity) -> None:
+    found = Result((Finding(severity, "MF101", "NAME", "a", "What it is.", "what helps"),))
+    assert found.ok is (severity.value in ("note", "unknown", "ok"))
     if not found.ok:
-        with pytest.raises(Failed, match=rf"{weight.value} +MF101 NAME: a: What it is\.\n +Fix: what helps"):
+        with pytest.raises(Failed, match=rf"{severity.value} +MF101 NAME: a: What it is\.\n +Fix: what helps"):
             found.check()

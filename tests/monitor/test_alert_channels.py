@@ -1,4 +1,4 @@
-"""What webhooks and mail servers are given, over HTTP and SMTP to servers of our own, and what becomes of failures."""
+"""Alerts sent to webhooks and mail servers over HTTP and SMTP, and the errors of failures."""
 
 from __future__ import annotations
 
@@ -21,18 +21,10 @@ from fixtures.serving import serving
 from mirrorfeed.config import load
 from mirrorfeed.config.alerts import Mail, Webhook
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.monitor.alert_channels import (
-    MailRefused,
-    MailUnavailable,
-    WebhookRefused,
-    WebhookUnavailable,
-    channels_of,
-    post,
-    send_mail,
-)
-from mirrorfeed.monitor.alert_messages import slack, teams, text
-from mirrorfeed.monitor.alert_state import Alert, Message
-from mirrorfeed.monitor.rules import Finding, Weight
+from mirrorfeed.monitor.alert_channels import channels_of, post, send_mail, slack, teams, text
+from mirrorfeed.monitor.alert_state import Message, SentAlert
+from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
+from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.runtime.credentials import Secret, SecretUnreachable
 from mirrorfeed.storage.retry_budget import Patience
@@ -40,9 +32,9 @@ from tests.monitor.conftest import HIDDEN, Hook
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 FIX = "mirrorfeed rebuild sales.all_orders"
-GAP = Finding(Weight.WRONG, "MF2102", "GAP", "sales.all_orders", "Versions <3> & 4 *are* gone.", FIX)
-NEW = Message("ops", Alert(*GAP.key, NOW), GAP)
-OVER = Message("ops", Alert("", "MIRRORING_PAUSED", NOW, NOW + timedelta(hours=2), {"ops": NOW}))
+GAP = Finding(Severity.WRONG, "MF2102", "GAP", "sales.all_orders", "Versions <3> & 4 *are* gone.", FIX)
+NEW = Message("ops", SentAlert(*GAP.key, NOW), GAP)
+OVER = Message("ops", SentAlert("", "MIRRORING_PAUSED", NOW, NOW + timedelta(hours=2), {"ops": NOW}))
 
 BRISK = Patience(seconds=5, first_pause=0.001, longest_pause=0.002, answer_seconds=5)
 
@@ -58,8 +50,8 @@ def test_a_message_says_what_is_wrong_since_when_and_what_to_do() -> None:
         "Fix: mirrorfeed rebuild sales.all_orders",
     ]
     assert text(OVER).splitlines() == [
-        "The mirrored database: MIRRORING_PAUSED is over",
-        "Over since 2026-03-14 11:30 UTC, after 2.0 h.",
+        "The mirrored database: MIRRORING_PAUSED is resolved",
+        "Resolved at 2026-03-14 11:30 UTC, after 2.0 h.",
     ]
 
 
@@ -86,8 +78,8 @@ def test_slack_gets_plain_text_and_an_escaped_line_for_notifications() -> None:
 
 
 def test_what_is_longer_than_they_take_is_cut() -> None:
-    trouble = Finding(Weight.WRONG, "MF1000", "OTHER", "t" * 300, "w" * 30_000, "mirrorfeed x")
-    long = Message("ops", Alert(*trouble.key, NOW), trouble)
+    trouble = Finding(Severity.WRONG, "MF1000", "OTHER", "t" * 300, "w" * 30_000, "mirrorfeed x")
+    long = Message("ops", SentAlert(*trouble.key, NOW), trouble)
     header, section = (block["text"]["text"] for block in slack(long)["blocks"])
     assert (len(header), header[-1]) == (150, "…")
     assert len(section) < 3000
@@ -134,12 +126,9 @@ def test_an_answer_that_asks_for_time_is_given_it(hook: Hook) -> None:
     assert len(hook.asked) == 3
 
 
-def test_a_webhook_that_stays_away_is_told_to_be_tried_by_the_next_run(hook: Hook) -> None:
+def test_a_webhook_that_asks_for_too_long_a_pause_is_left_to_the_next_run(hook: Hook) -> None:
     hook.answers = [(429, {"Retry-After": "3600"}, b"slow down")]
-    assert refusal(hook.url, WebhookUnavailable) == (
-        "The webhook ops does not answer for now (429 slow down). The next run of `mirrorfeed watch` tells it what it"
-        " has missed."
-    )
+    assert "The webhook ops is not available (429 slow down)." in refusal(hook.url, ChannelUnavailable)
     assert len(hook.asked) == 1
 
 
@@ -161,7 +150,7 @@ def test_an_address_is_also_found_with_its_percent_signs_decoded(hook: Hook, par
     "address", ["https://a..b", "https://[::1", "https://.", "https://a:b", "https://user:word@host", "http://host"]
 )
 def test_an_address_that_is_none_is_refused(address: str) -> None:
-    assert "(its address is no https address)" in refusal(address, WebhookRefused)
+    assert "(its address is not an https address)" in refusal(address, WebhookRefused)
 
 
 def test_a_proxy_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,9 +159,9 @@ def test_a_proxy_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         sent("https://host.invalid")
 
 
-def test_an_address_where_nobody_answers_is_told_without_it() -> None:
-    said = refusal(f"http://127.0.0.1:1/{HIDDEN}", WebhookUnavailable)
-    assert said.startswith("The webhook ops does not answer for now (ConnectionError).")
+def test_an_address_that_does_not_respond_is_reported_without_the_address() -> None:
+    said = refusal(f"http://127.0.0.1:1/{HIDDEN}", ChannelUnavailable)
+    assert said.startswith("The webhook ops is not available (ConnectionError).")
 
 
 @pytest.mark.parametrize(
@@ -184,13 +173,11 @@ def test_an_address_where_nobody_answers_is_told_without_it() -> None:
         (403, f"{HIDDEN} is no token".encode(), "403 (not shown)"),
     ],
 )
-def test_a_webhook_that_refuses_is_told_with_what_to_do_and_not_asked_again(
+def test_a_webhook_that_refuses_is_reported_and_not_tried_again(
     hook: Hook, status: int, said: bytes, shown: str
 ) -> None:
     hook.answers = [(status, {"Location": f"{hook.url}/other"}, said)]
-    told = refusal(hook.url, WebhookRefused)
-    assert told.startswith(f"The webhook ops does not take a message ({shown}). Make its address anew, in Teams as")
-    assert told.endswith("put it where `url` says. The next run tells what was missed.")
+    assert f"The webhook ops does not accept alerts ({shown})." in refusal(hook.url, WebhookRefused)
     assert len(hook.asked) == 1
 
 
@@ -198,7 +185,7 @@ def test_a_webhook_that_refuses_is_told_with_what_to_do_and_not_asked_again(
     "url", [f"http://example.com/{HIDDEN}", HIDDEN, "", f"ftp://localhost/{HIDDEN}", f"https://[{HIDDEN}"]
 )
 def test_an_address_that_is_not_https_gets_no_message(url: str) -> None:
-    assert "(its address is no https address)" in refusal(url, WebhookRefused)
+    assert "(its address is not an https address)" in refusal(url, WebhookRefused)
 
 
 def test_an_address_that_cannot_be_read_is_told_with_where_it_should_be() -> None:
@@ -314,11 +301,11 @@ def test_one_mail_goes_to_all_addresses(office: Post, tls_: str) -> None:
 @pytest.mark.parametrize(
     ("says", "kind", "words"),
     [
-        ({"AUTH": f"535 {HIDDEN} is wrong"}, MailRefused, "refuses the message (535 (not shown)). Check `mail` below"),
-        ({"AUTH": f"535 {AS_SENT} is wrong"}, MailRefused, "refuses the message (535 (not shown)). Check `mail` below"),
-        ({"MAIL": "451 later"}, MailUnavailable, "takes no message for now (451 later). The next run of"),
-        ({"DATA": "554 no"}, MailRefused, "refuses the message (554 no)."),
-        ({"RCPT": "550 unknown"}, MailRefused, "(it takes none of a@example.com, b@example.com)."),
+        ({"AUTH": f"535 {HIDDEN} is wrong"}, MailRefused, "rejected an alert (535 (not shown))"),
+        ({"AUTH": f"535 {AS_SENT} is wrong"}, MailRefused, "rejected an alert (535 (not shown))"),
+        ({"MAIL": "451 later"}, ChannelUnavailable, "is not available (451 later)"),
+        ({"DATA": "554 no"}, MailRefused, "rejected an alert (554 no)."),
+        ({"RCPT": "550 unknown"}, MailRefused, "(it accepts none of a@example.com, b@example.com)."),
     ],
 )
 def test_what_a_mail_server_does_not_take_is_told_without_the_password(
@@ -333,7 +320,7 @@ def test_what_a_mail_server_does_not_take_is_told_without_the_password(
 
 
 def test_a_password_that_a_login_cannot_spell_is_told_without_it(office: Post) -> None:
-    with pytest.raises(MailRefused, match="user and password have to be of ASCII characters") as told:
+    with pytest.raises(MailRefused, match="user and password must be ASCII characters") as told:
         mail_to(office, password=f"{HIDDEN}é")
     assert HIDDEN not in repr((told.value, told.value.__dict__, told.value.__cause__))
     assert told.value.__suppress_context__
@@ -342,28 +329,28 @@ def test_a_password_that_a_login_cannot_spell_is_told_without_it(office: Post) -
 
 def test_a_mail_server_that_speaks_in_clear_alone_gets_no_password(office: Post) -> None:
     office.tls, office.says = "starttls", {"STARTTLS": "454 not now"}
-    with pytest.raises(MailUnavailable, match=r"\(454 not now\)"):
+    with pytest.raises(ChannelUnavailable, match=r"\(454 not now\)"):
         mail_to(office)
     assert "AUTH" not in office.commands
 
 
 def test_a_mail_server_of_a_stranger_gets_no_password(office: Post) -> None:
     office.context = ssl.create_default_context()
-    with pytest.raises(MailUnavailable, match="SSLCertVerificationError"):
+    with pytest.raises(ChannelUnavailable, match="SSLCertVerificationError"):
         mail_to(office)
     assert office.commands == []
 
 
-def test_a_mail_server_that_is_not_there_is_told(office: Post) -> None:
+def test_a_mail_server_that_does_not_exist_is_reported(office: Post) -> None:
     office.port = 1
-    with pytest.raises(MailUnavailable, match=r"localhost:1 takes no message for now \(ConnectionRefusedError"):
+    with pytest.raises(ChannelUnavailable, match=r"server localhost:1 is not available \(ConnectionRefusedError"):
         mail_to(office)
 
 
 # The configuration
 
 
-def test_the_ways_are_those_of_the_configuration(tmp_path: Path) -> None:
+def test_the_channels_are_those_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(
         "landing_zone: ./zone\n"
         "alerts:\n"
@@ -376,4 +363,4 @@ def test_the_ways_are_those_of_the_configuration(tmp_path: Path) -> None:
     assert list(channels_of(config)) == ["team", "ops", "mail"]
     assert config.alerts.state == str(tmp_path / "told")
     assert issubclass(WebhookRefused, Terminal)
-    assert issubclass(WebhookUnavailable, Transient)
+    assert issubclass(ChannelUnavailable, Transient)

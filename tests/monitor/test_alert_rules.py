@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
-from mirrorfeed.monitor.alert_rules import Check, check_of
+from mirrorfeed.monitor.alert_state import Check
 from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
+from mirrorfeed.monitor.watch import check_of
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 WELL = TableFacts("a", "a", log_facts=LogFacts(published=7), source_facts=SourceFacts("on"), fresh=Freshness(), at=NOW)

@@ -18,14 +18,12 @@ from fixtures.faults import Crash, FaultyStore, faults_at
 from fixtures.memory import MemoryStore
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.strict_json import DamagedFile
-from mirrorfeed.monitor.alert_channels import WebhookUnavailable
-from mirrorfeed.monitor.alert_rules import Check
 from mirrorfeed.monitor.alert_state import (
     REPEAT_AFTER,
-    Alert,
-    AlertsNotRecorded,
+    Check,
     Message,
     Notified,
+    SentAlert,
     after,
     due_messages,
     notify,
@@ -33,12 +31,13 @@ from mirrorfeed.monitor.alert_state import (
     parse,
     spell,
 )
-from mirrorfeed.monitor.rules import Finding, Weight
+from mirrorfeed.monitor.errors import AlertsNotRecorded, ChannelUnavailable
+from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.storage import FolderStore, PlaceUnusable, Store
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
-ONE = Finding(Weight.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x")
-TWO = Finding(Weight.WRONG, "MF837", "BEHIND_SEEN", "b", "Late.", "mirrorfeed y")
+ONE = Finding(Severity.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x")
+TWO = Finding(Severity.WRONG, "MF837", "BEHIND_SEEN", "b", "Late.", "mirrorfeed y")
 BOTH = ["ops", "team"]
 PATH = "_mirrorfeed/alerts.json"
 
@@ -51,7 +50,7 @@ class Life:
     """Checks, ten minutes apart, and the messages after each."""
 
     def __init__(self) -> None:
-        self.alerts: tuple[Alert, ...] = ()
+        self.alerts: tuple[SentAlert, ...] = ()
         self.now = NOW
 
     def look(self, *problems: Finding, to: list[str] | None = None, deaf: str = "", **check: Any) -> list[str]:
@@ -182,7 +181,7 @@ def test_of_two_watchers_at_the_same_moment_neither_forgets_what_the_other_sent(
     assert len(desk.sent) == 6
 
 
-@pytest.mark.parametrize("failure", [WebhookUnavailable("ops", "503"), ValueError("not foreseen")])
+@pytest.mark.parametrize("failure", [ChannelUnavailable(channel="hook", response="503"), ValueError("unexpected")])
 def test_a_channel_that_fails_delays_no_other_and_is_notified_later(failure: Exception) -> None:
     desk = Desk()
 
@@ -233,7 +232,7 @@ def test_a_state_that_cannot_be_written_is_a_warning() -> None:
     found = desk.run(ONE, store=ReadOnly())
     assert desk.sent == ["ops GAP", "team GAP"]
     assert isinstance(found.warnings[0], AlertsNotRecorded)
-    assert "are not recorded in memory:/_mirrorfeed/alerts.json: " in str(found.warnings[0])
+    assert found.warnings[0].address == "memory:/_mirrorfeed/alerts.json"
 
 
 def entry(**changes: Any) -> dict[str, Any]:

@@ -16,7 +16,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.api.results import Changes, Comparison, Difference, Result, VersionChanges
-from mirrorfeed.monitor.report_figures import NoLedger, Report, ledger_of, read_report
+from mirrorfeed.monitor.errors import NoLedger
+from mirrorfeed.monitor.report_figures import Report, ledger_of, read_report
 from mirrorfeed.monitor.report_queries import QUERIES
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.ledger import (
@@ -259,7 +260,7 @@ def test_a_report_needs_a_ledger_that_can_be_read(spark: SparkSession, tmp_path:
     with pytest.raises(LedgerUnreadable, match=r"nowhere cannot be read: "):
         read_report(spark, Source(path=str(tmp_path / "nowhere")), NOW)
     none: Any = SimpleNamespace(ledger=None, path="mirrorfeed.yml")
-    with pytest.raises(NoLedger, match=r"mirrorfeed\.yml has no ledger"):
+    with pytest.raises(NoLedger, match="configures no ledger"):
         ledger_of(none)
 
 

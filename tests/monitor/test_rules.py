@@ -14,6 +14,7 @@ from mirrorfeed.cli import main
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, Unexpected
 from mirrorfeed.mirror.fabric import TableState
 from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.findings import Severity
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.rules import (
     ALERT_RULES,
@@ -21,7 +22,6 @@ from mirrorfeed.monitor.rules import (
     RULES,
     SAFE,
     TABLE_RULES,
-    Weight,
     database_findings,
     seconds_left,
     table_findings,
@@ -184,7 +184,7 @@ def test_every_rule_has_cases_and_a_command_that_exists() -> None:
 )
 def test_an_error_is_a_finding_with_its_own_code_text_and_fix(error: MirrorfeedError, passing: bool) -> None:
     for found in (*table_findings(table(errors=(error,))), *database_findings(DatabaseFacts(error=error))):
-        assert (found.code, found.name, found.weight) == (error.code, type(error).__name__, Weight.WRONG)
+        assert (found.code, found.name, found.severity) == (error.code, type(error).__name__, Severity.WRONG)
         assert (found.what, found.fix, found.passing) == (error.problem, error.solution, passing)
 
 
@@ -195,42 +195,42 @@ def test_nothing_is_found_in_what_could_not_be_read() -> None:
 
 def test_lost_files_are_found_once() -> None:
     gone, lost = LastFileGone(address="zone/t", numbers=[4]), FilesLost(address="zone/t", numbers=[3])
-    assert [(each.name, each.weight) for each in table_findings(log(lost=gone))] == [("LastFileGone", Weight.SOON)]
+    assert [(each.name, each.severity) for each in table_findings(log(lost=gone))] == [("LastFileGone", Severity.SOON)]
     found = table_findings(replace(log(lost=lost), errors=(lost,)))
-    assert [(each.name, each.weight) for each in found] == [("FilesLost", Weight.WRONG)]
+    assert [(each.name, each.severity) for each in found] == [("FilesLost", Severity.WRONG)]
 
 
 @pytest.mark.parametrize(
-    ("facts", "what", "weight"),
+    ("facts", "what", "severity"),
     [
         (
             text(9_000, OLD),
             "Column 'v' has a text of 9,000 bytes, and the table has been published since 2025-11-17: in tables that"
             " Fabric created before 2025-11-18 a text column holds 8,000.",
-            Weight.SOON,
+            Severity.SOON,
         ),
         (
             text(2**25),
             "Column 'v' has a text of 33,554,432 bytes; a text column in Fabric holds 16,777,216.",
-            Weight.WRONG,
+            Severity.WRONG,
         ),
         (
             source(**{**KEEPS, "lag_seconds": 6 * DAY}),
             "Publication is 6.0 d behind. At the present rate, in 24.0 hours changes are older than the feed keeps them"
             " (7.0 d).",
-            Weight.SOON,
+            Severity.SOON,
         ),
         (
             waiting(Step.VISIBLE, 45),
             "Commits are not published since 2026-03-14 08:45:00 UTC. Waiting for 45.0 min.",
-            Weight.WRONG,
+            Severity.WRONG,
         ),
-        (fabric("Failed", "A {brace}"), "Fabric reports: A {brace}", Weight.WRONG),
+        (fabric("Failed", "A {brace}"), "Fabric reports: A {brace}", Severity.WRONG),
     ],
 )
-def test_the_text_of_a_finding(facts: TableFacts, what: str, weight: Weight) -> None:
+def test_the_text_of_a_finding(facts: TableFacts, what: str, severity: Severity) -> None:
     (found,) = table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
-    assert (found.what, found.weight) == (what, weight)
+    assert (found.what, found.severity) == (what, severity)
 
 
 def test_a_fix_takes_hostile_names_as_arguments() -> None:

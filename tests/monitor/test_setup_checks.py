@@ -1,4 +1,4 @@
-"""The whole list, for a configuration on this machine."""
+"""All checks of a setup, for a configuration on this machine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from fixtures.fakes import RecordingGrants
+from fixtures.memory import MemoryStore
 from mirrorfeed.config import Config, load
 from mirrorfeed.landing.limits import SPREAD
+from mirrorfeed.monitor import setup_checks
+from mirrorfeed.monitor.errors import ExecutorsElsewhere
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
-from mirrorfeed.monitor.rules import Finding, Weight
-from mirrorfeed.monitor.setup_check import failed, passed
+from mirrorfeed.monitor.findings import Finding, Severity, failed, passed
 from mirrorfeed.monitor.setup_checks import (
-    ExecutorsElsewhere,
     check_changes,
     check_credential,
     check_days,
@@ -45,21 +46,21 @@ def nowhere() -> RecordingGrants:
     raise ValueError("no credentials are configured")
 
 
-def test_all_is_told_in_one_list_and_nothing_is_left_behind(spark: SparkSession, tmp_path: Path) -> None:
+def test_all_checks_are_in_one_list_and_leave_no_files_behind(spark: SparkSession, tmp_path: Path) -> None:
     DeltaTable(spark, tmp_path / "on")
     DeltaTable(spark, tmp_path / "silent", feed=False)
     found = list(check_setup(spark, config(tmp_path, "./on", "./silent", "./gone", "main.sales.orders"), nowhere))
-    assert [(check.name.replace(str(tmp_path), "."), check.weight) for check in found] == [
-        ("privileges in Unity Catalog", Weight.UNKNOWN),
-        ("credential", Weight.UNKNOWN),
-        ("landing zone, written by the driver", Weight.OK),
-        ("files, written by Spark and read by the driver", Weight.OK),
-        ("changes of ./on", Weight.OK),
-        ("changes of ./silent", Weight.WRONG),
-        ("changes of ./gone", Weight.WRONG),
-        ("changes of main.sales.orders", Weight.WRONG),
-        ("number of tables in one mirrored database", Weight.OK),
-        ("days from 1582-10-05 to 1582-10-14 in change feeds", Weight.OK),
+    assert [(check.name.replace(str(tmp_path), "."), check.severity) for check in found] == [
+        ("privileges in Unity Catalog", Severity.UNKNOWN),
+        ("credential", Severity.UNKNOWN),
+        ("landing zone, written by the driver", Severity.OK),
+        ("files, written by Spark and read by the driver", Severity.OK),
+        ("changes of ./on", Severity.OK),
+        ("changes of ./silent", Severity.WRONG),
+        ("changes of ./gone", Severity.WRONG),
+        ("changes of main.sales.orders", Severity.WRONG),
+        ("number of tables in one mirrored database", Severity.OK),
+        ("days from 1582-10-05 to 1582-10-14 in change feeds", Severity.OK),
     ]
     assert found[0].what == (
         "no workspace is configured here: catalog main, schema main.sales, table main.sales.orders"
@@ -101,21 +102,21 @@ def test_the_limit_of_changes_is_reported_before_it_is_reached(count: int, expec
     assert check_changes(count) == expected
 
 
-def test_a_session_that_does_not_let_all_days_be_read_is_told_with_what_to_do() -> None:
+def test_a_session_that_cannot_read_all_days_is_reported() -> None:
     closed: Any = SimpleNamespace(conf=SimpleNamespace(get={ALL_DAYS: "false"}.__getitem__))
     found = check_days(closed)
-    assert (found.name, found.weight) == ("days from 1582-10-05 to 1582-10-14 in change feeds", Weight.UNKNOWN)
+    assert (found.name, found.severity) == ("days from 1582-10-05 to 1582-10-14 in change feeds", Severity.UNKNOWN)
     assert found.what.startswith("this session does not allow changing spark.sql.datetime.java8API.enabled")
 
 
 def test_a_session_with_a_setting_that_changes_values_and_stays_is_refused() -> None:
     closed: Any = SimpleNamespace(conf=SimpleNamespace(get={"spark.sql.readSideCharPadding": "false"}.__getitem__))
     found = check_days(closed)
-    assert (found.name, found.weight, found.code) == ("settings of the Spark session", Weight.WRONG, "MF2207")
+    assert (found.name, found.severity, found.code) == ("settings of the Spark session", Severity.WRONG, "MF2207")
     assert found.fix == "Set spark.sql.readSideCharPadding to true in the Spark configuration of the compute."
 
 
-def test_a_landing_zone_that_cannot_be_written_is_told_for_the_driver_and_for_executors(
+def test_a_landing_zone_that_cannot_be_written_is_reported_for_the_driver_and_for_executors(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "zone").write_text("no folder")
@@ -123,16 +124,16 @@ def test_a_landing_zone_that_cannot_be_written_is_told_for_the_driver_and_for_ex
     found = {check.name: check for check in check_setup(spark, asked, nowhere)}
     for who in ("the driver", "executors"):
         check = found[f"landing zone, written by {who}"]
-        assert check.weight is Weight.WRONG
+        assert check.severity is Severity.WRONG
         assert f"{tmp_path}/zone" in check.what
         assert "Traceback" not in check.what
 
 
-def test_executors_that_write_elsewhere_are_said_with_what_to_do() -> None:
-    assert str(ExecutorsElsewhere("/landing")) == (
-        "What an executor wrote to /landing is not there for the driver. Use a landing zone that all machines of the"
-        " cluster share."
-    )
+def test_a_file_that_only_executors_see_is_reported(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(setup_checks, "zone_of", lambda _: MemoryStore())  # executors write into copies
+    asked = Config(landing_zone="memory:", tables=(), send="executors")
+    found = {check.name: check for check in check_setup(spark, asked, nowhere)}
+    assert found["landing zone, written by executors"].code == ExecutorsElsewhere.code
 
 
 def test_a_credential_that_gives_no_token_is_missing_with_its_reason(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_a_credential_that_gives_no_token_is_missing_with_its_reason(tmp_path: P
         f"landing_zone: {zone}\ncredential: {{service_credential: fabric}}\ntables: [{{source: a, target: b}}]\n"
     )
     check = check_credential(load(tmp_path / "mirrorfeed.yml"))
-    assert (check.name, check.weight) == ("credential", Weight.WRONG)
+    assert (check.name, check.severity) == ("credential", Severity.WRONG)
     assert check.what.startswith("The service credential fabric of Unity Catalog cannot be used here")
 
 
@@ -153,4 +154,4 @@ def test_the_error_of_a_source_is_reported_and_that_of_the_landing_zone_only_onc
     assert check_source(replace(known, log_facts=None, errors=(gone,))) == passed("changes of a", "on")
     for facts in (replace(known, errors=(masked,)), TableFacts("t", "a", "a", errors=(gone, masked))):
         found = check_source(facts)
-        assert (found.weight, found.code) == (Weight.WRONG, "MF2201")
+        assert (found.severity, found.code) == (Severity.WRONG, "MF2201")

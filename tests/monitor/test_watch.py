@@ -8,9 +8,9 @@ from typing import Any
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config import load
-from mirrorfeed.monitor.alert_rules import Check
-from mirrorfeed.monitor.alert_state import Message, notify
-from mirrorfeed.monitor.rules import RULES, Finding, Weight
+from mirrorfeed.monitor.alert_state import Check, Message, notify
+from mirrorfeed.monitor.findings import Finding, Severity
+from mirrorfeed.monitor.rules import RULES
 from mirrorfeed.monitor.watch import check_all, ledger_rows, state_of
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -27,7 +27,7 @@ def test_a_landing_zone_without_permission_is_one_problem_and_hides_others(onela
     config = load(tmp_path / "mirrorfeed.yml")
     store, file = state_of(config)
     sent: list[Message] = []
-    gap = Finding(Weight.WRONG, "MF2102", "GAP", "sales.orders", "What.", "mirrorfeed x")
+    gap = Finding(Severity.WRONG, "MF2102", "GAP", "sales.orders", "What.", "mirrorfeed x")
 
     def told(check: Check) -> list[tuple[str, str]]:
         sent.clear()

@@ -303,8 +303,8 @@ class Feed:
         """Diagnose problems between the source tables and Fabric, each with the fix that helps.
 
         With `fix`, apply the fixes that do only what every run does first. With `setup`, check instead what publishing
-        needs: permissions, credential, landing zone and sources; it creates the ledger. With `live`, check also the
-        behaviour of the services that the landing zone relies on, and list the checks to make by hand.
+        needs: permissions, credential, landing zone and sources; it creates the ledger. With `live`, also check how
+        the services behave.
         """
         if setup or live:
             from mirrorfeed.monitor.setup_checks import check_setup

@@ -45,7 +45,7 @@ def watch(mirror: str | None, path: str) -> Result[Alert]:
 @tables_argument
 @click.option("--fix", is_flag=True, help="Apply the fixes that are safe to apply automatically.")
 @click.option("--setup", is_flag=True, help="Check the setup: permissions, credential, landing zone, sources.")
-@click.option("--live", is_flag=True, help="With --setup, also check how the services behave, and list manual checks.")
+@click.option("--live", is_flag=True, help="With --setup, also check how the services behave.")
 @config_option
 def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: str) -> Result[Finding]:
     """Diagnose problems between the source tables and Fabric, and suggest a fix for each.

@@ -17,10 +17,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
 
-from mirrorfeed.errors import MirrorfeedError, Transient, named
+from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.landing.strict_json import CONFIG, DamagedFile, UtcTime, is_distinct, parse_json, validate
-from mirrorfeed.monitor.alert_rules import Check
-from mirrorfeed.monitor.rules import Finding
+from mirrorfeed.monitor.errors import AlertsNotRecorded
+from mirrorfeed.monitor.findings import Finding
 from mirrorfeed.storage import AlreadyThere, NotThere, Store, StoreUnavailable, UnreadableFile
 from mirrorfeed.storage.errors import SymbolicLink
 
@@ -31,7 +31,26 @@ _ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
+class Check:
+    """The result of one check of all tables."""
+
+    problems: tuple[Finding, ...] = ()
+    unknown: frozenset[tuple[str, str]] = frozenset()
+    """Problems, by table and name, that the check could not see. An empty name stands for all problems of the table,
+    an empty table for all problems."""
+    patience: float = 0.0
+    """Seconds for which a problem that may pass must last before an alert is sent."""
+
+    def hides(self, key: tuple[str, str]) -> bool:
+        table, name = key
+        return bool(self.unknown & {(table, name), (table, ""), ("", "")})
+
+    def delay(self, problem: Finding) -> float:
+        return self.patience if problem.passing else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SentAlert:
     """A problem that was seen, and the channels that were notified of it."""
 
     table: Annotated[str, Field(max_length=300)]
@@ -49,7 +68,7 @@ class Alert:
 @dataclass(frozen=True, slots=True)
 class _File:
     __pydantic_config__: ClassVar = CONFIG
-    alerts: tuple[Alert, ...]
+    alerts: tuple[SentAlert, ...]
     format: Literal[1] = 1
 
 
@@ -59,7 +78,7 @@ _FILE: TypeAdapter[_File] = TypeAdapter(_File)
 @dataclass(frozen=True, slots=True)
 class Message:
     to: str
-    alert: Alert
+    alert: SentAlert
     problem: Finding | None = None
     """None if the problem is over."""
 
@@ -79,12 +98,6 @@ class Notified:
     """Channels that could not be reached, and why. The next run tries again."""
     warnings: tuple[MirrorfeedError, ...] = ()
     """What is wrong with the state."""
-
-
-class AlertsNotRecorded(Transient):
-    code = "MF8107"
-    what = "The alerts that this run sent are not recorded in {address}: {reason}."
-    fix = "Check that the folder is writable. The next run sends these alerts again."
 
 
 def notify(
@@ -107,7 +120,7 @@ def notify(
     return Notified(tuple(sent), tuple(failed.items()), tuple(each for each in (state.damage, lost) if each))
 
 
-def observe(alerts: Iterable[Alert], check: Check, now: datetime) -> tuple[Alert, ...]:
+def observe(alerts: Iterable[SentAlert], check: Check, now: datetime) -> tuple[SentAlert, ...]:
     """The alerts after a check of all tables. A problem that returns before its end was reported continues."""
     there = {each.key: each for each in check.problems}
     found = []
@@ -118,11 +131,11 @@ def observe(alerts: Iterable[Alert], check: Check, now: datetime) -> tuple[Alert
             found.append(alert)
         elif alert.notified:
             found.append(replace(alert, over=now))
-    new = (Alert(*each.key, min(each.since or now, now)) for each in there.values())
+    new = (SentAlert(*each.key, min(each.since or now, now)) for each in there.values())
     return (*found, *new)
 
 
-def due_messages(alerts: Iterable[Alert], check: Check, channels: Collection[str], now: datetime) -> list[Message]:
+def due_messages(alerts: Iterable[SentAlert], check: Check, channels: Collection[str], now: datetime) -> list[Message]:
     """Messages to send now. Only channels that were notified of a problem are notified of its end."""
     there = {each.key: each for each in check.problems}
     found = []
@@ -138,8 +151,8 @@ def due_messages(alerts: Iterable[Alert], check: Check, channels: Collection[str
 
 
 def after(
-    alerts: Iterable[Alert], sent: Iterable[Message], channels: Collection[str], now: datetime
-) -> tuple[Alert, ...]:
+    alerts: Iterable[SentAlert], sent: Iterable[Message], channels: Collection[str], now: datetime
+) -> tuple[SentAlert, ...]:
     """The alerts once these messages are sent. Channels that are no longer configured are forgotten."""
     out = {(each.to, each.alert.key) for each in sent}
     found = []
@@ -155,7 +168,7 @@ def after(
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    alerts: tuple[Alert, ...] = ()
+    alerts: tuple[SentAlert, ...] = ()
     etag: str | None = None
     """None if there is no file."""
     damage: DamagedFile | None = None
@@ -178,7 +191,11 @@ def _read(store: Store, path: str, now: datetime) -> _State:
 
 
 def _record(
-    store: Store, path: str, state: _State, change: Callable[[tuple[Alert, ...]], tuple[Alert, ...]], now: datetime
+    store: Store,
+    path: str,
+    state: _State,
+    change: Callable[[tuple[SentAlert, ...]], tuple[SentAlert, ...]],
+    now: datetime,
 ) -> AlertsNotRecorded | None:
     """Replace the file that was read. If another watcher replaced it first, apply the change to its alerts."""
     reason = "other watchers keep replacing it"
@@ -199,11 +216,11 @@ def _record(
     return AlertsNotRecorded(address=store.address(path), reason=reason)
 
 
-def spell(alerts: tuple[Alert, ...]) -> bytes:
+def spell(alerts: tuple[SentAlert, ...]) -> bytes:
     return json.dumps(asdict(_File(alerts)), ensure_ascii=False, indent=1, default=datetime.isoformat).encode()
 
 
-def parse(data: bytes, now: datetime) -> tuple[Alert, ...]:
+def parse(data: bytes, now: datetime) -> tuple[SentAlert, ...]:
     """The alerts in a file, or `ValueError` with the reason not to believe it."""
     alerts = validate(_FILE, parse_json(data)).alerts
     is_distinct(tuple(alert.key for alert in alerts))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.monitor.facts import Collector, database_facts
-from mirrorfeed.monitor.rules import SAFE, Finding, database_findings, table_findings
+from mirrorfeed.monitor.findings import Finding
+from mirrorfeed.monitor.rules import SAFE, database_findings, table_findings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

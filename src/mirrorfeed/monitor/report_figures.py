@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.humanize import duration, size
 from mirrorfeed.display.rows import Cell, Row, as_json, nonzero, row, shown
-from mirrorfeed.errors import Terminal, first_line
+from mirrorfeed.errors import first_line
+from mirrorfeed.monitor.errors import NoLedger
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,14 +21,6 @@ if TYPE_CHECKING:
 
 Figures = Mapping[str, Sequence[Mapping[str, Any]]]
 """The rows of each query, by its name."""
-
-
-class NoLedger(Terminal):
-    code = "MF8001"
-    what = "{path} has no ledger, so there is nothing to report."
-    fix = "Add `ledger:` to it, or pass `--ledger` before the command, and publish."
-    meaning = "The report is made from the ledger, and the configuration names none."
-    path: str
 
 
 def time_in_utc(time: datetime) -> str:

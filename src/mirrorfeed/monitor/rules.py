@@ -8,67 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from mirrorfeed.display.humanize import a_few, counted, duration
 from mirrorfeed.display.printable import shell_argument
-from mirrorfeed.display.rows import Row, row
-from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected
+from mirrorfeed.errors import Transient
 from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
+from mirrorfeed.monitor.findings import Finding, Severity, error_finding
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.source.retention import FILES, LEAST, LOG
 
 NOTHING = "No problem was found. Only publishing can show others."
-
-
-class Weight(Enum):
-    WRONG = "wrong"
-    """Nothing is published any more, or published changes do not arrive."""
-    SOON = "soon"
-    """It will be so if nothing changes."""
-    NOTE = "note"
-    UNKNOWN = "unknown"
-    """A check that does not apply here, or that only a person can make."""
-    OK = "ok"
-    """A check that found no problem."""
-
-
-@row
-class Finding(Row):
-    """A problem of a table or of the mirrored database, or the result of one check of the setup."""
-
-    weight: Weight
-    code: str
-    """Empty for a check without an error."""
-    name: str
-    """The name of the rule, of the error, or of the check."""
-    table: str
-    """Empty for the mirrored database as a whole, and for a check of the setup."""
-    what: str
-    fix: str = ""
-    """The command or the change that helps."""
-    since: datetime | None = field(default=None, repr=False)
-    """When the problem began, if that is known."""
-    passing: bool = field(default=False, repr=False)
-    """Whether a healthy run or service shows the problem for a while as well."""
-
-    @property
-    def ok(self) -> bool:
-        return self.weight not in (Weight.WRONG, Weight.SOON)
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The table and the name, which identify the problem in alerts."""
-        return self.table, self.name
-
-    def remarks(self) -> Sequence[str]:
-        subject = " ".join(filter(None, (self.weight.value.ljust(8) + self.code, self.name)))
-        about = f"{subject}: {self.table}: {self.what}" if self.table else f"{subject}: {self.what}"
-        return (about.rstrip(": "), *([f"        Fix: {self.fix}"] if self.fix else []))
-
 
 Values = Mapping[str, Any]
 F = TypeVar("F", TableFacts, DatabaseFacts)
@@ -84,7 +36,7 @@ class Rule(Generic[F]):
     fix: str
     """The command. {table} is the target, {source} the source in SQL, {source_name} the source as an argument of
     commands, {zone} the landing zone."""
-    weight: Weight = Weight.WRONG
+    severity: Severity = Severity.WRONG
     is_safe: bool = False
     """Whether `doctor --fix` applies the fix: it does what every run does first, and nothing else."""
     passing: bool = False
@@ -97,12 +49,7 @@ class Rule(Generic[F]):
         words = {name: shell_argument(word) if word else "" for name, word in names.items()}
         fix = self.fix.format(source=getattr(facts, "source", ""), **words).strip()
         what, since = self.text.format(**values), values.get("since")
-        return Finding(self.weight, self.code, self.name, names["table"], what, fix, since, self.passing)
-
-
-def error_finding(table: str, error: MirrorfeedError, weight: Weight = Weight.WRONG) -> Finding:
-    told, passing = error.to_dict(), weight is Weight.WRONG and isinstance(error, Transient | Unexpected)
-    return Finding(weight, error.code, type(error).__name__, table, told["what"], told["next"], passing=passing)
+        return Finding(self.severity, self.code, self.name, names["table"], what, fix, since, self.passing)
 
 
 def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] | None = None) -> list[Finding]:
@@ -110,7 +57,7 @@ def table_findings(facts: TableFacts, rules: Sequence[Rule[TableFacts]] | None =
     found = [error_finding(facts.table, error) for error in facts.errors]
     lost = facts.log_facts.lost if facts.log_facts else None
     if lost and type(lost) not in map(type, facts.errors):
-        found.append(error_finding(facts.table, lost, Weight.SOON if isinstance(lost, Transient) else Weight.WRONG))
+        found.append(error_finding(facts.table, lost, Severity.SOON if isinstance(lost, Transient) else Severity.WRONG))
     return found + [each for rule in rules or TABLE_RULES if (each := rule.find(facts))]
 
 
@@ -286,7 +233,7 @@ DATABASE_RULES: tuple[Rule[DatabaseFacts], ...] = (
     ),
 )
 TABLE_RULES: tuple[Rule[TableFacts], ...] = (
-    Rule("MF822", "NOT_PUBLISHED", _not_published, "Nothing is published yet.", _PUBLISH, Weight.NOTE),
+    Rule("MF822", "NOT_PUBLISHED", _not_published, "Nothing is published yet.", _PUBLISH, Severity.NOTE),
     Rule(
         "MF807",
         "UNFINISHED",
@@ -303,7 +250,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         _of_log(lambda log: {"files": a_few(log.orphans)} if log.orphans else None),
         "Files next to the log will never be published, and do no harm: {files}.",
         _FIX,
-        Weight.NOTE,
+        Severity.NOTE,
         is_safe=True,
     ),
     Rule(
@@ -330,7 +277,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         _of_source(lambda source: {"original": source.cloned_from} if source.cloned_from else None),
         "The source is a clone of {original}. It has its own history and feed, so its first publication is a snapshot.",
         "mirrorfeed publish --dry-run {table}",
-        Weight.NOTE,
+        Severity.NOTE,
     ),
     Rule(
         "MF829",
@@ -346,11 +293,11 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "Column {column!r} has a text of {bytes} bytes, and the table has been published since {begun:%Y-%m-%d}: in"
         " tables that Fabric created before {change:%Y-%m-%d} a text column holds {most}.",
         _REBUILD,
-        Weight.SOON,
+        Severity.SOON,
     ),
     Rule("MF829", "TEXT_TOO_LONG", _fabric_error("TEXT_TOO_LONG"), _REPORTED, _REBUILD),
     Rule("MF804", "RETENTION_SHORT", _of_source(_lost_already("retention")), f"{FILES}{_LOST}", _LONGER),
-    Rule("MF804", "RETENTION_SHORT", _of_source(_short("retention")), f"{FILES}{_MAY_LOSE}", _LONGER, Weight.SOON),
+    Rule("MF804", "RETENTION_SHORT", _of_source(_short("retention")), f"{FILES}{_MAY_LOSE}", _LONGER, Severity.SOON),
     Rule("MF806", "LOG_RETENTION_SHORT", _of_source(_lost_already("log_retention")), f"{LOG}{_LOST}", _LOG_LONGER),
     Rule(
         "MF806",
@@ -358,7 +305,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         _of_source(_short("log_retention")),
         f"{LOG}{_MAY_LOSE}",
         _LOG_LONGER,
-        Weight.SOON,
+        Severity.SOON,
     ),
     Rule(
         "MF805",
@@ -367,7 +314,7 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
         "Publication is {lag} behind. At the present rate, in {hours} hours changes are older than the feed keeps them"
         " ({kept}).",
         "mirrorfeed publish {table} --follow",
-        Weight.SOON,
+        Severity.SOON,
     ),
     Rule("MF827", "THROTTLED", _fabric_error("THROTTLED"), _REPORTED, "mirrorfeed fabric status", passing=True),
     Rule("MF828", "OWNER_LEFT", _fabric_error("OWNER_LEFT"), _REPORTED, "mirrorfeed fabric create NAME"),

@@ -20,55 +20,79 @@ from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import size
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.limits import CHANGES_A_DAY, MANY_CHANGES, MOST_TABLES, SPREAD, about_tables
+from mirrorfeed.landing.names import LOG
+from mirrorfeed.landing.schema import Column
+from mirrorfeed.monitor.errors import ExecutorsElsewhere
 from mirrorfeed.monitor.facts import Collector, TableFacts
-from mirrorfeed.monitor.rules import Finding
-from mirrorfeed.monitor.setup_check import failed, failed_with, not_checked, passed
-from mirrorfeed.monitor.setup_hosts import check_hosts
-from mirrorfeed.monitor.setup_rights import check_rights, needed
-from mirrorfeed.monitor.staging_probe import trial
+from mirrorfeed.monitor.findings import Finding, failed, failed_with, not_checked, passed
+from mirrorfeed.monitor.setup_access import check_host, check_rights, hosts, needed
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.publish.files.staging_area import place_for
+from mirrorfeed.publish.files.schema_check import look
+from mirrorfeed.publish.files.spark_writer import made
+from mirrorfeed.publish.files.staging_area import Place, place_for
+from mirrorfeed.publish.files.staging_job import StagingJob
+from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.errors import SettingFixed
 from mirrorfeed.runtime.session_settings import ALL_DAYS, all_days_are_read
-from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import NotThere, Store
 
 if TYPE_CHECKING:
     from databricks.sdk import WorkspaceClient
 
+_PRIVILEGES = "privileges in Unity Catalog"
+_TOKEN_FOR = "https://storage.azure.com/.default"
+_CHANGES = "changes of one day in one mirrored database"
+_SAMPLE = {
+    "id": ("long", "1L"),
+    "price": ("decimal(9,2)", "1.5BD"),
+    "at": ("timestamp", "timestamp'0001-01-01 00:00:00Z'"),
+    "text": ("string", "'a'"),
+}
+"""Columns of a test file: type and value in SQL."""
+
 
 def new_folder() -> str:
-    """The name of a folder that readers of the landing zone ignore. It exists only while one run checks."""
+    """The name of a folder that readers of the landing zone ignore, for one run of the checks."""
     return f"_mirrorfeed_setup-{uuid.uuid4().hex}"
 
 
-_PRIVILEGES = "privileges in Unity Catalog"
-_TOKEN_FOR = "https://storage.azure.com/.default"
+def attempt(check: str, action: Callable[[], str | None]) -> Finding:
+    """The finding of a check that passes with what `action` returns, or fails with what it raises."""
+    try:
+        return passed(check, action() or "")
+    except Exception as error:
+        return failed_with(check, error)
 
 
 def check_setup(
     spark: SparkSession, config: Config, workspace: Callable[[], WorkspaceClient] = default_workspace
 ) -> Iterator[Finding]:
-    """In the order in which a publication would need them."""
-    yield from _rights(config, workspace)
-    if config.ledger:
-        yield _ledger(spark, config.ledger)
-    yield from check_hosts(config)
+    """The findings of all checks, in the order in which a publication would need them."""
+    place = config.ledger
+    yield from _check_rights(config, workspace)
+    if place:  # readers then find the ledger before the first publication
+        yield attempt(f"ledger {place}", lambda: ledger.prepare(spark, place))
+    for host in hosts(config):
+        yield check_host(host, config.ca_file)
     yield check_credential(config)
-    yield from _landing_zone(spark, config)
+    yield from _check_landing_zone(spark, config)
     for facts in Collector(config, lambda: spark, deep=True, workspace=workspace).collect(config.tables):
         yield check_source(facts)
     yield check_tables(len(config.tables))
-    if config.ledger:
-        yield _changes(spark, config, config.ledger)
+    if place:
+        names, since = [str(table.target) for table in config.tables], datetime.now(UTC) - timedelta(days=1)
+        try:
+            yield check_changes(ledger.changed_since(spark, place, names, since))
+        except Exception as error:
+            yield not_checked(_CHANGES, failed_with(_CHANGES, error).what)
     yield check_days(spark)
 
 
-def _rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Finding]:
+def _check_rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterator[Finding]:
     rights = needed(config)
     if not rights:
-        yield not_checked(_PRIVILEGES, "the configuration uses nothing in it")
+        yield not_checked(_PRIVILEGES, "the configuration uses nothing in Unity Catalog")
         return
     try:
         client = workspace()
@@ -79,91 +103,82 @@ def _rights(config: Config, workspace: Callable[[], WorkspaceClient]) -> Iterato
     yield from check_rights(client, rights)
 
 
-def _ledger(spark: SparkSession, source: Source) -> Finding:
-    """Creates the ledger, so that readers find it before the first publication."""
-    what = f"ledger {source}"
-    try:
-        ledger.prepare(spark, source)
-    except MirrorfeedError as error:
-        return failed_with(what, error)
-    return passed(what)
-
-
 def check_credential(config: Config) -> Finding:
     if not config.landing_zone.startswith(ONELAKE):
         return not_checked("credential", "the landing zone is not in OneLake")
     from mirrorfeed.runtime.credentials import token_credential
 
-    try:
+    def get_token() -> str:
         token_credential(config.credential, config.ca_file).get_token(_TOKEN_FOR)
-    except Exception as error:
-        return failed_with("credential", error)
-    return passed("credential", str(config.credential))
+        return str(config.credential)
+
+    return attempt("credential", get_token)
 
 
-def _landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding]:
+def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding]:
     """The driver writes records and renames files. Executors write only if they upload files."""
-    store = zone_of(config)
-    folder = new_folder()
+    store, folder = zone_of(config), new_folder()
 
-    def from_driver() -> None:
+    def from_driver() -> str:
         store.create(f"{folder}/driver", b"")
         store.remove(f"{folder}/driver")
+        return store.address("")
 
-    def from_executor() -> None:
-        _write_on_executor(spark, store, f"{folder}/executor")
+    def on_executor(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            if batch.num_rows:
+                store.create(f"{folder}/executor", b"")
+            yield batch
+
+    def from_executor() -> str:
+        cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
+        spark.range(1).mapInArrow(on_executor, "id bigint").collect()
         try:
             store.read(f"{folder}/executor")
         except NotThere as error:
-            raise ExecutorsElsewhere(store.address("")) from error
+            raise ExecutorsElsewhere(address=store.address("")) from error
         store.remove(f"{folder}/executor")
+        return store.address("")
 
-    def tried(who: str, attempt: Callable[[], None]) -> Finding:
-        what = f"landing zone, written by {who}"
-        try:
-            attempt()
-            return passed(what, store.address(""))
-        except Exception as error:
-            return failed_with(what, error)
-
-    driver = tried("the driver", from_driver)
+    driver = attempt("landing zone, written by the driver", from_driver)
     yield driver
     if driver.ok:  # otherwise it is the same problem
-        yield check_place(spark, config, store)
+        yield check_staging_area(spark, config, store)
     if config.send == "executors":
-        yield tried("executors", from_executor)
+        yield attempt("landing zone, written by executors", from_executor)
     try:
         store.remove_folder(folder)
     except MirrorfeedError as error:
-        yield failed_with("landing zone, clean again", error)
+        yield failed_with("landing zone, files of this check removed", error)
 
 
-def check_place(
+def check_staging_area(
     spark: SparkSession, config: Config, store: Store, environment: Mapping[str, str] = os.environ
 ) -> Finding:
+    """Whether Spark writes files that the driver can read, and whether the driver must rewrite them."""
     what = "files, written by Spark and read by the driver"
     try:
         place = place_for(spark, config.handover, store, environment)
         if place is None:
             return not_checked(what, "there is no handover: only small batches can be published")
-        differs = trial(spark, place, store)
+        differs = _write_sample(spark, place, store)
     except Exception as error:
         return failed_with(what, error)
-    return passed(
-        what, f"{place.root}{f': rewritten by the driver, because Spark writes {differs}' if differs else ''}"
-    )
+    rewritten = f": rewritten by the driver, because Spark writes {differs}" if differs else ""
+    return passed(what, f"{place.root}{rewritten}")
 
 
-def _write_on_executor(spark: SparkSession, store: Store, path: str) -> None:
-    cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
-
-    def write(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            if batch.num_rows:
-                store.create(path, b"")
-            yield batch
-
-    spark.range(1).mapInArrow(write, "id bigint").collect()
+def _write_sample(spark: SparkSession, place: Place, store: Store) -> str:
+    """Have Spark write a file, and return how its schema differs from that of published files; empty if it does not."""
+    columns = tuple(Column(name, type_) for name, (type_, _) in _SAMPLE.items())
+    folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex
+    job = StagingJob(store, folder, 1, batch, columns, ("id",), False, "zstd", 2**20)
+    values = ", ".join(f"CAST({value} AS {type_}) AS {name}" for name, (type_, value) in _SAMPLE.items())
+    with made(spark.sql(f"SELECT {values}, CAST(NULL AS int) AS {PROBLEM}"), place, job) as files:
+        for name in files.names:
+            with place.open(f"{files.folder}/{name}") as file:
+                return look(file, job).differs
+    return "no file"
 
 
 def check_tables(count: int) -> Finding:
@@ -173,23 +188,12 @@ def check_tables(count: int) -> Finding:
     return passed(check, about_tables(count) or found)
 
 
-def _changes(spark: SparkSession, config: Config, place: Source) -> Finding:
-    names, since = [str(table.target) for table in config.tables], datetime.now(UTC) - timedelta(days=1)
-    try:
-        return check_changes(ledger.changed_since(spark, place, names, since))
-    except Exception as error:
-        return not_checked(_CHANGES, failed_with(_CHANGES, error).what)
-
-
 def check_changes(count: int) -> Finding:
-    """`count` are the bytes of the files of the last day in the ledger."""
+    """`count` is the size in bytes of the files of changes that were published in the last day."""
     found = f"{size(count)} of about {size(CHANGES_A_DAY)}"
     if count > CHANGES_A_DAY:
         return failed(_CHANGES, found, SPREAD)
     return passed(_CHANGES, found if count < MANY_CHANGES else f"{found}. {SPREAD}")
-
-
-_CHANGES = "changes of one day in one mirrored database"
 
 
 def check_source(facts: TableFacts) -> Finding:
@@ -201,7 +205,7 @@ def check_source(facts: TableFacts) -> Finding:
 
 
 def check_days(spark: SparkSession) -> Finding:
-    """Whether change feeds have these days. Snapshots always have them."""
+    """Whether change feeds return these days. Snapshots always return them."""
     what = "days from 1582-10-05 to 1582-10-14 in change feeds"
     try:
         if all_days_are_read(spark):
@@ -213,18 +217,3 @@ def check_days(spark: SparkSession) -> Finding:
         " them. Publish tables with such dates or times on compute whose Spark settings can be changed"
     )
     return not_checked(what, reason)
-
-
-class ExecutorsElsewhere(MirrorfeedError):
-    """The landing zone is a folder that only the driver sees, while the executors of the cluster are to write there."""
-
-    code = "MF1305"
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def what(self) -> str:
-        return f"What an executor wrote to {self.address} is not there for the driver."
-
-    def next(self) -> str:
-        return "Use a landing zone that all machines of the cluster share."

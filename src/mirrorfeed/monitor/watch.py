@@ -1,11 +1,10 @@
-"""Checks all tables, writes how far they are into the ledger, and sends alerts for new problems and their ends."""
+"""Checks all tables, sends alerts for new and resolved problems, and makes the ledger rows of the check."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.config.alerts import OUTPUT
 from mirrorfeed.config.landing_zone import zone_of
@@ -13,12 +12,11 @@ from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, described, row
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import LOG
-from mirrorfeed.monitor import alert_messages
-from mirrorfeed.monitor.alert_rules import Check, check_of
-from mirrorfeed.monitor.alert_state import FILE, Message, Notified, notify
-from mirrorfeed.monitor.facts import Collector, TableFacts, database_facts
+from mirrorfeed.monitor.alert_state import FILE, Check, Message, notify
+from mirrorfeed.monitor.facts import Collector, DatabaseFacts, TableFacts, database_facts
 from mirrorfeed.monitor.freshness import AHEAD, Step
 from mirrorfeed.monitor.mirror_times import NOT_ASKED, beyond_of, syncs_of
+from mirrorfeed.monitor.rules import ALERT_RULES, TABLE_RULES, database_findings, table_findings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,9 +27,13 @@ if TYPE_CHECKING:
     from mirrorfeed.storage import Store
 
 
+_HIDING = frozenset({"MIRRORING_PAUSED", "CapacityPaused"})
+"""Problems that hide all others."""
+
+
 @row
 class Alert(Row):
-    """A problem that is there, or is over since this check, and the channels that were notified of it now."""
+    """A current problem, or one that this check found resolved, and the channels that were notified now."""
 
     table: str
     """Empty for the mirrored database as a whole, and for an alert that was not sent."""
@@ -40,13 +42,14 @@ class Alert(Row):
     fix: str = ""
     since: datetime | None = None
     over: datetime | None = None
+    """When the problem was found resolved."""
     sent_to: tuple[str, ...] = ()
     error: MirrorfeedError | None = None
-    """Why a channel was not notified, or what is wrong with the file with the alerts sent so far."""
+    """Why a channel was not notified, or why the file of sent alerts cannot be used."""
 
     @property
     def ok(self) -> bool:
-        """Whether this is no new problem."""
+        """Whether this is not a new problem."""
         return self.error is None and (self.over is not None or OUTPUT not in self.sent_to)
 
     def remarks(self) -> Sequence[str]:
@@ -63,7 +66,7 @@ def check_all(
     workspace: Callable[[], Workspace] | None = None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> tuple[Check, list[TableFacts]]:
-    """Errors are findings and are not raised. Spark is started only if a table needs it."""
+    """Check all tables. Errors are findings and are not raised. Spark is started only if a table needs it."""
     store = zone_of(config)
     database = database_facts(config, store)
     asks = database.states is not None and config.alerts.sql_endpoint == "refresh"
@@ -73,16 +76,31 @@ def check_all(
     return check_of(database, facts, (config.alerts.behind.visible or 0.0) * 60), facts
 
 
+def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], patience: float = 0.0) -> Check:
+    """The problems worth an alert. Notes and paused tables are left out."""
+    found = database_findings(database)
+    unknown = {("", "")} if database.error else set()
+    for facts in tables:
+        if facts.paused or not facts.is_complete:
+            unknown.add((facts.table, ""))
+        if facts.paused:
+            continue
+        for rule, step in zip(ALERT_RULES, AHEAD, strict=True):
+            if facts.fresh is None or step in facts.fresh.unknown:
+                unknown.add((facts.table, rule.name))
+        found += table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
+    problems = {each.key: each for each in found if not each.ok}
+    unknown |= {(each.table, "") for each in problems.values() if each.name in _HIDING}
+    return Check(tuple(problems.values()), frozenset(unknown), patience)
+
+
 def send_alerts(config: Config, check: Check, clock: Callable[[], datetime]) -> list[Alert]:
-    """Notify the channels of `alerts`, and return a row for each problem that is there or over."""
-    from mirrorfeed.monitor.alert_channels import channels_of
+    """Notify the channels of `alerts`, and return a row for each current or resolved problem."""
+    from mirrorfeed.monitor.alert_channels import channels_of, text
 
     store, path = state_of(config)
     channels = {OUTPUT: lambda _: None, **channels_of(config)}
-    return alerts_of(check, notify(store, path, check, channels, clock))
-
-
-def alerts_of(check: Check, notified: Notified) -> list[Alert]:
+    notified = notify(store, path, check, channels, clock)
     sent: dict[tuple[str, str], list[Message]] = {each.key: [] for each in check.problems}
     for message in notified.sent:
         sent.setdefault(message.alert.key, []).append(message)
@@ -90,10 +108,10 @@ def alerts_of(check: Check, notified: Notified) -> list[Alert]:
     rows = []
     for (table, name), messages in sent.items():
         to, problem = tuple(each.to for each in messages), problems.get((table, name))
-        text = alert_messages.text(messages[0]) if messages else problem.what if problem else ""
+        what = text(messages[0]) if messages else problem.what if problem else ""
         first = messages[0].alert if messages else None
         since = first.since if first else problem.since if problem else None
-        rows.append(Alert(table, name, text, problem.fix if problem else "", since, first.over if first else None, to))
+        rows.append(Alert(table, name, what, problem.fix if problem else "", since, first.over if first else None, to))
     rows += [Alert("", name, "", error=error) for name, error in notified.failed]
     return rows + [Alert("", "", "", error=error) for error in notified.warnings]
 
@@ -116,16 +134,15 @@ def state_of(config: Config) -> tuple[Store, str]:
 
 
 def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]:
-    """A row for each table of which it is known how far it is."""
-    targets = {str(table.target): table.fresh_within for table in config.tables}
-    return [_ledger_row(each, targets.get(each.table)) for each in facts if each.fresh]
-
-
-def _ledger_row(facts: TableFacts, target: float | None) -> ledger.Row:
+    """A row for each table whose freshness is known."""
     from mirrorfeed.orchestration import ledger
 
-    assert facts.fresh
-    times = {f"{step}_at": facts.fresh.at(step) for step in Step}
-    behind = {f"{step}_behind": facts.fresh.behind(step, facts.at) for step in AHEAD}
-    found = ledger.Row(facts.at, facts.table, ledger.WATCHED, fresh_within=target)
-    return replace(found, **times, **behind)  # type: ignore[arg-type]
+    targets = {str(table.target): table.fresh_within for table in config.tables}
+    found = []
+    for each in facts:
+        if fresh := each.fresh:
+            times: dict[str, Any] = {f"{step}_at": fresh.at(step) for step in Step}
+            waits: dict[str, Any] = {f"{step}_behind": fresh.behind(step, each.at) for step in AHEAD}
+            within = targets.get(each.table)
+            found.append(ledger.Row(each.at, each.table, ledger.WATCHED, fresh_within=within, **times, **waits))
+    return found

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from mirrorfeed.mirror.fabric.definition import Setting
     from mirrorfeed.mirror.fabric.endpoint import TableSync
     from mirrorfeed.mirror.replica.table_cycle import TableReport
+    from mirrorfeed.monitor.findings import Finding
     from mirrorfeed.monitor.report_figures import Report
-    from mirrorfeed.monitor.rules import Finding
     from mirrorfeed.monitor.status import Status
     from mirrorfeed.monitor.watch import Alert
     from mirrorfeed.orchestration.histories import Append, History

@@ -1,0 +1,193 @@
+"""Checks whether a setup has access: privileges in Unity Catalog, and hosts that a firewall may block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote as percent_encoded
+
+import requests
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError, ReadTimeoutError
+
+from mirrorfeed.config import Config
+from mirrorfeed.display.redact import redact
+from mirrorfeed.errors import first_line
+from mirrorfeed.landing.names import join_name
+from mirrorfeed.monitor.findings import Finding, failed, failed_with, passed
+from mirrorfeed.runtime.addresses import BadProxy, check_proxy
+from mirrorfeed.runtime.credentials import ServiceCredential, ServicePrincipal
+from mirrorfeed.source.catalog import in_unity_catalog
+
+if TYPE_CHECKING:
+    from databricks.sdk import WorkspaceClient
+
+LOGIN = "https://login.microsoftonline.com"
+_SECONDS = 10.0
+_VOLUMES = "/Volumes/"
+_EVERYBODY = "account users"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    kind: str
+    """The kind of securable in Unity Catalog: CATALOG, SCHEMA, TABLE, VOLUME or CREDENTIAL."""
+    parts: tuple[str, ...]
+    privilege: str
+
+    @property
+    def thing(self) -> str:
+        return f"{self.kind.lower()} {join_name(self.parts)}"
+
+
+def needed(config: Config) -> tuple[Right, ...]:
+    """The distinct rights that a configuration needs, catalogs before what is in them."""
+    found: list[Right] = []
+
+    def add(kind: str, parts: tuple[str, ...], *privileges: str) -> None:
+        if kind != "CREDENTIAL":
+            found.append(Right("CATALOG", parts[:1], "USE_CATALOG"))
+            found.append(Right("SCHEMA", parts[:2], "USE_SCHEMA"))
+        found.extend(Right(kind, parts, privilege) for privilege in privileges)
+
+    for table in config.tables:
+        if in_unity_catalog(table.source):
+            add("TABLE", table.source.parts, "SELECT")
+    if config.ledger and in_unity_catalog(config.ledger):
+        add("SCHEMA", config.ledger.parts[:2], "CREATE_TABLE", "SELECT", "MODIFY")
+    for path in (config.landing_zone, config.handover or ""):
+        if path.startswith(_VOLUMES):
+            add("VOLUME", tuple(path.removeprefix(_VOLUMES).split("/")[:3]), "READ_VOLUME", "WRITE_VOLUME")
+    if isinstance(config.credential, ServiceCredential):
+        add("CREDENTIAL", (config.credential.name,), "ACCESS")
+    return tuple(dict.fromkeys(found))
+
+
+def check_rights(workspace: WorkspaceClient, rights: Sequence[Right]) -> Iterator[Finding]:
+    """Compare the rights with the effective grants. Membership in nested groups is not known."""
+    try:
+        me = workspace.current_user.me()
+    except Exception as error:
+        yield failed_with("workspace", error)
+        return
+    names = {me.user_name, *(group.display for group in me.groups or ()), _EVERYBODY}
+    yield passed("workspace", f"logged in as {me.user_name}")
+    for (kind, parts), wanted in groupby(rights, lambda right: (right.kind, right.parts)):
+        yield from _check_securable(workspace, kind, parts, list(wanted), names, str(me.user_name))
+
+
+def _check_securable(
+    workspace: WorkspaceClient,
+    kind: str,
+    parts: tuple[str, ...],
+    wanted: Sequence[Right],
+    names: set[str | None],
+    me: str,
+) -> Iterator[Finding]:
+    from databricks.sdk.errors.base import DatabricksError
+
+    # The client does not encode names in addresses.
+    full_name = ".".join(percent_encoded(part, safe="") for part in parts)
+    try:
+        held = {
+            given.privilege.value
+            for assignment in _assignments(workspace, kind, full_name)
+            if assignment.principal in names
+            for given in assignment.privileges or ()
+            if given.privilege
+        }
+        owner = None if kind == "CREDENTIAL" else _owner(workspace, kind, full_name)
+    except (DatabricksError, OSError) as error:  # the client raises OSError if there is no response
+        reason = f"cannot be read: {redact(str(error).splitlines()[0]) if str(error) else type(error).__name__}"
+        yield from (failed(f"{right.privilege} on {right.thing}", reason) for right in wanted)
+        return
+    for right in wanted:
+        what = f"{right.privilege} on {right.thing}"
+        if owner in names:
+            yield passed(what, f"{owner} is the owner")
+        elif right.privilege in held or "ALL_PRIVILEGES" in held:
+            yield passed(what)
+        else:
+            quoted = ".".join(f"`{part.replace('`', '``')}`" for part in parts)
+            grant = f"GRANT {right.privilege.replace('_', ' ')} ON {kind} {quoted} TO `{me}`"
+            yield failed(what, "not granted, except possibly to a nested group", grant)
+
+
+def _assignments(workspace: WorkspaceClient, kind: str, full_name: str) -> Iterator[Any]:
+    token: str | None = None
+    while True:
+        page = workspace.grants.get_effective(kind, full_name, max_results=0, page_token=token)
+        yield from page.privilege_assignments or ()
+        token = page.next_page_token
+        if not token:
+            return
+
+
+def _owner(workspace: WorkspaceClient, kind: str, full_name: str) -> str | None:
+    match kind:
+        case "CATALOG":
+            return workspace.catalogs.get(full_name).owner
+        case "SCHEMA":
+            return workspace.schemas.get(full_name).owner
+        case "VOLUME":
+            return workspace.volumes.read(full_name).owner
+        case _:
+            return workspace.tables.get(full_name).owner
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    address: str
+    """The https address without a path."""
+    what_for: str
+
+
+def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> tuple[Host, ...]:
+    """The hosts that a configuration needs besides the Databricks workspace; none if the landing zone is a folder."""
+    if config.onelake is None:
+        return ()
+    from mirrorfeed.mirror.fabric.client import ENDPOINT as API
+    from mirrorfeed.storage.onelake import ENDPOINT, blob_endpoint
+
+    files = config.endpoint or ENDPOINT
+    found = {
+        files: "OneLake: writing, renaming, listing",
+        blob_endpoint(files): "OneLake: creating records, reading",
+        config.fabric_endpoint or API: "Fabric: create, start, status, rebuild",
+    }
+    if isinstance(config.credential, ServicePrincipal):
+        # Managed identities and service credentials log in at other hosts, which the check of the credential tests.
+        authority = config.credential.authority or environment.get("AZURE_AUTHORITY_HOST") or LOGIN
+        found.setdefault(authority if "://" in authority else f"https://{authority}", "Entra ID: logging in")
+    return tuple(Host(address.rstrip("/"), what_for) for address, what_for in found.items())
+
+
+def check_host(host: Host, ca_file: str | None = None, seconds: float = _SECONDS) -> Finding:
+    """Whether the host responds. The response does not matter, because other checks find missing permissions."""
+    what = f"response of {host.address}"
+    try:
+        check_proxy()
+        requests.head(host.address, timeout=seconds, verify=ca_file or True, allow_redirects=False)
+    except BadProxy as error:
+        return failed_with(what, error)
+    except (requests.RequestException, HTTPError, OSError) as error:
+        cause = getattr(error.args[0], "reason", error.args[0]) if error.args else error
+        # The last part of the innermost sentence names the cause.
+        reason = first_line(str(cause)).rpartition("] ")[2].rstrip(")'\"")[:200]
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            fix = "Set `ca_file` to the certificates of the proxy that inspects traffic, or exclude this host from it."
+            return failed(what, f"its certificate is not trusted here ({reason})", fix)
+        match cause:
+            case NameResolutionError():
+                problem = "its name cannot be resolved here"
+            case NewConnectionError():  # a subclass of ConnectTimeoutError
+                problem = f"there is no connection ({reason})"
+            case ConnectTimeoutError() | ReadTimeoutError():
+                problem = f"no response within {seconds:g} seconds"
+            case _:
+                problem = f"the request failed ({reason})"
+        fix = f"Allow it in the firewall, or in the network policy of serverless compute ({host.what_for})."
+        return failed(what, problem, fix)
+    return passed(what, host.what_for)

@@ -1,0 +1,235 @@
+"""Privileges and hosts that a configuration needs, and the findings about missing ones."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from threading import Thread
+from typing import Any, NoReturn
+
+import pytest
+from databricks.sdk.errors import Unauthenticated
+from databricks.sdk.service.catalog import EffectivePermissionsList
+
+from fixtures.fakes import RecordingGrants
+from fixtures.onelake import OneLake
+from mirrorfeed.config import Config, load
+from mirrorfeed.monitor.findings import Finding, Severity
+from mirrorfeed.monitor.setup_access import Host, Right, check_host, check_rights, hosts, needed
+from mirrorfeed.runtime.credentials import Credential, Default, Secret, ServiceCredential, ServicePrincipal
+
+ZONE = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
+ORDERS = ("main", "sales", "orders")
+
+
+def config(folder: Path, *sources: str, zone: str = "./zone", more: str = "") -> Config:
+    tables = "".join(f"  - {{source: {source}, target: t{n}, keys: [id]}}\n" for n, source in enumerate(sources))
+    (folder / "mirrorfeed.yml").write_text(f"landing_zone: {zone}\n{more}tables:\n{tables}")
+    return load(folder / "mirrorfeed.yml")
+
+
+def test_reading_a_table_needs_its_catalog_and_its_schema_each_once(tmp_path: Path) -> None:
+    assert needed(config(tmp_path, "main.sales.orders", "main.sales.lines")) == (
+        Right("CATALOG", ("main",), "USE_CATALOG"),
+        Right("SCHEMA", ("main", "sales"), "USE_SCHEMA"),
+        Right("TABLE", ORDERS, "SELECT"),
+        Right("TABLE", ("main", "sales", "lines"), "SELECT"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("zone", "more", "expected"),
+    [
+        ("./zone", "", set()),
+        ("./zone", "ledger: ./ledger\n", set()),
+        ("./zone", "ledger: main.ours.ledger\n", {"CREATE_TABLE on schema", "SELECT on schema", "MODIFY on schema"}),
+        ("/Volumes/main/ours/landing/here", "", {"READ_VOLUME on volume", "WRITE_VOLUME on volume"}),
+        (ZONE, "credential: {service_credential: fabric}\n", {"ACCESS on credential"}),
+        (ZONE, "handover: /Volumes/main/ours/handover\n", {"READ_VOLUME on volume", "WRITE_VOLUME on volume"}),
+        (ZONE, "", set()),
+    ],
+)
+def test_what_else_is_needed_depends_on_where_things_are(
+    tmp_path: Path, zone: str, more: str, expected: set[str]
+) -> None:
+    found = needed(config(tmp_path, "./orders", zone=zone, more=more))
+    assert {f"{right.privilege} on {right.kind.lower()}" for right in found if "USE" not in right.privilege} == expected
+
+
+def checked(workspace: RecordingGrants, *rights: Right) -> list[Finding]:
+    return list(check_rights(workspace, rights))  # type: ignore[arg-type]
+
+
+SELECT = Right("TABLE", ORDERS, "SELECT")
+
+
+@pytest.mark.parametrize(
+    ("held", "owners", "state"),
+    [
+        ({"publisher": ["SELECT"]}, {}, Severity.OK),
+        ({"someone": ["MODIFY"], "engineers": ["SELECT"]}, {}, Severity.OK),
+        ({"account users": ["ALL_PRIVILEGES"]}, {}, Severity.OK),
+        ({}, {"main.sales.orders": "engineers"}, Severity.OK),
+        ({"publisher": ["MODIFY"], "someone": ["SELECT"]}, {}, Severity.WRONG),
+    ],
+)
+def test_a_right_is_held_by_oneself_a_group_everybody_or_as_the_owner(
+    held: dict[str, list[str]], owners: dict[str, str], state: Severity
+) -> None:
+    workspace = RecordingGrants("publisher", ["engineers"], {("TABLE", "main.sales.orders"): held}, owners)
+    _, found = checked(workspace, SELECT)
+    assert (found.name, found.severity) == ("SELECT on table main.sales.orders", state)
+
+
+def test_a_missing_right_comes_with_the_statement_that_grants_it() -> None:
+    workspace = RecordingGrants("publisher", [], {("CATALOG", "my%23main"): {}})
+    _, found = checked(workspace, Right("CATALOG", ("my#main",), "USE_CATALOG"))
+    assert found.what == "not granted, except possibly to a nested group"
+    assert found.fix == "GRANT USE CATALOG ON CATALOG `my#main` TO `publisher`"
+
+
+def test_one_thing_is_asked_about_once_for_all_its_rights() -> None:
+    workspace = RecordingGrants("publisher", [], {("SCHEMA", "main.ours"): {"publisher": ["MODIFY"]}})
+    rights = [Right("SCHEMA", ("main", "ours"), privilege) for privilege in ("CREATE_TABLE", "MODIFY")]
+    assert [check.severity for check in checked(workspace, *rights)] == [Severity.OK, Severity.WRONG, Severity.OK]
+    assert workspace.asked == [("SCHEMA", "main.ours")]
+
+
+def test_what_may_not_be_asked_is_missing_and_says_so_in_one_line() -> None:
+    _, found = checked(RecordingGrants("publisher", [], {}), SELECT)
+    assert (found.severity, found.what) == (
+        Severity.WRONG,
+        "cannot be read: main.sales.orders is not yours to ask about",
+    )
+
+
+def test_a_workspace_that_does_not_let_one_in_is_missing_once() -> None:
+    class Closed(RecordingGrants):
+        def me(self) -> NoReturn:
+            raise Unauthenticated("Invalid access token")
+
+    (found,) = checked(Closed("publisher", [], {}), SELECT)
+    assert (found.name, found.severity, found.what) == ("workspace", Severity.WRONG, "Invalid access token")
+
+
+def test_a_right_that_no_answer_came_about_is_missing_and_the_next_is_asked_about() -> None:
+    class Slow(RecordingGrants):
+        def get_effective(self, securable_type: str, full_name: str, **more: Any) -> EffectivePermissionsList:
+            if securable_type == "SCHEMA":
+                raise TimeoutError("Timed out after 0:05:00")
+            return super().get_effective(securable_type, full_name, **more)
+
+    workspace = Slow("publisher", [], {("TABLE", "main.sales.orders"): {"publisher": ["SELECT"]}})
+    _, schema, table = checked(workspace, Right("SCHEMA", ("main", "sales"), "USE_SCHEMA"), SELECT)
+    assert (schema.severity, schema.what) == (Severity.WRONG, "cannot be read: Timed out after 0:05:00")
+    assert table.severity is Severity.OK
+
+
+PUBLIC = ["onelake.dfs.fabric.microsoft.com", "onelake.blob.fabric.microsoft.com", "api.fabric.microsoft.com"]
+LOGIN = "login.microsoftonline.com"
+
+
+def principal(authority: str | None = None) -> ServicePrincipal:
+    return ServicePrincipal("tenant", "application", Secret(env="NAME"), authority)
+
+
+@pytest.mark.parametrize(
+    ("credential", "expected"),
+    [
+        (principal(), [*PUBLIC, LOGIN]),
+        (principal("https://login.microsoftonline.us/"), [*PUBLIC, "login.microsoftonline.us"]),
+        (Default(), PUBLIC),
+        (ServiceCredential("fabric"), PUBLIC),
+    ],
+    ids=str,
+)
+def test_onelake_needs_two_hosts_fabric_one_and_a_service_principal_the_one_where_it_logs_in(
+    credential: Credential, expected: list[str]
+) -> None:
+    found = hosts(Config(landing_zone=ZONE, tables=(), credential=credential), {})
+    assert [host.address for host in found] == [f"https://{name}" for name in expected]
+
+
+def test_hosts_of_the_configuration_and_the_environment_take_the_place_of_the_public_ones() -> None:
+    private = Config(
+        landing_zone=ZONE,
+        tables=(),
+        endpoint="https://0f8f.z0f.dfs.fabric.microsoft.com",
+        fabric_endpoint="https://private.example",
+        credential=principal(),
+    )
+    assert [host.address for host in hosts(private, {"AZURE_AUTHORITY_HOST": "login.chinacloudapi.cn"})] == [
+        "https://0f8f.z0f.dfs.fabric.microsoft.com",
+        "https://0f8f.z0f.blob.fabric.microsoft.com",
+        "https://private.example",
+        "https://login.chinacloudapi.cn",
+    ]
+
+
+def test_a_landing_zone_that_is_a_folder_needs_no_host() -> None:
+    assert hosts(Config(landing_zone="/Volumes/main/mirrorfeed/landing", tables=())) == ()
+
+
+def test_each_host_that_answers_is_told_with_what_it_is_for(onelake: OneLake) -> None:
+    settings = Config(
+        landing_zone=ZONE,
+        tables=(),
+        endpoint=onelake.dfs,
+        fabric_endpoint=f"https://{onelake.address}",
+        ca_file=str(onelake.ca_file),
+        credential=Default(),
+    )
+    assert [
+        (check.name, check.severity, check.what)
+        for check in (check_host(each, settings.ca_file) for each in hosts(settings))
+    ] == [
+        (f"response of {onelake.dfs}", Severity.OK, "OneLake: writing, renaming, listing"),
+        (f"response of {onelake.dfs.replace('.dfs.', '.blob.')}", Severity.OK, "OneLake: creating records, reading"),
+        (f"response of https://{onelake.address}", Severity.OK, "Fabric: create, start, status, rebuild"),
+    ]
+
+
+FIX = "Allow it in the firewall, or in the network policy of serverless compute (files)."
+
+
+def test_a_host_that_lets_connections_wait_is_named(dropping: str) -> None:
+    check = check_host(Host(dropping, "files"), seconds=0.2)
+    assert (check.name, check.severity) == (f"response of {dropping}", Severity.WRONG)
+    assert (check.what, check.fix) == ("no response within 0.2 seconds", FIX)
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("https://nowhere.invalid", "its name cannot be resolved here"),
+        ("https://127.0.0.1:1", "there is no connection (Connection refused)"),
+        ("https://a..b", "the request failed (Failed to parse: 'a..b', label empty or too long)"),
+    ],
+)
+def test_a_host_that_cannot_be_reached_is_named_with_the_reason(address: str, reason: str) -> None:
+    check = check_host(Host(address, "files"), seconds=5)
+    assert (check.name, check.severity) == (f"response of {address}", Severity.WRONG)
+    assert (check.what, check.fix) == (reason, FIX)
+
+
+def test_a_proxy_that_is_no_address_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://:0")
+    check = check_host(Host("https://127.0.0.1:1", "files"), seconds=5)
+    assert check.severity is Severity.WRONG
+    assert check.what.startswith("The environment variable HTTPS_PROXY is not the address of a proxy.")
+
+
+def test_a_host_behind_something_that_reads_along_is_told_apart(onelake: OneLake, tmp_path: Path) -> None:
+    check = check_host(Host(onelake.dfs, "files"), seconds=5)
+    assert check.severity is Severity.WRONG
+    assert check.what.startswith("its certificate is not trusted here (certificate verify failed: ")
+    assert check.fix.startswith("Set `ca_file` to the certificates")
+
+
+def test_a_host_that_takes_a_connection_and_breaks_it_off_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        Thread(target=lambda: server.accept()[0].close(), daemon=True).start()
+        check = check_host(Host(f"https://127.0.0.1:{server.getsockname()[1]}", "files"), seconds=5)
+    assert check.severity is Severity.WRONG
+    assert check.what.startswith("the request failed (")
+    assert check.fix == FIX
