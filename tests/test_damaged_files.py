@@ -28,8 +28,8 @@ from mirrorfeed.publish.log.audit import examine
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.storage.errors import BadRates
 from mirrorfeed.storage.prices import Rates
-from tests.archive.test_restore_costs import PRICES
 from tests.archive.test_restore_plan import RATES, made
+from tests.archive.test_restore_plan_costs import PRICES
 from tests.damage import damaged
 from tests.history.test_record import BOTH
 from tests.landing.test_record import RECORD, SELECTION

@@ -20,9 +20,9 @@ from mirrorfeed.archive.file_index.data_skipping import Rules
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.file_index.spark_log import DeltaLog, parts_at
 from mirrorfeed.archive.guard.local_engine import LocalIndex
-from mirrorfeed.archive.interval_policy import Policy
+from mirrorfeed.archive.interval import Policy
 from mirrorfeed.archive.lifecycle.azure import Place
-from mirrorfeed.archive.lifecycle.finding import starts
+from mirrorfeed.archive.lifecycle.base import starts
 from mirrorfeed.source.identifier import Source
 from tests.delta import SparkTable
 

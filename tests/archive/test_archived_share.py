@@ -14,7 +14,7 @@ from mirrorfeed.archive import interval as intervals
 from mirrorfeed.archive.archived_share import Share, ages_of, by_age, files_of, share, share_of
 from mirrorfeed.archive.file_index.archived_files import archived_among
 from mirrorfeed.archive.file_index.log_file import LogFile
-from mirrorfeed.archive.interval_policy import Policy
+from mirrorfeed.archive.interval import Policy
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, POLICY, Orders
 

@@ -8,8 +8,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import LongerInterval, NoPolicy, NotUnderstood
-from mirrorfeed.archive.interval_growth import Frontier
-from mirrorfeed.archive.interval_policy import PROPERTY, Change, Policy, to_properties, understood
+from mirrorfeed.archive.interval import PROPERTY, Change, Frontier, Policy, to_properties, understood
 from mirrorfeed.source.retention import parse_days
 from mirrorfeed.source.table_info import detail_of
 from tests.delta import DeltaTable

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorfeed.archive.interval_growth import Frontier
-from mirrorfeed.archive.interval_policy import (
+from mirrorfeed.archive.interval import (
     PROPERTY,
     Change,
+    Frontier,
     Policy,
     changed,
     from_properties,

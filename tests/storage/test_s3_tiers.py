@@ -15,8 +15,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from mirrorfeed.archive.lifecycle.base import rules_at
-from mirrorfeed.archive.lifecycle.finding import Wanted
+from mirrorfeed.archive.lifecycle import rules_at
+from mirrorfeed.archive.lifecycle.base import Wanted
 from mirrorfeed.storage.azure_tiers import AzureTiers
 from mirrorfeed.storage.errors import NoBoto, OtherPlace, TiersUnavailable
 from mirrorfeed.storage.s3_tiers import S3Tiers, facts_of

@@ -1,1 +1,1 @@
-"""Tables whose old files are in an archive tier: what needs them, what does not, and how they come back."""
+"""Tables with archived files: queries that need an archived file fail before anything is read."""

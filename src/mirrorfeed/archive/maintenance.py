@@ -1,7 +1,7 @@
-"""Maintenance of the hot part, and a look at whether hot files are there.
+"""OPTIMIZE, REORG, ANALYZE and VACUUM of active files, and a check that active files exist.
 
-On Databricks the statements leave archived files alone by themselves. Open source Delta would read them, so there each
-statement is confined to the partitions in which nothing counts as archived; the others are named as left out.
+On Databricks these statements skip archived files. Open source Delta would read them, so each statement is limited to
+the partitions without archived files.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import CannotLook
 from mirrorfeed.archive.file_index.archived_files import archived_of
 from mirrorfeed.archive.file_index.log_file import LogFile
-from mirrorfeed.archive.guard.columns import check_columns
-from mirrorfeed.archive.guard.engine_choice import index_of
 from mirrorfeed.archive.guard.local_engine import LocalIndex
+from mirrorfeed.archive.guard.predicate import check_columns
+from mirrorfeed.archive.guard.query import index_of
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.storage.tiers import Tier, TierStore

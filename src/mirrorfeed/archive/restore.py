@@ -1,24 +1,69 @@
-"""Carrying a plan out: ask for what is in the archive, look until every file is back. It can be stopped at any time.
+"""Carries out a restore plan: requests archived files, waits until they are readable, and copies the rows.
 
-Nothing is remembered between runs but the plan: the tiers themselves say what is left to do.
+A run keeps no state except the plan, because the tiers of the files show what is left to do.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from mirrorfeed.archive.errors import FilesGone, KeptByARule, NotTaken, OnlyHot, PlanOfAnotherTable
-from mirrorfeed.archive.restore_costs import of_restore, spelled
-from mirrorfeed.archive.restore_plan import Plan
+from pyspark.sql import DataFrame, SparkSession
+
+from mirrorfeed.archive.errors import FilesGone, KeptByARule, NotTaken, OnlyHot, PlanOfAnotherTable, TargetThere
+from mirrorfeed.archive.restore_plan import Plan, of_restore, spelled
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import detail_of
 from mirrorfeed.storage.azure_tiers import MOST_IN_A_BATCH
+from mirrorfeed.storage.errors import OtherPlace
 from mirrorfeed.storage.prices import Rates
-from mirrorfeed.storage.tiers import COPY_DAYS, Facts, Priority, Tier, TierStore
+from mirrorfeed.storage.tiers import COPY_DAYS, Facts, Priority, Tier, TierStore, tiers_at
+
+
+@dataclass(frozen=True)
+class TiersOfTables:
+    """Files of several tables, each where its own address says."""
+
+    uris: tuple[str, ...]
+    """All that it is asked about."""
+    at: Callable[[str], TierStore | None] = tiers_at
+
+    @property
+    def keeps(self) -> bool:
+        return all(store.keeps for store, _ in self._parts(self.uris))
+
+    def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
+        return {uri: facts for store, part in self._parts(uris) for uri, facts in store.facts(part).items()}
+
+    def look(self, uris: Sequence[str]) -> dict[str, Tier]:
+        return {uri: tier for store, part in self._parts(uris) for uri, tier in store.look(part).items()}
+
+    def bring_back(
+        self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
+    ) -> dict[str, str]:
+        answers = (store.bring_back(part, priority, to, days) for store, part in self._parts(uris))
+        return {uri: why for refused in answers for uri, why in refused.items()}
+
+    def _parts(self, uris: Sequence[str]) -> list[tuple[TierStore, list[str]]]:
+        found: list[tuple[TierStore, list[str]]] = []
+        for uri in uris:
+            store = self.at(uri)
+            if store is None:
+                raise OtherPlace(uri=uri, root="a place whose tiers are known")
+            same = next((part for other, part in found if other == store), None)
+            if same is None:
+                found.append((store, [uri]))
+            else:
+                same.append(uri)
+        return found
+
 
 _ROUNDS_WITHOUT_PROGRESS = 3
 _BY_THE_RULE = 1
@@ -142,3 +187,38 @@ def afterwards(table: str, tiers: TierStore, terms: Terms) -> str:
         " these files again at one of its next runs, which are daily, for they keep their creation time. --into copies"
         " the rows, so that this does no harm."
     )
+
+
+_COPY_OF = "mirrorfeed.archive.copyOf"
+
+
+def copy(spark: SparkSession, rows: DataFrame, plan: Plan, into: Source) -> bool:
+    """Makes the table in one commit, which is all or nothing; False where an earlier run did. `TargetThere` where the
+    table is something else."""
+    if is_there(spark, plan, into):
+        return False
+    rows.writeTo(into.sql).using("delta").tableProperty(_COPY_OF, _named(plan)).create()
+    return True
+
+
+def is_there(spark: SparkSession, plan: Plan, into: Source) -> bool:
+    """Whether this plan's rows were copied already; or `TargetThere`."""
+    return made_before(spark, into, _COPY_OF, _named(plan), "copy of the rows of this plan")
+
+
+def made_before(spark: SparkSession, into: Source, property_: str, told: str, expected: str) -> bool:
+    """Whether the table is there and has this value of a property, as who made it gave it; or `TargetThere`."""
+    try:
+        found = detail_of(spark, into)
+    except (SourceMissing, NoTableAtPath):
+        return False
+    except NotDelta as error:
+        raise TargetThere(table=str(into), expected=expected) from error
+    if found.properties.get(property_) != told:
+        raise TargetThere(table=str(into), expected=expected)
+    return True
+
+
+def _named(plan: Plan) -> str:
+    """By what its rows depend on."""
+    return hashlib.sha256(repr((plan.tables, plan.where, plan.sql, plan.zone)).encode()).hexdigest()[:32]

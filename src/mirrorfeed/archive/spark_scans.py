@@ -1,18 +1,44 @@
-"""The files that a plan reads of a table, as Delta has them."""
+"""The files that a query or statement will read, found in its plan on classic Spark with open source Delta.
+
+Databricks guards archived files itself, and Spark Connect shows no plan. Three things hide files from the plan of a
+DataFrame, and are turned off here: cached data, subqueries, and partition filters that Delta derives from a generated
+column, which miss rows that were written in another time zone.
+
+A guarded query runs the plan that was examined, so later commits, caches and settings do not change what it reads.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from mirrorfeed.archive.errors import CannotBeJudged, CannotBePlanned
+from mirrorfeed.archive.file_index.archived_files import Tables
 from mirrorfeed.archive.file_index.log_file import ELSEWHERE, LogFile, column_names, file_of, plain
-from mirrorfeed.archive.spark_plan_tree import DELTA, FILES, class_of, is_a, session_of
+from mirrorfeed.archive.spark_plan_tree import (
+    CATALYST,
+    DELTA,
+    FILES,
+    active,
+    class_of,
+    is_a,
+    items,
+    kind_of,
+    nodes,
+    optimized,
+    parsed,
+    session_of,
+)
+from mirrorfeed.errors import first_line
+from mirrorfeed.runtime.spark_session import unlogged
 from mirrorfeed.source.identifier import Source
 
 _VECTOR = tuple(f"deletionVector.{name}" for name in ("storageType", "pathOrInlineDv", "offset", "cardinality"))
@@ -112,3 +138,142 @@ def name_of(leaf: Any) -> str:
         if parts and parts[-1] != "delta":  # which is how a path is spelled
             return str(Source(parts=(*parts, str(identifier.table()))))
     return plain(str(leaf.relation().location().path().toString())).removeprefix("file:")
+
+
+_PREPARED = f"{DELTA}stats.PreparedDeltaFileIndex"
+_FILE_TABLE = "org.apache.spark.sql.execution.datasources.v2.FileTable"
+_ROWS_OF_THEIR_OWN = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCheckpointRDD", "EmptyRDD")
+"""Where the lineage of an RDD may end without a file of a table."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A query that is planned and not run."""
+
+    rows: DataFrame
+    scans: tuple[Scan, ...]
+    """Of all tables that are Delta's, wherever in the query they are read."""
+
+
+def planned(frame: DataFrame) -> Planned:
+    """The plan of a DataFrame, or `CannotBeJudged`."""
+    spark = session_of(frame)
+    if frame.isStreaming:
+        raise CannotBeJudged(reads="a stream")
+    try:
+        with unlogged():
+            plan = optimized(spark, frame)
+    except PySparkException as error:
+        raise CannotBePlanned(reason=first_line(str(error))) from error
+    scans = tuple(_scans(spark, plan))
+    rows = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)  # type: ignore[union-attr]
+    return Planned(DataFrame(rows, spark), scans)
+
+
+def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
+    for part in (plan, *items(plan.subqueriesAll())):
+        for leaf in items(part.collectLeaves()):
+            kind = class_of(leaf)
+            if kind.endswith(".LogicalRelation"):
+                yield from _scan(spark, leaf)
+            elif kind.endswith(".LogicalRDD"):
+                _refuse_files(leaf.rdd())
+            elif "InMemoryRelation" in kind:
+                raise CannotBeJudged(reads="rows that are cached, whose files it does not show")
+            elif "DataSourceV2" in kind:
+                table = (leaf.relation() if kind.endswith("ScanRelation") else leaf).table()
+                if class_of(table).startswith(DELTA):
+                    raise CannotBeJudged(reads=f"a Delta table in a form that is not known here ({kind_of(leaf)})")
+                if is_a(table, _FILE_TABLE):
+                    _refuse_tables(spark, table.fileIndex())
+
+
+def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
+    relation = leaf.relation()
+    if not is_a(relation, FILES):
+        if class_of(relation).startswith(DELTA):
+            raise CannotBeJudged(reads="the change feed of a table")
+        return
+    index = relation.location()
+    if class_of(index) == _PREPARED:
+        prepared = index.preparedScan()
+        yield Scan(name_of(leaf), spark, prepared.scannedSnapshot(), prepared.files())
+    elif class_of(index).startswith(DELTA):
+        raise CannotBeJudged(reads=f"files of {name_of(leaf)} that Delta does not plan ({kind_of(index)})")
+    else:
+        _refuse_tables(spark, index)
+
+
+def _refuse_tables(spark: SparkSession, index: Any) -> None:
+    """Files that are read as such may be those of a table, of which a part is there and a part is archived."""
+    tables = Tables(spark)
+    for path in (plain(str(root.toString())) for root in items(index.rootPaths())):
+        if "_delta_log" not in path.split("/") and (table := tables.holding(path)) is not None:
+            raise CannotBeJudged(reads=f"files of the Delta table {table} as if they were none of a table's")
+
+
+def _refuse_files(rdd: Any) -> None:
+    """An RDD shows no plan: it may hold rows of its own, or read files when it runs."""
+    left = [rdd]
+    while left:
+        found = left.pop()
+        if found.isCheckpointed():
+            continue
+        parents = [each.rdd() for each in items(found.dependencies())]
+        if not parents and not class_of(found).endswith(_ROWS_OF_THEIR_OWN):
+            raise CannotBeJudged(reads="rows of an RDD, whose files it does not show")
+        left += parents
+
+
+_COMMANDS = (f"{CATALYST}plans.logical.Command", f"{CATALYST}plans.logical.ParsedStatement")
+_SUBQUERY = f"{CATALYST}expressions.SubqueryExpression"
+_NO_ROWS = re.compile(
+    r"(Show(?!Partitions)|Describe|Explain|SetCommand|SetCatalog|SetNamespace|Reset|CreateView|CreateTempView|CreateNamespace"
+    r"|CreateTable$|CreateFunction|Drop(?!Columns)|Refresh|Uncache|ClearCache|CommentOn|SetTableProperties"
+    r"|UnsetTableProperties|AddColumns|RenameTable|CloneTable)"
+)
+_RUNS = re.compile(r"(Statement|Command)$|ExecuteImmediate|Compound")
+"""What is carried out, and for Spark is no command: statements of Delta's own, texts and scripts."""
+
+
+def command_kind(spark: SparkSession, statement: str) -> str | None:
+    """The kind of a statement that is no query."""
+    root = parsed(spark, statement)
+    return next((kind_of(node) for node in nodes(root) if is_a(node, *_COMMANDS) or _RUNS.search(kind_of(node))), None)
+
+
+def reads_no_rows(kind: str) -> bool:
+    """Of a kind of command: whether it is known to read no data file."""
+    return _NO_ROWS.match(kind) is not None
+
+
+def merge_has_subqueries(spark: SparkSession, statement: str) -> bool:
+    """As the parser has it, whatever spaces and comments stand between the words."""
+    root = parsed(spark, statement)
+    kinds = (root.matchedActions(), root.notMatchedActions(), root.notMatchedBySourceActions())
+    trees = [root.mergeCondition(), *(each for actions in kinds for each in items(actions))]
+    return any(is_a(node, _SUBQUERY) for tree in trees for node in nodes(tree))
+
+
+def candidates(spark: SparkSession, statement: str, table: Scan) -> Scan:
+    """The files of a table in which a DELETE, UPDATE or MERGE of it looks for rows, found as the command itself finds
+    them when it runs in this session: by the conditions that it is given, where a query goes by all that follows from
+    its conditions."""
+    session = spark._jsparkSession
+    not_run = spark._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # type: ignore[union-attr]
+    with unlogged(), active(spark, session):
+        command = session.sessionState().executePlan(parsed(spark, statement), not_run).optimizedPlan()
+        if class_of(command) == f"{DELTA}commands.MergeIntoCommand":
+            if not command.notMatchedBySourceClauses().isEmpty():
+                return table
+            asked = command.getTargetOnlyPredicates(session)
+        elif class_of(command) in (f"{DELTA}commands.DeleteCommand", f"{DELTA}commands.UpdateCommand"):
+            if command.condition().isEmpty():
+                return table
+            helper = spark._jvm.org.apache.spark.sql.delta.DeltaTableUtils  # type: ignore[union-attr]
+            partitions = table.snapshot.metadata().partitionColumns()
+            parts = helper.splitMetadataAndDataPredicates(command.condition().get(), partitions, session)
+            asked = parts._1().concat(parts._2())
+        else:
+            raise CannotBeJudged(reads=f"by a statement of a kind that is not known here ({kind_of(command)})")
+        return Scan(table.name, spark, table.snapshot, table.snapshot.filesForScan(asked, False).files())

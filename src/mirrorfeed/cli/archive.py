@@ -42,7 +42,7 @@ def archive() -> None:
 @click.option("--tiers", "with_tiers", is_flag=True, help="Ask the storage for the tier of each file.")
 def files(table: str, where: str | None, with_tiers: bool) -> None:
     """List the archived files of TABLE that must be read to know which rows match. Reads no data file."""
-    from mirrorfeed.archive.guard.archived_rows import described
+    from mirrorfeed.archive.guard.archived_files_needed import described
     from mirrorfeed.archive.guard.table import ArchiveAwareTable
     from mirrorfeed.display.humanize import counted, size
     from mirrorfeed.storage.errors import NoTiers
@@ -167,11 +167,11 @@ def restore(
     prices: str | None,
 ) -> None:
     """Bring back what PLAN names, wait until every file is there, then run its query. It can be stopped at any time."""
-    from mirrorfeed.archive import copy_rows, restore_planner
     from mirrorfeed.archive import restore as restoring
-    from mirrorfeed.archive.fixed_time import in_zone
+    from mirrorfeed.archive import restore_planner
+    from mirrorfeed.archive.restore import TiersOfTables
     from mirrorfeed.archive.restore_plan import Plan
-    from mirrorfeed.archive.restore_tiers import TiersOfTables
+    from mirrorfeed.archive.restore_planner import in_zone
     from mirrorfeed.storage.errors import NoTiers
     from mirrorfeed.storage.tiers import Tier
 
@@ -181,7 +181,7 @@ def restore(
         raise OnlyRows(table=made.table)
     source, spark = source_of(made.table), spark_session()
     restore_planner.check_plan(spark, made)
-    if copied and copy_rows.is_there(spark, made, copied):
+    if copied and restoring.is_there(spark, made, copied):
         say(f"{copied} holds the rows of {file} already")
         nothing = dict.fromkeys(("ready", "pending", "archived", "rows"))
         say_result({"table": made.table, "done": True, **nothing, "into": str(copied)})
@@ -206,7 +206,7 @@ def restore(
             elif answer is None:
                 say(f"{source}: its changes from version {made.feed_from} to {made.version} can be read")
             elif copied:
-                copy_rows.copy(spark, answer, made, copied)
+                restoring.copy(spark, answer, made, copied)
                 say(f"Copied the rows into {copied}: nothing else has to stay where it is")
                 say_result({**told, "into": str(copied)})
                 return

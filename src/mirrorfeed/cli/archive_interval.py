@@ -14,7 +14,7 @@ from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.interval_policy import Policy
+    from mirrorfeed.archive.interval import Policy
     from mirrorfeed.source.identifier import Source
 
 
@@ -116,7 +116,7 @@ def _told(source: Source, found: Policy) -> dict[str, object]:
 
 def _say_rule(spark: Any, source: Source, found: Policy) -> None:
     from mirrorfeed.archive.errors import NoLifecycle
-    from mirrorfeed.archive.lifecycle.base import rules_of
+    from mirrorfeed.archive.lifecycle import rules_of
 
     say(
         "This moves no file. The cloud's lifecycle rule must say the same:"

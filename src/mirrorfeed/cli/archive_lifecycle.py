@@ -37,8 +37,8 @@ def rule(
     Exits with 1 if something else in the policy does not fit the table.
     """
     from mirrorfeed.archive import interval as intervals
-    from mirrorfeed.archive.lifecycle.base import rules_of
-    from mirrorfeed.archive.lifecycle.finding import Wanted
+    from mirrorfeed.archive.lifecycle import rules_of
+    from mirrorfeed.archive.lifecycle.base import Wanted
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.source.retention import parse_days
 
@@ -72,7 +72,7 @@ def rule(
 def lifecycle_check(file: str, table: str) -> None:
     """Compare the rules in FILE, as exported from the cloud, with the table's interval. Exits with 1 if they differ."""
     from mirrorfeed.archive import interval as intervals
-    from mirrorfeed.archive.lifecycle.base import rules_of
+    from mirrorfeed.archive.lifecycle import rules_of
     from mirrorfeed.source.identifier import Source
 
     source, exported = Source.parse(table), _json(file)

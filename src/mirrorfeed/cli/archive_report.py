@@ -26,7 +26,7 @@ from mirrorfeed.cli.main import (
 from mirrorfeed.errors import MirrorfeedError, coded, named
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.simulation import Simulation
+    from mirrorfeed.archive.archived_share import Simulation
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.storage.prices import Rates
 
@@ -55,7 +55,7 @@ def simulate(
     prices: str | None,
 ) -> None:
     """Say what INTERVALS such as '60 days' would do to TABLE: how much would be cold, which questions would fail."""
-    from mirrorfeed.archive import simulation as simulating
+    from mirrorfeed.archive import archived_share as simulating
     from mirrorfeed.source.identifier import Source
     from mirrorfeed.source.retention import parse_days
 

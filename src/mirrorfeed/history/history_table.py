@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.interval_policy import understood
+from mirrorfeed.archive.interval import understood
 from mirrorfeed.history.columns import places
 from mirrorfeed.history.errors import HistoryChanged, NamesTaken, NotAHistory
 from mirrorfeed.history.record import Change, Chapter, KeptColumn, Record, by_hand, disorder, parse

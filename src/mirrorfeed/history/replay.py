@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.copy_rows import made_before
+from mirrorfeed.archive.restore import made_before
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.history.errors import HistoryChanged, NothingKept, NotKept
 from mirrorfeed.history.history_table import HistoryTable

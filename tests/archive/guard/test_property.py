@@ -23,7 +23,7 @@ from mirrorfeed.archive.file_index.log_file import plain
 from mirrorfeed.archive.file_index.spark_log import DeltaLog
 from mirrorfeed.archive.guard.local_engine import LocalIndex, files_of
 from mirrorfeed.archive.guard.predicate import filtered
-from mirrorfeed.archive.interval_policy import Policy
+from mirrorfeed.archive.interval import Policy
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import detail_of

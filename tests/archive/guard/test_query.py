@@ -14,13 +14,12 @@ from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore, restore_planner
 from mirrorfeed.archive.errors import CannotBeJudged, CannotBePlanned, NoPlanToLookAt, NoQuery, TableByTable
-from mirrorfeed.archive.fixed_time import in_zone
-from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.missing_files import StatementNeedsArchivedFiles
+from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.guard.query import Guarded, guarded
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.writer import GuardedWriter
-from mirrorfeed.archive.restore_tiers import TiersOfTables
+from mirrorfeed.archive.restore import TiersOfTables
+from mirrorfeed.archive.restore_planner import in_zone
 from mirrorfeed.display.humanize import size
 from mirrorfeed.runtime.engine import setting
 from mirrorfeed.storage.tiers import Priority

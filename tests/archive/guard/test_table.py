@@ -21,7 +21,7 @@ from mirrorfeed.archive.errors import (
     NotEnoughFiles,
     OnlyOnOneMachine,
 )
-from mirrorfeed.archive.guard import active_copy
+from mirrorfeed.archive.guard import local_engine
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.errors import Terminal
@@ -214,7 +214,7 @@ def test_folders_of_the_recent_part_are_removed_when_many_follow_and_when_their_
     (tmp_path / f"{linked}.lock").symlink_to(tmp_path / f"{foreign}.lock")
     with (tmp_path / f"{running}.lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        monkeypatch.setattr(active_copy, "_clones", active_copy.Clones(most=2))
+        monkeypatch.setattr(local_engine, "_clones", local_engine.Clones(most=2))
         made = Orders(spark, tmp_path / "orders", interval=60)
         guarded = ArchiveAwareTable(spark, made.source, now=lambda: NOW)
         for day in (5, 6, 7):

@@ -12,13 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import BadPredicate, CannotBeJudged, ColumnKept, NoSuchColumn, SubqueryInStatement
-from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.missing_files import StatementNeedsArchivedFiles
+from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.writer import GuardedWriter
 from mirrorfeed.runtime.engine import setting
 from tests.archive.scenes import NOW, Orders, days
-from tests.archive.test_planned_files import DERIVES
+from tests.archive.test_spark_scans import DERIVES
 from tests.delta import DeltaTable
 
 UPSERT = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"

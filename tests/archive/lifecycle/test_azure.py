@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.errors import NoRules
-from mirrorfeed.archive.lifecycle import azure_policy as account
+from mirrorfeed.archive.lifecycle import azure as account
 from mirrorfeed.archive.lifecycle.azure import Place, check, place_of
-from mirrorfeed.archive.lifecycle.finding import Finding
+from mirrorfeed.archive.lifecycle.base import Finding
 from tests.archive.scenes import named
 
 PLACE = Place("lake", "sales/orders")

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.errors import TooManyRules
-from mirrorfeed.archive.lifecycle.azure import Place, check
-from mirrorfeed.archive.lifecycle.azure_policy import of_others, policy
-from mirrorfeed.archive.lifecycle.finding import Finding, Wanted
+from mirrorfeed.archive.lifecycle.azure import Place, check, of_others, policy
+from mirrorfeed.archive.lifecycle.base import Finding, Wanted
 from tests.archive.scenes import named
 
 ORDERS, LINES, RANDOM = Place("lake", "sales/orders"), Place("lake", "sales/lines"), Place("lake", "sales/mapped")

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.errors import NoBucketRules, NoLifecycle, TooManyRules
+from mirrorfeed.archive.lifecycle import rules_at
 from mirrorfeed.archive.lifecycle import s3 as glacier
-from mirrorfeed.archive.lifecycle.base import AzureRules, S3Rules, rules_at
-from mirrorfeed.archive.lifecycle.finding import Finding, Wanted
-from mirrorfeed.archive.lifecycle.s3 import check, place_of
+from mirrorfeed.archive.lifecycle.azure import AzureRules
+from mirrorfeed.archive.lifecycle.base import Finding, Wanted
+from mirrorfeed.archive.lifecycle.s3 import S3Rules, check, place_of
 
 FOLDER = "sales/orders"
 EXPECTED = [f"{FOLDER}/day=", f"{FOLDER}/deletion_vector_", f"{FOLDER}/_change_data/"]

@@ -1,1 +1,1 @@
-"""The files that a table's log names, and which of them count as archived."""
+"""The files in the log of a table, and which of them count as archived."""

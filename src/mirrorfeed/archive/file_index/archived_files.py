@@ -1,21 +1,42 @@
-"""Which files count as archived: a matter of their age alone, whatever tier they are in, by the interval of the table
-in whose folder they lie. On any doubt they do: a file without a known age is as old as can be.
+"""Which files count as archived, by their age and the interval of the table in whose folder they are.
+
+The tier of a file does not matter. A file of unknown age counts as archived.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.file_index.log_file import LogFile, plain
-from mirrorfeed.archive.file_index.owner import Tables
-from mirrorfeed.archive.interval_growth import counts_as_archived
-from mirrorfeed.archive.interval_policy import Policy
+from mirrorfeed.archive.interval import Policy, counts_as_archived
 from mirrorfeed.source.identifier import Source
+
+
+class Tables:
+    """What was found is not looked up again."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._found: dict[str, str | None] = {}
+
+    def holding(self, path: str) -> str | None:
+        """The nearest folder, at or above, that has a log of Delta; None where there is none."""
+        return self._at(self._spark._jvm.org.apache.hadoop.fs.Path(path))  # type: ignore[union-attr]
+
+    def _at(self, folder: Any) -> str | None:
+        name = plain(str(folder.toString()))
+        if name not in self._found:
+            log = self._spark._jvm.org.apache.hadoop.fs.Path(folder, "_delta_log")  # type: ignore[union-attr]
+            system = folder.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
+            above = folder.getParent()
+            self._found[name] = name if system.exists(log) else None if above is None else self._at(above)
+        return self._found[name]
 
 
 def archived_among(files: Iterable[LogFile], policy: Policy | None, now: datetime) -> list[LogFile]:

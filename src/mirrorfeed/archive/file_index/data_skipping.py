@@ -1,8 +1,7 @@
-"""Which files a few comparisons leave, over columns of what the log says of them: exactly those that Delta would read.
+"""The files that remain after comparisons with partition values and statistics, as Delta would keep them. Pure.
 
-Only what is beyond doubt is decided here: comparisons, all of which must hold, of columns of whole numbers, days and
-texts with fixed values. The rules are Delta's own: a file stays unless its partition or its statistics rule a match
-out, and one that lacks any of the statistics that are asked for stays too.
+Decides only comparisons that must all hold, of integer, date and text columns with constants. As in Delta, a file is
+kept unless its partition or statistics rule out a match, or if a statistic is missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file as an entry of a Delta log describes it: where it is, its size and age, and what of it is deleted. Pure."""
+"""A file as the Delta log describes it: path, size, age, partition and deletion vector. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The files that a Delta log speaks of, read with Spark: paths, sizes, times, deletion vectors. No data file is read.
+"""The files in a Delta log, read with Spark: paths, sizes, ages and deletion vectors. Reads no data file.
 
-Spark itself offers no list of a table's files with their ages, so the log is read as what it is: JSON and Parquet. What
-it says decides how old a file is, never whether a query needs it: that is Delta's to say.
+Spark does not list the files of a table with their ages, so this reads the JSON and Parquet files of the log. They only
+show how old a file is. Delta decides whether a query needs it.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""From a question to rows, or to an error before anything is read."""
+"""Guarded reads and writes: the rows, or an error before anything is read."""

@@ -1,7 +1,7 @@
-"""The change feed of a table with an archive: which files a range reads, before anything reads them.
+"""Guarded ranges of the change data feed: the files that a range reads, checked before anything is read.
 
-A range needs other files than a snapshot does: `_change_data`, and files that are no part of the table any more. On
-Databricks the log cannot be read here, and the engine guards the feed itself.
+A range needs other files than a snapshot: `_change_data`, and files that were removed from the table. On Databricks the
+engine guards the change data feed itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mirrorfeed.archive.file_index.archived_files import archived_of
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.file_index.spark_log import log_of
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, blocked_among
-from mirrorfeed.archive.interval_policy import understood
+from mirrorfeed.archive.interval import understood
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.runtime.engine import is_databricks
 from mirrorfeed.source.errors import Gap, SnapshotGone

@@ -1,14 +1,30 @@
-"""Which predicates a plan can rest on: those that say of each row, by its own columns alone, whether it is wanted."""
+"""Conditions that can be judged for each row by its own columns, and columns that exist."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from mirrorfeed.archive.errors import BadPredicate
+from mirrorfeed.archive.errors import BadPredicate, NoSuchColumn
 from mirrorfeed.runtime.spark_errors import first_of, parameter
 from mirrorfeed.runtime.spark_session import looked_at, unlogged
+from mirrorfeed.source.identifier import Source
+
+
+def check_columns(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
+    if names:
+        named(str(source), spark.table(source.sql).columns, names)
+
+
+def named(what: str, there: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Columns as they are spelled where they are, or `NoSuchColumn`."""
+    known = {name.lower(): name for name in there}
+    if unknown := [name for name in names if name.lower() not in known]:
+        raise NoSuchColumn(table=what, column=unknown[0], columns=there)
+    return [known[name.lower()] for name in names]
 
 
 def filtered(frame: DataFrame, table: str, predicate: str | None) -> DataFrame:

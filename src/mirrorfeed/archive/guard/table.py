@@ -1,8 +1,7 @@
-"""Reading a table of which a part is archived: a right answer or an early error, never a part of an answer.
+"""Guarded reads of one table: a correct result, or an error before anything is read.
 
-Each read is planned first, at a version that is pinned, and nothing is read before it is known that no archived file is
-needed. A file that counts as archived may have been brought back: with `tiers` every one is looked at, without them
-none is believed to be.
+Each read is planned first, at a fixed version. An archived file may have been restored: with `tiers` the tier of each
+is read, without `tiers` all count as unreadable.
 """
 
 from __future__ import annotations
@@ -22,16 +21,18 @@ from mirrorfeed.archive import interval as intervals
 from mirrorfeed.archive.errors import BadNumber, NotEnoughFiles, amount
 from mirrorfeed.archive.file_index.archived_files import archived_of
 from mirrorfeed.archive.file_index.log_file import LogFile
-from mirrorfeed.archive.guard import entry
-from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, blocked_among
-from mirrorfeed.archive.guard.archived_rows import DESCRIBED, described
-from mirrorfeed.archive.guard.columns import check_columns
+from mirrorfeed.archive.guard.archived_files_needed import (
+    DESCRIBED,
+    ArchivedFilesNeeded,
+    Missing,
+    StatementNeedsArchivedFiles,
+    blocked_among,
+    described,
+)
 from mirrorfeed.archive.guard.engine import Answer, FileIndex
-from mirrorfeed.archive.guard.engine_choice import index_of
-from mirrorfeed.archive.guard.missing_files import Missing, StatementNeedsArchivedFiles
-from mirrorfeed.archive.guard.predicate import filtered
-from mirrorfeed.archive.guard.query import Guarded
-from mirrorfeed.archive.interval_policy import Policy, understood
+from mirrorfeed.archive.guard.predicate import check_columns, filtered
+from mirrorfeed.archive.guard.query import Guarded, guarded_change, guarded_rows, index_of
+from mirrorfeed.archive.interval import Policy, understood
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import detail_of
@@ -174,7 +175,7 @@ class ArchiveAwareTable:
                 return ArchivedFilesNeeded(what, str(self.source), at, where, away[0].files)
             return StatementNeedsArchivedFiles(None, away)
 
-        return entry.rows(self._spark, question(self._index.rows(at)), self._tiers_at, self._now(), refusal)
+        return guarded_rows(self._spark, question(self._index.rows(at)), self._tiers_at, self._now(), refusal)
 
     def change(self, what: str, statement: str) -> None:
         """Runs a DELETE, UPDATE or MERGE of this table, once it is known that it looks into no archived file."""
@@ -182,7 +183,7 @@ class ArchiveAwareTable:
         def refusal(away: Sequence[Missing]) -> ArchivedFilesNeeded:
             return StatementNeedsArchivedFiles(None, away, what)
 
-        entry.change(self._spark, self.source, statement, self._tiers_at, self._now(), refusal)
+        guarded_change(self._spark, self.source, statement, self._tiers_at, self._now(), refusal)
 
     def of_any(self, frame: DataFrame) -> DataFrame:
         """The rows of any other query, guarded as all tables are."""

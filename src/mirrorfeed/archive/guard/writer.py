@@ -1,8 +1,7 @@
-"""Changing a table of which a part is archived: what would read archived files fails before it starts.
+"""Guarded changes of one table: a statement that would read archived files fails before it starts.
 
-What a statement needs is every file in which its command looks for rows, so it may be too much and is never too little.
-What only marks files as removed in the log needs none. Rows that are given are guarded as any query. On Databricks the
-engine guards statements itself.
+A statement needs every file in which its command searches for rows: possibly too many, never too few. Statements that
+only remove files in the log need none. On Databricks the engine guards statements itself.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongType, ShortType, StringType
 
 from mirrorfeed.archive.errors import ColumnKept, SubqueryInStatement
-from mirrorfeed.archive.guard.columns import named
-from mirrorfeed.archive.guard.engine_choice import world_of
-from mirrorfeed.archive.guard.predicate import filtered
+from mirrorfeed.archive.guard.predicate import filtered, named
+from mirrorfeed.archive.guard.query import world_of
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.interval import any_property
-from mirrorfeed.archive.planned_commands import merge_has_subqueries
+from mirrorfeed.archive.spark_scans import merge_has_subqueries
 from mirrorfeed.runtime.spark_session import looked_at, unlogged
 from mirrorfeed.source.identifier import quote
 from mirrorfeed.source.table_info import detail_of

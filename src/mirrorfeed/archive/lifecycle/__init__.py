@@ -1,1 +1,35 @@
-"""Lifecycle rules of Azure and S3: checks them for a table, and writes them."""
+"""Lifecycle rules of a table, in Azure or S3, chosen by its address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from mirrorfeed.archive.errors import NoLifecycle
+from mirrorfeed.archive.lifecycle import azure, s3
+from mirrorfeed.archive.lifecycle.azure import AzureRules
+from mirrorfeed.archive.lifecycle.base import Rules, starts
+from mirrorfeed.archive.lifecycle.s3 import S3Rules
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import detail_of
+
+
+def rules_at(location: str, partition_columns: Sequence[str], random_names: bool) -> Rules | None:
+    """None for a place that has no such rules."""
+    begins = starts(partition_columns, random_names)
+    if place := azure.place_of(location):
+        return AzureRules(place, [place.prefix + start for start in begins])
+    if bucket := s3.place_of(location):
+        return S3Rules(bucket[1], [f"{bucket[1]}/{start}" for start in begins])
+    return None
+
+
+def rules_of(spark: SparkSession, source: Source) -> Rules:
+    """Those of a table, or `NoLifecycle`."""
+    found = detail_of(spark, source)
+    names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
+    random_names = any(found.properties.get(name, "none") not in ("none", "false") for name in names)
+    if rules := rules_at(found.location, found.partition_columns, random_names):
+        return rules
+    raise NoLifecycle(table=str(source), location=found.location)

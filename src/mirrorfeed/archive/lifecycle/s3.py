@@ -1,17 +1,18 @@
-"""The lifecycle rules of an S3 bucket, judged for a table and merged. Pure: JSON in, findings and JSON out.
+"""Lifecycle rules of an S3 bucket: checks an exported configuration for a table, and merges rules into it. Pure.
 
-A bucket has one configuration, which is replaced whole; it holds 1,000 rules, and a rule one prefix. As with Azure no
-filter leaves something out, so a rule keeps away from `_delta_log` by its prefix.
+A bucket has one configuration, which is replaced as a whole. It holds 1,000 rules, and a rule one prefix. S3 has no
+filter that excludes, so prefixes avoid `_delta_log`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mirrorfeed.archive.errors import NoBucketRules, TooManyRules
-from mirrorfeed.archive.lifecycle.finding import Finding, Wanted, meet
+from mirrorfeed.archive.lifecycle.base import Finding, Wanted, meet
 from mirrorfeed.display.humanize import a_few, counted
 
 MOST_RULES = 1000
@@ -157,3 +158,31 @@ def _archives_only(rule: Mapping[str, Any], place: str) -> bool:
         }:
             return prefix.startswith(place) and not others and not conditions and not more.keys() - {"ID", "Status"}
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class S3Rules:
+    folder: str
+    listed: Sequence[str]
+    """What the keys of the table's files begin with."""
+
+    def apply(self, policy: Any, exported: Any = None) -> str:
+        if not policy["Rules"]:
+            return (
+                "S3 takes no configuration without rules, so delete the one that is there: `aws s3api"
+                " delete-bucket-lifecycle`."
+            )
+        return (
+            "A bucket has one lifecycle configuration, and applying this replaces it: `--merge` puts it into the"
+            " exported one. Apply it with `aws s3api put-bucket-lifecycle-configuration --lifecycle-configuration"
+            f" file://FILE{option(exported)}`."
+        )
+
+    def policy(self, days: int, wanted: Wanted = Wanted.ON, exported: Any = None, take_over: bool = False) -> Any:
+        return policy(self.folder, self.listed, days, wanted, exported, take_over)
+
+    def of_others(self, exported: Any) -> list[str]:
+        return of_others(self.folder, exported)
+
+    def check(self, policy: Any, days: int) -> list[Finding]:
+        return check(policy, self.folder, self.listed, days)

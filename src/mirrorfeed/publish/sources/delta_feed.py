@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.guard import change_feed as archive
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
-from mirrorfeed.archive.interval_policy import understood
+from mirrorfeed.archive.interval import understood
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost
 from mirrorfeed.landing.selection import Selection, applied, types_of
@@ -47,7 +47,7 @@ from mirrorfeed.source.reader import selected
 from mirrorfeed.source.versions import schema_at
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.guard.missing_files import Missing
+    from mirrorfeed.archive.guard.archived_files_needed import Missing
 
 _SMALL_BYTES = 8 * 2**20
 """Of a source whose rows may be few."""
@@ -224,13 +224,13 @@ class DeltaFeed:
             return found
         table = str(self.source)
         if isinstance(deleted, pa.Table):
-            from mirrorfeed.archive.guard import entry  # clients of clouds, which most tables do without
+            from mirrorfeed.archive.guard.query import guarded_rows
             from mirrorfeed.storage.tiers import tiers_at
 
             def refusal(away: Sequence[Missing]) -> LookUpNeedsArchive:
                 return LookUpNeedsArchive(table, version, [file for each in away for file in each.files])
 
-            return entry.rows(self.spark, found, tiers_at, datetime.now(UTC), refusal)
+            return guarded_rows(self.spark, found, tiers_at, datetime.now(UTC), refusal)
         try:
             archive.check(self.spark, self.source, version, facts.properties)
         except ArchivedFilesNeeded as error:

@@ -12,9 +12,9 @@ from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.databricks import NativeIndex
-from mirrorfeed.archive.guard.engine_choice import index_of
+from mirrorfeed.archive.guard.engine import NativeIndex
 from mirrorfeed.archive.guard.local_engine import LocalIndex
+from mirrorfeed.archive.guard.query import index_of
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.writer import GuardedWriter
 from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, maintain, missing_files

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.errors import RelativeWord
-from mirrorfeed.archive.fixed_time import Moment, frozen, in_zone, moment
+from mirrorfeed.archive.restore_planner import Moment, frozen, in_zone, moment
 
 AT = Moment(1767222000000000, "2026-01-01", "2026-01-01 00:00:00", "Europe/Paris")
 DAY, TIME = "DATE '2026-01-01'", "timestamp_micros(1767222000000000)"

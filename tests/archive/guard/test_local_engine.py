@@ -12,8 +12,7 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import interval
 from mirrorfeed.archive.archived_share import share
 from mirrorfeed.archive.errors import FileOfNoTable
-from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.missing_files import StatementNeedsArchivedFiles
+from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.guard.query import Guarded
 from mirrorfeed.archive.guard.table import ArchiveAwareTable
 from mirrorfeed.archive.guard.writer import GuardedWriter

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.restore_costs import Cost, of_restore, spelled
+from mirrorfeed.archive.restore_plan import Cost, of_restore, spelled
 from mirrorfeed.storage.errors import BadRates
 from mirrorfeed.storage.prices import Rates
 from mirrorfeed.storage.tiers import Facts, Priority, Tier

@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from mirrorfeed.archive.archived_share import Need, Outcome, Question, Simulation, asked, conditions_in, simulate
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
-from mirrorfeed.archive.simulation import Need, Outcome, Question, Simulation, asked, conditions_in, simulate
 from mirrorfeed.source.identifier import Source
 from tests.archive.scenes import NOW, Orders, data_moved_away
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive import restore_planner
-from mirrorfeed.archive.file_index import log_location
+from mirrorfeed.archive.file_index import columnar_log
 from mirrorfeed.archive.file_index.columnar_log import Columns
 from mirrorfeed.archive.file_index.data_skipping import Doubt
 from mirrorfeed.archive.guard.local_engine import LocalIndex
@@ -59,7 +59,7 @@ def test_what_is_more_than_comparisons_is_left_to_delta(spark: SparkSession, ord
 
 @pytest.mark.parametrize("name", ["seen", "gone", "other.schema.placed", "/nowhere/at/all"])
 def test_what_is_no_table_that_is_known_here_is_left_to_delta(spark: SparkSession, orders: Orders, name: str) -> None:
-    with pytest.raises(Doubt), log_location.columns(spark, Source.parse(name), None):
+    with pytest.raises(Doubt), columnar_log.columns(spark, Source.parse(name), None):
         pass
 
 
@@ -67,9 +67,9 @@ def test_a_log_elsewhere_is_brought_here_as_far_as_it_is_needed(
     spark: SparkSession, orders: Orders, tmp_path: Path
 ) -> None:
     folder = spark._jvm.org.apache.hadoop.fs.Path(str(orders.path / "_delta_log"))  # type: ignore[union-attr]
-    with log_location.columns(spark, orders.source, None) as (_, here):
-        away = Columns(here.location, here.parts, lambda name: log_location.copied(spark, folder, name, tmp_path))
+    with columnar_log.columns(spark, orders.source, None) as (_, here):
+        away = Columns(here.location, here.parts, lambda name: columnar_log.copied(spark, folder, name, tmp_path))
         assert away.described() == here.described()
     assert {path.name for path in tmp_path.iterdir()} == {f"{version:020d}.json" for version in range(3)}
     with pytest.raises(Doubt, match="gone"):
-        log_location.copied(spark, folder, "_sidecars/gone.parquet", tmp_path)
+        columnar_log.copied(spark, folder, "_sidecars/gone.parquet", tmp_path)
