@@ -24,7 +24,7 @@ from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.monitor import alert_state
 from mirrorfeed.monitor.alert_state import REPEAT_AFTER, Check
 from mirrorfeed.monitor.findings import Finding, Severity
-from mirrorfeed.publish.log.audit import examine
+from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.storage.errors import BadRates
 from mirrorfeed.storage.prices import Rates
@@ -55,13 +55,13 @@ def _look(data: bytes) -> object:
     store = MemoryStore()
     store.create("t/_mirrorfeed/log.json", b'{"log_id": "a"}')
     store.create(f"t/_mirrorfeed/a/{9:020d}.json", data)
-    return TableLog(store, "t").look(), examine(store, "t")
+    return TableLog(store, "t").read_view(), audit_log(store, "t")
 
 
 def _log_id(data: bytes) -> object:
     store = MemoryStore()
     store.create("t/_mirrorfeed/log.json", data)
-    return TableLog(store, "t").glance()
+    return TableLog(store, "t").read_latest()
 
 
 def _history(data: bytes) -> kept.Record:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import load
-from mirrorfeed.orchestration.publish_run import all_at_rest
+from mirrorfeed.orchestration.publish_run import all_up_to_date
 from tests.bench.race import Case
 from tests.fleets import fleet
 
@@ -17,10 +17,10 @@ def case(_spark: SparkSession, folder: Path, count: int) -> Case:
     config = load(fleet(folder, count))
 
     def all_of_them() -> None:
-        assert len(all_at_rest(config) or ()) == count
+        assert len(all_up_to_date(config) or ()) == count
 
     def one_by_one() -> None:
         for table in config.tables:
-            assert all_at_rest(config, [str(table.target)])
+            assert all_up_to_date(config, [str(table.target)])
 
     return Case({"publish": all_of_them, "one after the other": one_by_one}, facts={"tables": count})

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from mirrorfeed.publish.files import duplicate_keys, small_batch
-from mirrorfeed.publish.files.staging_area import Place
+from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.upload import send
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
@@ -19,7 +19,7 @@ from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from tests.bench.race import Case
 
 _PHASES: Mapping[str, Callable[..., object]] = {
-    "look at the landing zone": TableLog.glance,
+    "look at the landing zone": TableLog.read_latest,
     "history and identity": DeltaFeed.facts,
     "schema": DeltaFeed.columns,
     "checks before": DeltaFeed.check,
@@ -27,13 +27,13 @@ _PHASES: Mapping[str, Callable[..., object]] = {
     "plan of a range": DeltaFeed._changed_rows,
     "all of staging": DeltaFeed.stage,
     "few rows taken": small_batch.taken,
-    "files named": Place.in_order,
+    "files named": StagingArea.in_order,
     "keys compared": duplicate_keys.repeat,
     "files sent": send,
     "identity again": DeltaFeed.is_as,
-    "record": TableLog.record,
-    "look after it, rename": TableLog.settle,
-    "tidy": TableLog.tidy,
+    "record": TableLog.add_record,
+    "look after it, rename": TableLog.finish_publication,
+    "tidy": TableLog.clean_up,
 }
 """As they follow each other; what one calls counts for it too. Of many tables, each in a thread, none show."""
 _PER_UNIT = {"B": 2**-20, "KiB": 2**-10, "MiB": 1.0, "GiB": 2**10}

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.files.staging_area import Place
+from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.files.upload import send_one
 from mirrorfeed.storage.onelake import OneLakeStore
@@ -44,7 +44,7 @@ def main() -> None:
         size, found = file.stat().st_size, list[tuple[float, float]]()
         for _ in range(given.rounds + 1):
             cpu, begun = time.process_time(), time.perf_counter()
-            (receipt,) = send_one(job, Place(place), str(file))
+            (receipt,) = send_one(job, StagingArea(place), str(file))
             found.append((time.perf_counter() - begun, time.process_time() - cpu))
             assert (receipt.bytes, receipt.differed) == (size, "")
     wall, busy = (statistics.median(each) for each in zip(*found[1:], strict=True))

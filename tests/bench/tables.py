@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.config import Config, Table
-from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish as publish_table
@@ -39,7 +39,7 @@ def fleet(spark: SparkSession, folder: Path, count: int, rows: int) -> tuple[lis
 
 def publish(spark: SparkSession, config: Config, names: Sequence[str] = ()) -> None:
     """Of such a fleet these, or all; what fails, fails the benchmark."""
-    for outcome in publish_tables(Fleet(spark, config), names):
+    for outcome in publish_tables(RunContext(spark, config), names):
         if outcome.error:
             raise outcome.error
 

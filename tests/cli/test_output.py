@@ -18,7 +18,7 @@ from mirrorfeed.cli import output as show
 from mirrorfeed.display import humanize as amounts
 from mirrorfeed.display import terminal
 from mirrorfeed.landing.schema import IncompatibleSchema
-from mirrorfeed.publish.result import Outcome
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import Progress, publish
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.storage import NotThere
@@ -53,7 +53,7 @@ def test_rows_are_told_by_what_they_do(rows: dict[str, int], shown: str) -> None
     assert show.by_marker(rows) == shown
 
 
-def printed(*outcomes: Outcome, repeated: int = 0) -> list[str]:
+def printed(*outcomes: TableResult, repeated: int = 0) -> list[str]:
     out = Console(file=io.StringIO(), width=120)
     out.print(show.summary(outcomes))
     for note in show.notes(outcomes, repeated):
@@ -65,7 +65,7 @@ def printed(*outcomes: Outcome, repeated: int = 0) -> list[str]:
 def test_the_summary_has_a_line_a_table() -> None:
     published = Progress("…", 4, 9, published=9, latest=11, publications=2, rows={"upsert": 7}, files=3, bytes=2048)
     idle = Progress("…", published=9, latest=9)
-    lines = printed(Outcome("sales.orders", published, 1.25), Outcome("sales.lines", idle, 0.5))
+    lines = printed(TableResult("sales.orders", published, 1.25), TableResult("sales.lines", idle, 0.5))
     assert [cell.strip() for cell in lines[3].split("│")[1:-1]] == [
         "sales.orders", "5 to 9", "7 upserts", "3", "2.0 KiB", "1.2", "2 versions",
     ]  # fmt: skip
@@ -77,8 +77,8 @@ def test_the_summary_has_a_line_a_table() -> None:
 def test_failures_repeated_tries_and_unchecked_keys_are_told_below() -> None:
     first = Progress("…", None, 3, published=3, latest=3, publications=1, rows={"insert": 1}, files=1, bytes=10)
     lines = printed(
-        Outcome("a", Progress(), 0.1, error=FeedOff(table="main.a", version=4)),
-        Outcome("b", first, 0.1, keys_checked=False, tries=3),
+        TableResult("a", Progress(), 0.1, error=FeedOff(table="main.a", version=4)),
+        TableResult("b", first, 0.1, keys_checked=False, tries=3),
     )
     assert "failed" in lines[3]
     assert "snapshot to 3" in lines[4]
@@ -94,7 +94,7 @@ def test_failures_repeated_tries_and_unchecked_keys_are_told_below() -> None:
 def test_look_ups_that_take_most_of_a_publication_are_told_below(stage: float, look_up: float, is_said: bool) -> None:
     progress = publish(TableFeed(orders()), MemoryStore(), plan())
     progress.made[0].seconds |= {"stage": stage, "look_up": look_up}
-    notes = [str(note) for note in show.notes([Outcome("a", progress, 0.1)])]
+    notes = [str(note) for note in show.notes([TableResult("a", progress, 0.1)])]
     said = "a: looking up deleted keys in the source took 12 s, more than all else."
     assert notes == ([f"{said} If its keys are always unique, set validate_keys: range."] if is_said else [])
 
@@ -102,20 +102,20 @@ def test_look_ups_that_take_most_of_a_publication_are_told_below(stage: float, l
 def test_a_first_load_is_remarkable_only_where_the_ledger_tells_of_earlier_publications() -> None:
     first = Progress("…", None, 3, published=3, latest=3, publications=1, rows={"insert": 1}, files=1, bytes=10)
     later = Progress("…", 2, 3, published=3, latest=3, publications=1, rows={"upsert": 1}, files=1, bytes=10)
-    again = [Outcome(name, first, 0.1, published_before=True) for name in ("a", "c")]
-    reseeded = Outcome(
+    again = [TableResult(name, first, 0.1, published_before=True) for name in ("a", "c")]
+    reseeded = TableResult(
         "d", first, 0.1, reseeded=IncompatibleSchema("main.d", 3, ["'v' is gone"]), published_before=True
     )
-    assert show.notes([Outcome("a", first, 0.1), Outcome("b", later, 0.1)]) == []
+    assert show.notes([TableResult("a", first, 0.1), TableResult("b", later, 0.1)]) == []
     assert (
         "First loads of tables that were published before, says the ledger: a, c. Their folders were deleted from the"
         " landing zone: Fabric drops such a table and takes it anew."
-    ) in " ".join(" ".join(printed(*again, Outcome("b", later, 0.1), reseeded)).split())
+    ) in " ".join(" ".join(printed(*again, TableResult("b", later, 0.1), reseeded)).split())
     assert show.notes(again, rebuilt=True) == []
 
 
 def test_calls_that_were_repeated_are_counted_in_one_line() -> None:
-    outcome = Outcome("a", Progress(retries=2), 0.1)
+    outcome = TableResult("a", Progress(retries=2), 0.1)
     assert printed(outcome, repeated=7)[-1] == "7 calls to the landing zone had to be repeated."
     assert printed(outcome, repeated=1)[-1] == "1 call to the landing zone had to be repeated."
     assert not any("repeated" in line for line in printed(outcome))
@@ -176,7 +176,7 @@ def test_more_tables_than_a_screen_has_lines_are_counted_and_those_in_hand_are_s
         for number in range(50):
             step(f"t{number}", Progress("version 2"))
         for number in range(49):
-            step.done(Outcome(f"t{number}", Progress(published=2, latest=2), 0.1))
+            step.done(TableResult(f"t{number}", Progress(published=2, latest=2), 0.1))
         step("t60", Progress("version 3"))
     assert isinstance(out.file, io.StringIO)
     last = _ESCAPES.sub("", out.file.getvalue()).split("49 of 300 tables done")[-1]
@@ -186,8 +186,8 @@ def test_more_tables_than_a_screen_has_lines_are_counted_and_those_in_hand_are_s
 
 
 def test_many_tables_with_nothing_new_are_a_line_of_their_own() -> None:
-    idle = [Outcome(f"t{number}", Progress(published=2, latest=2), 0.1) for number in range(21)]
-    failed = Outcome("bad", Progress(), 0.1, error=NotThere(address="bad"))
+    idle = [TableResult(f"t{number}", Progress(published=2, latest=2), 0.1) for number in range(21)]
+    failed = TableResult("bad", Progress(), 0.1, error=NotThere(address="bad"))
     assert show.shortened([*idle[1:], failed]) == ([*idle[1:], failed], "")
     assert show.shortened([*idle, failed]) == ([failed], "21 tables: nothing new.")
 
@@ -208,7 +208,7 @@ def test_nothing_is_cut_and_no_word_is_broken_at_80_columns(name: str) -> None:
     rows = {"upsert": 1_234_567, "delete": 2}
     progress = Progress("", 1, 4, published=4, latest=4, publications=1, rows=rows, files=1)
     out = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
-    out.print(show.summary([Outcome(name, progress, 0.1)]))
+    out.print(show.summary([TableResult(name, progress, 0.1)]))
     with show.steps(out) as step:
         step(name, progress)
     assert isinstance(out.file, io.StringIO)
@@ -224,8 +224,8 @@ def test_nothing_is_cut_and_no_word_is_broken_at_80_columns(name: str) -> None:
 def test_what_is_piped_is_never_folded(capsys: pytest.CaptureFixture[str]) -> None:
     progress = Progress("…", 1, 4, published=4, latest=4, publications=1, rows={"upsert": 1}, files=1)
     out = terminal.console()
-    out.print(show.summary([Outcome(f"{LONG}_{LONG}_{LONG}", progress, 0.1)]))
-    for note in show.notes([Outcome("a", Progress(), 0.1, error=FeedOff(table="main." + LONG * 9, version=4))]):
+    out.print(show.summary([TableResult(f"{LONG}_{LONG}_{LONG}", progress, 0.1)]))
+    for note in show.notes([TableResult("a", Progress(), 0.1, error=FeedOff(table="main." + LONG * 9, version=4))]):
         out.print(note)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6
@@ -304,5 +304,5 @@ def test_on_a_terminal_each_table_has_a_bar() -> None:
 
 def test_a_table_that_was_started_again_says_why() -> None:
     first = Progress("…", None, 3, published=3, latest=3, publications=1, rows={"insert": 1}, files=1, bytes=10)
-    lines = printed(Outcome("a", first, 0.1, reseeded=IncompatibleSchema("main.a", 3, ["'v' is gone"])))
+    lines = printed(TableResult("a", first, 0.1, reseeded=IncompatibleSchema("main.a", 3, ["'v' is gone"])))
     assert "a: reseeded from a snapshot. The columns of main.a at version 3 do not go on" in " ".join(lines)

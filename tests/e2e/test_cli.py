@@ -143,17 +143,18 @@ def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_withou
 ) -> None:
     project.run("publish")
     (table,) = config.load(project.config).tables
-    assert up_to_date_check.Idle(config.load(project.config)).decision(table) is not None
+    assert up_to_date_check.UpToDateCheck(config.load(project.config)).decision(table) is not None
     assert (
-        up_to_date_check.Idle(config.load(project.config)).decision(table.model_copy(update={"keys": ("v",)})) is None
+        up_to_date_check.UpToDateCheck(config.load(project.config)).decision(table.model_copy(update={"keys": ("v",)}))
+        is None
     )
     shutil.rmtree(orders.path)
     DeltaTable(spark, orders.path)
-    assert up_to_date_check.Idle(config.load(project.config)).decision(table) is None
+    assert up_to_date_check.UpToDateCheck(config.load(project.config)).decision(table) is None
     collector = Collector(config.load(project.config), lambda: spark)
-    assert collector._without_spark(up_to_date_check.Idle(collector.config), table) is None
+    assert collector._without_spark(up_to_date_check.UpToDateCheck(collector.config), table) is None
     shutil.rmtree(orders.path)
-    assert collector._without_spark(up_to_date_check.Idle(collector.config), table) is None
+    assert collector._without_spark(up_to_date_check.UpToDateCheck(collector.config), table) is None
     assert up_to_date_check.newest(Source(parts=("main", "sales", "orders"))) is None
     assert up_to_date_check.newest(Source(path="abfss://a@b/c")) is None
 

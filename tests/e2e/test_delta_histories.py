@@ -21,8 +21,8 @@ from fixtures.journeys import PLAN, Journey, newest_version
 from fixtures.selections import drawn
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import small_batch
-from mirrorfeed.publish.sources.full_compare import ComparedFeed
-from mirrorfeed.publish.sources.row_hashes import States
+from mirrorfeed.publish.sources.full_compare import FullCompare
+from mirrorfeed.publish.sources.row_hashes import RowHashTable
 from mirrorfeed.publish.table_publisher import Progress, publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import FolderStore, Store
@@ -75,8 +75,8 @@ class Compared(Journey):
 
     def publish(self, store: Store | None = None, **arguments: Any) -> Progress:
         source = Source(path=str(self.source))
-        feed = ComparedFeed(
-            self.spark, source, States(self.spark, Source(path=str(self.place / "hashes")), str(source))
+        feed = FullCompare(
+            self.spark, source, RowHashTable(self.spark, Source(path=str(self.place / "hashes")), str(source))
         )
         return publish(feed, store or self.zone, replace(self.plan, keys=self.keys), **arguments)
 

@@ -125,13 +125,13 @@ class Soak:
             return
         follower.send_signal(signal.SIGTERM)
         assert follower.wait(300) == 0, self.output.read_text()
-        view = TableLog(self.journey.zone, FOLDER).look()
+        view = TableLog(self.journey.zone, FOLDER).read_view()
         assert view is None or not (view.unfinished or view.leftovers() or view.staged)
         self.counted["SIGTERM"] += 1
 
     def measure(self) -> None:
         """Of the versions that a record has since it was asked last; the commit files of versions stay for a day."""
-        view = TableLog(self.journey.zone, FOLDER).look()
+        view = TableLog(self.journey.zone, FOLDER).read_view()
         newest = view.newest if view else None
         if newest is None or newest.number == self._measured:
             return
@@ -143,7 +143,7 @@ class Soak:
             self.waited.append(newest.at.timestamp() - self.table.commit_file(version).stat().st_mtime)
 
     def told(self) -> str:
-        view = TableLog(self.journey.zone, FOLDER).look()
+        view = TableLog(self.journey.zone, FOLDER).read_view()
         assert view is not None
         assert view.newest is not None
         waited = sorted(self.waited)

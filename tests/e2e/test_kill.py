@@ -123,7 +123,7 @@ class Shop:
         publisher.communicate()
         if publisher.returncode >= 0:
             return ENDED
-        view = TableLog(self.journey.zone, FOLDER).look()
+        view = TableLog(self.journey.zone, FOLDER).read_view()
         if view is None or self._records() == before:
             some_staged = self._staged() - staged_before
             if self._carried():

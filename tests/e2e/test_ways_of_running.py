@@ -17,7 +17,7 @@ from fixtures.faults import Crash
 from mirrorfeed.cli import main
 from mirrorfeed.config import Config, load
 from mirrorfeed.orchestration.follow_run import SparkRuns, follow
-from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.orchestration.streaming import publisher
 from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable, Zone
@@ -41,7 +41,7 @@ def by_a_stream(spark: SparkSession, config: Config) -> None:
 
 
 def by_a_notebook(spark: SparkSession, config: Config) -> None:
-    _succeeds(publish_tables(Fleet(spark, config, sleep=lambda _: None)))
+    _succeeds(publish_tables(RunContext(spark, config, sleep=lambda _: None)))
 
 
 def _succeeds(outcomes: list[Any]) -> None:

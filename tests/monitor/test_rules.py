@@ -26,7 +26,7 @@ from mirrorfeed.monitor.rules import (
     seconds_left,
     table_findings,
 )
-from mirrorfeed.publish.errors import FilesLost, LastFileGone
+from mirrorfeed.publish.errors import FilesLost, LastFileMissing
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 HOUR, DAY = 3600.0, 86_400.0
@@ -194,8 +194,10 @@ def test_nothing_is_found_in_what_could_not_be_read() -> None:
 
 
 def test_lost_files_are_found_once() -> None:
-    gone, lost = LastFileGone(address="zone/t", numbers=[4]), FilesLost(address="zone/t", numbers=[3])
-    assert [(each.name, each.severity) for each in table_findings(log(lost=gone))] == [("LastFileGone", Severity.SOON)]
+    gone, lost = LastFileMissing(address="zone/t", numbers=[4]), FilesLost(address="zone/t", numbers=[3])
+    assert [(each.name, each.severity) for each in table_findings(log(lost=gone))] == [
+        ("LastFileMissing", Severity.SOON)
+    ]
     found = table_findings(replace(log(lost=lost), errors=(lost,)))
     assert [(each.name, each.severity) for each in found] == [("FilesLost", Severity.WRONG)]
 

@@ -15,7 +15,7 @@ from mirrorfeed.display.render import grid_of
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.status import status_of, statuses, summary_of
-from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.source.errors import SourceRecreated
 from mirrorfeed.storage import NotThere
 from tests.delta import DeltaTable
@@ -29,7 +29,7 @@ def test_a_status_is_told_for_each_table(
 ) -> None:
     tables = {name: DeltaTable(spark, tmp_path / name) for name in ("new", "behind", "done")}
     config = configured("new", "behind", "done", "nowhere")
-    publish_tables(Fleet(spark, config, sleep=never), ["behind", "done"])
+    publish_tables(RunContext(spark, config, sleep=never), ["behind", "done"])
     for i in range(2):
         tables["behind"].insert(i)
     before = everything(tmp_path)
@@ -92,10 +92,10 @@ def test_the_status_of_a_table_that_was_created_again_is_no_negative_lag(
     try:
         spark.sql(create)
         spark.sql(f"INSERT INTO {source} VALUES (1)")
-        publish_tables(Fleet(spark, config, sleep=never))
+        publish_tables(RunContext(spark, config, sleep=never))
         spark.sql(f"DROP TABLE {source}")
         spark.sql(create)
-        (outcome,) = publish_tables(Fleet(spark, config, sleep=never))
+        (outcome,) = publish_tables(RunContext(spark, config, sleep=never))
         assert isinstance(outcome.error, SourceRecreated)
         (found,) = statuses(lambda: spark, config)
         assert "was replaced, or dropped and created again" in str(found.error)

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config
 from mirrorfeed.config.schedule import Pause
-from mirrorfeed.orchestration.dry_run import decisions
-from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.orchestration.dry_run import plan_next_steps
+from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.source.errors import FeedOff
 from tests.delta import DeltaTable
 from tests.publish.conftest import everything, never
@@ -22,10 +22,10 @@ def test_a_decision_is_told_for_each_table_and_nothing_is_touched(
     tables = {name: DeltaTable(spark, tmp_path / name) for name in ("new", "behind", "done")}
     DeltaTable(spark, tmp_path / "switched_off", feed=False)
     config = configured("new", "behind", "done", "switched_off", "nowhere")
-    publish_tables(Fleet(spark, config, sleep=never), ["behind", "done"])
+    publish_tables(RunContext(spark, config, sleep=never), ["behind", "done"])
     tables["behind"].insert(1)
     before = everything(tmp_path)
-    found = decisions(spark, config)
+    found = plan_next_steps(spark, config)
     assert [(name, str(decision)) for name, decision in found[:3]] == [
         ("new", "snapshot at version 0"),
         ("behind", "version 1"),
@@ -41,6 +41,6 @@ def test_a_paused_table_is_left_alone(spark: SparkSession, tmp_path: Path, confi
     config = configured("new")
     pause = Pause(reason="its source is loaded anew", until="2999-01-31")
     tables = tuple(table.model_copy(update={"paused": pause}) for table in config.tables)
-    assert decisions(spark, config.model_copy(update={"entries": tables})) == [
+    assert plan_next_steps(spark, config.model_copy(update={"entries": tables})) == [
         ("new", "paused until 2999-01-31 00:00 UTC: its source is loaded anew")
     ]

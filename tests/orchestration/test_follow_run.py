@@ -29,7 +29,7 @@ from mirrorfeed.errors import MirrorfeedError, SessionLost
 from mirrorfeed.orchestration.batching import State
 from mirrorfeed.orchestration.follow_run import SparkRuns, follow
 from mirrorfeed.publish.errors import NothingPublished
-from mirrorfeed.publish.result import Outcome, Progress
+from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Waiting
@@ -76,18 +76,18 @@ class World:
         new = self.table.versions[published + 1 :]
         return Waiting(len(new), sum(len(version.changes) for version in new), 0)
 
-    def publish(self, names: Sequence[str]) -> list[Outcome]:
+    def publish(self, names: Sequence[str]) -> list[TableResult]:
         (name,) = names
         progress = Progress()
         if self.failures:
             error = self.failures.pop(0)
             self.runs.append((self.now, None))
-            return [Outcome(name, progress, 0.0, error=error)]
+            return [TableResult(name, progress, 0.0, error=error)]
         publish(TableFeed(self.table), self.zone, replace(plan(), versions_per_range=2), progress, stop=self.stop)
         self.runs.append((self.now, progress.published))
-        return [Outcome(name, progress, 0.0)]
+        return [TableResult(name, progress, 0.0)]
 
-    def tell(self, outcomes: Sequence[Outcome]) -> None:
+    def tell(self, outcomes: Sequence[TableResult]) -> None:
         self.told.append((self.now, len(outcomes)))
 
     def follow(self, **at_most: object) -> State:
@@ -200,7 +200,7 @@ class Fleet:
     def waiting(self, table: Configured, published: int) -> Waiting:
         return Waiting(self.news)
 
-    def publish(self, names: Sequence[str]) -> list[Outcome]:
+    def publish(self, names: Sequence[str]) -> list[TableResult]:
         (name,) = names
         if name == self.slow:
             assert self.others.wait(30)
@@ -208,9 +208,9 @@ class Fleet:
         if len(self.runs) == 3:
             self.others.set()
             self.now = self.ends
-        return [Outcome(name, Progress(published=1), 0.0)]
+        return [TableResult(name, Progress(published=1), 0.0)]
 
-    def tell(self, outcomes: Sequence[Outcome]) -> None: ...
+    def tell(self, outcomes: Sequence[TableResult]) -> None: ...
 
     def follow(self, at_once: int = 2) -> dict[str, State]:
         tables = self.tables()
@@ -284,7 +284,7 @@ def test_through_spark_what_is_committed_is_published_and_the_ledger_is_told_onc
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table, config = DeltaTable(spark, tmp_path / "t"), configured(tmp_path, "ledger: ./ledger")
-    clock, seen, troubles = World(), list[Outcome](), list[MirrorfeedError]()
+    clock, seen, troubles = World(), list[TableResult](), list[MirrorfeedError]()
     begin: list[Callable[[World], None]] = [lambda _: table.insert(1, 2), lambda _: table.sql("DELETE FROM {}")]
     clock.events = {20.0: begin[0], 40.0: begin[1]}
     runs = SparkRuns(spark, config, lambda: clock.now > 60, seen.append, troubles.append)
@@ -303,7 +303,7 @@ def test_after_a_failure_the_session_is_asked_for_and_the_landing_zone_taken_up_
     DeltaTable(spark, tmp_path / "t").insert(1)
     config = configured(tmp_path)
     (tmp_path / "landing").write_text("in the way", encoding="utf-8")
-    clock, asked, seen = World(), list[SparkSession](), list[Outcome]()
+    clock, asked, seen = World(), list[SparkSession](), list[TableResult]()
 
     def renew(session: SparkSession) -> SparkSession:
         asked.append(session)
@@ -379,5 +379,5 @@ def test_an_error_is_said_once_and_so_is_its_end() -> None:
     lines: list[str] = []
     said = Said(lambda text, **_: lines.append(text), lambda: datetime(2026, 11, 21, 12))
     for error in (SessionLost(), SessionLost(), None, None):
-        said.outcome(Outcome("s.t", Progress(), 0.0, error=error))
+        said.outcome(TableResult("s.t", Progress(), 0.0, error=error))
     assert lines == [f"12:00:00 Error MF1202: s.t: {SessionLost()}", "12:00:00 s.t: goes on"]

@@ -30,9 +30,9 @@ from mirrorfeed.orchestration.ledger import (
     WELL,
     Row,
 )
-from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.publish.errors import LedgerNotWritten
-from mirrorfeed.publish.result import Outcome
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.table_publisher import Progress, Publication
 from mirrorfeed.publish.up_to_date_check import known_here
 from mirrorfeed.runtime.version import this_build
@@ -68,7 +68,7 @@ def test_every_publication_of_a_run_is_a_row_with_its_range_its_rows_and_its_lag
     progress = Progress(published=7, latest=9)
     progress.add(publication(None, 4, {"insert": 3}))
     progress.add(publication(4, 7, {"upsert": 2, "delete": 1}, {"upsert": 5}, renamed=None))
-    first, second = ledger.rows([Outcome("sales.orders", progress, 3.0, tries=2)], NOON)
+    first, second = ledger.rows([TableResult("sales.orders", progress, 3.0, tries=2)], NOON)
     assert first == Row(
         NOON, "sales.orders", PUBLISHED, None, 4, inserts=3, files=1, bytes=100, stage_seconds=2.0, record_seconds=0.25,
         rename_seconds=0.5, lag_versions=5, lag_seconds=300.0, tries=2, retries=1,
@@ -87,7 +87,9 @@ def test_every_publication_of_a_run_is_a_row_with_its_range_its_rows_and_its_lag
     ],
 )
 def test_what_stopped_a_table_is_a_row_of_its_own(error: MirrorfeedError, outcome: str, kind: str) -> None:
-    (row,) = ledger.rows([Outcome("sales.orders", Progress(published=4, latest=6), 1.0, tries=3, error=error)], NOON)
+    (row,) = ledger.rows(
+        [TableResult("sales.orders", Progress(published=4, latest=6), 1.0, tries=3, error=error)], NOON
+    )
     assert row == Row(
         NOON, "sales.orders", outcome, from_version=4, lag_versions=2, tries=3, error=kind, message=str(error)
     )
@@ -97,7 +99,7 @@ def test_a_table_that_was_started_again_is_said_beside_its_publication_and_does_
     progress = Progress(published=9, latest=9)
     progress.add(publication(None, 9, {"insert": 3}))
     off = FeedOff(table="main.sales.orders", version=4)
-    found = ledger.rows([Outcome("sales.orders", progress, 1.0, reseeded=off)], NOON)
+    found = ledger.rows([TableResult("sales.orders", progress, 1.0, reseeded=off)], NOON)
     assert [(row.outcome, row.error) for row in found] == [(PUBLISHED, None), (RESEEDED, "FeedOff")]
     assert RESEEDED not in ledger.STANDS
 
@@ -154,7 +156,7 @@ def test_how_much_is_archived_is_a_row() -> None:
 
 
 def test_a_table_with_nothing_new_is_no_row() -> None:
-    assert ledger.rows([Outcome("sales.orders", Progress(published=4, latest=4), 1.0)], NOON) == []
+    assert ledger.rows([TableResult("sales.orders", Progress(published=4, latest=4), 1.0)], NOON) == []
 
 
 def test_the_columns_are_those_of_a_row() -> None:
@@ -172,17 +174,17 @@ def after_a_run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
         "landing_zone: ./zone\nledger: ./ledger\ntables:\n  - {source: ./a, target: a, keys: [id]}\n"
         "  - {source: ./silent, target: silent, keys: [id]}\n"
     )
-    publish_tables(Fleet(spark, load(file)))
+    publish_tables(RunContext(spark, load(file)))
     return folder
 
 
 @pytest.fixture
-def fleet(spark: SparkSession, after_a_run: Path, tmp_path: Path) -> Fleet:
-    return Fleet(spark, load(shutil.copytree(after_a_run, tmp_path / "fleet") / "mirrorfeed.yml"))
+def fleet(spark: SparkSession, after_a_run: Path, tmp_path: Path) -> RunContext:
+    return RunContext(spark, load(shutil.copytree(after_a_run, tmp_path / "fleet") / "mirrorfeed.yml"))
 
 
 def test_a_table_that_is_well_again_and_has_nothing_new_does_not_count_as_stopped_for_ever(
-    spark: SparkSession, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, fleet: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, table = fleet.config, tmp_path / "fleet/a"
     away = table.rename(tmp_path / "away")
@@ -208,7 +210,7 @@ def test_losing_the_ledger_is_said_with_what_it_means() -> None:
 
 
 def test_a_run_adds_its_rows_in_one_commit_and_a_ledger_that_fails_harms_nothing(
-    spark: SparkSession, fleet: Fleet, tmp_path: Path
+    spark: SparkSession, fleet: RunContext, tmp_path: Path
 ) -> None:
     config, table = fleet.config, DeltaTable.at(spark, tmp_path / "fleet/a")
     assert config.ledger == Source(path=str(tmp_path / "fleet/ledger"))
@@ -254,7 +256,7 @@ def test_the_ledger_and_its_columns_are_there_before_a_runs_first_row(spark: Spa
     file.write_text(
         "landing_zone: ./zone\nledger: ./ledger\ntables: [{source: ./silent, target: silent, keys: [id]}]\n"
     )
-    publish_tables(Fleet(spark, load(file)))
+    publish_tables(RunContext(spark, load(file)))
     before, _ = (each.version for each in versions.commits(spark, old.source)[-2:])
     grown = spark.read.option("versionAsOf", before).table(old.source.sql)
     assert (grown.columns, grown.count()) == ([name for name, _, _ in ledger.COLUMNS], 0)

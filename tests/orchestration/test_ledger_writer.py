@@ -16,13 +16,13 @@ from mirrorfeed.config import Config, load
 from mirrorfeed.config import Table as Configured
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, WELL, Known, Row, Told
-from mirrorfeed.orchestration.ledger_writer import ByMinute, News, Teller, is_whole
-from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.orchestration.ledger import FAILED, PUBLISHED, WELL, Known, PublicationKey, Row
+from mirrorfeed.orchestration.ledger_writer import BatchedWriter, LedgerWriter, PendingRows, is_whole
+from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
-from mirrorfeed.publish.result import Outcome, Progress
+from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from tests.delta import DeltaTable
@@ -32,8 +32,8 @@ from tests.publish.scenes import plan
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-def told(*spans: tuple[int | None, int]) -> list[Told]:
-    return [Told(NOON, begin, end) for begin, end in spans]
+def told(*spans: tuple[int | None, int]) -> list[PublicationKey]:
+    return [PublicationKey(NOON, begin, end) for begin, end in spans]
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_a_gap_in_what_the_ledger_tells_is_seen(
 def test_outcomes_are_told_once_a_minute_and_again_when_that_fails() -> None:
     now, heard, fails = [0.0], list[Sequence[str]](), [True]
 
-    def tell(outcomes: Sequence[Outcome]) -> MirrorfeedError | None:
+    def tell(outcomes: Sequence[TableResult]) -> MirrorfeedError | None:
         heard.append([outcome.table for outcome in outcomes])
         return LedgerNotWritten(ledger="ledger", reason="away") if fails[0] else None
 
-    book = ByMinute(tell, lambda: now[0])
+    book = BatchedWriter(tell, lambda: now[0])
     for now[0], tables in ((10.0, ["a"]), (59.0, ["b"]), (61.0, []), (100.0, ["c"])):
-        book.hear(Outcome(table, Progress(), 0.0) for table in tables)
+        book.hear(TableResult(table, Progress(), 0.0) for table in tables)
     assert heard == [["a", "b"]]
     fails[0] = False
     assert book.flush() is None
@@ -105,7 +105,7 @@ class World:
         def keep(_spark: object, _place: Source, new: Sequence[Row]) -> None:
             self.rows += new
 
-        look = TableLog.look
+        look = TableLog.read_view
 
         def counted(log: TableLog) -> View | None:
             self.looks += 1
@@ -113,20 +113,20 @@ class World:
 
         self.monkeypatch.setattr(ledger, "known", known)
         self.monkeypatch.setattr(ledger, "keep", keep)
-        self.monkeypatch.setattr(TableLog, "look", counted)
+        self.monkeypatch.setattr(TableLog, "read_view", counted)
 
-    def teller(self) -> Teller:
+    def teller(self) -> LedgerWriter:
         given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "keep_records": 3}
         table = Configured.model_validate(given)
-        return Teller(None, Source.parse("ledger"), News([table], self.zone, self.now()))  # type: ignore[arg-type]
+        return LedgerWriter(None, Source.parse("ledger"), PendingRows([table], self.zone, self.now()))  # type: ignore[arg-type]
 
-    def publish(self, stop: Callable[[], bool] = lambda: False) -> Outcome:
+    def publish(self, stop: Callable[[], bool] = lambda: False) -> TableResult:
         """A new row, or what was left of them before."""
         if not stop():
             self.table.insert({"id": len(self.table.versions)})
         progress = Progress()
         publish(TableFeed(self.table), self.zone, replace(plan(), keep_records=3), progress, now=self.now, stop=stop)
-        return Outcome("sales.orders", progress, 0.0, stopped=stop())
+        return TableResult("sales.orders", progress, 0.0, stopped=stop())
 
     @property
     def told(self) -> list[tuple[int | None, int | None]]:
@@ -192,7 +192,7 @@ def test_a_landing_zone_that_cannot_be_asked_stands_in_nobodys_way(
 ) -> None:
     world.publish()
     outcome = world.publish()
-    monkeypatch.setattr(TableLog, "look", lambda _: 1 / 0)
+    monkeypatch.setattr(TableLog, "read_view", lambda _: 1 / 0)
     assert world.teller().tell([outcome]) is None
     assert world.told == [(1, 2)]
 
@@ -221,12 +221,12 @@ def test_what_a_killed_run_published_is_told_by_the_next_and_nothing_twice(
     """A run without a ledger leaves what one does that is killed before it tells."""
     tables = [DeltaTable(spark, tmp_path / name) for name in "abc"]
     silent = config.model_copy(update={"ledger": None})
-    publish_tables(Fleet(spark, silent), ["a", "b"])
+    publish_tables(RunContext(spark, silent), ["a", "b"])
     for table in tables:
         table.insert(1)
-    publish_tables(Fleet(spark, silent), ["a"])
-    publish_tables(Fleet(spark, config))
+    publish_tables(RunContext(spark, silent), ["a"])
+    publish_tables(RunContext(spark, config))
     expected = {name: [(PUBLISHED, None, 0), (PUBLISHED, 0, 1)] for name in "ab"} | {"c": [(PUBLISHED, None, 1)]}
     assert spans(spark, config) == expected
-    publish_tables(Fleet(spark, config))
+    publish_tables(RunContext(spark, config))
     assert spans(spark, config) == expected

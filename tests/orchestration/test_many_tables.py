@@ -13,8 +13,8 @@ import pytest
 from mirrorfeed.config import Config
 from mirrorfeed.config.schedule import Pause
 from mirrorfeed.errors import Transient
-from mirrorfeed.orchestration.publish_run import Fleet, Stop, Way, publish_each
-from mirrorfeed.publish.errors import OutOfTime
+from mirrorfeed.orchestration.publish_run import RunContext, RunMode, Stop, publish_each
+from mirrorfeed.publish.errors import TableTimeout
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.result import Progress
 from mirrorfeed.runtime.parallel import bearable_by
@@ -45,9 +45,9 @@ class World:
         self.begun.append(plan.target)
         self.works.get(plan.target, lambda _, __: None)(progress, stop)
 
-    def fleet(self, config: Config, stop: Stop = lambda: False) -> Fleet:
-        way = Way(self.work)
-        return Fleet(NO_SPARK, config, sleep=self.sleep, clock=lambda: self.now, way=way, stop=stop)
+    def fleet(self, config: Config, stop: Stop = lambda: False) -> RunContext:
+        way = RunMode(self.work)
+        return RunContext(NO_SPARK, config, sleep=self.sleep, clock=lambda: self.now, way=way, stop=stop)
 
 
 Configured = Callable[..., Config]
@@ -106,7 +106,7 @@ def test_a_table_that_fails_until_its_time_is_over_says_why(configured: Configur
     world = World(a=fails)
     (outcome,) = publish_each(world.fleet(configured("a", more="time_limit: 1\n")))
     assert outcome.tries == 2
-    assert isinstance(outcome.error, OutOfTime)
+    assert isinstance(outcome.error, TableTimeout)
     assert (outcome.error.minutes, outcome.error.published) == (1, None)
     assert "The service is busy." in outcome.error.problem
 
@@ -133,7 +133,7 @@ def test_a_paused_table_is_left_alone_until_its_end_but_by_who_asks_for_it(confi
     world = World()
     outcomes = publish_each(world.fleet(replaced(config, *tables, c)))
     assert [each.table for each in outcomes] == ["b", "c"]
-    asked_for = replace(world.fleet(replaced(config, *tables)), way=Way(world.work, heeds_pauses=False))
+    asked_for = replace(world.fleet(replaced(config, *tables)), way=RunMode(world.work, heeds_pauses=False))
     assert [each.table for each in publish_each(asked_for)] == ["a", "b"]
 
 

@@ -12,11 +12,11 @@ from mirrorfeed.config import Config, expansion, load
 from mirrorfeed.config.expansion import expand
 from mirrorfeed.landing.names import Target
 from mirrorfeed.orchestration import publish_run
-from mirrorfeed.orchestration.orphans import left_behind, strays
-from mirrorfeed.publish.errors import LeftBehind, NumbersDisagree
+from mirrorfeed.orchestration.orphans import find_orphans, find_pattern_orphans
+from mirrorfeed.publish.errors import FileNumberConflict, OrphanedTables
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.result import Outcome, Progress
+from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Found, Source
 from mirrorfeed.storage import FolderStore
@@ -53,23 +53,23 @@ def test_published_tables_that_the_configuration_does_not_name_are_found(publish
     for begun in ("begun", "described"):
         store.create(f"{begun}/_mirrorfeed/log.json", b'{"log_id": "abc"}')
     store.create("described/_metadata.json", b'{"keyColumns": ["id"]}')
-    assert [str(target) for target in strays(store, config)] == ["alone", "begun", "described", "sales.old"]
+    assert [str(target) for target in find_orphans(store, config)] == ["alone", "begun", "described", "sales.old"]
 
 
 def test_a_target_that_differs_only_in_case_is_the_same_table(published: Published) -> None:
     store, config = published("Sales.Orders")
-    assert strays(store, config) == []
+    assert find_orphans(store, config) == []
 
 
 def test_a_source_that_a_pattern_finds_no_more_is_told_and_what_is_published_of_it_stays(
     published: Published, tmp_path: Path
 ) -> None:
     store, config = published("sales.orders", "sales.old")
-    assert left_behind(store, config) is None  # each table is named, and who took one out knows of it
+    assert find_pattern_orphans(store, config) is None  # each table is named, and who took one out knows of it
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
     found = [Found(Source(("sales", "orders")))]
-    told = left_behind(store, expand(load(tmp_path / "mirrorfeed.yml"), [found]).config)
-    assert isinstance(told, LeftBehind)
+    told = find_pattern_orphans(store, expand(load(tmp_path / "mirrorfeed.yml"), [found]).config)
+    assert isinstance(told, OrphanedTables)
     assert (told.targets, told.path) == (("sales.old",), str(tmp_path / "mirrorfeed.yml"))
     assert store.list("sales.schema/old")
 
@@ -78,7 +78,9 @@ def test_a_run_with_nothing_new_tells_what_is_left_behind_without_spark(
     published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published("sales.orders", "sales.old")
-    monkeypatch.setattr(publish_run, "all_at_rest", lambda *_: [Outcome("sales.orders", Progress("nothing new"), 0.0)])
+    monkeypatch.setattr(
+        publish_run, "all_up_to_date", lambda *_: [TableResult("sales.orders", Progress("nothing new"), 0.0)]
+    )
     file = tmp_path / "mirrorfeed.yml"
     file.write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
     monkeypatch.setattr(expansion, "found", lambda *_: [Found(Source(("sales", "orders")))])
@@ -97,7 +99,7 @@ def test_a_table_is_dropped_once_it_is_confirmed(published: Published) -> None:
     store, config = published("sales.orders", "sales.old")
     code, said = run(config, "sales.old", answer="n\n")
     assert (code, len(store.list("sales.schema"))) == (1, 2)
-    view = TableLog(store, "sales.schema/old").look()
+    view = TableLog(store, "sales.schema/old").read_view()
     assert view is not None
     assert view.newest is not None
     shown = (
@@ -149,9 +151,9 @@ def test_where_the_hashes_of_a_dropped_table_stay_is_told(
 def test_a_refused_publication_makes_no_folder_of_others_droppable(published: Published) -> None:
     store, config = published("sales.orders")
     store.create("sales.schema/theirs/00000000000000000001.parquet", b"of another publisher")
-    with pytest.raises(NumbersDisagree):
+    with pytest.raises(FileNumberConflict):
         publish(TableFeed(two_orders()), store, Plan("a", "sales.theirs", "sales.schema/theirs", ("id",)))
-    assert strays(store, config) == []
+    assert find_orphans(store, config) == []
     code, said = run(config, "sales.theirs", "--yes")
     assert (code, [entry.name for entry in store.list("sales.schema/theirs")]) == (1, ["00000000000000000001.parquet"])
     assert "mirrorfeed did not publish sales.theirs there." in said

@@ -15,9 +15,9 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, Table, load
 from mirrorfeed.errors import Terminal, Transient
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.orchestration.dry_run import decisions
-from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
-from mirrorfeed.publish.result import Outcome, Progress
+from mirrorfeed.orchestration.dry_run import plan_next_steps
+from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
+from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.source.errors import FeedOff, FeedUnreadable, Gap, KeysNotReadable, PartitionsChanged
 from mirrorfeed.storage import FolderStore, StoreUnavailable
 from tests.delta import FEED, DeltaTable
@@ -38,7 +38,7 @@ def test_the_failure_of_one_table_never_stops_the_others(
     def on_step(table: str, _progress: Progress) -> None:
         seen.append(table)
 
-    outcomes = publish_tables(Fleet(spark, configured("a", "b", "c", "d"), on_step=on_step, sleep=never))
+    outcomes = publish_tables(RunContext(spark, configured("a", "b", "c", "d"), on_step=on_step, sleep=never))
     assert [outcome.table for outcome in outcomes] == ["a", "b", "c", "d"]
     errors = [outcome.error for outcome in outcomes]
     assert errors[0] is None
@@ -61,7 +61,7 @@ def test_the_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_pa
         opened.append(RecordingWorkspace(dict.fromkeys(names, NotFound("It is not there."))))
         return opened[-1]
 
-    outcomes = publish_tables(Fleet(spark, config, workspace=workspace, sleep=never))
+    outcomes = publish_tables(RunContext(spark, config, workspace=workspace, sleep=never))
     assert [type(outcome.error) for outcome in outcomes] == [KeysNotReadable] * 3
     assert len(opened) == 1
 
@@ -71,7 +71,7 @@ def test_only_the_tables_that_are_named_are_published(
 ) -> None:
     for name in ("a", "b"):
         DeltaTable(spark, tmp_path / name)
-    outcomes = publish_tables(Fleet(spark, configured("a", "b"), sleep=never), ["b"])
+    outcomes = publish_tables(RunContext(spark, configured("a", "b"), sleep=never), ["b"])
     assert [(outcome.table, outcome.error) for outcome in outcomes] == [("b", None)]
     assert [path.name for path in (tmp_path / "zone").iterdir()] == ["b"]
 
@@ -85,7 +85,7 @@ def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(
     DeltaTable(spark, tmp_path / "a")
     monkeypatch.setattr(FolderStore, "create", fail)
     pauses: list[float] = []
-    (outcome,) = publish_tables(Fleet(spark, configured("a"), sleep=pauses.append))
+    (outcome,) = publish_tables(RunContext(spark, configured("a"), sleep=pauses.append))
     assert pauses == sorted(pauses)
     assert len(pauses) == outcome.tries - 1 == 3
     assert str(tmp_path / "zone") in str(outcome.error)
@@ -93,13 +93,13 @@ def test_what_may_pass_is_tried_again_with_longer_and_longer_pauses(
     def mend(_seconds: float) -> None:
         monkeypatch.undo()
 
-    (outcome,) = publish_tables(Fleet(spark, configured("a"), sleep=mend))
+    (outcome,) = publish_tables(RunContext(spark, configured("a"), sleep=mend))
     assert (outcome.error, outcome.tries, outcome.progress.publications) == (None, 2, 1)
 
 
 def test_an_outcome_counts_the_versions_that_are_not_published_yet() -> None:
-    assert Outcome("t", Progress(published=4, latest=7), 1.0).lag_versions == 3
-    assert Outcome("t", Progress(latest=7), 1.0).lag_versions is None
+    assert TableResult("t", Progress(published=4, latest=7), 1.0).lag_versions == 3
+    assert TableResult("t", Progress(latest=7), 1.0).lag_versions is None
 
 
 def repartition(table: DeltaTable) -> None:
@@ -144,9 +144,9 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
     table = DeltaTable(spark, tmp_path / "a", properties={"delta.columnMapping.mode": mapping})
     table.insert(1, 2)
     config = configured("a", more=f"{option}\n")
-    publish_tables(Fleet(spark, config, sleep=never))
+    publish_tables(RunContext(spark, config, sleep=never))
     change(table)
-    assert [type(decision) for _, decision in decisions(spark, config)] == [finding]
+    assert [type(decision) for _, decision in plan_next_steps(spark, config)] == [finding]
     dropped: list[str] = []
 
     @contextmanager
@@ -157,9 +157,9 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
 
     if finding in (IncompatibleSchema, Gap):
         stops = configured("a", more=option.replace("reseed", "stop") + "\n")
-        (outcome,) = publish_tables(Fleet(spark, stops, sleep=never, dropped_by=dropping))
+        (outcome,) = publish_tables(RunContext(spark, stops, sleep=never, dropped_by=dropping))
         assert (type(outcome.error), outcome.reseeded, dropped) == (finding, None, [])
-    (outcome,) = publish_tables(Fleet(spark, config, sleep=never, dropped_by=dropping))
+    (outcome,) = publish_tables(RunContext(spark, config, sleep=never, dropped_by=dropping))
     assert (outcome.error, type(outcome.reseeded), dropped) == (None, finding, ["a"])
     assert outcome.progress.to_version_inclusive == table.latest
     mirror = Mirror(FolderStore(str(tmp_path / "zone")), "a")
@@ -188,7 +188,7 @@ def with_gap(spark: SparkSession, tmp_path: Path, configured: Callable[..., Conf
     """A table whose changes cannot be read, to be started again."""
     table = DeltaTable(spark, tmp_path / "a")
     config = configured("a", more="on_gap: reseed\n")
-    publish_tables(Fleet(spark, config, sleep=never))
+    publish_tables(RunContext(spark, config, sleep=never))
     for statement in (OFF, ON):
         table.sql(statement)
     return config
@@ -203,7 +203,7 @@ def test_a_table_that_could_not_be_started_again_is_not_told_as_if_it_was(
         yield
 
     before = everything(tmp_path / "zone")
-    (outcome,) = publish_tables(Fleet(spark, with_gap, sleep=never, dropped_by=dropping))
+    (outcome,) = publish_tables(RunContext(spark, with_gap, sleep=never, dropped_by=dropping))
     assert (str(outcome.error), outcome.reseeded) == ("No.", None)
     assert everything(tmp_path / "zone") == before
 
@@ -218,5 +218,5 @@ def test_starting_again_has_as_many_tries_as_publishing(spark: SparkSession, wit
             raise Waiting
         yield
 
-    (outcome,) = publish_tables(Fleet(spark, with_gap, sleep=lambda _: None, dropped_by=dropping))
+    (outcome,) = publish_tables(RunContext(spark, with_gap, sleep=lambda _: None, dropped_by=dropping))
     assert (outcome.error, type(outcome.reseeded), outcome.tries, len(asked)) == (None, Gap, 5, 4)

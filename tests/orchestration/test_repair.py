@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
 from mirrorfeed.cli import main
-from mirrorfeed.orchestration.repair import Mend, Wrong, decide
+from mirrorfeed.orchestration.repair import DifferingKeys, RepairPlan, decide
 from mirrorfeed.publish.errors import TooManyToRepair
 from tests.delta import DeltaTable
 from tests.told import told
@@ -26,27 +26,41 @@ from tests.told import told
 @pytest.mark.parametrize(
     ("wrong", "by_time", "at_most", "keys", "doubled", "left"),
     [
-        (Wrong(3), False, None, 3, True, ""),
-        (Wrong(3), False, 3, 3, True, ""),
-        (Wrong(0), False, 0, 0, True, ""),
-        (Wrong(3, doubled=2), False, None, 3, True, ""),
-        (Wrong(3, doubled=2), True, None, 1, False, "2 keys stand in the mirror more than once, and its files have no"),
-        (Wrong(3, doubled=0), True, None, 3, True, ""),
-        (Wrong(1, nameless=1), False, None, 1, True, "1 row cannot be named by a key, for a part of it is NULL"),
+        (DifferingKeys(3), False, None, 3, True, ""),
+        (DifferingKeys(3), False, 3, 3, True, ""),
+        (DifferingKeys(0), False, 0, 0, True, ""),
+        (DifferingKeys(3, doubled=2), False, None, 3, True, ""),
+        (
+            DifferingKeys(3, doubled=2),
+            True,
+            None,
+            1,
+            False,
+            "2 keys stand in the mirror more than once, and its files have no",
+        ),
+        (DifferingKeys(3, doubled=0), True, None, 3, True, ""),
+        (
+            DifferingKeys(1, nameless=1),
+            False,
+            None,
+            1,
+            True,
+            "1 row cannot be named by a key, for a part of it is NULL",
+        ),
     ],
 )
 def test_what_is_published_once_more_and_what_is_left_to_a_rebuild(
-    wrong: Wrong, by_time: bool, at_most: int | None, keys: int, doubled: bool, left: str
+    wrong: DifferingKeys, by_time: bool, at_most: int | None, keys: int, doubled: bool, left: str
 ) -> None:
     decision = decide("s.t", wrong, by_time=by_time, at_most=at_most)
-    assert isinstance(decision, Mend)
+    assert isinstance(decision, RepairPlan)
     assert (decision.keys, decision.doubled) == (keys, doubled)
     assert bool(decision.left) == bool(left)
     assert left in str(decision.left)
 
 
 def test_more_than_the_limit_is_left_alone_as_a_whole() -> None:
-    refused = decide("s.t", Wrong(4), at_most=3)
+    refused = decide("s.t", DifferingKeys(4), at_most=3)
     assert isinstance(refused, TooManyToRepair)
     assert (refused.table, refused.keys, refused.at_most) == ("s.t", 4, 3)
 

@@ -7,7 +7,7 @@ import pytest
 from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Terminal, Transient
 from mirrorfeed.landing.schema import ColumnsDropped
-from mirrorfeed.orchestration.retry import Course, Rules, after, reseeds
+from mirrorfeed.orchestration.retry import RetryPolicy, RetryState, after, needs_reload
 from mirrorfeed.source.errors import FeedOff, Gap, PartitionsChanged
 
 GAP, OTHER_GAP = (
@@ -34,40 +34,40 @@ class Broken(Terminal):
 BUSY, BROKEN, LOST = Busy(), Broken(), SessionLost()
 
 
-def rules(*, kept: bool = False, again: bool = False, most_tries: int = 4) -> Rules:
-    return Rules(lambda _: kept, lambda error: again and isinstance(error, Gap), most_tries)
+def rules(*, kept: bool = False, again: bool = False, most_tries: int = 4) -> RetryPolicy:
+    return RetryPolicy(lambda _: kept, lambda error: again and isinstance(error, Gap), most_tries)
 
 
 @pytest.mark.parametrize(
     ("came", "decided_by", "then"),
     [
-        ([None], rules(), Course(0, 1)),
-        ([BUSY], rules(), Course(3, 1, 2.0, error=BUSY)),
-        ([BUSY, BUSY], rules(), Course(2, 2, 4.0, error=BUSY)),
-        ([BUSY, BUSY, None], rules(), Course(0, 3)),
-        ([BUSY] * 4, rules(), Course(0, 4, error=BUSY)),
-        ([BUSY], rules(most_tries=1), Course(0, 1, error=BUSY)),
-        ([BUSY] * 7, rules(most_tries=9), Course(2, 7, 60.0, error=BUSY)),
-        ([BROKEN], rules(kept=True, again=True), Course(0, 1, error=BROKEN)),
-        ([BUSY, BROKEN], rules(), Course(0, 2, error=BROKEN)),
-        ([GAP], rules(), Course(0, 1, error=GAP)),
-        ([GAP], rules(kept=True), Course(4, 1, gap=GAP)),
-        ([GAP], rules(kept=True, again=True), Course(4, 1, gap=GAP)),
-        ([GAP], rules(again=True), Course(4, 1, trouble=GAP)),
-        ([BUSY, BUSY, BUSY, GAP], rules(again=True), Course(4, 4, trouble=GAP)),
-        ([GAP, BUSY], rules(kept=True), Course(3, 2, 4.0, gap=GAP, error=BUSY)),
-        ([GAP, None], rules(kept=True), Course(0, 2, gap=GAP)),
-        ([GAP, OTHER_GAP], rules(kept=True), Course(0, 2, gap=GAP, error=OTHER_GAP)),
-        ([GAP, OTHER_GAP], rules(kept=True, again=True), Course(4, 2, gap=GAP, trouble=OTHER_GAP)),
-        ([LOST], rules(), Course(0, 1, error=LOST)),
-        ([GAP, OTHER_GAP], rules(again=True), Course(0, 2, trouble=GAP, error=OTHER_GAP)),
-        ([GAP, BROKEN], rules(again=True), Course(0, 2, trouble=GAP, error=BROKEN)),
+        ([None], rules(), RetryState(0, 1)),
+        ([BUSY], rules(), RetryState(3, 1, 2.0, error=BUSY)),
+        ([BUSY, BUSY], rules(), RetryState(2, 2, 4.0, error=BUSY)),
+        ([BUSY, BUSY, None], rules(), RetryState(0, 3)),
+        ([BUSY] * 4, rules(), RetryState(0, 4, error=BUSY)),
+        ([BUSY], rules(most_tries=1), RetryState(0, 1, error=BUSY)),
+        ([BUSY] * 7, rules(most_tries=9), RetryState(2, 7, 60.0, error=BUSY)),
+        ([BROKEN], rules(kept=True, again=True), RetryState(0, 1, error=BROKEN)),
+        ([BUSY, BROKEN], rules(), RetryState(0, 2, error=BROKEN)),
+        ([GAP], rules(), RetryState(0, 1, error=GAP)),
+        ([GAP], rules(kept=True), RetryState(4, 1, gap=GAP)),
+        ([GAP], rules(kept=True, again=True), RetryState(4, 1, gap=GAP)),
+        ([GAP], rules(again=True), RetryState(4, 1, trouble=GAP)),
+        ([BUSY, BUSY, BUSY, GAP], rules(again=True), RetryState(4, 4, trouble=GAP)),
+        ([GAP, BUSY], rules(kept=True), RetryState(3, 2, 4.0, gap=GAP, error=BUSY)),
+        ([GAP, None], rules(kept=True), RetryState(0, 2, gap=GAP)),
+        ([GAP, OTHER_GAP], rules(kept=True), RetryState(0, 2, gap=GAP, error=OTHER_GAP)),
+        ([GAP, OTHER_GAP], rules(kept=True, again=True), RetryState(4, 2, gap=GAP, trouble=OTHER_GAP)),
+        ([LOST], rules(), RetryState(0, 1, error=LOST)),
+        ([GAP, OTHER_GAP], rules(again=True), RetryState(0, 2, trouble=GAP, error=OTHER_GAP)),
+        ([GAP, BROKEN], rules(again=True), RetryState(0, 2, trouble=GAP, error=BROKEN)),
     ],
 )
 def test_what_comes_next_follows_from_what_the_tries_came_to(
-    came: list[MirrorfeedError | None], decided_by: Rules, then: Course
+    came: list[MirrorfeedError | None], decided_by: RetryPolicy, then: RetryState
 ) -> None:
-    course = Course(decided_by.most_tries)
+    course = RetryState(decided_by.most_tries)
     for error in came:
         assert course.left, "no try is made after the last one"
         course = after(course, error, decided_by)
@@ -81,16 +81,16 @@ def test_the_history_is_asked_across_the_first_gap_alone() -> None:
         asked.append(gap)
         return True
 
-    course = Course(4)
+    course = RetryState(4)
     for error in (BUSY, GAP, OTHER_GAP):
-        course = after(course, error, Rules(is_kept, lambda _: False))
+        course = after(course, error, RetryPolicy(is_kept, lambda _: False))
     assert asked == [GAP]
 
 
 def test_a_table_is_reseeded_once_its_folder_is_deleted() -> None:
-    course = Course(4, trouble=GAP)
+    course = RetryState(4, trouble=GAP)
     assert (course.clears, course.reseeded) == (True, None)
-    cleared = Course(4, trouble=GAP, cleared=True)
+    cleared = RetryState(4, trouble=GAP, cleared=True)
     assert (cleared.clears, cleared.reseeded) == (False, GAP)
 
 
@@ -110,4 +110,4 @@ def test_the_configuration_says_which_trouble_starts_a_table_again(
     option: dict[str, str], error: MirrorfeedError, expected: bool
 ) -> None:
     table = Table.model_validate({"source": "main.a", "target": "a", **option})
-    assert reseeds(table, error) is expected
+    assert needs_reload(table, error) is expected

@@ -14,7 +14,7 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.sources.base import Feed
+from mirrorfeed.publish.sources.base import ChangeSource
 from mirrorfeed.publish.table_publisher import publish
 
 FOLDER = "sales.schema/orders"
@@ -37,7 +37,7 @@ class Published(RuleBasedStateMachine):
         """Those of which the mirror is to have the same as the source at this version."""
         return rows
 
-    def publish_disturbed(self, feed: Feed, fault: Fault) -> FaultyStore:
+    def publish_disturbed(self, feed: ChangeSource, fault: Fault) -> FaultyStore:
         """What is late is still to be delivered."""
         store = FaultyStore(self.zone, [fault], delete=lambda: self.zone.remove_folder(FOLDER))
         with suppress(Transient, Crash):

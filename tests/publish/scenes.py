@@ -11,7 +11,7 @@ from fixtures.memory import MemoryStore
 from fixtures.mirror import Audit, Mirror, canonical
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.errors import Transient
-from mirrorfeed.publish.errors import BeginningMissing, NothingPublished
+from mirrorfeed.publish.errors import NothingPublished, RecordsMissing
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.republish import repair
 from mirrorfeed.publish.table_publisher import publish
@@ -169,14 +169,14 @@ class Take:
         """Where there is nothing to repair, for its folder was deleted, the table is published."""
         try:
             repair(self.feed, store, self.plan, self.wrong)
-        except (NothingPublished, BeginningMissing):
+        except (NothingPublished, RecordsMissing):
             self._publish(store)
 
     def _publish(self, store: Store) -> None:
         """Starts the table again where the configuration would say so: its folder was deleted under a publisher."""
         try:
             publish(self.feed, store, self.plan)
-        except BeginningMissing:
+        except RecordsMissing:
             store.remove_folder(FOLDER)
             publish(self.feed, store, self.plan)
 

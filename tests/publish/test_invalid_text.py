@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from mirrorfeed.landing.output_format import Delimited, Output
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import small_batch
-from mirrorfeed.publish.sources.full_compare import ComparedFeed
-from mirrorfeed.publish.sources.row_hashes import States
+from mirrorfeed.publish.sources.full_compare import FullCompare
+from mirrorfeed.publish.sources.row_hashes import RowHashTable
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
 from tests.delta import SparkTable, Zone
@@ -107,10 +107,10 @@ def test_it_is_refused_where_sources_are_compared(
 ) -> None:
     monkeypatch.setattr(small_batch, "ROWS", most)
     zone = Zone(tmp_path / "zone", table, changes="compare")
-    hashes = States(spark, Source(path=str(tmp_path / "hashes")), str(table.source))
+    hashes = RowHashTable(spark, Source(path=str(tmp_path / "hashes")), str(table.source))
 
     def compare() -> None:
-        publish(ComparedFeed(spark, table.source, hashes), zone.store, zone.plan)
+        publish(FullCompare(spark, table.source, hashes), zone.store, zone.plan)
 
     compare()
     table.sql(f"INSERT INTO {{}} VALUES {row(3, v=BAD)}, {row(4, item=BAD)}")

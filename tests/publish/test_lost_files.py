@@ -20,14 +20,14 @@ from mirrorfeed.cli import main
 from mirrorfeed.landing.names import data_name
 from mirrorfeed.landing.output_format import BY_TIME, Output
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.publish.errors import FilesLost, LastFileGone
-from mirrorfeed.publish.log.audit import examine
+from mirrorfeed.publish.errors import FilesLost, LastFileMissing
+from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.republish import repair
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.publish.up_to_date_check import Idle
+from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.storage import Entry, FolderStore, Store
 from tests.commits import commit
 from tests.fleets import fleet
@@ -60,12 +60,12 @@ def publish_more(store: Store, table: Table, number: int, how: Plan = PLAN) -> A
 
 
 def look(store: Store) -> View:
-    view = TableLog(store, FOLDER).look()
+    view = TableLog(store, FOLDER).read_view()
     assert view is not None
     return view
 
 
-def lost(store: Store) -> FilesLost | LastFileGone | None:
+def lost(store: Store) -> FilesLost | LastFileMissing | None:
     return TableLog(store, FOLDER).lost(look(store))
 
 
@@ -111,7 +111,7 @@ class TestPublish:
 
         progress = publish_more(store, table, 9)
 
-        assert isinstance(progress.last_gone, LastFileGone)
+        assert isinstance(progress.last_gone, LastFileMissing)
         assert progress.last_gone.last == 4
         assert look(store).numbers == [5]
         assert publish_more(store, table, 10).last_gone is None
@@ -135,7 +135,7 @@ class TestListings:
 
     @pytest.mark.parametrize("most", [1, 2, 3, 4])
     def test_fabric_may_consume_files_at_any_moment_of_a_look(self, most: int) -> None:
-        def found_while_consuming(at: int) -> FilesLost | LastFileGone | None:
+        def found_while_consuming(at: int) -> FilesLost | LastFileMissing | None:
             """Fabric consumes so many files before each call, from this call on."""
             zone = MemoryStore()
             published(zone)
@@ -176,7 +176,7 @@ class TestListings:
         store = FaultyStore(MemoryStore(), [])
         published(store)
         log = TableLog(store, FOLDER)
-        view = log.look()
+        view = log.read_view()
         assert view is not None
         before = len(store.verbs)
         assert (log.lost(view), len(store.verbs) - before) == (None, 0)
@@ -204,7 +204,7 @@ class TestLog:
         store = MemoryStore()
         published(store)
         remove(store, 3, 4)
-        found = examine(store, FOLDER)
+        found = audit_log(store, FOLDER)
         assert found is not None
         assert isinstance(found.lost, FilesLost)
         assert (found.lost.numbers, found.fault) == ((3, 4), found.lost)
@@ -305,7 +305,7 @@ class TestCommands:
 
     def test_a_run_with_nothing_new_leaves_a_table_with_lost_files_to_spark(self, file: str, tmp_path: Path) -> None:
         (table,) = config.load(file).tables
-        idle = Idle(config.load(file))
+        idle = UpToDateCheck(config.load(file))
         assert idle.outcome(table) is not None
         self.gone(tmp_path, 3)
         assert idle.outcome(table) is None

@@ -24,8 +24,8 @@ from mirrorfeed.landing import output_format
 from mirrorfeed.landing.output_format import Delimited, Output, UpsertsWithoutKeys
 from mirrorfeed.lint.linter import lint
 from mirrorfeed.mirror.replica import Replica
-from mirrorfeed.publish.errors import TimesTie
-from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
+from mirrorfeed.publish.errors import EqualFileTimes
+from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.ranges import Range
@@ -89,7 +89,7 @@ def test_files_found_by_time_are_applied_in_their_order_however_ties_fall(
             try:
                 publish(TableFeed(table, partitions=2, rows_per_batch=2), store, chosen)
                 break
-            except TimesTie:
+            except EqualFileTimes:
                 ties += 1
                 store.pause += timedelta(seconds=1)
         if store.random.random() < 0.5:
@@ -113,7 +113,7 @@ def test_files_of_the_same_time_as_those_before_are_not_published() -> None:
     chosen = plan(output=Output(by_time=True))
     publish(TableFeed(table), store, chosen)
     table.delete(1)
-    with pytest.raises(TimesTie) as tie:
+    with pytest.raises(EqualFileTimes) as tie:
         publish(TableFeed(table), store, chosen)
     assert isinstance(tie.value, Transient)
     assert tie.value.address == f"memory:/{FOLDER}"
@@ -124,7 +124,7 @@ def test_files_of_the_same_time_as_those_before_are_not_published() -> None:
 class Correcting(TableFeed):
     """Whose last file corrects those before it."""
 
-    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[StagedFile], Sequence[BadRow]]:
         receipts, bad = super().stage(what, plan, job)
         return [*receipts[:-1], replace(receipts[-1], corrects=isinstance(what, Range))], bad
 
@@ -145,7 +145,7 @@ def test_corrections_need_a_later_time_than_the_files_before_them(later: int) ->
     if later:
         assert publish(feed, store, chosen).files == 2
     else:
-        with pytest.raises(TimesTie):
+        with pytest.raises(EqualFileTimes):
             publish(feed, store, chosen)
 
 

@@ -11,7 +11,7 @@ from fixtures.mirror import Mirror
 from fixtures.tables import Table, TableFeed
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import SourceRecreated
@@ -49,7 +49,7 @@ class Exchanged:
 
     def check(self, what: Range | int, facts: Facts) -> None: ...
 
-    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[StagedFile], Sequence[BadRow]]:
         self.table = self.other
         return TableFeed(self.table).stage(what, plan, job)
 
@@ -57,7 +57,7 @@ class Exchanged:
 class Repeating(TableFeed):
     """Executors that repeat a call to the store for each file of a range, and three for one of a snapshot."""
 
-    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+    def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> tuple[Sequence[StagedFile], Sequence[BadRow]]:
         receipts, bad = super().stage(what, plan, job)
         return [replace(receipt, retries=3 if isinstance(what, int) else 1) for receipt in receipts], bad
 

@@ -32,7 +32,7 @@ def test_what_the_landing_zone_did_not_take_is_repeated_with_growing_pauses(
     monkeypatch.setattr(publish_run, "zone_of", lambda config: NoStaging(config.landing_zone))
     pauses: list[float] = []
     busy, gone = publish_run.publish_tables(
-        publish_run.Fleet(spark, config, sleep=pauses.append, clock=lambda: sum(pauses))
+        publish_run.RunContext(spark, config, sleep=pauses.append, clock=lambda: sum(pauses))
     )
     assert (type(busy.error), busy.tries, pauses) == (StoreUnavailable, 4, [2.0, 4.0, 8.0])
     assert f"Cannot write {tmp_path}/zone/orders/_mirrorfeed/" in str(busy.error)
@@ -40,5 +40,7 @@ def test_what_the_landing_zone_did_not_take_is_repeated_with_growing_pauses(
     assert (type(gone.error).__name__, gone.tries) == ("NoTableAtPath", 1)
 
     monkeypatch.undo()
-    (done,) = publish_run.publish_tables(publish_run.Fleet(spark, config.model_copy(update={"entries": (orders,)})))
+    (done,) = publish_run.publish_tables(
+        publish_run.RunContext(spark, config.model_copy(update={"entries": (orders,)}))
+    )
     assert (done.error, done.progress.rows, done.lag_versions) == (None, {"insert": 1}, 0)

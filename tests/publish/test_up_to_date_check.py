@@ -24,7 +24,7 @@ from mirrorfeed.errors import Terminal
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.orchestration.ledger import COLUMNS, FAILED, PUBLISHED, WELL, Row
-from mirrorfeed.orchestration.publish_run import all_at_rest
+from mirrorfeed.orchestration.publish_run import all_up_to_date
 from mirrorfeed.runtime import spark_session
 from tests.commits import commit
 from tests.fleets import fleet
@@ -81,7 +81,7 @@ TOLD = [row for table in TABLES for row in published(table, None, 1)]
 
 def test_tables_with_nothing_new_are_told_without_spark_where_the_ledger_lacks_nothing(tmp_path: Path) -> None:
     tell(tmp_path, *TOLD)
-    outcomes = all_at_rest(of_all(tmp_path))
+    outcomes = all_up_to_date(of_all(tmp_path))
     assert outcomes is not None
     assert [(each.table, each.lag_versions, each.error) for each in outcomes] == [(table, 0, None) for table in TABLES]
 
@@ -108,19 +108,19 @@ def test_spark_is_asked_where_the_ledger_is_to_be_told_something(
     tmp_path: Path, rows: Sequence[Row], *, at_rest: bool
 ) -> None:
     tell(tmp_path, *rows)
-    assert (all_at_rest(of_all(tmp_path)) is not None) is at_rest
+    assert (all_up_to_date(of_all(tmp_path)) is not None) is at_rest
 
 
 def test_spark_makes_a_ledger_that_is_missing_or_is_of_an_older_release(tmp_path: Path) -> None:
     config = of_all(tmp_path)
-    assert all_at_rest(config) is None
+    assert all_up_to_date(config) is None
     tell(tmp_path, *TOLD, without=["build"])
-    assert all_at_rest(config) is None
+    assert all_up_to_date(config) is None
 
 
 def test_one_table_with_something_new_is_a_matter_for_spark(tmp_path: Path) -> None:
     tell(tmp_path, *TOLD)
-    assert all_at_rest(of_all(tmp_path, behind=1)) is None
+    assert all_up_to_date(of_all(tmp_path, behind=1)) is None
 
 
 def ran(*arguments: str) -> Any:
@@ -150,7 +150,7 @@ def test_a_file_that_the_log_does_not_know_is_a_matter_for_spark(tmp_path: Path)
     config = of_all(tmp_path)
     tell(tmp_path, *TOLD)
     zone_of(config).create(f"{config.tables[0].target.folder}/notes.txt", b"whose?")
-    assert all_at_rest(config) is None
+    assert all_up_to_date(config) is None
 
 
 def test_a_paused_table_is_left_alone_and_shown_with_its_reason_and_its_end(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from mirrorfeed.config.landing_zone import DatabaseNotNamed, zone_of
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.executor_upload import sending
 from mirrorfeed.publish.files.rolling_writer import write_files
-from mirrorfeed.publish.files.staging_area import Place
+from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.storage import AlreadyThere, FolderStore, NotThere, PathOutside, Store, StoreUnavailable, UnreadableFile
 from mirrorfeed.storage.base import READ_LIMIT
@@ -657,7 +657,7 @@ def test_tasks_upload_without_the_package_with_one_login_a_process_and_count_wha
     store = onelake.store_elsewhere(part_bytes=100)
     job = StagingJob(store, "zone/_mirrorfeed/a", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
     made = [f"{tmp_path}/made.parquet"]
-    task = cloudpickle.dumps(sending(job, Place(str(tmp_path)), made))  # type: ignore[no-untyped-call]
+    task = cloudpickle.dumps(sending(job, StagingArea(str(tmp_path)), made))  # type: ignore[no-untyped-call]
     fail(onelake, "append", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0")
     ended = subprocess.run([sys.executable, "-c", EXECUTOR], input=task, capture_output=True, check=False)
 

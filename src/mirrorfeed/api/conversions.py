@@ -16,17 +16,17 @@ from mirrorfeed.errors import MirrorfeedError
 if TYPE_CHECKING:
     from mirrorfeed.config import Table
     from mirrorfeed.mirror.verify import Comparison
-    from mirrorfeed.orchestration.repair import Repaired
-    from mirrorfeed.publish.result import Outcome
+    from mirrorfeed.orchestration.repair import RepairResult
+    from mirrorfeed.publish.result import TableResult
 
 _MARKERS = ("insert", "update", "upsert", "delete")
 
 
-def publications(outcomes: Sequence[Outcome], notes: Sequence[MirrorfeedError]) -> Result[Publication]:
+def publications(outcomes: Sequence[TableResult], notes: Sequence[MirrorfeedError]) -> Result[Publication]:
     return Result(tuple(map(_publication, outcomes)), tuple(map(str, notes)))
 
 
-def _publication(outcome: Outcome) -> Publication:
+def _publication(outcome: TableResult) -> Publication:
     from mirrorfeed.cli.output import versions
 
     progress = outcome.progress
@@ -71,7 +71,7 @@ def not_compared(table: str, published: int | None, error: MirrorfeedError) -> r
     return results.Comparison(table, str(error), None, None, published, None, None, None, nothing, error)
 
 
-def repair(table: Table, found: Repaired) -> Repair:
+def repair(table: Table, found: RepairResult) -> Repair:
     from mirrorfeed.orchestration.repair import words
 
     rows = found.outcome.progress.rows if found.outcome else {}

@@ -125,10 +125,12 @@ class Feed:
         Raises `MirrorfeedError` where the landing zone cannot be asked at all.
         """
         from mirrorfeed.api.conversions import publications
-        from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+        from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 
         notes: list[MirrorfeedError] = []
-        return publications(publish_tables(Fleet(self._spark, self._config, on_trouble=notes.append), tables), notes)
+        return publications(
+            publish_tables(RunContext(self._spark, self._config, on_trouble=notes.append), tables), notes
+        )
 
     def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
         """The same for `foreachBatch` of any stream, in whose process it publishes. The rows of the batch are not read:
@@ -143,12 +145,12 @@ class Feed:
 
         Raises `MirrorfeedError` where the landing zone cannot be asked at all.
         """
-        from mirrorfeed.orchestration.dry_run import decisions
+        from mirrorfeed.orchestration.dry_run import plan_next_steps
 
         return Result(
             tuple(
                 Decision(table, "cannot go on", found) if isinstance(found, MirrorfeedError) else Decision(table, found)
-                for table, found in decisions(self._spark, self._config, tables)
+                for table, found in plan_next_steps(self._spark, self._config, tables)
             )
         )
 
@@ -167,7 +169,7 @@ class Feed:
         from mirrorfeed.monitor.freshness import UNASKED
         from mirrorfeed.monitor.mirror_times import NOT_ASKED, beyond_of, syncs_of
         from mirrorfeed.monitor.status import CURRENT, statuses, summary_of
-        from mirrorfeed.orchestration.orphans import strays
+        from mirrorfeed.orchestration.orphans import find_orphans
 
         config = self._config
         progress.info("Reading the newest versions")
@@ -177,7 +179,7 @@ class Feed:
         rows = statuses(lambda: self._spark, config, tables, states=states, beyond=known)
         notes = [
             f"{target} is published but not configured. `mirrorfeed drop` removes it."
-            for target in ([] if tables else strays(zone_of(config), config))
+            for target in ([] if tables else find_orphans(zone_of(config), config))
         ]
         shown = [row for row in rows if not behind or row.state not in CURRENT]
         return Result(tuple(shown), tuple(notes), summary_of(rows))
@@ -226,10 +228,10 @@ class Feed:
         the table in time.
         """
         from mirrorfeed.api.conversions import publications
-        from mirrorfeed.orchestration.publish_run import Fleet, rebuild_table
+        from mirrorfeed.orchestration.publish_run import RunContext, rebuild_table
 
         notes: list[MirrorfeedError] = []
-        fleet = Fleet(self._spark, self._config, on_trouble=notes.append)
+        fleet = RunContext(self._spark, self._config, on_trouble=notes.append)
         return publications([rebuild_table(fleet, each) for each in fleet.config.select([table])], notes)
 
     def log(self, table: str) -> Result[LogRecord]:
@@ -240,11 +242,11 @@ class Feed:
         """
         from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.landing.names import Target
-        from mirrorfeed.publish.log.audit import examine
+        from mirrorfeed.publish.log.audit import audit_log
 
         target = Target.parse(table)
         progress.info("Reading the log of %s and the files of its newest publication", target)
-        found = examine(zone_of(self._written), target.folder)
+        found = audit_log(zone_of(self._written), target.folder)
         if found is None:
             return Result((), summary=f"{target} has no log: nothing was published.")
         return Result(found.rows(str(target)), found.notes)
@@ -443,12 +445,12 @@ class Feed:
         """
         from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.landing.names import Target
-        from mirrorfeed.orchestration.orphans import droppable
+        from mirrorfeed.orchestration.orphans import plan_drop
         from mirrorfeed.publish.files.staging_area import clear_staging
 
         config, target = self._config, Target.parse(table)
         zone = zone_of(config)
-        found = droppable(zone, config, target)
+        found = plan_drop(zone, config, target)
         if confirm:
             confirm(found.consequences)
         zone.remove_folder(target.folder)

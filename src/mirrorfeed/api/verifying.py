@@ -14,7 +14,7 @@ from mirrorfeed.errors import named
 from mirrorfeed.mirror.verify import mirror_of, verify_at
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.publish.errors import NothingPublished
-from mirrorfeed.publish.log.mirror_position import standings
+from mirrorfeed.publish.log.mirror_position import mirror_positions
 
 
 def comparisons(
@@ -22,7 +22,7 @@ def comparisons(
 ) -> Result[Comparison]:
     rows: list[Comparison] = []
     told: list[ledger.Row] = []
-    for table, standing in standings(config, names):
+    for table, standing in mirror_positions(config, names):
         name = str(table.target)
         if standing.newest is None:
             rows.append(not_compared(name, None, NothingPublished(table=name)))

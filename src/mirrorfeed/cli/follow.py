@@ -14,7 +14,7 @@ from mirrorfeed.errors import MirrorfeedError, coded
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config
-    from mirrorfeed.publish.result import Outcome
+    from mirrorfeed.publish.result import TableResult
 
 
 def follow_tables(config: Config, written: Config, tables: tuple[str, ...], minutes: float | None) -> None:
@@ -42,7 +42,7 @@ class Said:
     def __init__(self, echo: Callable[..., Any] = say, now: Callable[[], datetime] = datetime.now) -> None:
         self._echo, self._now, self._errors = echo, now, dict[str, str]()
 
-    def outcome(self, outcome: Outcome) -> None:
+    def outcome(self, outcome: TableResult) -> None:
         time_, progress = f"{self._now():%H:%M:%S}", outcome.progress
         if progress.publications:
             rows = ", ".join(counted(count, marker) for marker, count in progress.rows.items() if count) or "no rows"

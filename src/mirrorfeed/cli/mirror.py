@@ -23,7 +23,7 @@ from mirrorfeed.display.progress import waiting
 from mirrorfeed.errors import coded, named
 
 if TYPE_CHECKING:
-    from mirrorfeed.publish.log.mirror_position import Standing
+    from mirrorfeed.publish.log.mirror_position import MirrorPosition
 
 
 @main.command()
@@ -49,12 +49,12 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
     spark = spark_session()
     from mirrorfeed.mirror.verify import Difference, mirror_of, verify_at
     from mirrorfeed.orchestration import ledger
-    from mirrorfeed.publish.log.mirror_position import standings
+    from mirrorfeed.publish.log.mirror_position import mirror_positions
 
     rows: list[ledger.Row] = []
     told: list[dict[str, object]] = []
     with waiting("Looking where the mirrors stand"):
-        stand = standings(config, tables)
+        stand = mirror_positions(config, tables)
     for at, (table, standing) in enumerate(stand, 1):
         name, first, trouble = str(table.target), list[Difference](), None
         if standing.newest is None:
@@ -85,7 +85,7 @@ def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> None:
     sys.exit(any(row["outcome"] != ledger.VERIFIED for row in told))
 
 
-def _behind(version: int, standing: Standing) -> str:
+def _behind(version: int, standing: MirrorPosition) -> str:
     newest = standing.newest
     if newest is None or newest.to_version_inclusive == version:
         return ""

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from mirrorfeed.config.schedule import Pause
-    from mirrorfeed.publish.result import Outcome
+    from mirrorfeed.publish.result import TableResult
 
 
 def say_outcomes(
     out: Console,
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[TableResult],
     troubles: Sequence[MirrorfeedError],
     repeated: int,
     *,

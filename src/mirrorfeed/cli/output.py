@@ -21,7 +21,7 @@ from mirrorfeed.errors import coded
 
 if TYPE_CHECKING:
     from mirrorfeed.api.results import Listed
-    from mirrorfeed.publish.result import Outcome, Progress
+    from mirrorfeed.publish.result import Progress, TableResult
 
 _LONGEST = 60
 """Characters of a value."""
@@ -55,7 +55,7 @@ class Steps:
         """Lines for tables; each may take two."""
         return max(1, (self._out.height - _BELOW) // 2)
 
-    def done(self, outcome: Outcome) -> None:
+    def done(self, outcome: TableResult) -> None:
         """One table is done. Where they are more than fit, those in hand are shown alone, below how many are done."""
         with self._lock:
             if self._bars is None or not self._crowded:
@@ -110,7 +110,7 @@ def _so_far(progress: Progress) -> str:
     return f"published up to version {progress.published}: {rows}, {counted(progress.files, 'file')}"
 
 
-def shortened(outcomes: Sequence[Outcome]) -> tuple[Sequence[Outcome], str]:
+def shortened(outcomes: Sequence[TableResult]) -> tuple[Sequence[TableResult], str]:
     """The outcomes to show, and what is said of the others: of many with nothing new, how many they are."""
     idle = sum(outcome.is_idle for outcome in outcomes)
     if idle <= _MANY:
@@ -118,7 +118,7 @@ def shortened(outcomes: Sequence[Outcome]) -> tuple[Sequence[Outcome], str]:
     return [outcome for outcome in outcomes if not outcome.is_idle], f"{counted(idle, 'table')}: nothing new."
 
 
-def summary(outcomes: Sequence[Outcome]) -> Listing:
+def summary(outcomes: Sequence[TableResult]) -> Listing:
     header = ("table", "versions", "rows", "files", "bytes", "seconds", "lag")
     rows = [
         (
@@ -135,7 +135,7 @@ def summary(outcomes: Sequence[Outcome]) -> Listing:
     return Listing(header, rows, right=range(3, 7))
 
 
-def notes(outcomes: Sequence[Outcome], repeated: int = 0, *, rebuilt: bool = False) -> list[Text]:
+def notes(outcomes: Sequence[TableResult], repeated: int = 0, *, rebuilt: bool = False) -> list[Text]:
     """What a reader of the summary must know besides. Calls are repeated for all tables together. Whoever had tables
     rebuilt knows that they are loaded anew."""
     found = []
@@ -162,7 +162,7 @@ def notes(outcomes: Sequence[Outcome], repeated: int = 0, *, rebuilt: bool = Fal
     return found
 
 
-def versions(outcome: Outcome) -> str:
+def versions(outcome: TableResult) -> str:
     """What was published of the source, in words."""
     progress = outcome.progress
     if outcome.error and not progress.publications:
@@ -177,7 +177,7 @@ def versions(outcome: Outcome) -> str:
     return str(last) if first == last else f"{first} to {last}"
 
 
-def _lag(outcome: Outcome) -> str:
+def _lag(outcome: TableResult) -> str:
     lag = outcome.lag_versions
     return "?" if lag is None else counted(lag, "version")
 

@@ -32,7 +32,7 @@ from mirrorfeed.errors import MirrorfeedError, coded
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.publish.up_to_date_check import Idle
+    from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 
 
 @main.command()
@@ -59,14 +59,14 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
         follow_tables(config, load_as_written(path), tables, minutes)
     out = error_console() if for_programs() else console()
     from mirrorfeed.config.landing_zone import zone_of
-    from mirrorfeed.orchestration.orphans import left_behind
-    from mirrorfeed.orchestration.publish_run import Fleet, all_at_rest, publish_tables
+    from mirrorfeed.orchestration.orphans import find_pattern_orphans
+    from mirrorfeed.orchestration.publish_run import RunContext, all_up_to_date, publish_tables
 
     with waiting("Looking at what is published"):
-        at_rest = all_at_rest(config, tables)
+        at_rest = all_up_to_date(config, tables)
     paused = [(str(table.target), pause) for table in chosen if (pause := table.pause_at(datetime.now(UTC)))]
     if at_rest is not None:
-        left_alone = None if tables else left_behind(zone_of(config), config)
+        left_alone = None if tables else find_pattern_orphans(zone_of(config), config)
         say_outcomes(out, at_rest, [left_alone] if left_alone else [], 0, paused=paused)
     # A ledger is told of tables that are missing, as of any other failure.
     spark = spark_session(*([] if config.ledger or for_programs() else at_their_paths(chosen)))
@@ -78,7 +78,7 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
     stop = Stop()
     with show.steps(out) as on_step, stop.listening(on_step.ending):
         on_step.looking(len(chosen))
-        fleet = Fleet(spark, config, on_step, troubles.append, sleep=stop.wait, stop=stop, on_done=on_step.done)
+        fleet = RunContext(spark, config, on_step, troubles.append, sleep=stop.wait, stop=stop, on_done=on_step.done)
         outcomes = publish_tables(fleet, tables)
     left = len(chosen) - len(paused) - sum(not outcome.stopped for outcome in outcomes)
     of_all = f"{left} of {counted(len(chosen), 'table')}" if left else None
@@ -86,15 +86,15 @@ def publish(tables: tuple[str, ...], dry_run: bool, follow: bool, minutes: float
 
 
 def _say_decisions(config: Config, chosen: Sequence[Table]) -> NoReturn:
-    def ask_log(idle: Idle, table: Table) -> object | None:
+    def ask_log(idle: UpToDateCheck, table: Table) -> object | None:
         return table.pause_at(datetime.now(UTC)) or idle.decision(table)
 
     def ask_spark(names: Sequence[str]) -> Sequence[object]:
         spark = spark_session(*([] if for_programs() else at_their_paths(config.select(names))))
-        from mirrorfeed.orchestration.dry_run import decisions
+        from mirrorfeed.orchestration.dry_run import plan_next_steps
 
         with waiting("Deciding about what is new"):
-            return [decision for _, decision in decisions(spark, config, names)]
+            return [decision for _, decision in plan_next_steps(spark, config, names)]
 
     decided = told(config, chosen, ask_log, ask_spark)
     if for_programs():

@@ -43,7 +43,7 @@ def rebuild(table: str, yes: bool, minutes: float, path: str) -> None:
     chosen = config.select([table])
     from mirrorfeed.cli import output as show
     from mirrorfeed.config.landing_zone import zone_of
-    from mirrorfeed.orchestration.publish_run import Fleet, rebuild_table
+    from mirrorfeed.orchestration.publish_run import RunContext, rebuild_table
     from mirrorfeed.publish.reload import dropping_by
     from mirrorfeed.storage.process_cache import retries
 
@@ -57,7 +57,7 @@ def rebuild(table: str, yes: bool, minutes: float, path: str) -> None:
     troubles: list[MirrorfeedError] = []
     with show.steps(out) as on_step:
         on_step.looking(len(chosen))
-        fleet = Fleet(spark, config, on_step, troubles.append, dropping)
+        fleet = RunContext(spark, config, on_step, troubles.append, dropping)
         outcomes = [rebuild_table(fleet, each) for each in chosen]
     say_outcomes(out, outcomes, troubles, retries().value - repeated, rebuilt=True)
 

@@ -15,7 +15,7 @@ from mirrorfeed.errors import MirrorfeedError, coded, named
 
 if TYPE_CHECKING:
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.orchestration.repair import Repaired
+    from mirrorfeed.orchestration.repair import RepairResult
 
 
 @main.command()
@@ -63,7 +63,7 @@ def _repaired(
     beside: list[MirrorfeedError] = []
     try:
         with waiting(f"{table.target}: publishing {'what differs' if where is None else 'these rows'} once more"):
-            found: Repaired = repair_table(
+            found: RepairResult = repair_table(
                 spark, config, table, folder, where, at_most=at_most, on_trouble=beside.append
             )
     except Exception as error:

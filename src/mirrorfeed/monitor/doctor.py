@@ -49,7 +49,7 @@ def finish_and_clean_up(store: Store, table: Table) -> None:
     from mirrorfeed.publish.log.table_log import TableLog
 
     log = TableLog(store, table.target.folder)
-    view = log.settle()
-    error: MirrorfeedError | None = log.tidy(view, table.keep_records, others=True) if view else None
+    view = log.finish_publication()
+    error: MirrorfeedError | None = log.clean_up(view, table.keep_records, others=True) if view else None
     if error:
         raise error

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from mirrorfeed.landing.record import Record
     from mirrorfeed.mirror.fabric import TableState
-    from mirrorfeed.publish.errors import FilesLost, LastFileGone
+    from mirrorfeed.publish.errors import FilesLost, LastFileMissing
     from mirrorfeed.publish.log.table_log import TableLog
     from mirrorfeed.publish.log.view import View
-    from mirrorfeed.publish.up_to_date_check import Idle
+    from mirrorfeed.publish.up_to_date_check import UpToDateCheck
     from mirrorfeed.source.catalog import Workspace
     from mirrorfeed.storage import Store
 
@@ -52,7 +52,7 @@ class LogFacts:
     """Files of the newest record that still have their staged names."""
     orphans: tuple[str, ...] = ()
     """Staged files that no record can publish, and folders of other logs."""
-    lost: FilesLost | LastFileGone | None = None
+    lost: FilesLost | LastFileMissing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +150,11 @@ class Collector:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def collect(self, tables: Sequence[Table]) -> list[TableFacts]:
-        from mirrorfeed.publish.up_to_date_check import Idle
+        from mirrorfeed.publish.up_to_date_check import UpToDateCheck
         from mirrorfeed.runtime.databricks import default_workspace
 
         store = zone_of(self.config)
-        idle = Idle(self.config, store)
+        idle = UpToDateCheck(self.config, store)
         found = each_of(lambda table: self._without_spark(idle, table), tables)
         if None not in found:
             return [facts for facts in found if facts]
@@ -183,14 +183,14 @@ class Collector:
     ) -> TableFacts:
         from mirrorfeed.publish.log.table_log import TableLog
         from mirrorfeed.publish.plan import plan_of
-        from mirrorfeed.publish.sources.history_source import feed_for
-        from mirrorfeed.publish.table_publisher import look_ahead, preflight
+        from mirrorfeed.publish.sources.history_source import source_for
+        from mirrorfeed.publish.table_publisher import decide_next, preflight
         from mirrorfeed.source.errors import Finding
 
         facts, log = self._begin(table, self.now()), TableLog(store, table.target.folder)
         view: View | None = None
         try:
-            view = log.look()
+            view = log.read_view()
             facts = replace(facts, log_facts=read_log(log, view, facts.at))
         except Exception as error:
             facts = replace(facts, errors=(named(f"Reading the log of {table.target}", error),))
@@ -198,8 +198,8 @@ class Collector:
         try:
             facts = self._read_source(spark, table, facts, log, view)
             if self.deep and (not facts.errors or not is_log_read):
-                plan, feed = plan_of(table, workspace), feed_for(spark, self.config, table)
-                ahead, decision = look_ahead(feed, plan, view)
+                plan, feed = plan_of(table, workspace), source_for(spark, self.config, table)
+                ahead, decision = decide_next(feed, plan, view)
                 if isinstance(decision, Finding):
                     raise decision
                 if is_log_read:
@@ -274,7 +274,7 @@ class Collector:
                 return longest_text(spark, table.source, table.selection)
         return None
 
-    def _without_spark(self, idle: Idle, table: Table) -> TableFacts | None:
+    def _without_spark(self, idle: UpToDateCheck, table: Table) -> TableFacts | None:
         """The facts about a table in a local folder with nothing to publish; None if Spark is needed."""
         from mirrorfeed.monitor.text_lengths import longest_text_here
         from mirrorfeed.publish.log.table_log import TableLog
@@ -299,7 +299,7 @@ class Collector:
                     return None
                 view: View | None = up_to_date[0]
             else:
-                view = log.look()
+                view = log.read_view()
             newest = view.newest if view else None
             if view and newest and (newest.selection != table.selection or not is_up_to_date(view, detail, version)):
                 return None
@@ -360,7 +360,7 @@ def _freshness(
     committed: datetime | None,
     unpublished: datetime | None,
     beyond: Beyond,
-    lost: FilesLost | LastFileGone | None,
+    lost: FilesLost | LastFileMissing | None,
 ) -> Freshness:
     """Lost files count as not consumed."""
     from mirrorfeed.publish.errors import FilesLost

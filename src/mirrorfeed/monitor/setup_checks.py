@@ -29,7 +29,7 @@ from mirrorfeed.monitor.setup_access import check_host, check_rights, hosts, nee
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.publish.files.schema_check import look
 from mirrorfeed.publish.files.spark_writer import made
-from mirrorfeed.publish.files.staging_area import Place, place_for
+from mirrorfeed.publish.files.staging_area import StagingArea, staging_area_for
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.runtime.databricks import default_workspace
@@ -158,7 +158,7 @@ def check_staging_area(
     """Whether Spark writes files that the driver can read, and whether the driver must rewrite them."""
     what = "files, written by Spark and read by the driver"
     try:
-        place = place_for(spark, config.handover, store, environment)
+        place = staging_area_for(spark, config.handover, store, environment)
         if place is None:
             return not_checked(what, "there is no handover: only small batches can be published")
         differs = _write_sample(spark, place, store)
@@ -168,7 +168,7 @@ def check_staging_area(
     return passed(what, f"{place.root}{rewritten}")
 
 
-def _write_sample(spark: SparkSession, place: Place, store: Store) -> str:
+def _write_sample(spark: SparkSession, place: StagingArea, store: Store) -> str:
     """Have Spark write a file, and return how its schema differs from that of published files; empty if it does not."""
     columns = tuple(Column(name, type_) for name, (type_, _) in _SAMPLE.items())
     folder, batch = f"{uuid.uuid4().hex}/{LOG}/{uuid.uuid4().hex}", uuid.uuid4().hex

@@ -13,16 +13,16 @@ from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.plan import plan_of
-from mirrorfeed.publish.sources.history_source import feed_for, leads_on
-from mirrorfeed.publish.sources.snapshot_diff import AcrossGap, spanning
-from mirrorfeed.publish.table_publisher import look_ahead, preflight
+from mirrorfeed.publish.sources.history_source import can_bridge_gap, source_for
+from mirrorfeed.publish.sources.snapshot_diff import SnapshotDiff, spanning
+from mirrorfeed.publish.table_publisher import decide_next, preflight
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.parallel import each_of
 from mirrorfeed.source.catalog import Workspace
 from mirrorfeed.source.errors import Gap
 
 
-def decisions(
+def plan_next_steps(
     spark: SparkSession,
     config: Config,
     names: Sequence[str] = (),
@@ -37,19 +37,19 @@ def decisions(
             return str(table.target), str(pause)
         try:
             plan = plan_of(table, opened)
-            view = TableLog(store, plan.folder).look()
-            feed = feed_for(spark, config, table)
-            facts, decision = look_ahead(feed, plan, view)
-            gap = decision if isinstance(decision, Gap) and leads_on(spark, table, decision) else None
+            view = TableLog(store, plan.folder).read_view()
+            feed = source_for(spark, config, table)
+            facts, decision = decide_next(feed, plan, view)
+            gap = decision if isinstance(decision, Gap) and can_bridge_gap(spark, table, decision) else None
             if gap:
-                feed = feed_for(spark, config, table, gap)
+                feed = source_for(spark, config, table, gap)
                 plan = spanning(plan, feed)
-                facts, decision = look_ahead(feed, plan, view)
+                facts, decision = decide_next(feed, plan, view)
             if isinstance(decision, MirrorfeedError):
                 return str(table.target), decision
             preflight(feed, store, plan, view, facts, decision)
             waiting = len(view.unfinished) if view else 0
-            compares = table.changes == "compare" or isinstance(feed, AcrossGap)
+            compares = table.changes == "compare" or isinstance(feed, SnapshotDiff)
             notes = [", by comparison"] * compares + [", from its history"] * (bool(gap) and not compares)
             notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
             return str(table.target), f"{decision}{''.join(notes)}"

@@ -21,12 +21,12 @@ from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.orchestration import ledger
 from mirrorfeed.orchestration.batching import ASK_AGAIN, State, after, due
-from mirrorfeed.orchestration.ledger_writer import ByMinute, News, Teller
-from mirrorfeed.orchestration.orphans import strays
-from mirrorfeed.orchestration.publish_run import Fleet, Way, publish_each
-from mirrorfeed.orchestration.scheduler import Turn, Turns
-from mirrorfeed.publish.errors import LeftBehind, NeedsFeed
-from mirrorfeed.publish.result import Outcome, Progress
+from mirrorfeed.orchestration.ledger_writer import BatchedWriter, LedgerWriter, PendingRows
+from mirrorfeed.orchestration.orphans import find_orphans
+from mirrorfeed.orchestration.publish_run import RunContext, RunMode, publish_each
+from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler
+from mirrorfeed.publish.errors import FeedRequired, OrphanedTables
+from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.runtime.parallel import bearable
 from mirrorfeed.runtime.spark_session import renewed
 from mirrorfeed.source.identifier import Source
@@ -49,11 +49,11 @@ class Runs(Protocol):
         """What is committed after a version; None if that cannot be told."""
         ...
 
-    def publish(self, names: Sequence[str]) -> list[Outcome]:
+    def publish(self, names: Sequence[str]) -> list[TableResult]:
         """One try for each of these tables."""
         ...
 
-    def tell(self, outcomes: Sequence[Outcome]) -> None:
+    def tell(self, outcomes: Sequence[TableResult]) -> None:
         """Of what was published, and of what failed anew."""
         ...
 
@@ -69,7 +69,7 @@ def follow(
 ) -> dict[str, State]:
     """Publishes the tables as they change until it is to stop; then nothing is half done, and how each table stands is
     told. They take turns, so that one that takes long keeps no other waiting."""
-    followed = Followed(tables, runs, stop, at_once or bearable(), clock)
+    followed = FollowQueue(tables, runs, stop, at_once or bearable(), clock)
     with ThreadPoolExecutor(_THREADS) as pool:
         while not stop():
             followed.ask_again()
@@ -82,7 +82,7 @@ def follow(
 
 
 @dataclass
-class Followed:
+class FollowQueue:
     """The tables that are followed: what waits for its turn, and what is in hand."""
 
     tables: Sequence[Table]
@@ -92,11 +92,11 @@ class Followed:
     clock: Callable[[], float]
     states: dict[str, State] = field(default_factory=dict, init=False)
     _errors: dict[str, str | None] = field(default_factory=dict, init=False)
-    _hand: dict[Future[list[Outcome]], tuple[str, float]] = field(default_factory=dict, init=False)
+    _hand: dict[Future[list[TableResult]], tuple[str, float]] = field(default_factory=dict, init=False)
     """The runs that are under way, with their tables and when they began."""
 
     def __post_init__(self) -> None:
-        self._turns, self._book = Turns(self.at_once, []), ByMinute(self.runs.tell, self.clock)
+        self._turns, self._book = Scheduler(self.at_once, []), BatchedWriter(self.runs.tell, self.clock)
         self._follow(self.tables)
 
     @property
@@ -112,7 +112,7 @@ class Followed:
         """These from now on. A table that is new is published from its beginning, one that is gone is left as it is."""
         for table in tables:
             if table.changes == "compare":
-                raise NeedsFeed(table=str(table.source), asked="to follow it")
+                raise FeedRequired(table=str(table.source), asked="to follow it")
         self.tables, self._asked = tables, self.clock()
         self.states = {name: self.states.get(name, State()) for name in map(str, (each.target for each in tables))}
         self._turns.waiting = [turn for turn in self._turns.waiting if turn.name in self.states]
@@ -138,10 +138,10 @@ class Followed:
         found = None if state.published is None or state.failures else self.runs.waiting(table, state.published)
         return due(policy, state, found, now)
 
-    def _turn(self, table: Table) -> Turn:
+    def _turn(self, table: Table) -> QueuedTable:
         wanted = math.inf if table.fresh_within is None else self.clock() + table.fresh_within * 60
         limit = math.inf if table.time_limit is None else table.time_limit * 60
-        return Turn(str(table.target), table.priority, wanted, limit=limit)
+        return QueuedTable(str(table.target), table.priority, wanted, limit=limit)
 
     def work(self, pool: ThreadPoolExecutor) -> None:
         """Has runs made as turns come, until none is left or it is time to look again."""
@@ -155,8 +155,8 @@ class Followed:
                 break
         self._book.hear([])
 
-    def _hear(self, ended: Collection[Future[list[Outcome]]]) -> None:
-        new: list[Outcome] = []
+    def _hear(self, ended: Collection[Future[list[TableResult]]]) -> None:
+        new: list[TableResult] = []
         for run in ended:
             name, begun = self._hand.pop(run)
             self._turns.ended(name)
@@ -185,7 +185,7 @@ class SparkRuns:
     spark: SparkSession
     config: Config
     stop: Callable[[], bool]
-    on_outcome: Callable[[Outcome], None] = lambda _: None
+    on_outcome: Callable[[TableResult], None] = lambda _: None
     on_trouble: Callable[[MirrorfeedError], None] = lambda _: None
     renew: Callable[[SparkSession], SparkSession] = renewed
     written: Config | None = None
@@ -216,14 +216,16 @@ class SparkRuns:
             config = expanded(self.written, lambda: self.spark).config
             found = config.select(self.names)
             gone = before - {str(table.target) for table in found}
-            left = tuple(name for name in map(str, strays(zone_of(config), config) if gone else ()) if name in gone)
+            left = tuple(
+                name for name in map(str, find_orphans(zone_of(config), config) if gone else ()) if name in gone
+            )
         except Exception as error:
             self._cannot_ask(named("Asking again what the patterns stand for", error))
             return None
         self._unasked = ""
         self._keep(config)
         if left:
-            self.on_trouble(LeftBehind(targets=left, path=config.path))
+            self.on_trouble(OrphanedTables(targets=left, path=config.path))
         return found
 
     def _cannot_ask(self, error: MirrorfeedError) -> None:
@@ -239,17 +241,19 @@ class SparkRuns:
             named(f"Asking what is new in {source}", error)
             return None
 
-    def publish(self, names: Sequence[str]) -> list[Outcome]:
+    def publish(self, names: Sequence[str]) -> list[TableResult]:
         try:
             self._store = self._store or zone_of(self.config)
-            once = Way(most_tries=1)
+            once = RunMode(most_tries=1)
             outcomes = publish_each(
-                Fleet(self.spark, self.config, on_trouble=self.on_trouble, stop=self.stop, way=once, store=self._store),
+                RunContext(
+                    self.spark, self.config, on_trouble=self.on_trouble, stop=self.stop, way=once, store=self._store
+                ),
                 names,
             )
         except Exception as error:  # of the landing zone or of the session, before any table was begun
             trouble = named("Publishing", error)
-            outcomes = [Outcome(name, Progress(), 0.0, error=trouble) for name in names]
+            outcomes = [TableResult(name, Progress(), 0.0, error=trouble) for name in names]
         for outcome in outcomes:
             self.on_outcome(outcome)
         if any(outcome.error for outcome in outcomes):
@@ -258,7 +262,9 @@ class SparkRuns:
                 self.spark = self.renew(self.spark)
         return outcomes
 
-    def tell(self, outcomes: Sequence[Outcome]) -> None:
-        teller = Teller(self.spark, self.config.ledger, News(tuple(self._seen.values()), self._store, self._begun))
+    def tell(self, outcomes: Sequence[TableResult]) -> None:
+        teller = LedgerWriter(
+            self.spark, self.config.ledger, PendingRows(tuple(self._seen.values()), self._store, self._begun)
+        )
         if lost := teller.tell(outcomes):
             self.on_trouble(lost)

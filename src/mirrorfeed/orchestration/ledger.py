@@ -18,7 +18,7 @@ from pyspark.sql.functions import col, expr, row_number
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.publish.errors import LedgerNotWritten
-from mirrorfeed.publish.result import Outcome, Publication
+from mirrorfeed.publish.result import Publication, TableResult
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.identifier import Source, quote
@@ -104,7 +104,7 @@ def _ddl(columns: Iterable[tuple[str, str, str]] = COLUMNS) -> str:
     return ", ".join(f"{quote(name)} {type_} COMMENT '{comment}'" for name, type_, comment in columns)
 
 
-class Told(NamedTuple):
+class PublicationKey(NamedTuple):
     """By which a publication is known in the ledger, beside its table."""
 
     time: datetime
@@ -158,8 +158,8 @@ class Row:
     build: str | None = None
 
     @property
-    def told(self) -> Told:
-        return Told(self.time, self.from_version, self.to_version)
+    def told(self) -> PublicationKey:
+        return PublicationKey(self.time, self.from_version, self.to_version)
 
 
 @dataclass
@@ -167,11 +167,11 @@ class Known:
     """What the ledger tells of a table."""
 
     stopped: bool = False
-    publications: list[Told] = field(default_factory=list)
+    publications: list[PublicationKey] = field(default_factory=list)
     """The newest, the oldest first."""
 
 
-def rows(outcomes: Iterable[Outcome], now: datetime) -> list[Row]:
+def rows(outcomes: Iterable[TableResult], now: datetime) -> list[Row]:
     """What a run did, table by table: its publications, then what stopped it. Nothing new is no row."""
     found: list[Row] = []
     for outcome in outcomes:
@@ -184,7 +184,7 @@ def rows(outcomes: Iterable[Outcome], now: datetime) -> list[Row]:
     return found
 
 
-def for_programs(outcomes: Iterable[Outcome], now: datetime) -> list[dict[str, Any]]:
+def for_programs(outcomes: Iterable[TableResult], now: datetime) -> list[dict[str, Any]]:
     """What a run did, with a row for each table that had nothing new as well."""
     found = []
     for each in outcomes:
@@ -235,7 +235,7 @@ def archived(table: str, found: Share, now: datetime, rates: Rates | None = None
     )
 
 
-def _trouble(outcome: Outcome, kind: str, error: MirrorfeedError, now: datetime) -> Row:
+def _trouble(outcome: TableResult, kind: str, error: MirrorfeedError, now: datetime) -> Row:
     return Row(
         time=now,
         table=outcome.table,
@@ -248,7 +248,7 @@ def _trouble(outcome: Outcome, kind: str, error: MirrorfeedError, now: datetime)
     )
 
 
-def _published(outcome: Outcome, publication: Publication) -> Row:
+def _published(outcome: TableResult, publication: Publication) -> Row:
     record, seconds, oldest = publication.record, publication.seconds, publication.oldest
 
     def count(marker: str) -> int:
@@ -329,7 +329,7 @@ def known(spark: SparkSession, ledger: Source, tables: Iterable[str], most: int,
     stands = spark.read.table(ledger.sql).where(col("table").isin(*tables) & col("outcome").isin(*STANDS))
     of_a_kind = Window.partitionBy("table", col("outcome") == PUBLISHED).orderBy(col("time").desc())
     newest = stands.withColumn("nth", row_number().over(of_a_kind)).where((col("nth") <= most) | (col("time") >= since))
-    return known_in(newest.select("table", "outcome", *Told._fields).orderBy("time").toArrow().to_pylist())
+    return known_in(newest.select("table", "outcome", *PublicationKey._fields).orderBy("time").toArrow().to_pylist())
 
 
 def known_in(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
@@ -339,7 +339,7 @@ def known_in(rows: Iterable[dict[str, Any]]) -> dict[str, Known]:
         there = found.setdefault(row.pop("table"), Known())
         there.stopped = (outcome := row.pop("outcome")) in STOPPED
         if outcome == PUBLISHED:
-            there.publications.append(Told(**row))
+            there.publications.append(PublicationKey(**row))
     return found
 
 
@@ -350,7 +350,7 @@ def changed_since(spark: SparkSession, ledger: Source, tables: Iterable[str], si
     return int(row[0] or 0) if row else 0
 
 
-def well(outcome: Outcome, now: datetime) -> Row:
+def well(outcome: TableResult, now: datetime) -> Row:
     return Row(
         time=now,
         table=outcome.table,

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError, first_line, named
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.orchestration.ledger import PUBLISHED, Known, Row, Told
+from mirrorfeed.orchestration.ledger import PUBLISHED, Known, PublicationKey, Row
 from mirrorfeed.publish.errors import LedgerNotWritten
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.publish.result import Outcome, Progress, Publication
+from mirrorfeed.publish.result import Progress, Publication, TableResult
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage import Store
 
@@ -25,18 +25,18 @@ _EVERY = 60.0
 """Seconds between two commits to the ledger: one for each publication would be as many as there are files."""
 
 
-class ByMinute:
+class BatchedWriter:
     """Outcomes on their way to the ledger. What it could not be told is told with what comes next."""
 
     def __init__(
         self,
-        tell: Callable[[Sequence[Outcome]], MirrorfeedError | None],
+        tell: Callable[[Sequence[TableResult]], MirrorfeedError | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tell, self._clock, self._at = tell, clock, clock()
-        self._untold: list[Outcome] = []
+        self._untold: list[TableResult] = []
 
-    def hear(self, outcomes: Iterable[Outcome]) -> None:
+    def hear(self, outcomes: Iterable[TableResult]) -> None:
         self._untold += outcomes
         if self._clock() - self._at >= _EVERY:
             self.flush()
@@ -51,7 +51,7 @@ class ByMinute:
 
 
 @dataclass
-class News:
+class PendingRows:
     """What is to be told of runs over some tables that began at a moment: what others publish after it, they tell."""
 
     tables: Sequence[Table]
@@ -70,7 +70,7 @@ class News:
         """So many publications of a table its log may still have."""
         return max(table.keep_records for table in self.tables)
 
-    def rows(self, outcomes: Sequence[Outcome], known: dict[str, Known], now: datetime) -> list[Row]:
+    def rows(self, outcomes: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
         """What these outcomes did, what earlier runs did for their tables and the ledger does not have, and of each
         table that is stopped in it and well in this run that it is, for nothing new is no row."""
         found: list[Row] = []
@@ -88,7 +88,7 @@ class News:
                 there.stopped = False
         return found
 
-    def _left(self, outcome: Outcome, told: Sequence[Told], made: Sequence[Told]) -> list[Row]:
+    def _left(self, outcome: TableResult, told: Sequence[PublicationKey], made: Sequence[PublicationKey]) -> list[Row]:
         """What earlier runs published and did not tell, as far as the table's log still has it. The log is asked only
         where what is told has a gap."""
         table = self._by_name[outcome.table]
@@ -96,27 +96,27 @@ class News:
             return []
         log = TableLog(self.store, table.target.folder)
         try:
-            view = log.look()
+            view = log.read_view()
             begun = self.begun.replace(microsecond=self.begun.microsecond // 1_000 * 1_000)  # as records tell times
             records = [each for each in log.records(view) if each.at < begun] if view else []
         except Exception as error:  # it harms nothing, and whoever publishes is told of it
             named(f"Looking for what the ledger lacks of {outcome.table}", error)
             return []
         progress = Progress(made=[Publication(each, None, None, {}) for each in reversed(records)])
-        before = Outcome(outcome.table, progress, 0.0, fresh_within=table.fresh_within)
+        before = TableResult(outcome.table, progress, 0.0, fresh_within=table.fresh_within)
         rows = ledger.rows([before], self.begun)
         return [row for row in rows if row.told not in (*told, *made)]
 
 
 @dataclass
-class Teller:
+class LedgerWriter:
     """Tells the ledger the news."""
 
     spark: SparkSession
     place: Source | None
-    news: News
+    news: PendingRows
 
-    def tell(self, outcomes: Sequence[Outcome]) -> MirrorfeedError | None:
+    def tell(self, outcomes: Sequence[TableResult]) -> MirrorfeedError | None:
         """What went wrong is told, never raised."""
         if self.place is None:
             return None
@@ -132,7 +132,7 @@ class Teller:
         return ledger.keep(self.spark, self.place, self.news.rows(outcomes, known, now))
 
 
-def is_whole(told: Sequence[Told], made: Sequence[Told], published: int | None) -> bool:
+def is_whole(told: Sequence[PublicationKey], made: Sequence[PublicationKey], published: int | None) -> bool:
     """Whether each publication begins where the one before ended, up to what is published: those that the ledger tells
     of, as many as the table's log still has, and those that are new to it."""
     ends = [each.to_version for each in (*told, *made)]

@@ -14,7 +14,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import LOG, METADATA, BadTarget, Target
 from mirrorfeed.landing.record import Record, RecordTooNew
 from mirrorfeed.landing.strict_json import DamagedFile
-from mirrorfeed.publish.errors import LeftBehind, NotPublishedHere, StillConfigured
+from mirrorfeed.publish.errors import NotPublishedHere, OrphanedTables, StillConfigured
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.source.identifier import Source
@@ -24,22 +24,22 @@ from mirrorfeed.storage.errors import SymbolicLink
 _SCHEMA = ".schema"
 
 
-def strays(store: Store, config: Config) -> list[Target]:
+def find_orphans(store: Store, config: Config) -> list[Target]:
     """The tables of ours in the landing zone that are no target of the configuration."""
     configured = {table.target.fold() for table in config.tables}
     return [target for target in _folders(store) if target.fold() not in configured and _shows(store, target)]
 
 
-def left_behind(store: Store, config: Config) -> LeftBehind | None:
+def find_pattern_orphans(store: Store, config: Config) -> OrphanedTables | None:
     """Those of a configuration with patterns, where a source may be gone without anybody having touched the file; None
     where none is left, or the landing zone does not tell, which the tables themselves will say."""
     if not config.patterns:
         return None
     try:
-        found = strays(store, config)
+        found = find_orphans(store, config)
     except MirrorfeedError:
         return None
-    return LeftBehind(targets=tuple(map(str, found)), path=config.path) if found else None
+    return OrphanedTables(targets=tuple(map(str, found)), path=config.path) if found else None
 
 
 @row
@@ -79,12 +79,12 @@ class DroppedTable(Row):
         return lines
 
 
-def droppable(store: Store, config: Config, target: Target) -> DroppedTable:
+def plan_drop(store: Store, config: Config, target: Target) -> DroppedTable:
     """What would be deleted; raises if the table is still wanted, or is not known to be ours."""
     if target.fold() in {table.target.fold() for table in config.tables}:
         raise StillConfigured(table=str(target), path=config.path)
     log = TableLog(store, target.folder)
-    view = log.look()
+    view = log.read_view()
     if view is None or not _is_ours(store, target, view):
         raise NotPublishedHere(table=str(target), place=store.address(target.folder))
     records = list(log.records(view))
@@ -121,6 +121,6 @@ def _folders(store: Store) -> Iterator[Target]:
 def _shows(store: Store, target: Target) -> bool:
     """Whether something in the folder shows that it is ours."""
     try:
-        return _is_ours(store, target, TableLog(store, target.folder).glance())
+        return _is_ours(store, target, TableLog(store, target.folder).read_latest())
     except (DamagedFile, RecordTooNew, SymbolicLink, UnreadableFile):
         return False

@@ -18,21 +18,21 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.orchestration import ledger
-from mirrorfeed.orchestration.ledger_writer import ByMinute, News, Teller
-from mirrorfeed.orchestration.orphans import left_behind
-from mirrorfeed.orchestration.retry import TRIES, Course, Rules, after, reseeds
-from mirrorfeed.orchestration.scheduler import Turn, Turns
-from mirrorfeed.publish.errors import MadeAnew, OutOfTime, Untidy
+from mirrorfeed.orchestration.ledger_writer import BatchedWriter, LedgerWriter, PendingRows
+from mirrorfeed.orchestration.orphans import find_pattern_orphans
+from mirrorfeed.orchestration.retry import TRIES, RetryPolicy, RetryState, after, needs_reload
+from mirrorfeed.orchestration.scheduler import QueuedTable, Scheduler
+from mirrorfeed.publish.errors import FilesRewritten, LeftoversNotDeleted, TableTimeout
 from mirrorfeed.publish.files.staging_area import clear_staging
-from mirrorfeed.publish.log.partner_events import trouble_in_introducing
+from mirrorfeed.publish.log.partner_events import partner_events_problem
 from mirrorfeed.publish.plan import Plan, plan_of
 from mirrorfeed.publish.reload import Dropping, clear, dropping_by
-from mirrorfeed.publish.result import Outcome, Progress
-from mirrorfeed.publish.sources.base import Feed
-from mirrorfeed.publish.sources.history_source import across, feed_for, leads_on
+from mirrorfeed.publish.result import Progress, TableResult
+from mirrorfeed.publish.sources.base import ChangeSource
+from mirrorfeed.publish.sources.history_source import across, can_bridge_gap, source_for
 from mirrorfeed.publish.sources.snapshot_diff import spanning
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.publish.up_to_date_check import Idle, known_here, waits_since
+from mirrorfeed.publish.up_to_date_check import UpToDateCheck, known_here, waits_since
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.parallel import bearable, each_of
 from mirrorfeed.source.catalog import Workspace
@@ -41,12 +41,12 @@ from mirrorfeed.storage import Store
 _NOW_AND_THEN = 0.5
 """Seconds between two looks at whether the run is to end."""
 Stop = Callable[[], bool]
-Work = Callable[[Feed, Store, Plan, Progress, Callable[[Progress], None], Stop], object]
+Work = Callable[[ChangeSource, Store, Plan, Progress, Callable[[Progress], None], Stop], object]
 """What is done for a table, which is told of as it goes on, and may be asked to stop."""
 
 
 def _publish(
-    feed: Feed, store: Store, plan: Plan, progress: Progress, on_step: Callable[[Progress], None], stop: Stop
+    feed: ChangeSource, store: Store, plan: Plan, progress: Progress, on_step: Callable[[Progress], None], stop: Stop
 ) -> object:
     return publish(feed, store, plan, progress, on_step, stop=stop)
 
@@ -56,7 +56,7 @@ def _warn(error: MirrorfeedError) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RunMode:
     """How a run goes about each of its tables."""
 
     work: Work = _publish
@@ -68,7 +68,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Fleet:
+class RunContext:
     """What the tables of a run share. What goes wrong beside them, in saying who publishes or in the ledger, is told to
     `on_trouble` and stops nothing. Asked to stop, a run begins no table, and ends those in hand between two records."""
 
@@ -82,10 +82,10 @@ class Fleet:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     stop: Stop = lambda: False
-    way: Way = Way()
+    way: RunMode = RunMode()
     store: Store | None = None
     """The landing zone, where runs share one; None: the configuration's."""
-    on_done: Callable[[Outcome], None] = lambda _: None
+    on_done: Callable[[TableResult], None] = lambda _: None
 
     @cached_property
     def zone(self) -> Store:
@@ -101,16 +101,16 @@ class Fleet:
         return self.dropped_by or dropping_by(self.config)
 
 
-def publish_tables(fleet: Fleet, names: Sequence[str] = ()) -> list[Outcome]:
+def publish_tables(fleet: RunContext, names: Sequence[str] = ()) -> list[TableResult]:
     """Publishes all tables of the configuration, or those named, in its order, says who publishes, and tells the
     ledger. The outcomes are those of the tables that were begun."""
     spark, config, begun = fleet.spark, fleet.config, datetime.now(UTC)
-    if trouble := trouble_in_introducing(fleet.zone, config):
+    if trouble := partner_events_problem(fleet.zone, config):
         fleet.on_trouble(trouble)
-    if not names and (left := left_behind(fleet.zone, config)):
+    if not names and (left := find_pattern_orphans(fleet.zone, config)):
         fleet.on_trouble(left)
-    news = News(config.select(names), fleet.zone, begun)
-    book = ByMinute(Teller(spark, config.ledger, news).tell)
+    news = PendingRows(config.select(names), fleet.zone, begun)
+    book = BatchedWriter(LedgerWriter(spark, config.ledger, news).tell)
     ledger.begin(spark, config.ledger)
     outcomes = publish_each(fleet, names, book.hear)
     lost = book.flush()
@@ -119,14 +119,14 @@ def publish_tables(fleet: Fleet, names: Sequence[str] = ()) -> list[Outcome]:
     return [replace(each, published_before=each.table in news.loaded_again) for each in outcomes]
 
 
-def all_at_rest(config: Config, names: Sequence[str] = ()) -> list[Outcome] | None:
+def all_up_to_date(config: Config, names: Sequence[str] = ()) -> list[TableResult] | None:
     """What publishing comes to where there is nothing to publish in any table, nor anything that the ledger lacks, and
     Spark need not be started; None where it has to be. Who publishes is said as ever."""
     zone, now = zone_of(config), datetime.now(UTC)
     tables = [table for table in config.select(names) if not table.pause_at(now)]
-    idle, some_new = Idle(config, zone), Event()
+    idle, some_new = UpToDateCheck(config, zone), Event()
 
-    def outcome(table: Table) -> Outcome | None:
+    def outcome(table: Table) -> TableResult | None:
         found = None if some_new.is_set() else idle.outcome(table)
         if found is None:
             some_new.set()  # the others need not be asked
@@ -136,26 +136,26 @@ def all_at_rest(config: Config, names: Sequence[str] = ()) -> list[Outcome] | No
     if some_new.is_set():
         return None
     if tables and config.ledger is not None:
-        news = News(tables, zone, now)
+        news = PendingRows(tables, zone, now)
         known = known_here(config.ledger, news.most)
         if known is None or news.rows(outcomes, known, now):
             return None
-    return None if trouble_in_introducing(zone, config) else outcomes
+    return None if partner_events_problem(zone, config) else outcomes
 
 
 def publish_each(
-    fleet: Fleet, names: Sequence[str] = (), hear: Callable[[Sequence[Outcome]], None] = lambda _: None
-) -> list[Outcome]:
+    fleet: RunContext, names: Sequence[str] = (), hear: Callable[[Sequence[TableResult]], None] = lambda _: None
+) -> list[TableResult]:
     """The same for runs of one process, who say themselves what is to be said of them. What has come of the tables is
     heard now and then. Those that nothing is new in are told first, and none waits for another that takes long or is to
     be tried again."""
     _ = fleet.zone  # once, and not in each of the threads
     now = datetime.now(UTC)
     chosen = [each for each in fleet.config.select(names) if not (fleet.way.heeds_pauses and each.pause_at(now))]
-    tasks = {str(table.target): Task(fleet, table) for table in chosen}
-    found: dict[str, Outcome] = {}
+    tasks = {str(table.target): TableTask(fleet, table) for table in chosen}
+    found: dict[str, TableResult] = {}
 
-    def come(outcomes: Iterable[Outcome | None]) -> None:
+    def come(outcomes: Iterable[TableResult | None]) -> None:
         new = [each for each in outcomes if each]
         found.update((each.table, each) for each in new)
         for each in new:
@@ -164,13 +164,13 @@ def publish_each(
 
     looks = fleet.way.work is _publish
     if looks:
-        each_of(Task.at_rest, list(tasks.values()), come)
+        each_of(TableTask.at_rest, list(tasks.values()), come)
     left = {name: task for name, task in tasks.items() if name not in found}
     at_once = fleet.config.at_once or bearable()
     # The order is nothing to those that all begin at once.
-    dues = each_of(Task.due, list(left.values())) if looks and len(left) > at_once else [math.inf] * len(left)
+    dues = each_of(TableTask.due, list(left.values())) if looks and len(left) > at_once else [math.inf] * len(left)
     _in_turns(
-        fleet, left, Turns(at_once, [task.turn(due) for task, due in zip(left.values(), dues, strict=True)]), come
+        fleet, left, Scheduler(at_once, [task.turn(due) for task, due in zip(left.values(), dues, strict=True)]), come
     )
     outcomes = [found[name] for name in tasks if name in found]
     for outcome in outcomes:
@@ -179,19 +179,21 @@ def publish_each(
         if outcome.progress.last_gone:
             fleet.on_trouble(outcome.progress.last_gone)
         if outcome.progress.untidy:
-            fleet.on_trouble(Untidy(table=outcome.table, cause=outcome.progress.untidy))
+            fleet.on_trouble(LeftoversNotDeleted(table=outcome.table, cause=outcome.progress.untidy))
     if differed := [outcome for outcome in outcomes if outcome.progress.differed]:
         fleet.on_trouble(
-            MadeAnew(tables=[outcome.table for outcome in differed], differed=differed[0].progress.differed)
+            FilesRewritten(tables=[outcome.table for outcome in differed], differed=differed[0].progress.differed)
         )
     return outcomes
 
 
-def _in_turns(fleet: Fleet, tasks: Mapping[str, Task], turns: Turns, come: Callable[[Sequence[Outcome]], None]) -> None:
+def _in_turns(
+    fleet: RunContext, tasks: Mapping[str, TableTask], turns: Scheduler, come: Callable[[Sequence[TableResult]], None]
+) -> None:
     """Has each try made when its turn comes, and hears of tables that are done. A table that is to be tried again gives
     its place back until then."""
     waits = {turn.name: turn for turn in turns.waiting}
-    trying: dict[Future[Course], str] = {}
+    trying: dict[Future[RetryState], str] = {}
     floor = -math.inf
     with ThreadPoolExecutor(max(1, len(tasks))) as pool:  # as many threads as there are places, and tables over time
         while trying or (turns.waiting and not fleet.stop()):
@@ -215,10 +217,10 @@ def _in_turns(fleet: Fleet, tasks: Mapping[str, Task], turns: Turns, come: Calla
 
 
 @dataclass
-class Task:
+class TableTask:
     """What is made of one table in a run: as many tries as its course has, each in a turn of its own."""
 
-    fleet: Fleet
+    fleet: RunContext
     table: Table
     progress: Progress = field(default_factory=Progress)
     seconds: float = 0.0
@@ -226,20 +228,20 @@ class Task:
 
     def __post_init__(self) -> None:
         fleet, table = self.fleet, self.table
-        self._rules = Rules(
-            is_kept=lambda gap: leads_on(fleet.spark, table, gap, fleet.on_trouble),
-            starts_again=lambda error: fleet.way.starts_again and reseeds(table, error),
+        self._rules = RetryPolicy(
+            is_kept=lambda gap: can_bridge_gap(fleet.spark, table, gap, fleet.on_trouble),
+            starts_again=lambda error: fleet.way.starts_again and needs_reload(table, error),
             most_tries=fleet.way.most_tries,
         )
-        self.course = Course(left=self._rules.most_tries)
+        self.course = RetryState(left=self._rules.most_tries)
 
     @property
     def limit(self) -> float:
         """Seconds that are left to it."""
         return math.inf if self.table.time_limit is None else self.table.time_limit * 60 - self.seconds
 
-    def at_rest(self) -> Outcome | None:
-        return None if self.fleet.stop() else Idle(self.fleet.config, self.fleet.zone).outcome(self.table)
+    def at_rest(self) -> TableResult | None:
+        return None if self.fleet.stop() else UpToDateCheck(self.fleet.config, self.fleet.zone).outcome(self.table)
 
     def due(self) -> float:
         """By when what waits is to be published, as far as that is told without Spark."""
@@ -247,10 +249,10 @@ class Task:
         since = None if self.fleet.stop() else waits_since(self.fleet.zone, self.table)
         return math.inf if since is None else since.timestamp() + within * 60
 
-    def turn(self, due: float) -> Turn:
-        return Turn(str(self.table.target), self.table.priority, due, limit=self.limit)
+    def turn(self, due: float) -> QueuedTable:
+        return QueuedTable(str(self.table.target), self.table.priority, due, limit=self.limit)
 
-    def tried(self) -> Course:
+    def tried(self) -> RetryState:
         begun, limit = self.fleet.clock(), self.limit
 
         def stop() -> bool:
@@ -259,7 +261,7 @@ class Task:
         self.course = _tried(self.fleet, self.table, self.progress, self.course, self._rules, stop)
         self.seconds += self.fleet.clock() - begun
         if self.limit <= 0 and self.lags:
-            error = OutOfTime(
+            error = TableTimeout(
                 table=str(self.table.target),
                 minutes=self.table.time_limit or 0.0,
                 published=self.progress.published,
@@ -277,22 +279,24 @@ class Task:
             or self.progress.published != self.progress.latest
         )
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TableResult:
         course, table, progress, fleet = self.course, self.table, self.progress, self.fleet
         if progress.across and progress.made:
             fleet.on_trouble(progress.across)
         name, error = str(table.target), course.error
         checked = table.validate_keys != "none"
-        found = Outcome(name, progress, self.seconds, checked, course.tries, error, course.reseeded)
+        found = TableResult(name, progress, self.seconds, checked, course.tries, error, course.reseeded)
         stopped = error is None and fleet.stop() and found.lag_versions != 0
         return replace(found, stopped=stopped, fresh_within=table.fresh_within)
 
 
-def _tried(fleet: Fleet, table: Table, progress: Progress, course: Course, rules: Rules, stop: Stop) -> Course:
+def _tried(
+    fleet: RunContext, table: Table, progress: Progress, course: RetryState, rules: RetryPolicy, stop: Stop
+) -> RetryState:
     """The course after one try."""
     name, error = str(table.target), None
     try:
-        feed = feed_for(fleet.spark, fleet.config, table, course.gap, progress.took_another_way)
+        feed = source_for(fleet.spark, fleet.config, table, course.gap, progress.took_another_way)
         plan = plan_of(table, lambda: fleet.client)
         if course.gap:
             plan, progress.across = spanning(plan, feed), across(feed, course.gap)
@@ -307,11 +311,11 @@ def _tried(fleet: Fleet, table: Table, progress: Progress, course: Course, rules
     return after(course, error, rules)
 
 
-def rebuild_table(fleet: Fleet, table: Table) -> Outcome:
+def rebuild_table(fleet: RunContext, table: Table) -> TableResult:
     """Deletes the table's folder, waits for the service, and publishes, also where the table is paused: a person asks
     for it. What goes wrong before that is raised."""
     with fleet.dropping(table):
-        clear(feed_for(fleet.spark, fleet.config, table), fleet.zone, plan_of(table, lambda: fleet.client))
+        clear(source_for(fleet.spark, fleet.config, table), fleet.zone, plan_of(table, lambda: fleet.client))
         clear_staging(fleet.config.handover, fleet.zone, fleet.zone.address(table.target.folder))
     way = replace(fleet.way, heeds_pauses=False)
     (outcome,) = publish_tables(replace(fleet, way=way, store=fleet.zone), [str(table.target)])

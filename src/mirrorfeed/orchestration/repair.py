@@ -28,11 +28,11 @@ from mirrorfeed.mirror.verify import (
     readable,
     verify_at,
 )
-from mirrorfeed.orchestration.publish_run import Fleet, Way, publish_tables
-from mirrorfeed.publish.errors import NeedsFeed, NothingPublished, OnlyRebuildMends, TooManyToRepair
-from mirrorfeed.publish.log.mirror_position import standings
+from mirrorfeed.orchestration.publish_run import RunContext, RunMode, publish_tables
+from mirrorfeed.publish.errors import FeedRequired, NothingPublished, RebuildRequired, TooManyToRepair
+from mirrorfeed.publish.log.mirror_position import mirror_positions
 from mirrorfeed.publish.republish import repair
-from mirrorfeed.publish.result import Outcome
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.translate.landing_rows import DELETE_FIRST
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.session_settings import faithful
@@ -42,7 +42,7 @@ from mirrorfeed.source.reader import selected, snapshot
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class DifferingKeys:
     """What is to be published once more, counted by key."""
 
     keys: int
@@ -54,7 +54,7 @@ class Wrong:
 
 
 @dataclass(frozen=True, slots=True)
-class Mend:
+class RepairPlan:
     """What is done about it: these keys are published, and what is left needs something else."""
 
     keys: int
@@ -64,16 +64,18 @@ class Mend:
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class RepairResult:
     found: Comparison | None
     """None where nothing was compared."""
-    outcome: Outcome | None = None
+    outcome: TableResult | None = None
     """None where there was nothing to do."""
     left: MirrorfeedError | None = None
     """What this does not mend."""
 
 
-def decide(table: str, wrong: Wrong, *, by_time: bool = False, at_most: int | None = None) -> Mend | TooManyToRepair:
+def decide(
+    table: str, wrong: DifferingKeys, *, by_time: bool = False, at_most: int | None = None
+) -> RepairPlan | TooManyToRepair:
     """What of it is published once more. With files that are read by their times, a delete and an upsert of one key
     might be in two files of one moment."""
     left = by_time and wrong.doubled > 0
@@ -86,7 +88,7 @@ def decide(table: str, wrong: Wrong, *, by_time: bool = False, at_most: int | No
         reasons.append(f"{counted(wrong.nameless, 'row')} cannot be named by a key, for a part of it is NULL")
     if at_most is not None and keys > at_most:
         return TooManyToRepair(table=table, keys=keys, at_most=at_most)
-    return Mend(keys, not left, OnlyRebuildMends(table=table, reason="; ".join(reasons)) if reasons else None)
+    return RepairPlan(keys, not left, RebuildRequired(table=table, reason="; ".join(reasons)) if reasons else None)
 
 
 def repair_table(
@@ -99,18 +101,18 @@ def repair_table(
     at_most: int | None = None,
     on_trouble: Callable[[MirrorfeedError], None] = lambda _: None,
     workspace: Callable[[], Workspace] = default_workspace,
-) -> Repaired:
+) -> RepairResult:
     """Publishes the rows that differ from the mirror below a folder, or all that fulfil a condition, in the source or
     in the mirror. Without a folder the mirror is not read: then rows that the source does not have stay there."""
     name = str(table.target)
     if table.changes == "compare":
-        raise NeedsFeed(table=str(table.source), asked="to repair its mirror")
-    ((_, standing),) = standings(config, [name])
+        raise FeedRequired(table=str(table.source), asked="to repair its mirror")
+    ((_, standing),) = mirror_positions(config, [name])
     newest = standing.newest
     if newest is None:
         raise NothingPublished(table=name)
     if not newest.keys:
-        raise OnlyRebuildMends(table=name, reason="it has no keys, so its rows can be added and not replaced")
+        raise RebuildRequired(table=name, reason="it has no keys, so its rows can be added and not replaced")
     found: Comparison | None = None
     mirror = None if mirrors is None else mirror_of(mirrors, table.target)
     with readable(spark, table.source, newest.to_version_inclusive, mirror), faithful(spark):
@@ -120,25 +122,25 @@ def repair_table(
             try:
                 found, keys = _of_mirror(spark, table, mirror, standing.candidates, where)
             except MirrorColumns as error:
-                raise OnlyRebuildMends(table=name, reason="; ".join(error.faults)) from error
+                raise RebuildRequired(table=name, reason="; ".join(error.faults)) from error
             if found is not None and found.equal:
-                return Repaired(found)
+                return RepairResult(found)
         wrong = _counted(keys, newest.keys)
     decision = decide(name, wrong, by_time=table.detection == "time", at_most=at_most)
     if isinstance(decision, TooManyToRepair):
-        return Repaired(found, left=decision)
+        return RepairResult(found, left=decision)
     if decision.keys == 0:
-        return Repaired(found, left=decision.left)
+        return RepairResult(found, left=decision.left)
     chosen = _named(keys, newest.keys)
     if not decision.doubled:
         chosen = chosen.where(f"NOT {DELETE_FIRST}")
-    way = Way(
+    way = RunMode(
         lambda feed, store, plan, progress, on_step, _: repair(feed, store, plan, chosen, progress, on_step),
         starts_again=False,
         heeds_pauses=False,
     )
-    (outcome,) = publish_tables(Fleet(spark, config, on_trouble=on_trouble, workspace=workspace, way=way), [name])
-    return Repaired(found, outcome, decision.left)
+    (outcome,) = publish_tables(RunContext(spark, config, on_trouble=on_trouble, workspace=workspace, way=way), [name])
+    return RepairResult(found, outcome, decision.left)
 
 
 def _of_mirror(
@@ -167,7 +169,7 @@ def _of_source(spark: SparkSession, table: Table, newest: Record, where: str | N
         ) from error
 
 
-def _counted(keys: DataFrame, names: tuple[str, ...]) -> Wrong:
+def _counted(keys: DataFrame, names: tuple[str, ...]) -> DifferingKeys:
     nameless = _nameless(names)
     counts = keys.agg(
         F.count_if(~nameless),
@@ -175,7 +177,7 @@ def _counted(keys: DataFrame, names: tuple[str, ...]) -> Wrong:
         F.sum(F.when(nameless, F.greatest(IN_SOURCE, IN_MIRROR)).otherwise(0)),
     ).first()
     assert counts is not None
-    return Wrong(*(int(value or 0) for value in counts))
+    return DifferingKeys(*(int(value or 0) for value in counts))
 
 
 def _named(keys: DataFrame, names: tuple[str, ...]) -> DataFrame:
@@ -187,7 +189,7 @@ def _nameless(names: tuple[str, ...]) -> Column:
     return reduce(or_, (F.col(quote(name)).isNull() for name in names))
 
 
-def words(found: Repaired, target: str) -> list[str]:
+def words(found: RepairResult, target: str) -> list[str]:
     """What was done, for people."""
     lines = []
     if found.outcome and not found.outcome.error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from mirrorfeed.config import Table
 from mirrorfeed.errors import MirrorfeedError, SessionLost, Transient
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
-from mirrorfeed.publish.errors import BeginningMissing
+from mirrorfeed.publish.errors import RecordsMissing
 from mirrorfeed.source.errors import FeedUnreadable, Gap, PartitionsChanged
 
 TRIES = 4
@@ -16,7 +16,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class RetryState:
     """How a run stands with a table. It goes on while tries are left."""
 
     left: int
@@ -44,7 +44,7 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RetryPolicy:
     """What decides about another try."""
 
     is_kept: Callable[[Gap], bool]
@@ -55,7 +55,7 @@ class Rules:
     """In one way; the next has as many."""
 
 
-def after(course: Course, error: MirrorfeedError | None, rules: Rules) -> Course:
+def after(course: RetryState, error: MirrorfeedError | None, rules: RetryPolicy) -> RetryState:
     """The course after one more try: what may pass is tried again, after longer and longer pauses; across a gap the
     history leads on, once; and a table may be started again, once."""
     tried = replace(course, tries=course.tries + 1, left=course.left - 1, pause=0.0, error=error)
@@ -73,9 +73,9 @@ def after(course: Course, error: MirrorfeedError | None, rules: Rules) -> Course
     return replace(tried, left=0)
 
 
-def reseeds(table: Table, error: MirrorfeedError) -> bool:
+def needs_reload(table: Table, error: MirrorfeedError) -> bool:
     """Whether the configuration has a table with this trouble started again from a snapshot."""
-    if isinstance(error, Gap | BeginningMissing):
+    if isinstance(error, Gap | RecordsMissing):
         return table.on_gap == "reseed"
     if isinstance(error, ColumnsDropped):
         return table.on_dropped_column == "reseed"

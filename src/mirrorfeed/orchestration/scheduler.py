@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class QueuedTable:
     """What waits to be worked on."""
 
     name: str
@@ -22,16 +22,16 @@ class Turn:
 
 
 @dataclass
-class Turns:
+class Scheduler:
     """Of those that are equal the first to wait comes first. Who is over its limit has its place no more: it ends when
     it can, and keeps nobody waiting."""
 
     at_once: int
-    waiting: list[Turn]
+    waiting: list[QueuedTable]
     _ends: dict[str, float] = field(default_factory=dict, init=False)
     """When those that are being worked on lose their places."""
 
-    def begin(self, now: float) -> list[Turn]:
+    def begin(self, now: float) -> list[QueuedTable]:
         """Those that begin now."""
         free = self.at_once - sum(end > now for end in self._ends.values())
         ready = sorted(
@@ -43,7 +43,7 @@ class Turns:
             self._ends[turn.name] = now + turn.limit
         return chosen
 
-    def ended(self, name: str, then: Turn | None = None) -> None:
+    def ended(self, name: str, then: QueuedTable | None = None) -> None:
         """One gives back its place, and may wait for another turn."""
         del self._ends[name]
         if then is not None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from mirrorfeed.config import Config
 from mirrorfeed.config.expansion import expanded
-from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
+from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
 
 
 def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
@@ -22,7 +22,7 @@ def publisher(config: Config, *names: str) -> Callable[[DataFrame, int], None]:
 
     def publish(rows: DataFrame, _: int) -> None:
         spark = rows.sparkSession
-        for outcome in publish_tables(Fleet(spark, expanded(config, lambda: spark).config), names):
+        for outcome in publish_tables(RunContext(spark, expanded(config, lambda: spark).config), names):
             if outcome.error:
                 raise outcome.error
 

@@ -11,14 +11,14 @@ from mirrorfeed.landing.schema import Column, ColumnsDropped, check_keys, evolve
 from mirrorfeed.landing.selection import Selection, goes_on, left_out
 from mirrorfeed.landing.selection import check as check_names
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.sources.base import COMPARISON, Feed
+from mirrorfeed.publish.sources.base import COMPARISON, ChangeSource
 from mirrorfeed.source.ranges import Facts
 
 _DROPS = ("DROP COLUMNS", COMPARISON)
 """The operations after which a column that is gone is known to have no values under another name."""
 
 
-def columns_of(feed: Feed, plan: Plan, newest: Record | None, facts: Facts, version: int) -> tuple[Column, ...]:
+def columns_of(feed: ChangeSource, plan: Plan, newest: Record | None, facts: Facts, version: int) -> tuple[Column, ...]:
     """The columns to write for what ends at a version; or why they cannot be written."""
     selection = plan.selection
     if selection and (newest is None or newest.selection != selection):

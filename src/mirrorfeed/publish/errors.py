@@ -77,19 +77,19 @@ _REASONS = {
 }
 
 
-class KeepsChanging(Transient):
+class ConcurrentChanges(Transient):
     code = "MF3204"
     what = "Other publishers keep changing {address}."
     fix = "Publish again later, and run only one publisher at a time for this table. No row is published twice."
 
 
-class TimesTie(Transient):
+class EqualFileTimes(Transient):
     code = "MF3205"
     what = "The storage gave the new files of {address} the same modification time as existing files."
     fix = "Publish again. None of these files were published, because Fabric would not know their order."
 
 
-class BeginningMissing(Finding):
+class RecordsMissing(Finding):
     code = "MF3206"
     what = (
         "The log records before number {number} in {address} are missing: the folder of {table} was deleted during a"
@@ -124,7 +124,7 @@ class ForeignFile(Terminal):
     fix = "Delete it, or rename it so that its name starts with an underscore, then publish again."
 
 
-class NumbersDisagree(Terminal):
+class FileNumberConflict(Terminal):
     code = "MF3210"
     what = {
         True: "{address} exists, but the table has no log.",
@@ -146,7 +146,7 @@ class NumbersDisagree(Terminal):
         return self.expected - 1
 
 
-class LogLost(Terminal):
+class LogIdMissing(Terminal):
     code = "MF3211"
     what = (
         f"{{folder}}/{LOG_ID}, which contains the log id, was deleted. The log {{log_id}} exists, up to record"
@@ -159,7 +159,7 @@ class LogLost(Terminal):
     log_id: str
 
 
-class Untidy(Transient):
+class LeftoversNotDeleted(Transient):
     code = "MF3212"
     what = "Leftover files of {table} were not deleted: {cause.problem}"
     fix = "No action is needed. The next run tries again."
@@ -167,7 +167,7 @@ class Untidy(Transient):
     cause: MirrorfeedError
 
 
-class MadeAnew(Transient):
+class FilesRewritten(Transient):
     code = "MF3213"
     what = (
         "Spark wrote files of {tables:few} that differ from existing files ({differed}). The driver wrote them again."
@@ -175,7 +175,7 @@ class MadeAnew(Transient):
     fix = "No action is needed, but publishing takes longer."
 
 
-class OutOfTime(Transient):
+class TableTimeout(Transient):
     code = "MF3215"
     what = "{table} was not finished within {limit}: {done}.{failure:more}"
     fix = "The next run continues. If this happens often, increase `time_limit` or publish more often."
@@ -209,7 +209,7 @@ class FilesLost(Terminal):
     numbers: Sequence[int]
 
 
-class LastFileGone(Transient):
+class LastFileMissing(Transient):
     code = "MF3217"
     what = (
         "{address} contains no data file. Fabric keeps the last file, so file {last} was removed by somebody else,"
@@ -247,7 +247,7 @@ class NothingPublished(Terminal):
     fix = "Run `mirrorfeed publish`, which starts with a snapshot."
 
 
-class OnlyRebuildMends(Terminal):
+class RebuildRequired(Terminal):
     code = "MF3404"
     what = "{table} cannot be repaired row by row: {reason}."
     fix = "Run `mirrorfeed rebuild {table:argument}`."
@@ -259,14 +259,14 @@ class TooManyToRepair(Terminal):
     fix = "Find out why so many rows differ. Then run `mirrorfeed repair {table:argument}`, or increase `repair_up_to`."
 
 
-class FromHistory(Transient):
+class ReadFromHistory(Transient):
     code = "MF3406"
     what = "{gap.problem} The changes were read from its history {history}."
     fix = "No data is lost. Publish more often, or increase the retention of the source."
     gap: Gap
 
 
-class NotFromHistory(Transient):
+class HistoryUnusable(Transient):
     code = "MF3407"
     what = "The changes of {gap.table} cannot be read from its history {history} either: {error.problem}"
     fix = "{error.solution}"
@@ -278,7 +278,7 @@ class NotFromHistory(Transient):
     error: MirrorfeedError
 
 
-class LeftBehind(Terminal):
+class OrphanedTables(Terminal):
     code = "MF3408"
     what = "{targets:few}: published, but no source matches in {path}. The source was renamed, dropped or hidden."
     fix = (
@@ -292,7 +292,7 @@ class LeftBehind(Terminal):
         return self.targets[0]
 
 
-class StatesLost(Gap):
+class RowHashesLost(Gap):
     code = "MF3501"
     what = "The row hashes of {table} for version {published} are missing in {states}."
     fix = (
@@ -303,25 +303,25 @@ class StatesLost(Gap):
     reason: str = "its row hashes are gone"
 
 
-class StatesMoved(Transient):
+class RowHashesChanged(Transient):
     code = "MF3502"
     what = "Another process wrote to {states} while {table} was compared. Nothing was published."
     fix = "Publish again, and run only one publisher at a time for this table."
 
 
-class NotStates(Terminal):
+class NotRowHashes(Terminal):
     code = "MF3503"
     what = "The row hashes of {table} belong in {states}, but this table exists and was not created by mirrorfeed."
     fix = "Move or delete it, or choose a `ledger` in another schema or folder."
 
 
-class ColumnsMoved(Transient):
+class ColumnsChanged(Transient):
     code = "MF3504"
     what = "The columns of {table} changed during the comparison. Nothing was published."
     fix = "Publish again."
 
 
-class LedgerNeeded(Terminal):
+class LedgerRequired(Terminal):
     code = "MF3505"
     what = (
         "{table} is published by comparison, which stores row hashes next to the ledger, but no ledger is configured."
@@ -329,19 +329,19 @@ class LedgerNeeded(Terminal):
     fix = "Set `ledger`, for example `ledger: main.ops.mirror_ledger`."
 
 
-class KeysNeeded(Terminal):
+class KeysRequired(Terminal):
     code = "MF3506"
     what = "{table} is published by comparison, but has no keys."
     fix = "Set `keys` in the configuration to columns that are unique together and never NULL."
 
 
-class NeedsFeed(Terminal):
+class FeedRequired(Terminal):
     code = "MF3507"
     what = "{asked} requires a change data feed, but {table} is published by comparison (`changes: compare`)."
     fix = "Run `mirrorfeed publish` to compare it now, or `mirrorfeed rebuild` to publish it from the start."
 
 
-class ByComparison(Transient):
+class GapCompared(Transient):
     code = "MF3508"
     what = "{gap.problem} The changes were found by a comparison with version {gap.published}."
     fix = "No data is lost. Publish more often, or increase the retention of the source."
@@ -355,7 +355,7 @@ class NotComparable(Gap):
     reason: str = "its files or its log are gone"
 
 
-class ByDifference(Transient):
+class RangeCompared(Transient):
     code = "MF3510"
     what = (
         "{cause.problem} The rows that differ between versions {range.from_version_exclusive} and"

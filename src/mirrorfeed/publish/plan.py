@@ -12,7 +12,7 @@ from mirrorfeed.landing.metadata_files import spell
 from mirrorfeed.landing.output_format import AS_PARQUET, COMPRESSION, Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection, keys_of
-from mirrorfeed.publish.errors import KeysNeeded
+from mirrorfeed.publish.errors import KeysRequired
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.source.catalog import Workspace, check_policies, in_unity_catalog, key_of, table_of
 from mirrorfeed.source.errors import KeysNotReadable, KeysUnavailable
@@ -61,7 +61,7 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
             keys = key_of(found) if keys is None else keys
     keys, compares = keys_of(str(table.source), table.selection, keys or ()), table.changes == "compare"
     if compares and not keys:
-        raise KeysNeeded(table=str(table.source))
+        raise KeysRequired(table=str(table.source))
     return Plan(
         source=str(table.source),
         target=str(table.target),

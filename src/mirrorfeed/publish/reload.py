@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import Terminal
-from mirrorfeed.publish.errors import KeepsChanging
+from mirrorfeed.publish.errors import ConcurrentChanges
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.sources.base import Feed
+from mirrorfeed.publish.sources.base import ChangeSource
 from mirrorfeed.publish.table_publisher import check_snapshot
 from mirrorfeed.storage import Store, StoreUnavailable
 
@@ -26,11 +26,11 @@ _TRIES, _PAUSE = 12, 10.0
 _PATIENCE = 600.0
 
 
-def clear(feed: Feed, store: Store, plan: Plan, sleep: Callable[[float], None] = time.sleep) -> None:
+def clear(feed: ChangeSource, store: Store, plan: Plan, sleep: Callable[[float], None] = time.sleep) -> None:
     """Finishes what is recorded, and deletes the table's folder; nothing of it if no snapshot could follow."""
     check_snapshot(feed, plan)
     with suppress(Terminal):  # what cannot be finished goes too: it is the reason for many a rebuild
-        TableLog(store, plan.folder).settle()
+        TableLog(store, plan.folder).finish_publication()
     trouble: StoreUnavailable | None = None
     for tries in range(_TRIES):
         if not _is_there(store, plan.folder):
@@ -42,7 +42,7 @@ def clear(feed: Feed, store: Store, plan: Plan, sleep: Callable[[float], None] =
         except StoreUnavailable as error:  # while the service reads it, for one
             trouble = error
     if _is_there(store, plan.folder):
-        raise trouble or KeepsChanging(address=store.address(plan.folder))
+        raise trouble or ConcurrentChanges(address=store.address(plan.folder))
 
 
 Dropping = Callable[[Table], AbstractContextManager[None]]

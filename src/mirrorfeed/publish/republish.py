@@ -14,15 +14,15 @@ from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.result import Progress
-from mirrorfeed.publish.sources.base import Feed, Repair
-from mirrorfeed.publish.table_publisher import Run
+from mirrorfeed.publish.sources.base import ChangeSource, Repair
+from mirrorfeed.publish.table_publisher import TablePublisher
 from mirrorfeed.publish.unexpected import unknown_faults
 from mirrorfeed.source.ranges import NothingNew, Published, recreated
 from mirrorfeed.storage import Store
 
 
 def repair(
-    feed: Feed,
+    feed: ChangeSource,
     store: Store,
     plan: Plan,
     keys: Any,
@@ -30,11 +30,11 @@ def repair(
     on_step: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
     """Publishes the rows of these keys, as the feed has keys, once more; no record where there is none of them."""
-    run = Run(feed, TableLog(store, plan.folder), plan, progress or Progress(), on_step)
+    run = TablePublisher(feed, TableLog(store, plan.folder), plan, progress or Progress(), on_step)
     log, progress = run.log, run.progress
     view: View | None = None
     while True:
-        view = run.finish(view or log.look())
+        view = run.finish(view or log.read_view())
         if view is None or view.newest is None:
             raise NothingPublished(table=plan.target)
         if _repaired(progress):

@@ -76,7 +76,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TableResult:
     """What a run did for one table. The rows of failed publications are not in it, for nothing of them is published."""
 
     table: str

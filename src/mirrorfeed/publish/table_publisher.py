@@ -17,13 +17,13 @@ from mirrorfeed.landing.names import METADATA, log_folder
 from mirrorfeed.landing.record import READ_WHOLE, SELECTED, PublishedFile, Record, WholeRead
 from mirrorfeed.publish.columns import as_before, columns_of, no_longer_selected
 from mirrorfeed.publish.errors import RowsRefused
-from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.result import Progress, Publication
-from mirrorfeed.publish.sources.base import Feed, Repair
+from mirrorfeed.publish.sources.base import ChangeSource, Repair
 from mirrorfeed.publish.unexpected import unknown_faults
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding
@@ -33,7 +33,7 @@ from mirrorfeed.storage import Store
 
 
 def publish(
-    feed: Feed,
+    feed: ChangeSource,
     store: Store,
     plan: Plan,
     progress: Progress | None = None,
@@ -44,16 +44,16 @@ def publish(
 ) -> Progress:
     """Publishes all versions up to the one that is the newest when it begins, or until it is to stop, which it does
     between two records with nothing left to rename; raises findings and refusals."""
-    run = Run(feed, TableLog(store, plan.folder), plan, progress or Progress(), on_step, now, clock, stop)
+    run = TablePublisher(feed, TableLog(store, plan.folder), plan, progress or Progress(), on_step, now, clock, stop)
     run.publish()
     return run.progress
 
 
 @dataclass
-class Run:
+class TablePublisher:
     """One run for one table: the steps of a publication, which a repair takes as well."""
 
-    feed: Feed
+    feed: ChangeSource
     log: TableLog
     plan: Plan
     progress: Progress
@@ -67,12 +67,12 @@ class Run:
         view: View | None = None
         goal: int | None = None
         while True:
-            view = self.finish(view or log.glance())
+            view = self.finish(view or log.read_latest())
             if goal is not None and progress.published is not None and progress.published >= goal:
                 return
             if self.stop():
                 return
-            facts, decision = look_ahead(self.feed, plan, view)
+            facts, decision = decide_next(self.feed, plan, view)
             goal = facts.latest if goal is None else goal
             progress.latest = facts.latest
             progress.decision = str(decision)
@@ -102,7 +102,7 @@ class Run:
         """The commit; what a look after it shows, or None if the log is gone."""
         begun = self.clock()
         self.progress.sent[publication.record.batch] = view.log_id, publication
-        after = self.log.record(view, publication.record)
+        after = self.log.add_record(view, publication.record)
         publication.seconds["record"] = self.clock() - begun
         return after
 
@@ -112,7 +112,7 @@ class Run:
         made, begun, found = len(self.progress.made), self.clock(), view
         if view:
             self._tell(view)
-            view = self.log.settle(view)
+            view = self.log.finish_publication(view)
         if view is None:
             self.progress.published = None
             return None
@@ -123,7 +123,7 @@ class Run:
         for publication in self.progress.made[-1:]:
             publication.seconds.setdefault("rename", self.clock() - begun)
         others = len(self.progress.made) > made and _looks_for_others(view.number)
-        self.progress.untidy = self.log.tidy(view, self.plan.keep_records, others=others) or self.progress.untidy
+        self.progress.untidy = self.log.clean_up(view, self.plan.keep_records, others=others) or self.progress.untidy
         self.progress.published = view.newest.to_version_inclusive if view.newest else None
         return view
 
@@ -233,7 +233,7 @@ class Run:
         retries = sum(receipt.retries for receipt in receipts)
         return view, Publication(record, oldest, facts.latest, seconds, retries)
 
-    def _receipts(self, what: Range | int | Repair, job: StagingJob) -> Sequence[Receipt] | None:
+    def _receipts(self, what: Range | int | Repair, job: StagingJob) -> Sequence[StagedFile] | None:
         feed, plan = self.feed, self.plan
         staged = feed.stage_again(what, plan, job) if isinstance(what, Repair) else feed.stage(what, plan, job)
         if staged is None:
@@ -249,7 +249,7 @@ class Run:
             raise RowsRefused(table=self.plan.source, range=what, rows=bad)
 
 
-def look_ahead(feed: Feed, plan: Plan, view: View | None) -> tuple[Facts, Decision]:
+def decide_next(feed: ChangeSource, plan: Plan, view: View | None) -> tuple[Facts, Decision]:
     """What would be published next; changes nothing."""
     newest = view.newest if view else None
     published = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
@@ -280,16 +280,18 @@ def _end(what: Range | int | Repair) -> int:
     return what.version if isinstance(what, Repair) else what
 
 
-def check_snapshot(feed: Feed, plan: Plan) -> None:
+def check_snapshot(feed: ChangeSource, plan: Plan) -> None:
     """Raises what in the source would stand in the way of a first publication."""
-    facts, decision = look_ahead(feed, plan, None)
+    facts, decision = decide_next(feed, plan, None)
     if isinstance(decision, Finding):
         raise decision
     columns_of(feed, plan, None, facts, facts.latest)
     feed.check(facts.latest, facts)
 
 
-def preflight(feed: Feed, store: Store, plan: Plan, view: View | None, facts: Facts, decision: Decision) -> None:
+def preflight(
+    feed: ChangeSource, store: Store, plan: Plan, view: View | None, facts: Facts, decision: Decision
+) -> None:
     """Raises what can be known to stand in the way of a decision; changes nothing."""
     log = TableLog(store, plan.folder)
     if view:
@@ -313,7 +315,7 @@ def _read(rows: int | None, seconds: float) -> dict[str, Any]:
     return {} if rows is None else {"read": WholeRead(rows, round(seconds, 3)), "format": READ_WHOLE}
 
 
-def _selected(feed: Feed, plan: Plan, version: int) -> dict[str, Any]:
+def _selected(feed: ChangeSource, plan: Plan, version: int) -> dict[str, Any]:
     """What a record says of what is selected; nothing where that is all."""
     if plan.selection is None:
         return {}

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
-from mirrorfeed.orchestration.ledger import COLUMNS, PUBLISHED, STANDS, Known, Told, known_in
+from mirrorfeed.orchestration.ledger import COLUMNS, PUBLISHED, STANDS, Known, PublicationKey, known_in
 from mirrorfeed.publish.log import metadata_files
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.log.view import View
 from mirrorfeed.publish.plan import plan_of
-from mirrorfeed.publish.result import Outcome, Progress
+from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.source.delta_protocol import commit_name
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import NothingNew
@@ -43,7 +43,7 @@ def newest(source: Source) -> tuple[Detail, int] | None:
 def known_here(place: Source, most: int) -> dict[str, Known] | None:
     """What a ledger in a folder of this machine tells of each table, as `ledger.known` does; None where it cannot be
     read without Spark, or has to be made or given columns."""
-    columns, stands = ", ".join(Told._fields), ", ".join(f"'{each}'" for each in STANDS)
+    columns, stands = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STANDS)
     try:
         if (table := opened(place)) is None:
             return None
@@ -68,7 +68,7 @@ def known_here(place: Source, most: int) -> dict[str, Known] | None:
 
 
 @dataclass(frozen=True)
-class Idle:
+class UpToDateCheck:
     """The tables of a configuration, over one landing zone, which may ask for a login."""
 
     config: Config
@@ -84,7 +84,7 @@ class Idle:
         found = self.at_rest(table)
         return NothingNew(found[1]) if found else None
 
-    def outcome(self, table: Table) -> Outcome | None:
+    def outcome(self, table: Table) -> TableResult | None:
         """What publishing comes to where there is nothing to publish, and nothing to tidy."""
         begun = time.monotonic()
         if (found := self.at_rest(table)) is None:
@@ -93,7 +93,7 @@ class Idle:
         if view.staged or view.old_records(table.keep_records):
             return None
         progress = Progress(str(NothingNew(version)), published=version, latest=version)
-        return Outcome(str(table.target), progress, time.monotonic() - begun, table.validate_keys != "none")
+        return TableResult(str(table.target), progress, time.monotonic() - begun, table.validate_keys != "none")
 
     def at_rest(self, table: Table) -> tuple[View, int] | None:
         """A table that is published up to its newest version."""
@@ -102,7 +102,7 @@ class Idle:
                 return None
             plan = plan_of(table)
             log = TableLog(self.zone, plan.folder)
-            view = log.look()
+            view = log.read_view()
             if view is None or view.newest is None or view.unfinished or not is_up_to_date(view, *found):
                 return None
             if view.newest.selection != plan.selection:
@@ -118,7 +118,7 @@ def waits_since(store: Store, table: Table) -> datetime | None:
     """When the first version was committed that is not published, where a file tells, or else when the table was
     published last; None where it never was, or that cannot be told."""
     try:
-        view = TableLog(store, table.target.folder).glance()
+        view = TableLog(store, table.target.folder).read_latest()
     except Exception:  # the run says what it is
         return None
     if view is None or view.newest is None:

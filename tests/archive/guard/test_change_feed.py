@@ -17,7 +17,7 @@ from mirrorfeed.archive.guard import change_feed
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
 from mirrorfeed.config import Config, Table
 from mirrorfeed.landing.names import Target
-from mirrorfeed.orchestration.dry_run import decisions
+from mirrorfeed.orchestration.dry_run import plan_next_steps
 from mirrorfeed.publish.files import small_batch
 from mirrorfeed.publish.reload import clear
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed, LookUpNeedsArchive
@@ -154,7 +154,7 @@ def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_dry_run_says_takes_the_archive_into_account(table: Orders, tmp_path: Path) -> None:
     orders = Table(source=table.source, target=Target.parse("orders"), keys=("id",))
     config = Config(landing_zone=str(tmp_path / "zone"), tables=(orders,))
-    ((_, found),) = decisions(table.spark, config)
+    ((_, found),) = plan_next_steps(table.spark, config)
     assert isinstance(found, ArchivedFilesNeeded)
 
 

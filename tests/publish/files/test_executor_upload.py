@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 import mirrorfeed
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files import small_batch
-from mirrorfeed.publish.files.executor_upload import ExecutorsCannotSend, ExecutorsMayNotSend, sending
-from mirrorfeed.publish.files.staging_area import Place
+from mirrorfeed.publish.files.executor_upload import ExecutorUploadFailed, ExecutorUploadImpossible, sending
+from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import publish
@@ -41,7 +41,7 @@ def test_a_task_runs_where_the_package_cannot_be_imported(tmp_path: Path) -> Non
     job = StagingJob(store, "t/_mirrorfeed/log", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
     paths = [f"{tmp_path}/made.parquet", f"{tmp_path}/gone.parquet"]
-    task = cloudpickle.dumps(sending(job, Place(str(tmp_path)), paths))  # type: ignore[no-untyped-call]
+    task = cloudpickle.dumps(sending(job, StagingArea(str(tmp_path)), paths))  # type: ignore[no-untyped-call]
     ended = subprocess.run([sys.executable, "-c", EXECUTOR], input=task, capture_output=True, check=False)
     assert ended.stderr.decode() == ""
     sent, trouble = ended.stdout.decode().splitlines()
@@ -68,13 +68,13 @@ def test_executors_send_where_they_are_asked_to(
     ("error", "words"),
     [
         (
-            ExecutorsMayNotSend("/zone", "The client secret cannot be read. Set it."),
+            ExecutorUploadImpossible("/zone", "The client secret cannot be read. Set it."),
             "Executors cannot send files to /zone: The client secret cannot be read. Set it. Leave out `send:"
             " executors`, so that the driver sends them: on serverless compute and in standard access mode executors"
             " have no network of their own. Or use a dedicated cluster.",
         ),
         (
-            ExecutorsCannotSend("/zone", "Cannot write a: busy. Look."),
+            ExecutorUploadFailed("/zone", "Cannot write a: busy. Look."),
             "The landing zone did not take what executors sent to /zone. Cannot write a: busy. Look.",
         ),
     ],

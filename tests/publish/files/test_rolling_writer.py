@@ -19,7 +19,7 @@ from mirrorfeed.landing.output_format import AS_PARQUET, Delimited, Output
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.files.rolling_writer import write_empty, write_files
 from mirrorfeed.publish.files.staging import stage_few
-from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.storage import StoreUnavailable
 
@@ -54,7 +54,7 @@ def batch(ids: list[int | None], marker: int = 4, problems: list[int | None] | N
     return pa.RecordBatch.from_pydict(columns)
 
 
-def content(store: MemoryStore, receipt: Receipt) -> pa.Table:
+def content(store: MemoryStore, receipt: StagedFile) -> pa.Table:
     return pq.read_table(io.BytesIO(store.read(f"orders/_mirrorfeed/abc/{receipt.staged}")))
 
 

@@ -23,19 +23,19 @@ from mirrorfeed.errors import Transient
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files import duplicate_keys, small_batch, staging, staging_area
-from mirrorfeed.publish.files.spark_writer import Made
+from mirrorfeed.publish.files.spark_writer import SparkFiles
 from mirrorfeed.publish.files.staging_area import (
-    HandoverLost,
-    HandoverOutsideCatalog,
-    HandoverUnreadable,
-    HandoverUnseen,
-    HandoverUnusable,
-    NoHandover,
-    Place,
+    StagingArea,
+    StagingFilesLost,
+    StagingNotInVolume,
+    StagingNotVisible,
+    StagingPathRequired,
+    StagingUnreadable,
+    StagingUnusable,
     clear_staging,
-    place_for,
+    staging_area_for,
 )
-from mirrorfeed.publish.files.staging_job import Receipt, StagingJob
+from mirrorfeed.publish.files.staging_job import StagedFile, StagingJob
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.publish.table_publisher import Progress, publish
 from mirrorfeed.publish.translate import landing_rows
@@ -59,7 +59,7 @@ def handed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def _through(handover: str) -> Callable[..., Any]:
     def staged(feed: DeltaFeed, rows: DataFrame, job: StagingJob, **facts: Any) -> Any:
-        return staging.stage(rows, job, Place(handover), **facts)
+        return staging.stage(rows, job, StagingArea(handover), **facts)
 
     return staged
 
@@ -91,7 +91,7 @@ class CleanedByAnother(FolderStore):
 
 def test_a_publisher_whose_files_another_one_removes_may_try_again(orders: Zone) -> None:
     feed = DeltaFeed(orders.table.spark, orders.table.source)
-    with pytest.raises(HandoverLost, match="it was removed, perhaps by another publisher of the table") as lost:
+    with pytest.raises(StagingFilesLost, match="it was removed, perhaps by another publisher of the table") as lost:
         publish(feed, CleanedByAnother(str(orders.root)), orders.plan)
     assert isinstance(lost.value, Transient)
     published(orders)
@@ -201,7 +201,7 @@ def test_keys_that_are_one_whole_number_are_compared_without_a_query(
 def test_what_a_dead_run_left_is_removed_by_the_next_of_that_table_and_others_keep_theirs(
     spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(_job: StagingJob, files: Made) -> list[Receipt]:
+    def die(_job: StagingJob, files: SparkFiles) -> list[StagedFile]:
         shutil.copytree(files.folder, files.folder[:-32] + "0" * 32)
         raise Crash
 
@@ -259,7 +259,7 @@ def test_a_handover_that_loses_or_changes_what_was_written_publishes_nothing_and
     sent = staging.send
     for meddle, words in MEDDLED.items():
 
-        def meddled(job: StagingJob, files: Made, meddle: Meddle = meddle) -> list[Receipt]:
+        def meddled(job: StagingJob, files: SparkFiles, meddle: Meddle = meddle) -> list[StagedFile]:
             meddle(Path(files.folder))
             if meddle is one_is_added:
                 files = replace(files, names=files.place.in_order(files.folder, again(spark, files)))
@@ -267,7 +267,7 @@ def test_a_handover_that_loses_or_changes_what_was_written_publishes_nothing_and
 
         with monkeypatch.context() as patch:
             patch.setattr(staging, "send", meddled)
-            with pytest.raises(HandoverLost, match=words) as lost:
+            with pytest.raises(StagingFilesLost, match=words) as lost:
                 published(orders)
         assert str(lost.value).endswith(
             "Nothing of it is published. See that there is room and that nobody else changes it, then publish again."
@@ -277,14 +277,14 @@ def test_a_handover_that_loses_or_changes_what_was_written_publishes_nothing_and
     assert orders.mirrors_the_table()
 
 
-def again(spark: SparkSession, files: Made) -> DataFrame:
+def again(spark: SparkSession, files: SparkFiles) -> DataFrame:
     return files.place.read(spark, files.folder, files.written.schema)
 
 
 def test_a_file_that_is_not_of_the_publication_is_named(tmp_path: Path) -> None:
     written: Any = SimpleNamespace(inputFiles=lambda: ["dbfs:/Volumes/a/b/c/notes%20of%20others.parquet"])
-    with pytest.raises(HandoverLost, match=r"notes of others\.parquet is in it, which is not of this publication"):
-        Place(str(tmp_path)).in_order("/Volumes/a/b/c", written)
+    with pytest.raises(StagingFilesLost, match=r"notes of others\.parquet is in it, which is not of this publication"):
+        StagingArea(str(tmp_path)).in_order("/Volumes/a/b/c", written)
 
 
 @pytest.mark.parametrize(
@@ -307,22 +307,22 @@ def test_a_file_that_is_not_of_the_publication_is_named(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_files_are_applied_by_partition_and_by_their_number_within_it(uris: list[str], names: list[str]) -> None:
-    assert Place("/a").in_order("/a", SimpleNamespace(inputFiles=lambda: uris)) == names  # type: ignore[arg-type]
+    assert StagingArea("/a").in_order("/a", SimpleNamespace(inputFiles=lambda: uris)) == names  # type: ignore[arg-type]
 
 
 def test_what_failed_and_repeated_tasks_left_is_not_sent(
     spark: SparkSession, orders: Zone, handed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark's reader leaves out what is below a name with `_`."""
-    in_order = Place.in_order
+    in_order = StagingArea.in_order
 
-    def with_leftovers(self: Place, folder: str, written: DataFrame) -> list[str]:
+    def with_leftovers(self: StagingArea, folder: str, written: DataFrame) -> list[str]:
         other = Path(folder, "_temporary/0/part-00000-x-c000.parquet")
         other.parent.mkdir(parents=True)
         other.write_bytes(b"half of it")
         return in_order(self, folder, self.read(spark, folder, written.schema))
 
-    monkeypatch.setattr(Place, "in_order", with_leftovers)
+    monkeypatch.setattr(StagingArea, "in_order", with_leftovers)
     assert published(orders).rows == {"insert": 3000}
     assert orders.mirrors_the_table()
 
@@ -338,7 +338,7 @@ def test_a_source_that_lost_files_is_blamed_itself(spark: SparkSession, orders: 
 
 def test_a_handover_that_cannot_be_written_is_refused(spark: SparkSession, orders: Zone, handed: Path) -> None:
     handed.write_text("no folder")
-    with pytest.raises(HandoverUnusable) as unusable:
+    with pytest.raises(StagingUnusable) as unusable:
         published(orders)
     assert f"Spark cannot write into the handover {handed}: " in str(unusable.value)
     assert str(unusable.value).endswith(
@@ -360,7 +360,7 @@ def test_a_full_handover_publishes_nothing_and_says_so(spark: SparkSession, tmp_
     handed.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(handed)], check=True)
     try:
-        with pytest.raises(HandoverLost, match="No space left on device"):
+        with pytest.raises(StagingFilesLost, match="No space left on device"):
             published(zone, compression="none")
         assert zone.files == []
         assert not list(handed.rglob("*.parquet"))
@@ -402,19 +402,19 @@ class PermissionDenied(Exception):
 
 def test_a_volume_that_only_spark_sees_is_read_and_tidied_through_the_workspace() -> None:
     kept = {f"{VOLUME}/a/1/part": b"content", f"{VOLUME}/b/1/part": b"another's"}
-    between = Place(VOLUME, workspace=lambda: Workspace(kept))
+    between = StagingArea(VOLUME, workspace=lambda: Workspace(kept))
     with between.open(f"{VOLUME}/a/1/part") as file:
         file.seek(3)
         assert file.read() == b"tent"
-    with pytest.raises(HandoverLost, match=r"did not keep what Spark wrote: .*/none does not exist"):
+    with pytest.raises(StagingFilesLost, match=r"did not keep what Spark wrote: .*/none does not exist"):
         between.open(f"{VOLUME}/a/1/none")
     between.remove(f"{VOLUME}/a")
     assert list(kept) == [f"{VOLUME}/b/1/part"]
 
 
 def test_a_volume_that_may_not_be_read_is_named_with_the_right_that_is_missing() -> None:
-    with pytest.raises(HandoverUnreadable) as unreadable:
-        Place(VOLUME, workspace=lambda: Workspace({}, PermissionDenied)).open(f"{VOLUME}/a")
+    with pytest.raises(StagingUnreadable) as unreadable:
+        StagingArea(VOLUME, workspace=lambda: Workspace({}, PermissionDenied)).open(f"{VOLUME}/a")
     assert str(unreadable.value) == (
         f"This process may not read what Spark wrote into the handover {VOLUME}: User does not have READ VOLUME on"
         " Volume 'main.mirrorfeed.handover'. Grant READ VOLUME on it to who publishes, beside WRITE VOLUME. Nothing was"
@@ -423,8 +423,8 @@ def test_a_volume_that_may_not_be_read_is_named_with_the_right_that_is_missing()
 
 
 def test_a_folder_that_only_spark_sees_is_named_with_what_to_set() -> None:
-    with pytest.raises(HandoverUnseen) as unseen:
-        Place("/data/of/the/cluster").open("/data/of/the/cluster/a")
+    with pytest.raises(StagingNotVisible) as unseen:
+        StagingArea("/data/of/the/cluster").open("/data/of/the/cluster/a")
     assert str(unseen.value) == (
         "Spark has written into the handover /data/of/the/cluster, and this process does not see that folder. Set"
         " `handover` to a volume of Unity Catalog, /Volumes/catalog/schema/volume: whoever publishes sees it, from any"
@@ -435,8 +435,8 @@ def test_a_folder_that_only_spark_sees_is_named_with_what_to_set() -> None:
 def test_more_than_a_few_rows_need_a_handover_over_connect(
     spark: SparkSession, orders: Zone, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mirrorfeed.publish.sources.delta_feed.place_for", lambda *_: None)
-    with pytest.raises(NoHandover) as refused:
+    monkeypatch.setattr("mirrorfeed.publish.sources.delta_feed.staging_area_for", lambda *_: None)
+    with pytest.raises(StagingPathRequired) as refused:
         published(orders)
     assert str(refused.value) == (
         f"What is to be published of {orders.root}/sales.schema/orders is more than comes to this process as the result"
@@ -459,9 +459,9 @@ def filled(folder: str) -> Path:
     return Path(folder)
 
 
-AREAS: dict[str, Callable[[Path], Place]] = {
-    "zone": lambda folder: Place(f"{folder}/{staging_area.IN_ZONE}", in_zone=True),
-    "handover": lambda folder: Place(f"{folder}/handover"),
+AREAS: dict[str, Callable[[Path], StagingArea]] = {
+    "zone": lambda folder: StagingArea(f"{folder}/{staging_area.IN_ZONE}", in_zone=True),
+    "handover": lambda folder: StagingArea(f"{folder}/handover"),
 }
 
 
@@ -492,7 +492,7 @@ def test_only_folders_of_the_table_that_nothing_can_publish_are_cleared(tmp_path
 def test_nothing_is_removed_or_written_through_a_symbolic_link(tmp_path: Path, level: str) -> None:
     zone, elsewhere = tmp_path / "zone", tmp_path / "elsewhere"
     store = FolderStore(str(zone))
-    between, job = Place(f"{zone}/{staging_area.IN_ZONE}", in_zone=True), job_of(store)
+    between, job = StagingArea(f"{zone}/{staging_area.IN_ZONE}", in_zone=True), job_of(store)
     there = filled(str(elsewhere / Path(between.folder(job)).name))
     zone.mkdir()
     link = Path(between.root if level == "area" else between.folder(job))
@@ -509,7 +509,7 @@ def test_nothing_is_removed_or_written_through_a_symbolic_link(tmp_path: Path, l
 
 
 def test_a_volume_that_only_spark_sees_is_cleared_by_the_same_names() -> None:
-    between = Place(VOLUME, workspace=lambda: Workspace(kept))
+    between = StagingArea(VOLUME, workspace=lambda: Workspace(kept))
     job = job_of(Elsewhere())
     old, new = (f"{between.folder(job_of(Elsewhere(), *each))}/part" for each in (("c" * 32, 9), ("a" * 32, 4)))
     kept = {old: b"rows", new: b"rows", f"{VOLUME}/notes/part": b"another's"}
@@ -526,7 +526,11 @@ def test_the_files_of_a_table_are_cleared_in_every_staging_area(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     store = FolderStore(str(tmp_path / "zone"))
-    areas = [AREAS["zone"](tmp_path / "zone"), Place(f"{tmp_path}/between"), Place(staging_area._temporary())]
+    areas = [
+        AREAS["zone"](tmp_path / "zone"),
+        StagingArea(f"{tmp_path}/between"),
+        StagingArea(staging_area._temporary()),
+    ]
     there = [filled(area.folder(job_of(store))) for area in areas]
     clear_staging(f"{tmp_path}/between", store, job_of(store).table)
     assert [each for each in there if each.exists()] == []
@@ -557,7 +561,7 @@ def test_files_are_made_where_both_are_at_home(
     spark: SparkSession, zone: str | None, handover: str | None, environment: dict[str, str], root: str, in_zone: bool
 ) -> None:
     store: Any = FolderStore(zone) if zone else Elsewhere()
-    found = place_for(spark, handover, store, environment)
+    found = staging_area_for(spark, handover, store, environment)
     assert found is not None
     assert (found.root, found.in_zone) == (root, in_zone)
 
@@ -566,11 +570,11 @@ def test_on_this_machine_a_temporary_folder_does_and_elsewhere_there_is_none(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    found = place_for(spark, None, Elsewhere(), {})  # type: ignore[arg-type]
+    found = staging_area_for(spark, None, Elsewhere(), {})  # type: ignore[arg-type]
     assert found is not None
     assert Path(found.root).parent == tmp_path
     assert Path(found.root).stat().st_mode & 0o777 == 0o700
-    assert place_for(spark, None, Elsewhere(), DATABRICKS) is None  # type: ignore[arg-type]
+    assert staging_area_for(spark, None, Elsewhere(), DATABRICKS) is None  # type: ignore[arg-type]
 
 
 def test_the_temporary_folder_is_of_who_runs_and_not_of_whom_the_environment_names(
@@ -589,13 +593,13 @@ def test_a_temporary_folder_that_others_can_write_to_is_refused(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     Path(staging_area._temporary()).chmod(mode)
-    with pytest.raises(HandoverUnusable, match="other users can write to it"):
+    with pytest.raises(StagingUnusable, match="other users can write to it"):
         staging_area._temporary()
 
 
 def test_a_handover_outside_the_catalog_is_refused_on_databricks(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(HandoverOutsideCatalog) as refused:
-        place_for(spark, "/tmp/handover", FolderStore(str(tmp_path)), DATABRICKS)
+    with pytest.raises(StagingNotInVolume) as refused:
+        staging_area_for(spark, "/tmp/handover", FolderStore(str(tmp_path)), DATABRICKS)
     assert str(refused.value) == (
         "The handover /tmp/handover is no volume, and on Databricks only volumes are shared by all of Spark. Set"
         " `handover` to a volume of Unity Catalog, /Volumes/catalog/schema/volume. Nothing was staged."

@@ -32,7 +32,7 @@ def said(tmp_path: Path, table: str = "sales.orders", *options: str) -> tuple[in
 def test_a_publication_by_comparison_has_the_number_of_rows_read(tmp_path: Path) -> None:
     store = FolderStore(str(tmp_path / "zone"))
     publish(TableFeed(two_orders()), store, PLAN)
-    view = TableLog(store, FOLDER).look()
+    view = TableLog(store, FOLDER).read_view()
     assert view is not None
     assert view.newest is not None
     record = replace(view.newest, from_version_exclusive=0, read=WholeRead(3, 0.5))
@@ -51,7 +51,7 @@ def test_of_two_files_the_one_that_the_record_names_is_told(tmp_path: Path, cont
     with pytest.raises(Crash):
         publish(TableFeed(two_orders()), NoRenames(str(tmp_path / "zone")), PLAN)
     store = FolderStore(str(tmp_path / "zone"))
-    view = TableLog(store, FOLDER).look()
+    view = TableLog(store, FOLDER).read_view()
     assert view is not None
     assert view.newest is not None
     other = bytes(view.newest.files[0].bytes) if content is None else content

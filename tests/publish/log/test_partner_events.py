@@ -10,7 +10,7 @@ from mirrorfeed.config import Config, load
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.partner_events import ForeignPartnerEvents
 from mirrorfeed.lint.linter import lint
-from mirrorfeed.publish.log.partner_events import introduce, trouble_in_introducing
+from mirrorfeed.publish.log.partner_events import introduce, partner_events_problem
 from mirrorfeed.storage import StoreUnavailable
 
 PARTNER = "partner: {name: us, source_type: Delta, source_version: '4.0', information: {region: west}}\n"
@@ -55,7 +55,7 @@ def test_a_foreign_file_is_replaced_by_force_alone(config: Config, content: byte
         f" {content.decode()[:200]} Tables are published all the same. If the file is not another publisher's,"
         " `mirrorfeed partner --force` replaces it; otherwise take over what it says, or leave out `partner`."
     )
-    assert str(trouble_in_introducing(store, config)) == str(foreign.value)
+    assert str(partner_events_problem(store, config)) == str(foreign.value)
     assert store.read(FILE) == content
     assert introduce(store, config, force=True)
     assert json.loads(store.read(FILE)) == SAID
@@ -67,4 +67,4 @@ class Closed(MemoryStore):
 
 
 def test_a_landing_zone_that_does_not_answer_is_trouble_and_no_failure(config: Config) -> None:
-    assert isinstance(trouble_in_introducing(Closed(), config), StoreUnavailable)
+    assert isinstance(partner_events_problem(Closed(), config), StoreUnavailable)

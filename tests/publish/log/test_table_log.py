@@ -22,12 +22,12 @@ from mirrorfeed.landing.record import Follows, PublishedFile, Record, RecordTooN
 from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.strict_json import DamagedFile
 from mirrorfeed.publish.errors import (
-    BeginningMissing,
+    ConcurrentChanges,
+    FileNumberConflict,
     FinalNameTaken,
     ForeignFile,
-    KeepsChanging,
-    LogLost,
-    NumbersDisagree,
+    LogIdMissing,
+    RecordsMissing,
     RowsRefused,
     StagedFileDamaged,
     TooManyFiles,
@@ -97,13 +97,13 @@ def names(store: MemoryStore, folder: str) -> list[str]:
 
 def look(store: Store, folder: str) -> View:
     """At a log that is there."""
-    view = TableLog(store, folder).look()
+    view = TableLog(store, folder).read_view()
     assert view is not None
     return view
 
 
 def settle(store: Store, folder: str) -> View:
-    view = TableLog(store, folder).settle()
+    view = TableLog(store, folder).finish_publication()
     assert view is not None
     return view
 
@@ -128,7 +128,7 @@ def test_a_log_is_made_once_and_later_looks_find_it() -> None:
 def test_a_look_makes_nothing() -> None:
     store = MemoryStore()
 
-    assert TableLog(store, T).look() is None
+    assert TableLog(store, T).read_view() is None
     assert store.list("") == []
 
 
@@ -219,7 +219,7 @@ def test_a_look_that_never_sees_the_same_twice_is_left_to_a_later_run() -> None:
             made.append(verb)
             store.create(f"{LOG}/{name(len(made))}.json", a_record(len(made)).to_json())
 
-    with pytest.raises(KeepsChanging) as tired:
+    with pytest.raises(ConcurrentChanges) as tired:
         look(FaultyStore(store, before=others), T)
 
     assert isinstance(tired.value, Transient)
@@ -327,7 +327,7 @@ def test_a_number_that_the_log_never_gave_out_stops_the_table(records: Any, numb
     store = zone(*records)
     put(store, f"{T}/{name(number)}.parquet")
 
-    with pytest.raises(NumbersDisagree) as disagree:
+    with pytest.raises(FileNumberConflict) as disagree:
         check(store)
 
     assert disagree.value.problem == f"memory:/{T}/{name(number)}.parquet {says}"
@@ -338,7 +338,7 @@ def test_a_lost_log_is_also_known_by_the_files_that_the_service_took(place: str)
     store = MemoryStore()
     put(store, f"{T}/_metadata.json", f"{T}/{place}/{name(7)}.parquet", f"{T}/{place}/notes.txt")
 
-    with pytest.raises(NumbersDisagree) as disagree:
+    with pytest.raises(FileNumberConflict) as disagree:
         TableLog(store, T).begin()
 
     assert (disagree.value.address, disagree.value.expected) == (f"memory:/{T}/{place}/{name(7)}.parquet", 1)
@@ -371,7 +371,7 @@ def test_records_that_are_kept_come_newest_first_until_one_is_pruned() -> None:
 def test_tidying_keeps_the_newest_records(keep: int, kept: list[int]) -> None:
     store = zone(*(a_record(number) for number in (1, 2, 3)))
 
-    TableLog(store, T).tidy(look(store, T), keep, others=True)
+    TableLog(store, T).clean_up(look(store, T), keep, others=True)
 
     assert names(store, LOG) == [f"{name(number)}.json" for number in kept]
 
@@ -380,7 +380,7 @@ def test_tidying_removes_what_no_record_can_publish_any_more_and_nothing_else() 
     store = zone(a_record(2, files=1))
     put(store, f"{LOG}/{staged(1)}", f"{LOG}/{staged(2, 5)}", f"{LOG}/{staged(3)}", f"{LOG}/{staged(4)}", f"{LOG}/note")
 
-    TableLog(store, T).tidy(settle(store, T), 10, others=True)
+    TableLog(store, T).clean_up(settle(store, T), 10, others=True)
 
     assert names(store, LOG) == [f"{name(2)}.json", staged(3), staged(4), "note"]
 
@@ -389,7 +389,7 @@ def test_without_a_record_nothing_staged_is_removed() -> None:
     store = zone()
     put(store, f"{LOG}/{staged(1)}")
 
-    TableLog(store, T).tidy(look(store, T), 10, others=True)
+    TableLog(store, T).clean_up(look(store, T), 10, others=True)
 
     assert names(store, LOG) == [staged(1)]
 
@@ -398,7 +398,7 @@ def test_folders_of_other_logs_are_leftovers_and_other_names_are_not_ours() -> N
     store = zone()
     put(store, f"{T}/_mirrorfeed/0ld/{name(1)}.json", f"{T}/_mirrorfeed/Notes.of/me", f"{LOG}/{staged(1)}")
 
-    TableLog(store, T).tidy(look(store, T), 10, others=True)
+    TableLog(store, T).clean_up(look(store, T), 10, others=True)
 
     assert names(store, f"{T}/_mirrorfeed") == ["Notes.of", "abc", "log.json"]
 
@@ -408,7 +408,7 @@ def test_the_folder_of_another_log_stays_if_it_holds_what_is_not_ours() -> None:
         store = zone(a_record(1))
         put(store, f"{T}/_mirrorfeed/0ld/{name(2)}.json", f"{T}/_mirrorfeed/0ld/{foreign}")
 
-        TableLog(store, T).tidy(look(store, T), 10, others=True)
+        TableLog(store, T).clean_up(look(store, T), 10, others=True)
 
         assert names(store, f"{T}/_mirrorfeed") == ["0ld", "abc", "log.json"]
 
@@ -419,7 +419,7 @@ def test_a_record_that_could_not_be_read_again_is_not_created(monkeypatch: pytes
     monkeypatch.setattr(table_log, "READ_LIMIT", 2**20)
 
     with pytest.raises(TooManyFiles) as refused:
-        TableLog(store, T).record(look(store, T), a_record(2, files=8000, follows=FIRST))
+        TableLog(store, T).add_record(look(store, T), a_record(2, files=8000, follows=FIRST))
     assert str(refused.value) == (
         "The record of 8,000 files for memory:/shop.schema/orders is larger than 1 MiB. Set a larger `file_size` and"
         " publish again. Nothing was published."
@@ -434,7 +434,7 @@ def test_a_log_that_came_into_force_since_the_look_is_no_leftover() -> None:
     store.create(f"{T}/_mirrorfeed/log.json", b'{"log_id": "def"}')
     put(store, f"{T}/_mirrorfeed/def/{name(1)}.json")
 
-    TableLog(store, T).tidy(view, 10, others=True)
+    TableLog(store, T).clean_up(view, 10, others=True)
 
     assert names(store, f"{T}/_mirrorfeed/def") == [f"{name(1)}.json"]
 
@@ -535,7 +535,7 @@ def test_metadata_that_cannot_be_written_is_not_tried_for_ever() -> None:
 def test_a_record_that_is_the_newest_afterwards_won() -> None:
     store = zone(a_record(1))
 
-    after = TableLog(store, T).record(look(store, T), a_record(2, follows=FIRST))
+    after = TableLog(store, T).add_record(look(store, T), a_record(2, follows=FIRST))
     assert after is not None
     assert after.newest == look(store, T).newest == a_record(2, follows=FIRST)
 
@@ -546,7 +546,7 @@ def test_a_record_never_replaces_that_of_another_publisher() -> None:
     others = replace(a_record(2, follows=FIRST), batch="07e5")
     store.create(f"{LOG}/{name(2)}.json", others.to_json())
 
-    after = TableLog(store, T).record(view, a_record(2, follows=FIRST))
+    after = TableLog(store, T).add_record(view, a_record(2, follows=FIRST))
     assert after is not None
     assert after.newest == look(store, T).newest == others
 
@@ -557,7 +557,7 @@ def test_a_record_under_a_number_that_was_pruned_has_not_won() -> None:
     store.create(f"{LOG}/{name(5)}.json", a_record(5).to_json())
     store.create(f"{LOG}/{begun_name(a_record(5).batch)}", b"")
 
-    after = TableLog(store, T).record(view, a_record(2))
+    after = TableLog(store, T).add_record(view, a_record(2))
     assert after is not None
     assert after.newest == look(store, T).newest == a_record(5)
 
@@ -567,7 +567,7 @@ def test_a_record_in_a_folder_that_was_deleted_has_not_won() -> None:
     view = look(store, T)
     store.remove_folder(T)
 
-    assert TableLog(store, T).record(view, a_record(2)) is None
+    assert TableLog(store, T).add_record(view, a_record(2)) is None
 
 
 def test_a_record_whose_creation_took_effect_and_was_refused_when_repeated_has_won() -> None:
@@ -579,7 +579,7 @@ def test_a_record_whose_creation_took_effect_and_was_refused_when_repeated_has_w
             super().create(path, data)
             super().create(path, data)
 
-    after = TableLog(Repeating(store), T).record(view, a_record(2, follows=FIRST))
+    after = TableLog(Repeating(store), T).add_record(view, a_record(2, follows=FIRST))
     assert after is not None
     assert after.newest == a_record(2, follows=FIRST)
 
@@ -671,11 +671,11 @@ def test_keys_are_not_given_to_a_table_whose_rows_are_refused_for_them() -> None
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (KeepsChanging(address="x"), Transient),
+        (ConcurrentChanges(address="x"), Transient),
         (DamagedFile(address="x", reason="y"), Terminal),
         (FinalNameTaken(address="x", staged="y"), Terminal),
         (ForeignFile(address="x"), Terminal),
-        (NumbersDisagree(address="x", expected=1), Terminal),
+        (FileNumberConflict(address="x", expected=1), Terminal),
     ],
 )
 def test_each_error_says_whether_a_person_must_act(error: MirrorfeedError, kind: type) -> None:
@@ -695,8 +695,8 @@ def foreign(*names: str) -> MemoryStore:
 @pytest.mark.parametrize(
     ("there", "kind"),
     [
-        (f"{name(1)}.parquet", NumbersDisagree),
-        (f"_ProcessedFiles/{name(7)}.parquet", NumbersDisagree),
+        (f"{name(1)}.parquet", FileNumberConflict),
+        (f"_ProcessedFiles/{name(7)}.parquet", FileNumberConflict),
         ("part-00000.parquet", ForeignFile),
     ],
 )
@@ -721,7 +721,7 @@ def test_a_log_that_lost_its_name_is_found_and_the_error_says_how_to_put_it_back
     store.remove(f"{T}/_mirrorfeed/log.json")
     table.insert({"id": 2})
 
-    with pytest.raises(LogLost) as lost:
+    with pytest.raises(LogIdMissing) as lost:
         publish(TableFeed(table), store, PLAN)
 
     time = json.loads(store.read(f"{T}/_mirrorfeed/{log_id}/{name(1)}.json"))["time"]
@@ -771,13 +771,13 @@ def test_a_log_whose_beginning_is_missing_tells_nothing_as_published() -> None:
             store.create(f"{T}/_mirrorfeed/log.json", named)
             return staged
 
-    with pytest.raises(BeginningMissing) as missing:
+    with pytest.raises(RecordsMissing) as missing:
         publish(Deleting(table), store, PLAN)
 
     assert missing.value.number == 2
     assert missing.value.address == f"memory:/{T}/_mirrorfeed/{json.loads(named)['log_id']}"
     for _ in range(2):  # nor does a run that has nothing to add
-        with pytest.raises(BeginningMissing):
+        with pytest.raises(RecordsMissing):
             publish(TableFeed(table), store, PLAN)
 
 
@@ -785,7 +785,7 @@ def test_a_record_that_follows_another_one_of_that_number_is_none_either() -> No
     store = zone(a_record(1), a_record(2, follows=Follows(1, "0bad", "another")))
 
     assert not look(store, T).follows_on
-    with pytest.raises(BeginningMissing):
+    with pytest.raises(RecordsMissing):
         check(store)
 
 
@@ -805,7 +805,7 @@ def test_an_empty_staged_file_whose_number_was_given_is_removed(in_place: int) -
     put(store, f"{T}/{name(in_place)}.parquet")
 
     view = settle(store, T)
-    TableLog(store, T).tidy(view, 10, others=True)
+    TableLog(store, T).clean_up(view, 10, others=True)
 
     assert (view.unfinished, view.last_renamed) == ((), 2)
     assert names(store, LOG) == [f"{name(1)}.json", begun_name("0001")]

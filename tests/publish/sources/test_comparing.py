@@ -21,18 +21,18 @@ from mirrorfeed.errors import Transient
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.schema import MARKER, Column
 from mirrorfeed.monitor.facts import Collector
-from mirrorfeed.publish.errors import KeysNeeded, LedgerNeeded, StatesLost
+from mirrorfeed.publish.errors import KeysRequired, LedgerRequired, RowHashesLost
 from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging import stage_few
-from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.publish.plan import Plan, plan_of
 from mirrorfeed.publish.sources.base import COMPARISON, Repair
-from mirrorfeed.publish.sources.full_compare import ComparedFeed, states_of
-from mirrorfeed.publish.sources.row_hashes import Seen, States
+from mirrorfeed.publish.sources.full_compare import FullCompare, states_of
+from mirrorfeed.publish.sources.row_hashes import RowHashTable, Seen
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
-from mirrorfeed.publish.up_to_date_check import Idle
+from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Commit, Facts, Range
 from tests.publish.machines import FOLDER, Published
@@ -55,7 +55,7 @@ def test_hashes_are_beside_the_ledger_and_no_two_targets_share_them() -> None:
 
 
 def test_without_a_ledger_nothing_is_compared() -> None:
-    with pytest.raises(LedgerNeeded) as refused:
+    with pytest.raises(LedgerRequired) as refused:
         states_of(Config(landing_zone="zone", tables=()), a_table())
     assert refused.value.table == "sales.v"
 
@@ -64,17 +64,17 @@ def test_without_a_ledger_nothing_is_compared() -> None:
 def test_hashes_that_went_back_behind_what_is_published_are_lost(now: int) -> None:
     """By one version as well, of which the next comparison would seem to be published."""
 
-    class WentBack(States):
+    class WentBack(RowHashTable):
         def look(self) -> Seen:
             return Seen("the table of hashes", now)
 
-    feed = ComparedFeed(None, Source(("v",)), WentBack(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
-    with pytest.raises(StatesLost, match="The row hashes of v for version 5 are missing in hashes"):
+    feed = FullCompare(None, Source(("v",)), WentBack(None, Source(("hashes",)), "v"))  # type: ignore[arg-type]
+    with pytest.raises(RowHashesLost, match="The row hashes of v for version 5 are missing in hashes"):
         feed.facts(5, 500)
 
 
 def test_without_keys_nothing_is_compared() -> None:
-    with pytest.raises(KeysNeeded) as refused:
+    with pytest.raises(KeysRequired) as refused:
         plan_of(a_table())
     assert refused.value.table == "sales.v"
 
@@ -101,7 +101,7 @@ def test_what_a_comparison_needs_is_told_with_its_line(tmp_path: Path, top: str,
 
 def test_versions_of_a_delta_table_say_nothing_of_one_that_is_compared(tmp_path: Path) -> None:
     table = a_table(keys=("id",)).model_copy(update={"source": Source(path=str(tmp_path))})
-    idle = Idle(Config(landing_zone=str(tmp_path / "zone"), tables=(table,)))
+    idle = UpToDateCheck(Config(landing_zone=str(tmp_path / "zone"), tables=(table,)))
     assert Collector(idle.config, NO_SPARK)._without_spark(idle, table) is None
     assert (idle.decision(table), idle.outcome(table)) == (None, None)
 
@@ -119,8 +119,8 @@ class Kept:
         self.versions: list[tuple[Rows, list[dict[str, Any]]]] = []
 
 
-class KeptFeed:
-    """As `ComparedFeed`, over a source that is a dict. `moment` is called before and after the commit, also where there
+class ModelSource:
+    """As `FullCompare`, over a source that is a dict. `moment` is called before and after the commit, also where there
     is none, and after the files are made: others may do something, or the process is killed."""
 
     def __init__(self, source: Rows, kept: Kept, moment: Any = lambda when: None) -> None:
@@ -143,7 +143,7 @@ class KeptFeed:
 
     def stage(
         self, what: Range | int, plan: Plan, job: StagingJob
-    ) -> tuple[Sequence[Receipt], Sequence[BadRow]] | None:
+    ) -> tuple[Sequence[StagedFile], Sequence[BadRow]] | None:
         before = self.kept.versions[what.from_version_exclusive][0] if isinstance(what, Range) else {}
         self.moment("before the commit")
         now = dict(self.source)
@@ -172,12 +172,12 @@ class KeptFeed:
     def rows_read(self) -> int:
         return len(self.source)
 
-    def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+    def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[StagedFile], Sequence[BadRow]]:
         raise NotImplementedError
 
 
 class Moved(Transient):
-    """As `StatesMoved`."""
+    """As `RowHashesChanged`."""
 
     def what(self) -> str:
         return "moved"
@@ -208,17 +208,17 @@ class Comparisons(Published):
 
     @rule()
     def publish(self) -> None:
-        publish(KeptFeed(self.source, self.kept), self.zone, self.plan)
+        publish(ModelSource(self.source, self.kept), self.zone, self.plan)
         self.mirror.take()
         assert canonical(self.mirror.rows) == canonical({"id": key, "v": v} for key, v in self.source.items())
 
     @rule()
     def publish_again(self) -> None:
         """Where nothing differs, there is neither a state nor a record of it."""
-        publish(KeptFeed(self.source, self.kept), self.zone, self.plan)
+        publish(ModelSource(self.source, self.kept), self.zone, self.plan)
         kept, audited, changes = len(self.kept.versions), self.zone.watcher, list[str]()
         self.zone.watcher = lambda verb, path, new_path: changes.append(f"{verb} {path}")
-        again = publish(KeptFeed(self.source, self.kept), self.zone, self.plan)
+        again = publish(ModelSource(self.source, self.kept), self.zone, self.plan)
         self.zone.watcher = audited
         assert (again.latest, again.decision) == (
             again.published,
@@ -234,7 +234,7 @@ class Comparisons(Published):
                 raise Crash
 
         with suppress(Crash):
-            publish(KeptFeed(self.source, self.kept, moment), self.zone, self.plan)
+            publish(ModelSource(self.source, self.kept, moment), self.zone, self.plan)
 
     @rule(when=st.sampled_from(_MOMENTS), key=st.integers(0, 3), value=_VALUE)
     def publish_and_be_overtaken(self, when: str, key: int, value: str | None) -> None:
@@ -243,11 +243,11 @@ class Comparisons(Published):
         def moment(now: str) -> None:
             if now == when and not overtaken:
                 overtaken.append(now)
-                publish(KeptFeed(self.source, self.kept), self.zone, self.plan)
+                publish(ModelSource(self.source, self.kept), self.zone, self.plan)
                 self.source[key] = value
 
         with suppress(Transient):
-            publish(KeptFeed(self.source, self.kept, moment), self.zone, self.plan)
+            publish(ModelSource(self.source, self.kept, moment), self.zone, self.plan)
 
     @rule(
         call=st.integers(0, 60),
@@ -256,7 +256,7 @@ class Comparisons(Published):
         value=_VALUE,
     )
     def publish_with_a_fault(self, call: int, mode: Mode, late: int | None, value: str | None) -> None:
-        store = self.publish_disturbed(KeptFeed(self.source, self.kept), Fault(call, mode, late))
+        store = self.publish_disturbed(ModelSource(self.source, self.kept), Fault(call, mode, late))
         self.source[0] = value
         store.deliver()
 

@@ -19,11 +19,18 @@ from mirrorfeed.config import load
 from mirrorfeed.landing.metadata_files import KeysChanged
 from mirrorfeed.landing.schema import ColumnsDropped, IncompatibleSchema
 from mirrorfeed.orchestration.follow_run import SparkRuns, follow
-from mirrorfeed.publish.errors import ColumnsMoved, NeedsFeed, NotStates, RowsRefused, StatesLost, StatesMoved
+from mirrorfeed.publish.errors import (
+    ColumnsChanged,
+    FeedRequired,
+    NotRowHashes,
+    RowHashesChanged,
+    RowHashesLost,
+    RowsRefused,
+)
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.result import Progress
-from mirrorfeed.publish.sources.full_compare import ComparedFeed
-from mirrorfeed.publish.sources.row_hashes import States
+from mirrorfeed.publish.sources.full_compare import FullCompare
+from mirrorfeed.publish.sources.row_hashes import RowHashTable
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.errors import NothingToRead, SourceMissing
 from mirrorfeed.source.identifier import Source
@@ -31,7 +38,7 @@ from mirrorfeed.source.versions import newest_version
 from mirrorfeed.storage import FolderStore, Store
 
 
-class Unswept(States):
+class Unswept(RowHashTable):
     """Removes nothing, which takes Delta longer than all the rest. `second` alone does."""
 
     def vacuum(self) -> None:
@@ -41,7 +48,7 @@ class Unswept(States):
 class Compared:
     """A view in the catalog, the table of hashes, and a landing zone with a mirror."""
 
-    kind: type[States] = Unswept
+    kind: type[RowHashTable] = Unswept
     columns: Sequence[str] = ("id", "v")
     always: Sequence[dict[str, Any]] = ()
     """Rows that are there whatever else is."""
@@ -73,8 +80,8 @@ class Compared:
             f"CREATE OR REPLACE TEMP VIEW {self.source.sql} AS SELECT * FROM {among} AS t({', '.join(names)}){where}"
         )
 
-    def feed(self) -> ComparedFeed:
-        return ComparedFeed(self.spark, self.source, self.kind(self.spark, self.states, str(self.source)))
+    def feed(self) -> FullCompare:
+        return FullCompare(self.spark, self.source, self.kind(self.spark, self.states, str(self.source)))
 
     def publish(self, store: Store | None = None) -> Progress:
         return publish(self.feed(), store or self.store, self.plan)
@@ -128,7 +135,7 @@ def second(first: Compared, tmp_path_factory: pytest.TempPathFactory) -> tuple[C
     what these replaced was removed. It takes long where it is the first thing that a JVM does: two publications by
     comparison, and a VACUUM."""
     view = Compared.copied(first, tmp_path_factory.mktemp("second"))
-    view.kind = States
+    view.kind = RowHashTable
     _looks_back(view, "0 hours")
     view.always = always((20, "x", None, 0.0), (21, "x", None, float("nan")), (22, "x", None, -0.0))
     view.holds((1, "a"), (2, "b"), (3, None))
@@ -224,10 +231,10 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def dying(feed: ComparedFeed, where: str) -> ComparedFeed:
+def dying(feed: FullCompare, where: str) -> FullCompare:
     """A feed whose process is killed at a moment."""
 
-    class Dying(ComparedFeed):
+    class Dying(FullCompare):
         def _compare(self, *arguments: Any) -> Any:
             if where == "before the hashes":
                 raise Killed
@@ -307,7 +314,7 @@ def test_two_runs_at_once_agree(published: Compared) -> None:
     there = view.rows
     slow = view.feed()
 
-    class Overtaken(ComparedFeed):
+    class Overtaken(FullCompare):
         def _compare(self, *arguments: Any) -> Any:
             found = super()._compare(*arguments)
             if not overtaken:
@@ -335,12 +342,12 @@ def test_a_commit_of_somebody_else_is_seen_and_the_next_run_is_right(published: 
     view.holds((1, "a"), (2, "c"), (3, None))
     feed = view.feed()
 
-    class Disturbed(ComparedFeed):
+    class Disturbed(FullCompare):
         def _compare(self, *arguments: Any) -> Any:
             DeltaTable(view.states.path).delete("_0 = 1")
             return super()._compare(*arguments)
 
-    with pytest.raises(StatesMoved) as moved:
+    with pytest.raises(RowHashesChanged) as moved:
         publish(Disturbed(feed.spark, feed.source, feed.states), view.store, view.plan)
     assert (moved.value.states, moved.value.table) == (str(view.states), str(view.source))
     assert (view.publish().rows, view.is_mirrored()) == ({"upsert": 1}, True)
@@ -351,10 +358,10 @@ def test_hashes_that_are_gone_are_told(published: Compared) -> None:
     view.holds((1, "a"))
     for file in (view.root / "hashes").glob("*.parquet"):  # as VACUUM would, had another run written them anew
         file.unlink()
-    with pytest.raises(StatesLost):
+    with pytest.raises(RowHashesLost):
         view.publish()
     shutil.rmtree(view.root / "hashes")
-    with pytest.raises(StatesLost) as lost:
+    with pytest.raises(RowHashesLost) as lost:
         view.publish()
     assert (lost.value.published, lost.value.states) == (2, str(view.states))
 
@@ -362,7 +369,7 @@ def test_hashes_that_are_gone_are_told(published: Compared) -> None:
 def test_a_table_that_somebody_else_made_is_left_alone(view: Compared) -> None:
     view.holds((1, "a"))
     view.spark.range(1).write.format("delta").save(view.states.path)
-    with pytest.raises(NotStates) as there:
+    with pytest.raises(NotRowHashes) as there:
         view.publish()
     assert there.value.states == str(view.states)
 
@@ -418,11 +425,11 @@ def test_columns_that_change_within_a_run_are_told(view: Compared) -> None:
     view.holds((1, "a"))
     feed = view.feed()
 
-    class Changed(ComparedFeed):
+    class Changed(FullCompare):
         def check(self, *arguments: Any) -> None:
             view.holds((1, 2))
 
-    with pytest.raises(ColumnsMoved) as moved:
+    with pytest.raises(ColumnsChanged) as moved:
         publish(Changed(feed.spark, feed.source, feed.states), view.store, view.plan)
     assert str(moved.value) == (
         f"The columns of {view.source} changed during the comparison. Nothing was published. Publish again."
@@ -434,6 +441,6 @@ def test_what_needs_a_feed_is_refused_by_name(spark: SparkSession, tmp_path: Pat
     tables = "[{source: ./files, target: a, keys: [id], changes: compare}]"
     file.write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables: {tables}\n")
     config = load(str(file))
-    with pytest.raises(NeedsFeed) as refused:
+    with pytest.raises(FeedRequired) as refused:
         follow(config.tables, SparkRuns(spark, config, lambda: True), stop=lambda: True)
     assert refused.value.table == f"{tmp_path}/files"

@@ -13,10 +13,10 @@ from fixtures.mirror import Mirror, canonical
 from mirrorfeed.config import Config, load
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import columns_of
-from mirrorfeed.orchestration.dry_run import decisions
-from mirrorfeed.orchestration.publish_run import Fleet, publish_tables
-from mirrorfeed.publish.errors import ByComparison, ByDifference, NotComparable
-from mirrorfeed.publish.result import Outcome
+from mirrorfeed.orchestration.dry_run import plan_next_steps
+from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
+from mirrorfeed.publish.errors import GapCompared, NotComparable, RangeCompared
+from mirrorfeed.publish.result import TableResult
 from mirrorfeed.publish.translate.row_diff import (
     DIFFERS,
     HASH,
@@ -41,9 +41,9 @@ def a_config(folder: Path, more: str = "on_gap: compare", part: str = "") -> Con
     return load(str(folder / "mirrorfeed.yml"))
 
 
-def published(spark: SparkSession, config: Config) -> tuple[Outcome, list[MirrorfeedError]]:
+def published(spark: SparkSession, config: Config) -> tuple[TableResult, list[MirrorfeedError]]:
     told: list[MirrorfeedError] = []
-    (outcome,) = publish_tables(Fleet(spark, config, sleep=lambda _: None, on_trouble=told.append))
+    (outcome,) = publish_tables(RunContext(spark, config, sleep=lambda _: None, on_trouble=told.append))
     return outcome, told
 
 
@@ -59,12 +59,12 @@ def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: 
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("INSERT INTO {} VALUES (4, 'v4', 4)")
     table.set_feed(True)
-    assert decisions(spark, config) == [("sales.orders", "versions 2 to 8, by comparison")]
+    assert plan_next_steps(spark, config) == [("sales.orders", "versions 2 to 8, by comparison")]
     outcome, told = published(spark, config)
     assert outcome.error is None
     assert outcome.progress.rows == {"upsert": 1, "delete": 1}
     (note,) = told
-    assert isinstance(note, ByComparison)
+    assert isinstance(note, GapCompared)
     assert (note.gap.table, note.gap.published, note.gap.where) == (str(table.source), 1, 2)
     assert zone.mirrors_the_table()
     table.sql("UPDATE {} SET v = 'newer' WHERE id = 1")
@@ -92,7 +92,7 @@ def test_of_a_part_only_what_differs_in_it_is_published(spark: SparkSession, tmp
     table.sql("UPDATE {} SET w = 'new' WHERE id = 4")
     table.set_feed(True)
     outcome, (note,) = published(spark, config)
-    assert isinstance(note, ByComparison)
+    assert isinstance(note, GapCompared)
     assert (outcome.error, outcome.progress.rows) == (None, {"upsert": 3, "delete": 1})
     table.sql("DELETE FROM {} WHERE id = 6")
     assert published(spark, config)[0].progress.rows == {"delete": 1}
@@ -158,7 +158,7 @@ def test_where_only_the_feed_cannot_be_read_the_difference_of_two_versions_is_pu
     assert outcome.error is None
     assert outcome.progress.rows == {"delete": 29_400, "upsert": 6}
     (note,) = told
-    assert isinstance(note, ByDifference)
+    assert isinstance(note, RangeCompared)
     assert (note.range.from_version_exclusive, note.range.to_version_inclusive) == (2, 5)
     assert "a deletion vector is too large" in note.problem
     assert "`REORG TABLE … APPLY (PURGE)`" in note.solution

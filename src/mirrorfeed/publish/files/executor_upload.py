@@ -13,9 +13,9 @@ import mirrorfeed
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, first_line
 from mirrorfeed.landing.row_markers import Problem
 from mirrorfeed.publish.files.rolling_writer import UnwritableRow
-from mirrorfeed.publish.files.spark_writer import Made
-from mirrorfeed.publish.files.staging_area import Place
-from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
+from mirrorfeed.publish.files.spark_writer import SparkFiles
+from mirrorfeed.publish.files.staging_area import StagingArea
+from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.publish.files.upload import check, send_one
 from mirrorfeed.storage.process_cache import retries
 
@@ -23,7 +23,7 @@ Batches = Iterator[pa.RecordBatch]
 _TOLD = pa.schema([("told", pa.string())])
 
 
-def send_by_executors(job: StagingJob, made: Made) -> list[Receipt]:
+def send_by_executors(job: StagingJob, made: SparkFiles) -> list[StagedFile]:
     """As `send`, by tasks; or why they cannot."""
     if not made.names:
         return []
@@ -33,22 +33,22 @@ def send_by_executors(job: StagingJob, made: Made) -> list[Receipt]:
     cloudpickle.register_pickle_by_value(mirrorfeed)  # type: ignore[no-untyped-call]
     paths = [f"{made.folder}/{name}" for name in made.names]
     told = numbers.mapInArrow(sending(job, made.place, paths), "told string").toArrow()
-    found: dict[int, list[Receipt]] = {}
+    found: dict[int, list[StagedFile]] = {}
     for each in map(json.loads, told.column("told").to_pylist()):
         if "trouble" in each:
-            refused = ExecutorsCannotSend if each["passes"] else ExecutorsMayNotSend
+            refused = ExecutorUploadFailed if each["passes"] else ExecutorUploadImpossible
             raise refused(job.store.address(job.folder), each["trouble"])
         if "bad" in each:
             problem, key = each["bad"]
             raise UnwritableRow(BadRow(Problem(problem), key))
-        found[each["number"]] = [Receipt(**receipt) for receipt in each["receipts"]]
+        found[each["number"]] = [StagedFile(**receipt) for receipt in each["receipts"]]
     receipts = [receipt for _, some in sorted(found.items()) for receipt in some]
     retries().add(sum(receipt.retries for receipt in receipts))
     check(made, receipts)
     return receipts
 
 
-def sending(job: StagingJob, place: Place, paths: list[str]) -> Callable[[Batches], Batches]:
+def sending(job: StagingJob, place: StagingArea, paths: list[str]) -> Callable[[Batches], Batches]:
     """A function for `mapInArrow`, over numbers of paths. Troubles are told in rows: of a task that fails Spark tells
     no more than a text."""
 
@@ -70,7 +70,7 @@ def sending(job: StagingJob, place: Place, paths: list[str]) -> Callable[[Batche
     return task
 
 
-class ExecutorsCannotSend(Transient):
+class ExecutorUploadFailed(Transient):
     """Executors are to send files by themselves, and the landing zone did not take them for now.
 
     To do: The message says what the executors met. Publish again; if it repeats, leave out `send: executors`.
@@ -88,7 +88,7 @@ class ExecutorsCannotSend(Transient):
         return self.sentences
 
 
-class ExecutorsMayNotSend(Terminal):
+class ExecutorUploadImpossible(Terminal):
     """Executors are to send files by themselves, and are not able to: what they met does not pass."""
 
     code = "MF3308"

@@ -15,7 +15,7 @@ from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.publish.files.arrow_types import arrow_schema, told
 from mirrorfeed.publish.files.delimited_text import UnwritableValue
 from mirrorfeed.publish.files.file_formats import Form, ParquetForm, TextForm
-from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob, markers_in
+from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob, markers_in
 from mirrorfeed.storage.create_once import NewFile
 from mirrorfeed.storage.process_cache import retries
 
@@ -34,7 +34,7 @@ class UnwritableRow(Exception):
         self.row = row
 
 
-def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[Receipt]:
+def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[StagedFile]:
     """Stages these rows, which are in the form of the landing zone, in their order; or `UnwritableRow`. Without rows
     there is no file."""
     files = _Files(job)
@@ -48,7 +48,7 @@ def write_files(job: StagingJob, batches: Iterable[pa.RecordBatch]) -> list[Rece
     return files.receipts
 
 
-def write_empty(job: StagingJob) -> Receipt:
+def write_empty(job: StagingJob) -> StagedFile:
     """One file with a schema and no rows."""
     files = _Files(job)
     files.open()
@@ -71,7 +71,7 @@ class _Files:
         self._taken, self._shrinks = 0, 1.0
         """Bytes in memory that went into the open file, and how many of them make one byte of a file."""
         self._rows: dict[str, int] = {}
-        self.receipts: list[Receipt] = []
+        self.receipts: list[StagedFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Or `UnwritableRow`."""
@@ -156,7 +156,7 @@ class _Files:
         self._form.close()
         self._sink.close()
         digest, repeated = self._sink.hash.hexdigest(), retries().mine - self._retries_before
-        self.receipts.append(Receipt(self._file.name, self._rows, self._sink.bytes, digest, repeated))
+        self.receipts.append(StagedFile(self._file.name, self._rows, self._sink.bytes, digest, repeated))
         self._form = self._sink = self._file = None
 
 

@@ -22,7 +22,7 @@ _SPELLING = ("is_from_converted_type", "force_set_converted_type")
 
 
 @dataclass(frozen=True)
-class Look:
+class FileCheck:
     file: pq.ParquetFile
     rows: dict[int | None, int]
     """By marker, from the file's own footer and column."""
@@ -36,7 +36,7 @@ class Look:
         return self.file.iter_batches(batch_size=_BATCH_ROWS)
 
 
-def look(file: BinaryIO, job: StagingJob) -> Look:
+def look(file: BinaryIO, job: StagingJob) -> FileCheck:
     """Raises what pyarrow does where it is no whole Parquet file."""
     # In nanoseconds, times of INT96 before 1677 and after 2262 would overflow.
     found = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
@@ -45,7 +45,7 @@ def look(file: BinaryIO, job: StagingJob) -> Look:
     differs = _difference(found, arrow_schema(job.columns, with_marker=job.with_marker))
     # Where rows without a marker are upserts, a file of upserts alone leaves it out.
     without = job.with_marker and job.output.upserts_by_default and set(rows) <= {Marker.UPSERT.value}
-    return Look(found, rows, differs, bool(differs) or without or job.output.delimited is not None)
+    return FileCheck(found, rows, differs, bool(differs) or without or job.output.delimited is not None)
 
 
 def _markers(file: pq.ParquetFile) -> dict[int | None, int]:

@@ -14,7 +14,7 @@ from mirrorfeed.errors import innermost_cause
 from mirrorfeed.landing.row_markers import Marker, Problem
 from mirrorfeed.landing.schema import MARKER
 from mirrorfeed.publish.files.rolling_writer import ROW_GROUP_BYTES
-from mirrorfeed.publish.files.staging_area import HandoverLost, Place
+from mirrorfeed.publish.files.staging_area import StagingArea, StagingFilesLost
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows
 from mirrorfeed.publish.translate.landing_rows import PROBLEM
 from mirrorfeed.runtime.spark_errors import SOURCE_FAULTS, first_of
@@ -32,10 +32,10 @@ first two from the session alone. That one is the user's, and in a new one what 
 
 
 @dataclass(frozen=True)
-class Made:
+class SparkFiles:
     """What stands in the folder of a publication."""
 
-    place: Place
+    place: StagingArea
     folder: str
     written: DataFrame
     """The files as Spark reads them."""
@@ -51,8 +51,8 @@ class Made:
 
 @contextmanager
 def made(
-    rows: DataFrame, place: Place, job: StagingJob, rows_per_file: int | None = None, part: str = ""
-) -> Iterator[Made]:
+    rows: DataFrame, place: StagingArea, job: StagingJob, rows_per_file: int | None = None, part: str = ""
+) -> Iterator[SparkFiles]:
     """Writes landing rows, whose last column is their problem, into a folder that is gone afterwards."""
     folder, seen = place.folder(job) + part, Observation()
     finished = rows.observe(seen, *_counts(job)).selectExpr(*_optional(rows))
@@ -77,21 +77,21 @@ def made(
 
 
 def _found(
-    rows: DataFrame, finished: DataFrame, place: Place, folder: str, job: StagingJob, counts: dict[str, int]
-) -> Made:
+    rows: DataFrame, finished: DataFrame, place: StagingArea, folder: str, job: StagingJob, counts: dict[str, int]
+) -> SparkFiles:
     if counts.pop("bad"):
         wrong = rows.where(f"{PROBLEM} <> {Problem.REPLACED_TEXT.value}").limit(PROBLEMS_SHOWN)
-        return Made(place, folder, finished, (), {}, bad=bad_rows(wrong.toArrow(), PROBLEM, job.keys))
+        return SparkFiles(place, folder, finished, (), {}, bad=bad_rows(wrong.toArrow(), PROBLEM, job.keys))
     replaced = counts.pop("replaced")
     try:
         written = place.read(rows.sparkSession, folder, finished.schema)
         names = place.in_order(folder, written)
-    except HandoverLost:
+    except StagingFilesLost:
         raise
     except Exception as error:
-        raise HandoverLost(folder, innermost_cause(error)) from error
+        raise StagingFilesLost(folder, innermost_cause(error)) from error
     by_marker = {None if name == "rows" else int(name): count for name, count in counts.items() if count}
-    return Made(place, folder, written, names, job.by_marker(by_marker), replaced)
+    return SparkFiles(place, folder, written, names, job.by_marker(by_marker), replaced)
 
 
 def _counts(job: StagingJob) -> Iterator[SparkColumn]:

@@ -21,15 +21,15 @@ from mirrorfeed.publish.files import duplicate_keys, small_batch
 from mirrorfeed.publish.files.arrow_types import told
 from mirrorfeed.publish.files.executor_upload import send_by_executors
 from mirrorfeed.publish.files.rolling_writer import UnwritableRow, write_files
-from mirrorfeed.publish.files.spark_writer import Made, made
-from mirrorfeed.publish.files.staging_area import HandoverLost, NoHandover, Place
-from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, Receipt, StagingJob, bad_rows
+from mirrorfeed.publish.files.spark_writer import SparkFiles, made
+from mirrorfeed.publish.files.staging_area import StagingArea, StagingFilesLost, StagingPathRequired
+from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, StagedFile, StagingJob, bad_rows
 from mirrorfeed.publish.files.upload import send
 from mirrorfeed.publish.translate import landing_rows
 from mirrorfeed.source.identifier import quote
 
 _WHOLE = ("byte", "short", "integer", "long")
-Staged = tuple[Sequence[Receipt], Sequence[BadRow]]
+Staged = tuple[Sequence[StagedFile], Sequence[BadRow]]
 """Files in the order in which they are to be applied; or, with bad rows, nothing that counts."""
 LookUp = Callable[[pa.Table], list[BadRow]]
 """Gives rows of the source whose texts are not valid UTF-8, among those with these keys; of a table without columns,
@@ -44,7 +44,7 @@ _LOOKED_UP = 1_000
 def stage(
     rows: DataFrame,
     job: StagingJob,
-    place: Place | None,
+    place: StagingArea | None,
     sender: Literal["driver", "executors"] = "driver",
     *,
     expect_few: bool = True,
@@ -66,7 +66,7 @@ def stage(
                     folders.callback(place.clear, job, may_ask=False)
                 return _few(found, job, unique_keys, None if corrects else look_up)
             if place is None:
-                raise NoHandover(job.table)
+                raise StagingPathRequired(job.table)
             files = folders.enter_context(made(rows, place, job, rows_per_file(), part="-2" if corrects else ""))
             return _many(rows, files, job, unique_keys, sender, None if corrects else look_up)
 
@@ -86,7 +86,7 @@ def stage(
         return receipts, ()
 
 
-def _later(send: Callable[[], Sequence[Receipt]], job: StagingJob) -> list[Receipt]:
+def _later(send: Callable[[], Sequence[StagedFile]], job: StagingJob) -> list[StagedFile]:
     """Storage times have a precision of a second at worst."""
     if job.output.by_time:
         time.sleep(_SECOND)
@@ -100,13 +100,13 @@ class Ready:
     bad: Sequence[BadRow]
     deleted: Callable[[], pa.Table | DataFrame | None]
     """The keys that may be absent once the rows are applied; None if there are none."""
-    send: Callable[[], Sequence[Receipt]]
+    send: Callable[[], Sequence[StagedFile]]
     """Raises `UnwritableRow`."""
 
 
 def _many(
     rows: DataFrame,
-    files: Made,
+    files: SparkFiles,
     job: StagingJob,
     unique_keys: Sequence[str],
     sender: Literal["driver", "executors"],
@@ -178,7 +178,7 @@ def _shared(found: pa.Table, keys: Sequence[str]) -> list[BadRow]:
     return [BadRow(Problem.DUPLICATE_KEY, told(shared, at)) for at in range(shared.num_rows)]
 
 
-def _shared_in(files: Made, job: StagingJob, keys: Sequence[str]) -> list[BadRow]:
+def _shared_in(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> list[BadRow]:
     """The same of files that were just written, by numbers for the keys where these are not too many."""
     if not (keys and files.names):
         return []
@@ -192,7 +192,7 @@ def _shared_in(files: Made, job: StagingJob, keys: Sequence[str]) -> list[BadRow
     return bad_rows(found, landing_rows.PROBLEM, keys)
 
 
-def _whole_numbers(files: Made, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
+def _whole_numbers(files: SparkFiles, job: StagingJob, keys: Sequence[str]) -> pa.ChunkedArray | None:
     """The keys themselves where that is what they are, and the files are at hand: to read a column takes a tenth of
     what a query does."""
     if [column.type in _WHOLE for column in job.columns if column.name in keys] != [True] or not files.place.sees():
@@ -204,6 +204,6 @@ def _whole_numbers(files: Made, job: StagingJob, keys: Sequence[str]) -> pa.Chun
             try:
                 found += pq.ParquetFile(file).read([keys[0]]).column(keys[0]).cast(pa.int64()).chunks
             except (pa.ArrowException, OSError, KeyError) as error:
-                raise HandoverLost(path, first_line(str(error))) from error
+                raise StagingFilesLost(path, first_line(str(error))) from error
     numbers = pa.chunked_array(found, pa.int64())
     return None if numbers.null_count else numbers

@@ -43,7 +43,7 @@ _FULL = "No space left on device"
 
 
 @dataclass(frozen=True)
-class Place:
+class StagingArea:
     root: str
     in_zone: bool = False
     """Whether it is in the landing zone, so that to send a file is to rename it."""
@@ -63,7 +63,7 @@ class Place:
         for uri in written.inputFiles():
             name = unquote(uri).rpartition("/")[2]
             if not (part := _PART.fullmatch(name)):
-                raise HandoverLost(folder, f"{name} is in it, which is not of this publication")
+                raise StagingFilesLost(folder, f"{name} is in it, which is not of this publication")
             found.append((int(part[1]), int(part[2] or 0), name))
         return [name for *_, name in sorted(found)]
 
@@ -78,10 +78,10 @@ class Place:
             if self.root.startswith(VOLUMES):  # Spark is elsewhere
                 return self._fetched(path)
         except PermissionError as error:
-            raise HandoverUnreadable(self.root, error.strerror or "permission denied") from error
+            raise StagingUnreadable(self.root, error.strerror or "permission denied") from error
         except OSError as error:
-            raise HandoverLost(path, error.strerror or str(error)) from error
-        raise HandoverUnseen(self.root)
+            raise StagingFilesLost(path, error.strerror or str(error)) from error
+        raise StagingNotVisible(self.root)
 
     def remove(self, folder: str) -> None:
         """As far as that can be done: what is left harms nobody, and the next publication of the table tries again."""
@@ -136,8 +136,8 @@ class Place:
         except Exception as error:
             copy.close()
             if type(error).__name__ == "PermissionDenied":
-                raise HandoverUnreadable(self.root, first_line(str(error))) from error
-            raise HandoverLost(path, first_line(str(error))) from error
+                raise StagingUnreadable(self.root, first_line(str(error))) from error
+            raise StagingFilesLost(path, first_line(str(error))) from error
         copy.seek(0)
         return copy
 
@@ -149,35 +149,35 @@ class Place:
             spark.range(1).write.parquet(probe)
         except Exception as again:
             if _FULL not in str(again):
-                return HandoverUnusable(self.root, innermost_cause(again))
+                return StagingUnusable(self.root, innermost_cause(again))
         finally:
             self.remove(probe)
-        return HandoverLost(folder, innermost_cause(error))
+        return StagingFilesLost(folder, innermost_cause(error))
 
 
-def place_for(
+def staging_area_for(
     spark: SparkSession, handover: str | None, store: Sink, environment: Mapping[str, str] = os.environ
-) -> Place | None:
+) -> StagingArea | None:
     """None where there is none, as over Connect without a handover: then few rows can be published, and no more."""
     zone, databricks = store.address(""), is_on_databricks(environment)
     here = is_on_this_machine(spark, environment)
     if Path(zone).is_absolute() and (here or (databricks and zone.startswith(VOLUMES))):
-        return Place(f"{zone}/{IN_ZONE}", in_zone=True)
+        return StagingArea(f"{zone}/{IN_ZONE}", in_zone=True)
     if handover is not None:
         if databricks and not handover.startswith(VOLUMES):
-            raise HandoverOutsideCatalog(handover)
-        return Place(handover)
-    return Place(_temporary()) if here else None
+            raise StagingNotInVolume(handover)
+        return StagingArea(handover)
+    return StagingArea(_temporary()) if here else None
 
 
 def clear_staging(handover: str | None, store: Sink, table: str) -> None:
     """Removes what is left of a table, by its address, wherever Spark may have written its files."""
     zone = store.address("")
-    places = [Place(handover)] if handover else []
+    places = [StagingArea(handover)] if handover else []
     if Path(zone).is_absolute():
-        places.append(Place(f"{zone}/{IN_ZONE}", in_zone=True))
-    with suppress(HandoverUnusable):
-        places.append(Place(_temporary()))
+        places.append(StagingArea(f"{zone}/{IN_ZONE}", in_zone=True))
+    with suppress(StagingUnusable):
+        places.append(StagingArea(_temporary()))
     for place in places:
         place.clear_table(table)
 
@@ -193,16 +193,16 @@ def _temporary() -> str:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise HandoverUnusable(str(folder), "it is somebody else's")
+        raise StagingUnusable(str(folder), "it is somebody else's")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise HandoverUnusable(str(folder), "other users can write to it")
+        raise StagingUnusable(str(folder), "other users can write to it")
     return str(folder)
 
 
 _SET_ONE = "Set `handover` to a volume of Unity Catalog, /Volumes/catalog/schema/volume"
 
 
-class NoHandover(Terminal):
+class StagingPathRequired(Terminal):
     """There is more to publish than fits into the answer of a query, and Spark and the publisher share no folder over
     which to hand it."""
 
@@ -221,7 +221,7 @@ class NoHandover(Terminal):
         return f"{_SET_ONE}, and publish again. Nothing was staged."
 
 
-class HandoverOutsideCatalog(Terminal):
+class StagingNotInVolume(Terminal):
     """The handover is no volume. On Databricks nothing else is seen by all of Spark and by the publisher."""
 
     code = "MF3302"
@@ -236,7 +236,7 @@ class HandoverOutsideCatalog(Terminal):
         return f"{_SET_ONE}. Nothing was staged."
 
 
-class HandoverUnseen(Terminal):
+class StagingNotVisible(Terminal):
     """Spark wrote files for the publisher, and the publisher does not see them: the folder is not the same on both
     sides."""
 
@@ -252,7 +252,7 @@ class HandoverUnseen(Terminal):
         return f"{_SET_ONE}: whoever publishes sees it, from any machine. Nothing was staged."
 
 
-class HandoverUnusable(Terminal):
+class StagingUnusable(Terminal):
     """Spark may not write into the folder over which files are handed to the publisher, or it is not there."""
 
     code = "MF3304"
@@ -270,7 +270,7 @@ class HandoverUnusable(Terminal):
         )
 
 
-class HandoverUnreadable(Terminal):
+class StagingUnreadable(Terminal):
     """The publisher may not read the folder into which Spark wrote its files."""
 
     code = "MF3305"
@@ -285,7 +285,7 @@ class HandoverUnreadable(Terminal):
         return "Grant READ VOLUME on it to who publishes, beside WRITE VOLUME. Nothing was staged."
 
 
-class HandoverLost(Transient):
+class StagingFilesLost(Transient):
     """Files that Spark handed over changed or vanished before they were sent. They are not published."""
 
     code = "MF3306"

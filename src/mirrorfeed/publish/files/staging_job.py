@@ -20,7 +20,7 @@ PROBLEMS_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class StagedFile:
     """One staged file, and what is in it."""
 
     staged: str

@@ -15,10 +15,10 @@ import pyarrow as pa
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import first_line
 from mirrorfeed.publish.files.rolling_writer import Counting, write_files
-from mirrorfeed.publish.files.schema_check import Look, look
-from mirrorfeed.publish.files.spark_writer import Made
-from mirrorfeed.publish.files.staging_area import IN_ZONE, HandoverLost, Place
-from mirrorfeed.publish.files.staging_job import Receipt, StagingJob
+from mirrorfeed.publish.files.schema_check import FileCheck, look
+from mirrorfeed.publish.files.spark_writer import SparkFiles
+from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea, StagingFilesLost
+from mirrorfeed.publish.files.staging_job import StagedFile, StagingJob
 from mirrorfeed.storage import NotThere, Store, StoreUnavailable
 from mirrorfeed.storage.process_cache import keep, retries
 
@@ -29,7 +29,7 @@ _TRIES = 2
 """How often a file is begun under another name, where the landing zone did not take it."""
 
 
-def send(job: StagingJob, made: Made) -> list[Receipt]:
+def send(job: StagingJob, made: SparkFiles) -> list[StagedFile]:
     """The receipts of all files, in their order; or `UnwritableRow`, for text."""
     # One pool for the process: what a thread once took of memory it keeps for its next file.
     pool = keep("sending", lambda: ThreadPoolExecutor(_AT_ONCE))
@@ -42,27 +42,27 @@ def send(job: StagingJob, made: Made) -> list[Receipt]:
     return receipts
 
 
-def check(made: Made, receipts: Sequence[Receipt]) -> None:
+def check(made: SparkFiles, receipts: Sequence[StagedFile]) -> None:
     """That what was sent is what was written."""
     found: dict[str, int] = {}
     for receipt in receipts:
         for marker, count in receipt.rows.items():
             found[marker] = found.get(marker, 0) + count
     if found != made.rows:
-        raise HandoverLost(made.folder, f"{_rows(found)} are there of {_rows(made.rows)}")
+        raise StagingFilesLost(made.folder, f"{_rows(found)} are there of {_rows(made.rows)}")
 
 
 def _rows(by_marker: dict[str, int]) -> str:
     return counted(sum(by_marker.values()), "row")
 
 
-def send_one(job: StagingJob, place: Place, path: str) -> list[Receipt]:
+def send_one(job: StagingJob, place: StagingArea, path: str) -> list[StagedFile]:
     """None for a file without rows, several where text of it is larger than a file should be."""
     with place.open(path) as file:
         try:
             found = look(file, job)
         except Exception as error:  # pyarrow's own, or the file system's
-            raise HandoverLost(path, first_line(str(error))) from error
+            raise StagingFilesLost(path, first_line(str(error))) from error
         if not found.rows:
             return []
         if found.anew:
@@ -72,7 +72,7 @@ def send_one(job: StagingJob, place: Place, path: str) -> list[Receipt]:
         return [_streamed(job, found, file)]
 
 
-def _streamed(job: StagingJob, found: Look, file: BinaryIO) -> Receipt:
+def _streamed(job: StagingJob, found: FileCheck, file: BinaryIO) -> StagedFile:
     repeated = retries().mine
     for left in reversed(range(_TRIES)):
         file.seek(0)
@@ -82,14 +82,14 @@ def _streamed(job: StagingJob, found: Look, file: BinaryIO) -> Receipt:
                 while chunk := file.read(_CHUNK):
                     sent.write(chunk)
             digest, again = sent.hash.hexdigest(), retries().mine - repeated
-            return Receipt(sink.name, job.by_marker(found.rows), sent.bytes, digest, again)
+            return StagedFile(sink.name, job.by_marker(found.rows), sent.bytes, digest, again)
         except StoreUnavailable:
             if not left:
                 raise
     raise AssertionError("unreachable")
 
 
-def _renamed(job: StagingJob, path: str, found: Look, file: BinaryIO) -> Receipt:
+def _renamed(job: StagingJob, path: str, found: FileCheck, file: BinaryIO) -> StagedFile:
     """Not tried again: where the answer is lost, so is the file, or its name is taken."""
     file.seek(0)
     digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
@@ -99,16 +99,16 @@ def _renamed(job: StagingJob, path: str, found: Look, file: BinaryIO) -> Receipt
     try:
         cast(Store, job.store).rename(below, staged)
     except NotThere as error:
-        raise HandoverLost(path, "it was removed, perhaps by another publisher of the table") from error
-    return Receipt(staged.rpartition("/")[2], job.by_marker(found.rows), file.tell(), digest)
+        raise StagingFilesLost(path, "it was removed, perhaps by another publisher of the table") from error
+    return StagedFile(staged.rpartition("/")[2], job.by_marker(found.rows), file.tell(), digest)
 
 
-def _anew(job: StagingJob, path: str, found: Look) -> list[Receipt]:
+def _anew(job: StagingJob, path: str, found: FileCheck) -> list[StagedFile]:
     return [replace(receipt, differed=found.differs) for receipt in write_files(job, _readable(path, found))]
 
 
-def _readable(path: str, found: Look) -> Iterator[pa.RecordBatch]:
+def _readable(path: str, found: FileCheck) -> Iterator[pa.RecordBatch]:
     try:
         yield from found.batches()
     except (pa.ArrowException, OSError) as error:
-        raise HandoverLost(path, first_line(str(error))) from error
+        raise StagingFilesLost(path, first_line(str(error))) from error

@@ -18,7 +18,7 @@ _BLOCK = 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FileState:
     """Where a file of a record may stand, and what stands there."""
 
     address: str
@@ -30,14 +30,14 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class LogAudit:
     log: str
     """The address of the log's folder."""
     records: tuple[Record, ...]
     """Those that are kept, the newest first."""
     follows_on: bool
     """Whether the newest follows the one before it."""
-    places: tuple[Place, ...]
+    places: tuple[FileState, ...]
     """Of each file of the newest record, its staged name and its final one."""
     lost: MirrorfeedError | None = None
     """Published files that are gone, and that Fabric is not known to have consumed."""
@@ -87,14 +87,14 @@ class LogRecord(Row):
     bytes: int = shown("size", size, right=True)
     build: str | None
     """The version of mirrorfeed that wrote the record."""
-    places: tuple[Place, ...] = ()
+    places: tuple[FileState, ...] = ()
     """For the newest record: the staged and the final address of each file, and the state of the file."""
     error: MirrorfeedError | str | None = None
     """For the newest record: files that the log does not account for, and published files that are gone."""
 
 
 def log_record(
-    table: str, record: Record, error: MirrorfeedError | str | None = None, places: tuple[Place, ...] = ()
+    table: str, record: Record, error: MirrorfeedError | str | None = None, places: tuple[FileState, ...] = ()
 ) -> LogRecord:
     rows = {f"{name}s": sum(file.rows.get(name, 0) for file in record.files) for name in MARKERS}
     return LogRecord(
@@ -123,24 +123,24 @@ def published(record: Record) -> str:
     return f"repair at version {last}" if record.repairs else str(Range(after, last))
 
 
-def examine(store: Store, folder: str) -> Examined | None:
+def audit_log(store: Store, folder: str) -> LogAudit | None:
     """Reads each file of the newest publication that is there; None of a folder without a log."""
     log = TableLog(store, folder)
-    view = log.look()
+    view = log.read_view()
     if view is None:
         return None
     mine = f"{folder}/{log_folder(view.log_id)}"
     lost = log.lost(view)
-    places: list[Place] = []
+    places: list[FileState] = []
     for file in view.newest.files if view.newest else ():
         staged = _place(store, f"{mine}/{file.staged}", file)
         final = _place(store, f"{folder}/{published_name(file.number, file.staged)}", file)
         consumed = not (staged.found or final.found or (lost and file.number in lost.numbers))
         places += [staged, replace(final, consumed=consumed)]
-    return Examined(store.address(mine), tuple(log.records(view)), view.follows_on, tuple(places), lost)
+    return LogAudit(store.address(mine), tuple(log.records(view)), view.follows_on, tuple(places), lost)
 
 
-def _place(store: Store, path: str, file: PublishedFile) -> Place:
+def _place(store: Store, path: str, file: PublishedFile) -> FileState:
     address, size, digest = store.address(path), 0, hashlib.sha256()
     try:
         with store.open_read(path) as source:
@@ -148,9 +148,9 @@ def _place(store: Store, path: str, file: PublishedFile) -> Place:
                 size += len(block)
                 digest.update(block)
     except NotThere:
-        return Place(address, None)
+        return FileState(address, None)
     if size != file.bytes:
-        return Place(address, f"not the file: it has {counted(size, 'byte')}, and the record says {file.bytes:,}")
+        return FileState(address, f"not the file: it has {counted(size, 'byte')}, and the record says {file.bytes:,}")
     if digest.hexdigest() != file.sha256:
-        return Place(address, f"not the file: it has the {size:,} bytes of the record and another checksum")
-    return Place(address, f"the file, {counted(size, 'byte')}, with the checksum of the record", is_the_file=True)
+        return FileState(address, f"not the file: it has the {size:,} bytes of the record and another checksum")
+    return FileState(address, f"the file, {counted(size, 'byte')}, with the checksum of the record", is_the_file=True)

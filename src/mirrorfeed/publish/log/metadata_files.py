@@ -7,8 +7,8 @@ from typing import Any
 
 from mirrorfeed.landing import metadata_files
 from mirrorfeed.landing.names import METADATA
-from mirrorfeed.publish.errors import KeepsChanging
-from mirrorfeed.publish.log.table_log import unbelieved
+from mirrorfeed.publish.errors import ConcurrentChanges
+from mirrorfeed.publish.log.table_log import try_write
 from mirrorfeed.storage import NotThere, Store, StoreUnavailable
 
 _LOOKS = 20
@@ -20,7 +20,7 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool 
     path = f"{folder}/{METADATA}"
     trouble: Exception | None = None
     if first:
-        trouble = unbelieved(store.create, path, metadata_files.to_json(dict(wanted)))
+        trouble = try_write(store.create, path, metadata_files.to_json(dict(wanted)))
         if trouble is None:
             return
     for _ in range(_LOOKS):
@@ -31,8 +31,8 @@ def ensure(store: Store, folder: str, wanted: Mapping[str, Any], *, first: bool 
             raise trouble
         # Replaced rather than removed and made again: a removal that takes effect late would take the new file away.
         write = store.create if found is None else store.replace
-        trouble = unbelieved(write, path, metadata_files.to_json({**(found or {}), **wanted}))
-    raise KeepsChanging(address=store.address(path))
+        trouble = try_write(write, path, metadata_files.to_json({**(found or {}), **wanted}))
+    raise ConcurrentChanges(address=store.address(path))
 
 
 def check(store: Store, folder: str, wanted: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from mirrorfeed.storage import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class MirrorPosition:
     newest: Record | None = None
     """What was published last; None before a first publication."""
     candidates: tuple[Record, ...] = ()
@@ -23,17 +23,17 @@ class Standing:
     """Files that the service has not taken, leaving out one that it may have."""
 
 
-def standings(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, Standing]]:
+def mirror_positions(config: Config, names: Sequence[str] = ()) -> list[tuple[Table, MirrorPosition]]:
     """What each table's log says was published, and how much of it the service has taken."""
     store = zone_of(config)
     return [(table, _standing(store, table)) for table in config.select(names)]
 
 
-def _standing(store: Store, table: Table) -> Standing:
+def _standing(store: Store, table: Table) -> MirrorPosition:
     log = TableLog(store, table.target.folder)
-    view = log.look()
+    view = log.read_view()
     if view is None:
-        return Standing()
+        return MirrorPosition()
     numbers, records = view.numbers, log.records(view)
     candidates = may_stand_at(records, numbers, by_time=table.detection == "time")
-    return Standing(view.newest, candidates, max(0, len(numbers) - 1))
+    return MirrorPosition(view.newest, candidates, max(0, len(numbers) - 1))

@@ -31,7 +31,7 @@ def introduce(store: Store, config: Config, *, force: bool = False) -> bool:
     return True
 
 
-def trouble_in_introducing(store: Store, config: Config) -> MirrorfeedError | None:
+def partner_events_problem(store: Store, config: Config) -> MirrorfeedError | None:
     """Introduces, and gives back what went wrong: tables are published without it too."""
     try:
         introduce(store, config)

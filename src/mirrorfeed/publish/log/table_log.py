@@ -38,7 +38,14 @@ from mirrorfeed.landing.names import (
 from mirrorfeed.landing.output_format import BY_TIME
 from mirrorfeed.landing.record import Follows, Record
 from mirrorfeed.landing.strict_json import DamagedFile, parse_json
-from mirrorfeed.publish.errors import FilesLost, KeepsChanging, LastFileGone, LogLost, TimesTie, TooManyFiles
+from mirrorfeed.publish.errors import (
+    ConcurrentChanges,
+    EqualFileTimes,
+    FilesLost,
+    LastFileMissing,
+    LogIdMissing,
+    TooManyFiles,
+)
 from mirrorfeed.publish.log.view import View, check, data_in
 from mirrorfeed.storage import AlreadyThere, Entry, NotThere, Store, StoreUnavailable
 from mirrorfeed.storage.base import READ_LIMIT
@@ -58,7 +65,7 @@ class TableLog:
     _known: dict[tuple[str, int, str], Record] = field(default_factory=dict)
     """By log, number and ETag."""
 
-    def glance(self) -> View | None:
+    def read_latest(self) -> View | None:
         """The first half of a look: the newest record and what is staged. None where there is no log.
 
         It is enough to find that nothing is to be done; whatever changes or refuses something takes `confirm` as well.
@@ -68,7 +75,7 @@ class TableLog:
             view = self._view(log_id) if log_id else None
             if view or log_id is None:
                 return view
-        raise KeepsChanging(address=self._address())
+        raise ConcurrentChanges(address=self._address())
 
     def confirm(self, view: View, *, data: bool = True) -> View | None:
         """The second half: the view with what is staged and, where asked for, what is published now. None if the log
@@ -83,13 +90,13 @@ class TableLog:
         seen = replace(seen if data else view, staged=_staged(names), confirmed=True)
         return None if seen.empty and not data else seen
 
-    def look(self) -> View | None:
+    def read_view(self) -> View | None:
         """Both halves; changes nothing. None where there is no log."""
         for _ in range(_LOOKS):
-            view = self.glance()
+            view = self.read_latest()
             if view is None or (view := self.confirm(view)):
                 return view
-        raise KeepsChanging(address=self._address())
+        raise ConcurrentChanges(address=self._address())
 
     def begin(self) -> View:
         """Makes the log, where a glance showed none and the folder is nobody else's; as a glance would show it.
@@ -100,17 +107,17 @@ class TableLog:
         for _ in range(_LOOKS):
             if view := patiently(self.store, self._make_log):
                 return view
-        raise KeepsChanging(address=self._address())
+        raise ConcurrentChanges(address=self._address())
 
     def _make_log(self) -> View | None:
         """None where another's log came first, and is gone again."""
         self.check_unclaimed()
         log_id = uuid.uuid4().hex
         new = json.dumps({"log_id": log_id}).encode()
-        trouble = unbelieved(self.store.create_once, f"{self.folder}/{LOG_ID}", new)
+        trouble = try_write(self.store.create_once, f"{self.folder}/{LOG_ID}", new)
         if trouble is None:
             return View(log_id)  # if it is not so, the view is not confirmed
-        view = self.glance()
+        view = self.read_latest()
         if view is None and isinstance(trouble, StoreUnavailable):
             raise trouble
         return view
@@ -123,16 +130,16 @@ class TableLog:
             return
         if lost := self._lost_log():
             log_id, newest = lost
-            raise LogLost(folder=self._address(), log_id=log_id, number=newest.number, time=newest.time)
+            raise LogIdMissing(folder=self._address(), log_id=log_id, number=newest.number, time=newest.time)
         names = [name for name, _ in found]
         data = tuple(name for name in names if "/" not in name)
         check(View("", data=data, processed=tuple(name for name in names if "/" in name)), self._address())
 
-    def settle(self, view: View | None = None) -> View | None:
+    def finish_publication(self, view: View | None = None) -> View | None:
         """Looks, and finishes the newest publication: until a look shows nothing of it staged. None without a log."""
         before: tuple[str, ...] = ()
         trouble: Exception | None = None
-        while view := view or self.glance():
+        while view := view or self.read_latest():
             if view.follows_on and not view.unfinished:
                 return view
             if not view.confirmed:
@@ -141,13 +148,13 @@ class TableLog:
             self.check(view)
             left = tuple(file.staged for file in view.unfinished)
             if left == before:
-                raise trouble or KeepsChanging(address=self._address())
+                raise trouble or ConcurrentChanges(address=self._address())
             before = left
             trouble = self._rename_in_order(view)
             view = self.confirm(view, data=trouble is not None)
         return None
 
-    def check(self, view: View) -> LastFileGone | None:
+    def check(self, view: View) -> LastFileMissing | None:
         """Refuse a folder that holds more or less than its log accounts for. Return a warning that stops nothing."""
         check(view, self._address())
         lost = self.lost(view)
@@ -155,7 +162,7 @@ class TableLog:
             raise lost
         return lost
 
-    def lost(self, view: View) -> FilesLost | LastFileGone | None:
+    def lost(self, view: View) -> FilesLost | LastFileMissing | None:
         """Find published files that are gone and that Fabric is not known to have consumed.
 
         Makes requests only if the confirmed view suggests it. A listing is not a snapshot, so a second look decides:
@@ -164,7 +171,7 @@ class TableLog:
         """
         if not missing_files(view.last_renamed, view.numbers).numbers:
             return None
-        again = self.look()
+        again = self.read_view()
         if again is None or again.log_id != view.log_id:
             return None
         entries = [entry for place in PROCESSED for entry in self.store.list(f"{self.folder}/{place}")]
@@ -177,23 +184,23 @@ class TableLog:
         )
         if not found.numbers:
             return None
-        return (FilesLost if found.lost else LastFileGone)(address=self._address(), numbers=found.numbers)
+        return (FilesLost if found.lost else LastFileMissing)(address=self._address(), numbers=found.numbers)
 
-    def record(self, view: View, new: Record) -> View | None:
+    def add_record(self, view: View, new: Record) -> View | None:
         """The commit, and the look after it, which tells whose record is the newest; None if the log is gone. Raises if
         its number is still free, for then nobody got on, and what was staged would be staged again and again."""
         if len(new.to_json()) > READ_LIMIT:
             self.discard(view, new.batch)
             raise TooManyFiles(address=self._address(), files=len(new.files), mib=READ_LIMIT // 2**20)
         path = f"{self.folder}/{log_folder(view.log_id)}/{record_name(new.number)}"
-        trouble = unbelieved(self._create_record, view.log_id, path, new)
+        trouble = try_write(self._create_record, view.log_id, path, new)
         # The id of the log was read before, and is read again at the end.
         found = self._view(view.log_id)
         after = self.confirm(replace(found, data=view.data), data=False) if found else None
-        if (after := after or self.look()) is None:
+        if (after := after or self.read_view()) is None:
             return None
         if after.log_id == view.log_id and after.number < new.number:
-            raise trouble or KeepsChanging(address=self._address())
+            raise trouble or ConcurrentChanges(address=self._address())
         self.check(after)
         return after
 
@@ -233,7 +240,7 @@ class TableLog:
             except NotThere:  # pruned meanwhile
                 return
 
-    def tidy(self, view: View, keep_records: int, *, others: bool) -> MirrorfeedError | None:
+    def clean_up(self, view: View, keep_records: int, *, others: bool) -> MirrorfeedError | None:
         """Removes what can never be published: leftovers up to the newest record, old records and, where asked for,
         other logs. Stands in nobody's way: what went wrong first is told."""
         mine = f"{self.folder}/{log_folder(view.log_id)}"
@@ -264,7 +271,7 @@ class TableLog:
         later = [new.pop(name) for name in corrections]
         for before, after in ((there, new.values()), (new.values(), later)):
             if before and after and min(after) <= max(before):
-                raise TimesTie(address=self._address())
+                raise EqualFileTimes(address=self._address())
 
     def _view(self, log_id: str) -> View | None:
         """What one listing of a log shows, or None if its newest records were removed meanwhile."""
@@ -308,7 +315,7 @@ class TableLog:
         for file in view.unfinished:
             staged = f"{self.folder}/{log_folder(view.log_id)}/{file.staged}"
             final = f"{self.folder}/{published_name(file.number, file.staged)}"
-            if trouble := unbelieved(self.store.rename, staged, final):
+            if trouble := try_write(self.store.rename, staged, final):
                 return trouble
         return None
 
@@ -393,9 +400,7 @@ def _begun(entries: list[Entry]) -> tuple[str, ...]:
     return tuple(entry.name for entry in entries if is_begun(entry.name))
 
 
-def unbelieved(
-    call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs
-) -> Exception | None:
+def try_write(call: Callable[Arguments, object], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Exception | None:
     """Makes a call whose answer decides nothing, for the caller looks again; the answer is for messages alone."""
     try:
         call(*args, **kwargs)

@@ -15,7 +15,7 @@ from mirrorfeed.landing.names import (
     staged_record_number,
 )
 from mirrorfeed.landing.record import PublishedFile, Record
-from mirrorfeed.publish.errors import BeginningMissing, FinalNameTaken, ForeignFile, NumbersDisagree, StagedFileDamaged
+from mirrorfeed.publish.errors import FileNumberConflict, FinalNameTaken, ForeignFile, RecordsMissing, StagedFileDamaged
 from mirrorfeed.storage import Entry
 
 _LEAST_KEPT = 2
@@ -109,7 +109,7 @@ def data_in(entries: list[Entry]) -> tuple[str, ...]:
 def check(view: View, address: str) -> None:
     """Refuses a folder that holds more or less than its log accounts for; `address` is the folder's."""
     if view.newest and not view.follows_on:
-        raise BeginningMissing(
+        raise RecordsMissing(
             table=view.newest.source, number=view.newest.number, address=f"{address}/{log_folder(view.log_id)}"
         )
     for name in view.data:
@@ -117,10 +117,10 @@ def check(view: View, address: str) -> None:
         if number is None:
             raise ForeignFile(address=f"{address}/{name}")
         if number >= view.next_file_number:
-            raise NumbersDisagree(address=f"{address}/{name}", expected=view.next_file_number)
+            raise FileNumberConflict(address=f"{address}/{name}", expected=view.next_file_number)
     # The service would take files under these numbers for those that it has taken.
     for path in view.processed:
-        raise NumbersDisagree(address=f"{address}/{path}", expected=view.next_file_number)
+        raise FileNumberConflict(address=f"{address}/{path}", expected=view.next_file_number)
     for file in view.unfinished:
         staged, final = f"{address}/{log_folder(view.log_id)}/{file.staged}", published_name(file.number, file.staged)
         if final in view.data:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.files.staging_job import BadRow, Receipt, StagingJob
+from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.source.ranges import Facts, Range
 
@@ -27,7 +27,7 @@ class Repair:
         return f"a repair at version {self.version}"
 
 
-class Feed(Protocol):
+class ChangeSource(Protocol):
     """The source of one table."""
 
     def facts(self, after: int | None, limit: int) -> Facts:
@@ -52,7 +52,7 @@ class Feed(Protocol):
 
     def stage(
         self, what: Range | int, plan: Plan, job: StagingJob
-    ) -> tuple[Sequence[Receipt], Sequence[BadRow]] | None:
+    ) -> tuple[Sequence[StagedFile], Sequence[BadRow]] | None:
         """Writes the landing rows of a range, or of a snapshot at a version, where the job says. The receipts are in
         the order in which the files are to be applied. An empty snapshot still gives one file. None where a comparison
         found that the range has no version after all, for nothing differs."""
@@ -70,6 +70,6 @@ class Feed(Protocol):
         """How long the last `stage` looked up deleted keys in the source."""
         ...
 
-    def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[Receipt], Sequence[BadRow]]:
+    def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> tuple[Sequence[StagedFile], Sequence[BadRow]]:
         """Writes, for each of the keys, its row at the version as an upsert, or a delete where there is none."""
         ...

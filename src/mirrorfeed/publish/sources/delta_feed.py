@@ -19,11 +19,11 @@ from mirrorfeed.archive.interval import understood
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column, columns_of, lost
 from mirrorfeed.landing.selection import Selection, applied, types_of
-from mirrorfeed.publish.errors import ByDifference
+from mirrorfeed.publish.errors import RangeCompared
 from mirrorfeed.publish.files import small_batch
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging import LookUp, Staged, StillThere, stage
-from mirrorfeed.publish.files.staging_area import place_for
+from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import PROBLEMS_SHOWN, BadRow, StagingJob, bad_rows
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.base import Repair
@@ -142,7 +142,7 @@ class DeltaFeed:
                 staged = self._stage_range(range_, job, self._differing_rows(range_, plan, job))
         except (Gap, SnapshotGone) as error:
             raise cause from error
-        self.on_note(ByDifference(cause=cause, range=range_))
+        self.on_note(RangeCompared(cause=cause, range=range_))
         return staged
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
@@ -167,7 +167,7 @@ class DeltaFeed:
         return self._schemas[version]
 
     def _stage(self, rows: DataFrame, job: StagingJob, **facts: Any) -> Staged:
-        return stage(rows, job, place_for(self.spark, self.handover, job.store), self.sender, **facts)
+        return stage(rows, job, staging_area_for(self.spark, self.handover, job.store), self.sender, **facts)
 
     def _look_up(self, job: StagingJob) -> LookUp | None:
         """Searches the newest version for texts that are not valid UTF-8; None if the table has archived files, which

@@ -14,15 +14,15 @@ from mirrorfeed.config import Config, Table
 from mirrorfeed.config.model import hashes_of
 from mirrorfeed.landing.schema import Column, columns_of, lost
 from mirrorfeed.landing.selection import types_of
-from mirrorfeed.publish.errors import ColumnsMoved, LedgerNeeded, NeedsFeed, StatesLost
+from mirrorfeed.publish.errors import ColumnsChanged, FeedRequired, LedgerRequired, RowHashesLost
 from mirrorfeed.publish.files import small_batch
 from mirrorfeed.publish.files.rolling_writer import write_empty
 from mirrorfeed.publish.files.staging import Staged, stage
-from mirrorfeed.publish.files.staging_area import place_for
+from mirrorfeed.publish.files.staging_area import staging_area_for
 from mirrorfeed.publish.files.staging_job import BadRow, StagingJob
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.sources.base import COMPARISON, Repair
-from mirrorfeed.publish.sources.row_hashes import Seen, States, Written
+from mirrorfeed.publish.sources.row_hashes import RowHashTable, Seen, Written
 from mirrorfeed.publish.translate.row_diff import DIFFERS, differences, key_positions, with_hashes
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source.identifier import Source
@@ -34,12 +34,12 @@ COMPARED = "none: all of it is compared each time"
 
 
 @dataclass(frozen=True)
-class ComparedFeed:
+class FullCompare:
     """Its versions are those of the table with the hashes: the next one is made by the comparison that is to come."""
 
     spark: SparkSession
     source: Source
-    states: States
+    states: RowHashTable
     handover: str | None = None
     sender: Literal["driver", "executors"] = "driver"
     _next: list[tuple[Seen | None, Seen, int]] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -50,7 +50,7 @@ class ComparedFeed:
     def facts(self, after: int | None, limit: int) -> Facts:
         seen = self.states.look()
         if after is not None and (seen is None or seen.version < after):
-            raise StatesLost(table=str(self.source), states=str(self.states.place), published=after, where=after)
+            raise RowHashesLost(table=str(self.source), states=str(self.states.place), published=after, where=after)
         new = Seen(seen.id, seen.version + 1) if seen else Seen(uuid.uuid4().hex, 0)
         at = self.states.holding(after, seen) if seen and after is not None else new.version
         self._next[:] = [(seen, new, at)]
@@ -86,7 +86,7 @@ class ComparedFeed:
             staged = stage(
                 rows,
                 job,
-                place_for(self.spark, self.handover, job.store),
+                staging_area_for(self.spark, self.handover, job.store),
                 self.sender,
                 expect_few=count <= small_batch.ROWS,
                 rows_per_file=lambda: max(1, count * job.file_size // size) if size > job.file_size else None,
@@ -96,7 +96,7 @@ class ComparedFeed:
         return staged
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
-        raise NeedsFeed(table=str(self.source), asked="to repair its mirror")
+        raise FeedRequired(table=str(self.source), asked="to repair its mirror")
 
     def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
         return []  # every state has had keys, and was checked
@@ -113,7 +113,7 @@ class ComparedFeed:
         ((seen, new, at),) = self._next
         now = whole(self.spark, self.source)
         if lost(job.columns, self._columns(now)):  # they were looked at a moment ago
-            raise ColumnsMoved(table=str(self.source))
+            raise ColumnsChanged(table=str(self.source))
         key = key_positions(job.columns, job.keys)
         rows = with_hashes(now, job.columns, job.keys)
         if before is None:
@@ -136,13 +136,13 @@ class ComparedFeed:
         return columns_of(str(self.source), schema_of(rows))
 
 
-def compared(spark: SparkSession, config: Config, table: Table) -> ComparedFeed:
-    states = States(spark, states_of(config, table), str(table.source))
-    return ComparedFeed(spark, table.source, states, config.handover, config.send)
+def compared(spark: SparkSession, config: Config, table: Table) -> FullCompare:
+    states = RowHashTable(spark, states_of(config, table), str(table.source))
+    return FullCompare(spark, table.source, states, config.handover, config.send)
 
 
 def states_of(config: Config, table: Table) -> Source:
     """The table with the hashes of a source."""
     if config.ledger is None:  # as where it was left out for one run
-        raise LedgerNeeded(table=str(table.source))
+        raise LedgerRequired(table=str(table.source))
     return hashes_of(config.ledger, table.target)

@@ -14,11 +14,11 @@ from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.history.history_table import HistoryTable, Seen
 from mirrorfeed.history.record import Chapter, chapter_of, record_of
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.errors import ByComparison, FromHistory, NotFromHistory
-from mirrorfeed.publish.sources.base import Feed
+from mirrorfeed.publish.errors import GapCompared, HistoryUnusable, ReadFromHistory
+from mirrorfeed.publish.sources.base import ChangeSource
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
-from mirrorfeed.publish.sources.full_compare import ComparedFeed, compared
-from mirrorfeed.publish.sources.snapshot_diff import AcrossGap
+from mirrorfeed.publish.sources.full_compare import FullCompare, compared
+from mirrorfeed.publish.sources.snapshot_diff import SnapshotDiff
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Facts, Range
@@ -27,7 +27,7 @@ from mirrorfeed.source.versions import only_adds
 
 
 @dataclass(frozen=True)
-class KeptFeed(DeltaFeed):
+class HistorySource(DeltaFeed):
     """Ranges that the history holds are read from there, by the same rules; all else is the source's own."""
 
     history: Source = field(kw_only=True)
@@ -75,37 +75,39 @@ class KeptFeed(DeltaFeed):
         return table.rows(seen, chapter, range_.from_version_exclusive, range_.to_version_inclusive)
 
 
-def feed_for(
+def source_for(
     spark: SparkSession,
     config: Config,
     table: Table,
     gap: Gap | None = None,
     on_note: Callable[[MirrorfeedError], None] = lambda _: None,
-) -> DeltaFeed | ComparedFeed:
+) -> DeltaFeed | FullCompare:
     """The table's own feed, or what stands for one where it has none; across a gap in it, its history, or else a
     comparison, where it is to be had."""
     if table.changes == "compare":
         return compared(spark, config, table)
     if gap and table.on_gap == "compare" and not is_kept(spark, table, gap):
-        return AcrossGap(spark, table.source, config.handover, config.send, table.selection)
+        return SnapshotDiff(spark, table.source, config.handover, config.send, table.selection)
     if gap is None or table.history is None:
         return DeltaFeed(spark, table.source, config.handover, config.send, table.selection, on_note=on_note)
     kept = table.history.table
-    return KeptFeed(spark, table.source, config.handover, config.send, table.selection, on_note=on_note, history=kept)
+    return HistorySource(
+        spark, table.source, config.handover, config.send, table.selection, on_note=on_note, history=kept
+    )
 
 
-def leads_on(
+def can_bridge_gap(
     spark: SparkSession, table: Table, gap: Gap, on_trouble: Callable[[MirrorfeedError], None] = lambda _: None
 ) -> bool:
     """Whether there is another way across a gap than the feed."""
     return is_kept(spark, table, gap, on_trouble) or table.on_gap == "compare"
 
 
-def across(feed: Feed, gap: Gap) -> MirrorfeedError | None:
+def across(feed: ChangeSource, gap: Gap) -> MirrorfeedError | None:
     """What is said of the way that was taken."""
-    if isinstance(feed, AcrossGap):
-        return ByComparison(gap=gap)
-    return FromHistory(gap=gap, history=str(feed.history)) if isinstance(feed, KeptFeed) else None
+    if isinstance(feed, SnapshotDiff):
+        return GapCompared(gap=gap)
+    return ReadFromHistory(gap=gap, history=str(feed.history)) if isinstance(feed, HistorySource) else None
 
 
 def is_kept(
@@ -118,7 +120,7 @@ def is_kept(
     try:
         return held(spark, place, gap.published, detail_of(spark, table.source).table_id) is not None
     except Exception as error:
-        on_trouble(NotFromHistory(gap=gap, history=str(place), error=named(f"Asking the history {place}", error)))
+        on_trouble(HistoryUnusable(gap=gap, history=str(place), error=named(f"Asking the history {place}", error)))
         return False
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.errors import named
 from mirrorfeed.landing.schema import Column
-from mirrorfeed.publish.errors import NotStates, StatesLost, StatesMoved
+from mirrorfeed.publish.errors import NotRowHashes, RowHashesChanged, RowHashesLost
 from mirrorfeed.publish.translate.row_diff import CHANGED, DIFFERS, GAIN, HASH, PROBLEM, differing_rows
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
@@ -57,7 +57,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class States:
+class RowHashTable:
     spark: SparkSession
     place: Source
     table: str
@@ -96,7 +96,7 @@ class States:
         self, found: DataFrame, seen: Seen | None, new: Seen, key: Sequence[str], *, all_hashes: bool
     ) -> Written | None:
         """One commit, which makes the new version out of what was seen: what differs, or, of what does not, the hashes
-        as well. None, and no commit, where these are not wanted and nothing differs. Or `StatesMoved`, if another
+        as well. None, and no commit, where these are not wanted and nothing differs. Or `RowHashesChanged`, if another
         commit came before."""
         batch, told = uuid.uuid4().hex, (*key, HASH, CHANGED, GAIN, PROBLEM)
         payload = [name for name in found.columns if name not in told]
@@ -120,14 +120,14 @@ class States:
                 writer.option("mergeSchema", "true").append()
         except Exception as error:
             if first_of(error, _CONFLICTS):
-                raise StatesMoved(states=str(self.place), table=self.table) from error
+                raise RowHashesChanged(states=str(self.place), table=self.table) from error
             raise
         newest = described(self.spark, self.place, 16)
         ours = [row for row in newest if (row["version"] == 0 if seen is None else row["userMetadata"] == batch)]
         if seen and not ours and newest[-1]["version"] == seen.version:
             return None
         if [row["version"] for row in ours] != [new.version]:
-            raise StatesMoved(states=str(self.place), table=self.table)
+            raise RowHashesChanged(states=str(self.place), table=self.table)
         told = ours[0]["operationMetrics"]
         return Written(int(told["numOutputRows"]) - all_hashes, int(told["numOutputBytes"]), all_hashes)
 
@@ -157,19 +157,21 @@ class States:
             named(f"Removing what is not needed of {self.place}", error)
 
     def check(self, version: int, at: int) -> None:
-        """Whether a version that holds this state is there; or `StatesLost`, as far as that is known before anything is
+        """Raise `RowHashesLost` if the version with this state is known to be missing, before anything is
         read."""
         with self.known_as(version):
             _ = self._at(at).schema
 
     @contextmanager
     def known_as(self, version: int, folder: str = "") -> Iterator[None]:
-        """Turns what says that a state is gone into `StatesLost`, where it is about this table."""
+        """Turns what says that a state is gone into `RowHashesLost`, where it is about this table."""
         try:
             yield
         except Exception as error:
             if first_of(error, _GONE) and folder in str(error):
-                raise StatesLost(table=self.table, states=str(self.place), published=version, where=version) from error
+                raise RowHashesLost(
+                    table=self.table, states=str(self.place), published=version, where=version
+                ) from error
             raise
 
     def _detail(self) -> Detail | None:
@@ -180,7 +182,7 @@ class States:
 
     def _id(self, found: Detail) -> str:
         if _ID not in found.properties:
-            raise NotStates(states=str(self.place), table=self.table)
+            raise NotRowHashes(states=str(self.place), table=self.table)
         return found.properties[_ID]
 
     def _at(self, version: int) -> DataFrame:

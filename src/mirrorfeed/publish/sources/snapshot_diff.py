@@ -14,7 +14,7 @@ from mirrorfeed.publish.errors import NotComparable
 from mirrorfeed.publish.files.staging import Staged
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.plan import Plan
-from mirrorfeed.publish.sources.base import COMPARISON, Feed
+from mirrorfeed.publish.sources.base import COMPARISON, ChangeSource
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.source import versions
@@ -24,7 +24,7 @@ from mirrorfeed.source.table_info import detail_of
 
 
 @dataclass(frozen=True)
-class AcrossGap(DeltaFeed):
+class SnapshotDiff(DeltaFeed):
     """All versions after the published one are one range, whose rows are what differs between its two ends. Both are
     pinned, so that nothing is to be kept."""
 
@@ -80,6 +80,6 @@ class AcrossGap(DeltaFeed):
             raise
 
 
-def spanning(plan: Plan, feed: Feed) -> Plan:
+def spanning(plan: Plan, feed: ChangeSource) -> Plan:
     """The same; for a comparison in one range, however many versions there are."""
-    return replace(plan, versions_per_range=sys.maxsize) if isinstance(feed, AcrossGap) else plan
+    return replace(plan, versions_per_range=sys.maxsize) if isinstance(feed, SnapshotDiff) else plan
