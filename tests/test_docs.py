@@ -118,10 +118,11 @@ def test_the_databricks_cli_knows_the_commands_and_their_options() -> None:
         assert all(re.search(rf"(?<![\w-]){option}(?![\w-])", answer.stdout) for option in options), words
 
 
-def test_the_readme_shows_the_commands_and_the_configuration_of_the_first_page() -> None:
+def test_the_readme_shows_commands_and_the_configuration_of_the_first_page() -> None:
     page = ROOT / "docs/getting-started.md"
     of_the_page = [words for each in snippets("sh", page) for words in each.commands]
-    assert [words for each in snippets("sh", ROOT / "README.md") for words in each.commands] == of_the_page
+    shown = [words for each in snippets("sh", ROOT / "README.md") for words in each.commands]
+    assert shown == of_the_page[: len(shown)]
     assert [each.text for each in snippets("yaml", ROOT / "README.md")] == [
         each.text for each in snippets("yaml", page)
     ]

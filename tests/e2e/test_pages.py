@@ -11,28 +11,34 @@ from fixtures.pages import ROOT, snippets
 from mirrorfeed.cli import main
 
 PAGE = ROOT / "docs/getting-started.md"
-SHOWN = {
-    "init": "Wrote mirrorfeed.yml.",
-    "enable": "switched on",
-    "publish --dry-run": "sales.orders: snapshot at version 1",
-    "publish": "snapshot to 1",
-    "status": "sales.orders",
-    "replicate ./landing ./mirror": "sales.orders │ replicating",
-    "verify --mirror ./mirror": "sales.orders: equal at version 1, 3 rows",
-}
+SHOWN = [
+    ("init", "Wrote mirrorfeed.yml."),
+    ("enable", "switched on"),
+    ("publish --dry-run", "sales.orders: snapshot at version 1"),
+    ("publish", "snapshot to 1"),
+    ("status", "sales.orders"),
+    ("replicate ./landing ./mirror", "sales.orders │ replicating"),
+    ("verify --mirror ./mirror", "sales.orders: equal at version 1, 3 rows"),
+    ("publish", "sales.orders"),
+    ("replicate ./landing ./mirror", "sales.orders │ replicating"),
+    ("verify --mirror ./mirror", "sales.orders: equal at version 2, 3 rows"),
+]
 
 
 @pytest.mark.usefixtures("spark")
 def test_the_first_page_leads_to_a_mirror_that_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    exec(snippets("python", PAGE)[0].text.replace("/path/to/orders", "./orders"))
+    create, change = (each.text.replace("/path/to/orders", "./orders") for each in snippets("python", PAGE)[:2])
+    exec(create)
     (configuration,) = snippets("yaml", PAGE)
     typed = [words[1:] for each in snippets("sh", PAGE) for words in each.commands if words[0] == "mirrorfeed"]
-    assert [" ".join(words) for words in typed] == list(SHOWN)
-    for words, shown in zip(typed, SHOWN.values(), strict=True):
+    assert [" ".join(words) for words in typed] == [command for command, _ in SHOWN]
+    for words, (_, shown) in zip(typed, SHOWN, strict=True):
         result = CliRunner().invoke(main, words, env={"COLUMNS": "400"})
         assert result.exit_code == 0, result.output
         assert shown in " ".join(result.output.split())
         if words == ["init"]:
             text = configuration.text.replace("/path/to/orders", "./orders")
             Path("mirrorfeed.yml").write_text(text, encoding="utf-8")
+        if "equal at version 1" in shown:
+            exec(change)
