@@ -181,7 +181,7 @@ LONGEST = (
         "e2e/test_secrets",
     ),
     *(
-        "orchestration/test_repair",
+        "orchestration/test_verification",
         "publish/test_selection",
         "archive/guard/test_writer",
         "publish/files/test_staging_area",

@@ -13,8 +13,10 @@ import mirrorfeed
 from fixtures.face import FUNCTIONS, members, signatures, values
 from mirrorfeed.api import results
 from mirrorfeed.api.archive_table import ArchiveAwareTable
-from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Publication, Result, Status
+from mirrorfeed.api.results import Comparison, Difference, Failed, Finding, Result, Status, TableResult
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.findings import Severity
+from mirrorfeed.publish.result import Progress
 from mirrorfeed.source.errors import FeedOff
 
 ROOT = Path(__file__).parents[2]
@@ -32,13 +34,14 @@ SIGNATURES = {
     "Feed.tables": "",
     "Feed.landing_zone": "",
     "Feed.sources": "()",
-    "Feed.publish": "(*tables)",
+    "Feed.publish": "(*tables, on_step=None, on_done=None, stop=None)",
+    "Feed.follow": "(*tables, minutes=None, on_done=None, stop=None)",
     "Feed.publisher": "(*tables)",
     "Feed.dry_run": "(*tables)",
     "Feed.status": "(*tables, behind=False, fabric=False, mirror=None)",
-    "Feed.verify": "(mirror=None, *tables, shown=5)",
-    "Feed.repair": "(table, mirror=None, where=None)",
-    "Feed.rebuild": "(table)",
+    "Feed.verify": "(*tables, mirror=None, shown=5)",
+    "Feed.repair": "(table, mirror=None, where=None, *, source_only=False, on_step=None)",
+    "Feed.rebuild": "(table, minutes=10.0, confirm=None, *, on_step=None, on_done=None, stop=None)",
     "Feed.log": "(table)",
     "Feed.lint": "()",
     "Feed.replicate": "(folder, poll_seconds=None, on_pass=None, stop=None)",
@@ -97,6 +100,7 @@ SIGNATURES = {
     "Row.ok": "",
     "Row.to_dict": "()",
     "Setting.in_words": "",
+    "TableResult.is_idle": "",
     "TableState.is_of": "(target)",
     "TableState.in_words": "",
 }
@@ -104,26 +108,26 @@ VALUES = {
     "Append": "table what rows newest_version from_version_exclusive to_version_inclusive began_again error",
     "Changes": "table from_version_exclusive to_version_inclusive rows",
     "Chart": "title html",
-    "Comparison": "table what equal version published_version source_rows mirror_rows differing differences error",
+    "Comparison": "table what equal version published_version waiting_files source_rows mirror_rows differing"
+    " differences repair error",
     "CreatedDatabase": "name created landing_zone",
     "DataRow": "values",
     "DatabaseStatus": "status",
     "Decision": "table next error",
     "Difference": "key column source mirror",
-    "DroppedTable": "table address files rows publications newest hashes",
+    "DroppedTable": "table address files rows publications hashes",
     "Enabled": "table source feed error",
     "Alert": "table name what fix since over sent_to error",
-    "Finding": "severity code name table what fix since passing",
+    "Finding": "severity code name table what fix",
+    "Explanation": "code name kind means next shown_by",
     "History": "table history since versions newest_version lag_versions rows error",
     "LintFinding": "code severity file what next",
     "Listed": "table source included keys takes part why error",
     "LogRecord": "table record time what from_version_exclusive to_version_inclusive inserts updates upserts"
     " deletes files bytes build places error",
     "PartnerFile": "address written",
-    "Publication": "table what from_version_exclusive to_version_inclusive published_version inserts updates"
-    " upserts deletes files bytes seconds lag_versions tries reseeded error",
     "Recent": "rows version left_out_files what",
-    "Repair": "table what upserts deletes published_version error",
+    "Repair": "table what upserts deletes files published_version error",
     "Replay": "into history version committed created",
     "Report": "as_of figures",
     "RestorePlan": "table version where files bytes hours",
@@ -132,8 +136,10 @@ VALUES = {
     "Setting": "field there wanted changes note",
     "Share": "table what files bytes archived_files archived_bytes restored_files",
     "Status": "table source state feed service published_version newest_version lag_versions lag_seconds not_renamed"
-    " not_consumed fresh error paused at",
+    " not_consumed fresh error paused",
     "TableReport": "table state files rows message error",
+    "TableResult": "table what from_version_exclusive to_version_inclusive published_version inserts updates"
+    " upserts deletes files bytes seconds lag_versions tries error reseeded stopped",
     "TableState": "table status rows error synced",
     "TableSync": "table status synced error",
     "VersionChanges": "version inserts updates deletes",
@@ -170,13 +176,9 @@ def status(table: str, error: str | None = None, lag: int | None = 0) -> Status:
     return Status(table, f"main.{table}", "behind", "on", None, 3, 3 + (lag or 0), lag, 0.0, 0, 0, None, error)  # type: ignore[arg-type]
 
 
-def publication(table: str, **other: object) -> Publication:
-    given: dict[str, object] = {
-        "what": "1 to 3", "from_version_exclusive": 0, "to_version_inclusive": 3, "published_version": 3,
-        "lag_versions": 0, "inserts": 0, "updates": 0, "upserts": 7, "deletes": 0, "files": 1, "bytes": 2048,
-        "seconds": 1.25, "tries": 1, **other,
-    }  # fmt: skip
-    return Publication(table, **given)  # type: ignore[arg-type]
+def publication(table: str, error: MirrorfeedError | None = None) -> TableResult:
+    progress = Progress("", 0, 3, published=3, latest=3, publications=1, rows={"upsert": 7}, files=1, bytes=2048)
+    return TableResult(table, progress, 1.25, error=error)
 
 
 def test_a_result_is_a_sequence_that_says_whether_all_is_well() -> None:
@@ -215,15 +217,16 @@ def test_a_result_is_a_table_in_a_notebook_and_in_a_terminal(monkeypatch: pytest
     assert repr(Result[Status]((), summary="Nothing is wrong.")) == "Nothing is wrong."
 
 
-def test_a_mirror_that_is_different_is_not_well_and_shows_its_first_differences() -> None:
-    differences = Result((Difference("id = 1", "v", "'a'", "'b'"), Difference("id = 2", "", "1 row", "0 rows")))
-    row = Comparison("a", "DIFFERENT at version 3: …", False, 3, 3, 9, 8, 2, differences)
+def test_a_mirror_that_is_different_is_not_ok_and_shows_its_first_differences() -> None:
+    differences = (Difference("id = 1", "v", "a", "b"), Difference("id = 2", "", "once", "not there"))
+    row = Comparison("a", "DIFFERENT at version 3: …", False, 3, 3, 0, 9, 8, 2, differences)
     assert not row.ok
     assert "DIFFERENT" in row._repr_html_()
-    assert row.to_dict()["differences"][0] == {"key": "id = 1", "column": "v", "source": "'a'", "mirror": "'b'"}
-    assert "(whole row)" in repr(differences)
+    assert "a: id = 1: v is 'a' in the source, 'b' in the mirror" in str(row)
+    assert row.to_dict()["differences"][0] == {"key": "id = 1", "column": "v", "source": "a", "mirror": "b"}
+    assert "(whole row)" in repr(Result(differences))
     chart = row.chart()
-    assert "<h2>a: the first differences, by column</h2>" in chart._repr_html_()
+    assert "<h2>a: first differences by column</h2>" in chart._repr_html_()
     assert "<svg" not in repr(chart)
 
 

@@ -40,7 +40,7 @@ def test_a_notebook_goes_the_whole_way_by_the_public_names(
     assert "<td>sales.orders</td>" in feed._repr_html_()
     assert [(row.table, row.next, row.ok) for row in feed.dry_run()] == [
         ("sales.orders", "snapshot at version 1", True),
-        ("sales.lines", "cannot go on", False),
+        ("sales.lines", "blocked", False),
     ]
     published = feed.publish()
     assert [(row.inserts, row.published_version, row.ok) for row in published] == [(2, 1, True), (0, None, False)]
@@ -65,9 +65,9 @@ def test_a_notebook_goes_the_whole_way_by_the_public_names(
         feed.verify()
     mirror = str(tmp_path / "mirror")
     Replica(FolderStore(str(tmp_path / "zone")), mirror).step()
-    feed.verify(mirror).check()
+    feed.verify(mirror=mirror).check()
     spark.sql(f"UPDATE delta.`{mirror}/sales/orders` SET v = 'lost'")
-    (different,) = feed.verify(mirror, "sales.orders")
+    (different,) = feed.verify("sales.orders", mirror=mirror)
     assert (different.equal, different.differing, different.differences[0].column) == (False, 1, "v")
     (mended,) = feed.repair("sales.orders", mirror)
     assert (mended.ok, mended.upserts, mended.deletes) == (True, 1, 0)

@@ -21,7 +21,7 @@ from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.monitor.facts import Collector
 from mirrorfeed.monitor.status import status_of
 from mirrorfeed.publish import up_to_date_check
-from mirrorfeed.publish.result import Progress
+from mirrorfeed.runtime import spark_session
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.spark_session import SparkMissing
 from mirrorfeed.source.identifier import Source
@@ -86,25 +86,26 @@ def test_ctrl_c_ends_publishing_quietly_once_the_files_in_hand_are_out(
     class Interrupted(show.Steps):
         """By a person who sees what is published first: the tables that are at work then are two."""
 
-        def ending(self) -> None:
-            super().ending()
+        def stopping(self) -> None:
+            super().stopping()
             asked.set()
 
-        def __call__(self, table: str, progress: Progress) -> None:
-            super().__call__(table, progress)
-            if progress.publications and not asked.is_set():
+        def __call__(self, table: str, step: str) -> None:
+            super().__call__(table, step)
+            if step.startswith("published") and not asked.is_set():
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                 asked.wait(60)
 
     monkeypatch.setattr(show, "Steps", Interrupted)
     ended = project.run("publish", code=1)
-    assert "Ending once the files in hand are out. Ctrl-C once more ends at once." in ended
-    assert "Ended as asked, with nothing half done; left for the next run: 1 of 3 tables." in ended
+    assert "Stopping after the files in work. Press Ctrl-C again to stop at once." in ended
+    assert "Stopped on request. 1 of 3 tables left for the next run." in ended
+    assert "stopped" in ended
     assert ended.count("snapshot to 1 ") == 2
     assert not list(project.landing.rglob("_mirrorfeed/*/*-*"))
     assert "Traceback" not in ended + "".join(capfd.readouterr())
     assert "nothing new at 1" in (again := project.run("publish"))
-    assert "Ended as asked" not in again
+    assert "Stopped on request" not in again
 
 
 def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
@@ -121,12 +122,11 @@ def test_what_the_landing_zone_and_the_log_say_is_told_without_spark(
     def no_spark(*_: object) -> None:
         raise SparkMissing()
 
-    for command in ("publish", "root"):
-        monkeypatch.setattr(f"mirrorfeed.cli.{command}.spark_session", no_spark)
+    monkeypatch.setattr(spark_session, "get_session", no_spark)
     found = {row["table"]: row for row in project.json("status")["rows"]}
     assert found == {each.table: each.to_dict() for each in asked}
     assert "nothing new, version 0 is published" in project.run("publish", "sales.orders", "--dry-run")
-    (published,) = project.json("publish", "sales.orders")
+    (published,) = project.json("publish", "sales.orders")["rows"]
     assert (published["table"], published["error"], published["lag_versions"]) == ("sales.orders", None, 0)
     assert "nothing new" in project.run("publish", "sales.orders")
     assert "This needs Spark, and there is none here" in project.run("publish", code=1)
@@ -171,7 +171,7 @@ def test_a_table_that_was_made_again_or_that_changed_its_keys_is_not_told_withou
         (
             ["publish", "--dry-run"],
             "far: MF1000: Deciding about far failed with",
-            "sales.orders: snapshot at version 0",
+            "snapshot at version 0",
         ),
         (["status"], "far: MF1000: Checking far failed with", "sales.orders"),
     ],

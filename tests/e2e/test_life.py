@@ -70,10 +70,10 @@ def test_a_table_is_added_moved_to_another_schema_and_dropped(project: Project, 
     project.configure("shop.orders", "sales.lines")
     project.run("publish")
     assert "sales.orders is published but not configured" in project.run("status")
-    assert "shop.orders: equal at version 1, 2 rows" in project.verified("shop.orders")
+    assert "equal at version 1, 2 rows" in project.verified("shop.orders")
     assert (project.mirror / "sales/orders").is_dir()
     project.run("drop", "sales.orders", "--yes")
-    assert "sales.lines: equal at version 1, 1 row" in project.verified("sales.lines")
+    assert "equal at version 1, 1 row" in project.verified("sales.lines")
     assert not (project.mirror / "sales/orders/_delta_log").exists()
 
 
@@ -88,7 +88,7 @@ def test_a_folder_that_was_deleted_is_loaded_anew_and_a_log_that_was_deleted_sto
     orders.sql("DELETE FROM {} WHERE id = 1")
     loaded = project.run(*told)
     assert "snapshot to 2" in loaded
-    assert "published before, says the ledger: sales.orders. Their folders were deleted from the landing" in loaded
+    assert "sales.orders: reloaded from a snapshot, because its folder was deleted from the landing zone." in loaded
     assert project.mirrors(orders, "sales/orders")
 
     shutil.rmtree(project.landing / "sales.schema/orders/_mirrorfeed")

@@ -14,14 +14,14 @@ PAGE = ROOT / "docs/getting-started.md"
 SHOWN = [
     ("init", "Wrote mirrorfeed.yml."),
     ("enable", "switched on"),
-    ("publish --dry-run", "sales.orders: snapshot at version 1"),
+    ("publish --dry-run", "snapshot at version 1"),
     ("publish", "snapshot to 1"),
     ("status", "sales.orders"),
     ("replicate ./landing ./mirror", "sales.orders │ replicating"),
-    ("verify --mirror ./mirror", "sales.orders: equal at version 1, 3 rows"),
+    ("verify --mirror ./mirror", "equal at version 1, 3 rows"),
     ("publish", "sales.orders"),
     ("replicate ./landing ./mirror", "sales.orders │ replicating"),
-    ("verify --mirror ./mirror", "sales.orders: equal at version 2, 3 rows"),
+    ("verify --mirror ./mirror", "equal at version 2, 3 rows"),
 ]
 
 

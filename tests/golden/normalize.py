@@ -31,11 +31,6 @@ _RULES: dict[str, tuple[str, str | Callable[[re.Match[str]], str]]] = {
     "date or time": (r"\b20\d\d-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?", _same_width(_TIME)),
     "age": (r"\b\d (s|min) ago", r"0 \1 ago"),
     "time and age on two lines of a cell": (r"\b\d\d:\d\d \(\d(?= +│)", "00:00 (0"),
-    "seconds in a table": (
-        r"(?<= )\d+\.\d(?= │ +([\d,]+ versions?|\?) │)",
-        lambda found: "0.0".rjust(len(found[0])),
-    ),
-    "seconds in a list": (r"\bseconds: \d+\.\d", "seconds: 0.0"),
     "bytes": (r"\b[\d,]+ bytes", "1,024 bytes"),
     "recorded bytes": (r"(?<=the record says )[\d,]+", "1,024"),
     "build": (r"\b\d+\.\d+\.\d+\+[\w.]+", "0.0.0"),

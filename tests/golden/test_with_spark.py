@@ -108,7 +108,7 @@ def _publications(recorder: Recorder, orders: DeltaTable) -> None:
     _commit(orders, "INSERT INTO {} VALUES (4, 'v4')")
     recorder.text("An insert", "publish", *GOOD)
     recorder.case("An unknown table", "publish", "sales.nothing")
-    recorder.case("--for without --follow", "publish", "--for", "3")
+    recorder.case("--duration without --follow", "publish", "--duration", "3")
     recorder.json("--follow and JSON", "publish", "--follow")
 
     changes = ("changes", "sales.orders")

@@ -298,8 +298,8 @@ def test_changes_are_drawn_by_version_and_operation(monkeypatch: pytest.MonkeyPa
 
 def test_differences_are_drawn_by_column_the_most_first() -> None:
     columns = ["status", "", "total", "status"]
-    found = Result(tuple(Difference(f"id = {n}", column, "1", "2") for n, column in enumerate(columns)))
-    assert titles(Comparison("a", "DIFFERENT", False, 3, 3, 9, 8, 4, found).chart().html) == [
+    found = tuple(Difference(f"id = {n}", column, "1", "2") for n, column in enumerate(columns))
+    assert titles(Comparison("a", "DIFFERENT", False, 3, 3, 0, 9, 8, 4, found).chart().html) == [
         "status, differences: 2 rows", "(whole row), differences: 1 row", "total, differences: 1 row",
     ]  # fmt: skip
 

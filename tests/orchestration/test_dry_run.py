@@ -26,13 +26,13 @@ def test_a_decision_is_told_for_each_table_and_nothing_is_touched(
     tables["behind"].insert(1)
     before = everything(tmp_path)
     found = plan_next_steps(spark, config)
-    assert [(name, str(decision)) for name, decision in found[:3]] == [
+    assert [(row.table, row.next) for row in found[:3]] == [
         ("new", "snapshot at version 0"),
         ("behind", "version 1"),
         ("done", "nothing new, version 0 is published"),
     ]
-    assert isinstance(found[3][1], FeedOff)
-    assert "There is no Delta table at" in str(found[4][1])
+    assert isinstance(found[3].error, FeedOff)
+    assert "There is no Delta table at" in str(found[4].error)
     assert everything(tmp_path) == before
 
 
@@ -41,6 +41,5 @@ def test_a_paused_table_is_left_alone(spark: SparkSession, tmp_path: Path, confi
     config = configured("new")
     pause = Pause(reason="its source is loaded anew", until="2999-01-31")
     tables = tuple(table.model_copy(update={"paused": pause}) for table in config.tables)
-    assert plan_next_steps(spark, config.model_copy(update={"entries": tables})) == [
-        ("new", "paused until 2999-01-31 00:00 UTC: its source is loaded anew")
-    ]
+    (found,) = plan_next_steps(spark, config.model_copy(update={"entries": tables}))
+    assert found.next == "paused until 2999-01-31 00:00 UTC: its source is loaded anew"

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 
 import deltalake
@@ -21,7 +15,6 @@ from pyspark.sql import SparkSession
 
 from fixtures.memory import MemoryStore
 from fixtures.tables import Table, TableFeed
-from mirrorfeed.cli.follow import Said, Stop
 from mirrorfeed.config import Config, load
 from mirrorfeed.config import Table as Configured
 from mirrorfeed.config.expansion import expanded
@@ -321,63 +314,3 @@ def test_a_source_that_cannot_be_asked_is_left_to_the_run(tmp_path: Path) -> Non
     config = configured(tmp_path)
     runs = SparkRuns(None, config, lambda: True)  # type: ignore[arg-type]
     assert runs.waiting(config.tables[0], 0) is None
-
-
-# Being told to stop
-
-
-def test_the_first_signal_asks_to_stop_and_after_it_an_interrupt_ends_at_once() -> None:
-    both = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.getsignal(each) for each in both]
-    for first in both:
-        heard: list[str] = []
-        stop = Stop(at_once=lambda heard=heard: heard.append("at once"))  # type: ignore[misc]
-        with stop.listening(lambda heard=heard: heard.append("asked")):  # type: ignore[misc]
-            assert not stop()
-            os.kill(os.getpid(), first)
-            assert stop()
-            stop.wait(3600)  # not at all
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert heard == ["asked"]
-            os.kill(os.getpid(), signal.SIGINT)
-            assert heard == ["asked", "at once"]
-        assert [signal.getsignal(each) for each in both] == before
-
-
-def test_ending_at_once_waits_for_no_thread_and_says_so() -> None:
-    code = """if True:
-        import os, signal, threading
-        from mirrorfeed.cli.follow import Stop
-        threading.Thread(target=threading.Event().wait).start()
-        with Stop().listening():
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
-            threading.Event().wait()
-        """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "Ended at once. The next run finishes what is left.\n"
-
-
-def test_only_the_first_thread_can_listen_and_others_go_on_without() -> None:
-    def publish_by_another() -> bool:
-        with Stop().listening():
-            return True
-
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(publish_by_another).result()
-
-
-def test_it_is_to_stop_when_its_minutes_are_over() -> None:
-    now = [100.0]
-    stop, for_ever = Stop(2, lambda: now[0]), Stop(None, lambda: now[0])
-    for now[0], over in ((100.0, False), (219.9, False), (220.0, True)):
-        assert (stop(), for_ever()) == (over, False)
-
-
-def test_an_error_is_said_once_and_so_is_its_end() -> None:
-    lines: list[str] = []
-    said = Said(lambda text, **_: lines.append(text), lambda: datetime(2026, 11, 21, 12))
-    for error in (SessionLost(), SessionLost(), None, None):
-        said.outcome(TableResult("s.t", Progress(), 0.0, error=error))
-    assert lines == [f"12:00:00 Error MF1202: s.t: {SessionLost()}", "12:00:00 s.t: goes on"]

@@ -182,7 +182,7 @@ def test_a_table_that_was_to_end_before_it_was_looked_at_is_not_told_to_be_well(
     stopped = world.publish(stop=lambda: True)
     world.teller().tell([stopped])
     assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED]
-    assert ledger.for_programs([stopped], NOON) == []
+    assert ledger.rows([stopped], NOON) == []
     world.teller().tell([replace(stopped, stopped=False)] * 2)
     assert [row.outcome for row in world.rows] == [PUBLISHED, FAILED, WELL]
 

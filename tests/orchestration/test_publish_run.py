@@ -146,7 +146,7 @@ def test_a_table_that_cannot_go_on_is_reseeded_only_where_the_configuration_says
     config = configured("a", more=f"{option}\n")
     publish_tables(RunContext(spark, config, sleep=never))
     change(table)
-    assert [type(decision) for _, decision in plan_next_steps(spark, config)] == [finding]
+    assert [type(decision.error) for decision in plan_next_steps(spark, config)] == [finding]
     dropped: list[str] = []
 
     @contextmanager

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mirrorfeed import FILE
-from mirrorfeed.api.results.base import Chart, Result
-from mirrorfeed.api.results.publishing import Configured, Decision, Enabled, PartnerFile
+from mirrorfeed.api.results.base import Result
+from mirrorfeed.api.results.publishing import Configured, Enabled, PartnerFile
+from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.progress import progress
 from mirrorfeed.errors import MirrorfeedError, Transient, coded, named
@@ -26,24 +30,26 @@ if TYPE_CHECKING:
         Comparison,
         CreatedDatabase,
         DatabaseStatus,
+        Decision,
         DroppedTable,
         Finding,
         History,
         LintFinding,
         Listed,
         LogRecord,
-        Publication,
         Repair,
         Replay,
         Report,
         Setting,
         Status,
         TableReport,
+        TableResult,
         TableState,
         TableSync,
     )
     from mirrorfeed.config import Config, Table
     from mirrorfeed.mirror.fabric import MirroredDatabase
+    from mirrorfeed.orchestration.publish_run import RunContext
     from mirrorfeed.source.identifier import Source
 
 
@@ -116,21 +122,87 @@ class Feed:
 
         return listed(expanded(self._written, lambda: self._spark))
 
-    def publish(self, *tables: str) -> Result[Publication]:
-        """Publishes what is new, and gives back a row a table when all is published.
+    def publish(
+        self,
+        *tables: str,
+        on_step: Callable[[str, str], None] | None = None,
+        on_done: Callable[[TableResult], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Result[TableResult]:
+        """Publish new changes of all configured tables, or only of `tables`.
 
-        What is published already is not published again, so this may be called at any time, after any failure too:
-        what an earlier run left unfinished is finished first. What may pass by itself is tried again, with pauses.
+        Safe to call at any time, also after a failure: unfinished work of earlier runs is completed first, and nothing
+        is published twice. Transient errors are retried. A table that fails does not stop the others; its row has an
+        `error`. Without a session, Spark starts only if something is new.
 
-        Raises `MirrorfeedError` where the landing zone cannot be asked at all.
+        `on_step` is called with a table and its newest step, `on_done` with the result of each finished table, both
+        from several threads. If `stop` returns True, tables in work end after their current files, and the rows of
+        unfinished tables are `stopped`.
+
+        Raises `MirrorfeedError` if the landing zone cannot be reached.
         """
-        from mirrorfeed.api.conversions import publications
-        from mirrorfeed.orchestration.publish_run import RunContext, publish_tables
+        from mirrorfeed.config.landing_zone import zone_of
+        from mirrorfeed.orchestration.orphans import find_pattern_orphans
+        from mirrorfeed.orchestration.publish_run import all_up_to_date, publish_tables
+        from mirrorfeed.publish.result import Progress, TableResult
+        from mirrorfeed.storage.process_cache import retries
 
-        notes: list[MirrorfeedError] = []
-        return publications(
-            publish_tables(RunContext(self._spark, self._config, on_trouble=notes.append), tables), notes
-        )
+        config, now, before = self._config, datetime.now(UTC), retries().value
+        chosen = config.select(tables)
+        if not chosen:
+            return Result((), summary=f"No table is in {' or '.join(tables)}.")
+        pauses = {str(table.target): pause for table in chosen if (pause := table.pause_at(now))}
+        progress.info("Reading what is published")
+        problems: list[MirrorfeedError] = []
+        done = None if self._has_session else all_up_to_date(config, tables)
+        if done is None:
+            spark = self._spark_for(*([] if config.ledger else at_their_paths(chosen)))
+            done = publish_tables(_context(spark, config, problems, on_step, on_done, stop), tables)
+        elif not tables and (orphans := find_pattern_orphans(zone_of(config), config)):
+            problems.append(orphans)
+        rows = {row.table: row for row in done}
+        for name in (str(table.target) for table in chosen):
+            if name not in rows and name not in pauses:
+                rows[name] = TableResult(name, Progress(), 0.0, stopped=True)
+        stopped = sum(row.stopped for row in rows.values())
+        summary = f"Stopped on request. {stopped} of {counted(len(chosen), 'table')} left for the next run."
+        notes = [*map(coded, problems), *(f"{name}: {pause}" for name, pause in pauses.items())]
+        if repeated := retries().value - before:
+            notes.append(f"{counted(repeated, 'call')} to the landing zone had to be repeated.")
+        return Result(tuple(rows.values()), tuple(notes), summary if stopped else "")
+
+    def follow(
+        self,
+        *tables: str,
+        minutes: float | None = None,
+        on_done: Callable[[TableResult], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Result[TableResult]:
+        """Keep running and publish new commits as they arrive, as `follow` in the configuration says.
+
+        Ends after `minutes`, or when `stop` returns True, between two files. `on_done` is called with each publication
+        and each failed attempt. Returns the newest result of each table that was published.
+
+        Raises `MirrorfeedError` if a table has no change data feed to follow.
+        """
+        from mirrorfeed.orchestration.follow_run import SparkRuns, follow
+
+        ends, newest, notes = stop_after(minutes, stop), dict[str, TableResult](), dict[str, None]()
+
+        def keep(result: TableResult) -> None:
+            newest[result.table] = result
+            if on_done:
+                on_done(result)
+
+        def note(problem: MirrorfeedError) -> None:
+            notes[coded(problem)] = None
+            progress.warning("%s", coded(problem))
+
+        config, spark = self._config, self._spark
+        runs = SparkRuns(spark, config, ends, keep, note, written=self._written, names=tables)
+        chosen = config.select(tables)
+        follow(chosen, runs, stop=ends, at_once=config.at_once, wait=partial(sleep_unless, ends))
+        return Result(tuple(newest.values()), tuple(notes), f"Followed {counted(len(chosen), 'table')}.")
 
     def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
         """The same for `foreachBatch` of any stream, in whose process it publishes. The rows of the batch are not read:
@@ -141,18 +213,21 @@ class Feed:
         return publisher(self._written, *tables)
 
     def dry_run(self, *tables: str) -> Result[Decision]:
-        """What `publish` would do next for each table, or why it cannot go on. Touches nothing.
+        """Return the next step that `publish` would take for each table, or why it would fail. Changes nothing.
 
-        Raises `MirrorfeedError` where the landing zone cannot be asked at all.
+        Raises `MirrorfeedError` if the landing zone cannot be reached.
         """
-        from mirrorfeed.orchestration.dry_run import plan_next_steps
+        from mirrorfeed.orchestration.dry_run import decide_without_spark, plan_next_steps
 
-        return Result(
-            tuple(
-                Decision(table, "cannot go on", found) if isinstance(found, MirrorfeedError) else Decision(table, found)
-                for table, found in plan_next_steps(self._spark, self._config, tables)
-            )
-        )
+        config = self._config
+        chosen = config.select(tables)
+        progress.info("Reading what is published")
+        rows = {} if self._has_session else decide_without_spark(config, tables)
+        if left := [table for table in chosen if str(table.target) not in rows]:
+            spark = self._spark_for(*at_their_paths(left))
+            names = [str(table.target) for table in left]
+            rows |= {row.table: row for row in plan_next_steps(spark, config, names)}
+        return Result(tuple(rows[str(table.target)] for table in chosen))
 
     def status(
         self, *tables: str, behind: bool = False, fabric: bool = False, mirror: str | None = None
@@ -184,55 +259,90 @@ class Feed:
         shown = [row for row in rows if not behind or row.state not in CURRENT]
         return Result(tuple(shown), tuple(notes), summary_of(rows))
 
-    def verify(self, mirror: str | None = None, *tables: str, shown: int = 5) -> Result[Comparison]:
-        """Compares each source, at the version at which its mirror stands, with the mirror, row for row; tells the
-        ledger, where there is one. Changes nothing else.
+    def verify(self, *tables: str, mirror: str | None = None, shown: int = 5) -> Result[Comparison]:
+        """Compare sources and mirrors row by row, at the version that each mirror has.
 
-        `mirror` is the folder of the replicated tables; None: that of the deployment, or the tables of the mirrored
-        database in OneLake. Of each table the first differences are given, as many as `shown`.
+        `mirror` is the folder of the replicated tables. None means that of the deployment, or the tables of the
+        mirrored database in OneLake. Each row has the first differences, up to `shown`.
 
-        Raises `MirrorfeedError` where nobody says where the mirror is.
+        Writes the results into the ledger. If the configuration sets `repair_up_to`, differing rows are published again
+        up to that number of keys; the row is still not `ok`. A table that was never published has an `error`.
+
+        Raises `MirrorfeedError` if the place of the mirror is unknown.
         """
-        from mirrorfeed.api.verifying import comparisons
         from mirrorfeed.mirror.verify.mirror_folder import folder_of
+        from mirrorfeed.orchestration.verification import verify_tables
 
-        config = self._config
-        return comparisons(self._spark, config, tables, folder_of(config, mirror or self._mirror), shown)
-
-    def repair(self, table: str, mirror: str | None = None, where: str | None = None) -> Result[Repair]:
-        """Publishes the rows of a table that differ in its mirror once more, without the table vanishing for readers.
-        With `where`, a condition in SQL, all rows that fulfil it.
-
-        `mirror` is as for `verify`. What a repair does not mend stands in the row's `error`.
-
-        Raises `MirrorfeedError` where nothing of the table is published, or only `rebuild` helps.
-        """
-        from mirrorfeed.api.conversions import repair
-        from mirrorfeed.mirror.verify.mirror_folder import folder_of
-        from mirrorfeed.orchestration.repair import repair_table
-
-        notes: list[MirrorfeedError] = []
-        config = self._config
+        config, problems = self._config, list[MirrorfeedError]()
+        config.select(tables)
         folder = folder_of(config, mirror or self._mirror)
-        rows = [
-            repair(each, repair_table(self._spark, config, each, folder, where, on_trouble=notes.append))
-            for each in config.select([table])
-        ]
-        return Result(tuple(rows), tuple(map(str, notes)))
+        rows = verify_tables(self._spark, config, tables, folder, shown, problems.append)
+        return Result(tuple(rows), tuple(map(coded, problems)))
 
-    def rebuild(self, table: str) -> Result[Publication]:
-        """Publishes a table anew: deletes its folder in the landing zone, waits until Fabric has dropped the table, and
-        publishes a snapshot. Until then readers in Fabric do not have the table. After a failure call it again.
+    def repair(
+        self,
+        table: str,
+        mirror: str | None = None,
+        where: str | None = None,
+        *,
+        source_only: bool = False,
+        on_step: Callable[[str, str], None] | None = None,
+    ) -> Result[Repair]:
+        """Publish the rows of a table again that differ in its mirror, or with `where` all rows that match an SQL
+        condition. The table stays available in Fabric.
 
-        Raises `MirrorfeedError` for what is in the way of it before anything is deleted, and where Fabric does not drop
-        the table in time.
+        `mirror` is as in `verify`. With `source_only` the mirror is not read, so rows that only it has stay; it needs
+        `where`. The `error` of a row says which rows could not be repaired.
+
+        Raises `MirrorfeedError` if the table was never published, or if only `rebuild` can help.
         """
-        from mirrorfeed.api.conversions import publications
-        from mirrorfeed.orchestration.publish_run import RunContext, rebuild_table
+        from mirrorfeed.api.errors import ConditionMissing
+        from mirrorfeed.mirror.verify.mirror_folder import folder_of
+        from mirrorfeed.orchestration.verification import repair_table
 
-        notes: list[MirrorfeedError] = []
-        fleet = RunContext(self._spark, self._config, on_trouble=notes.append)
-        return publications([rebuild_table(fleet, each) for each in fleet.config.select([table])], notes)
+        config, problems = self._config, list[MirrorfeedError]()
+        chosen = config.select([table])
+        if source_only and where is None:
+            raise ConditionMissing()
+        folder = None if source_only else folder_of(config, mirror or self._mirror)
+        context = _context(self._spark, config, problems, on_step)
+        progress.info("%s: reading the rows to publish again", table)
+        rows = tuple(repair_table(context, each, folder, where) for each in chosen)
+        return Result(rows, tuple(map(coded, problems)))
+
+    def rebuild(
+        self,
+        table: str,
+        minutes: float = 10.0,
+        confirm: Callable[..., None] | None = None,
+        *,
+        on_step: Callable[[str, str], None] | None = None,
+        on_done: Callable[[TableResult], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Result[TableResult]:
+        """Delete a table in the landing zone, wait up to `minutes` until Fabric has dropped it, and publish it again
+        from the start. Until then Fabric does not have the table. After a failure, call it again.
+
+        `confirm` is called with the consequences before anything is deleted, and can raise an error to prevent it.
+        `on_step`, `on_done` and `stop` are as in `publish`.
+
+        Raises `MirrorfeedError` if no snapshot could follow, and then deletes nothing, or if Fabric does not drop the
+        table in time.
+        """
+        from mirrorfeed.config.landing_zone import zone_of
+        from mirrorfeed.orchestration.publish_run import rebuild_table
+        from mirrorfeed.publish.reload import dropping_by
+
+        config, problems = self._config, list[MirrorfeedError]()
+        chosen = config.select([table])
+        if confirm:
+            for each in chosen:
+                folder = zone_of(config).address(each.target.folder)
+                confirm(f"{folder} is deleted with all its contents, and Fabric lacks the table until it is published.")
+        context = _context(self._spark, config, problems, on_step, on_done, stop)
+        context = replace(context, dropped_by=dropping_by(config, on_step or (lambda *_: None), minutes * 60))
+        rows = tuple(replace(rebuild_table(context, each), published_before=False) for each in chosen)
+        return Result(rows, tuple(map(coded, problems)))
 
     def log(self, table: str) -> Result[LogRecord]:
         """The publications of a target that its log has, the newest first, and whether the files of the newest are what
@@ -645,6 +755,10 @@ class Feed:
             return get_session()
         return self._session() if callable(self._session) else self._session
 
+    @property
+    def _has_session(self) -> bool:
+        return self._session is not None and not callable(self._session)
+
     def _spark_for(self, *sources: Source) -> SparkSession:
         """The session; or `NoTableAtPath`, without starting one, if none of the sources exists."""
         return self._session(*sources) if callable(self._session) else self._spark
@@ -680,3 +794,40 @@ def _log_status(status: str) -> None:
 def _states_of(database: MirroredDatabase) -> Result[TableState]:
     status, rows = database.status(), tuple(database.tables())
     return Result(rows, (f"The mirrored database is {status}.",), "" if rows else "The database has no table.")
+
+
+def stop_after(
+    minutes: float | None, stop: Callable[[], bool] | None, clock: Callable[[], float] = time.monotonic
+) -> Callable[[], bool]:
+    """Return a function that returns True after `minutes`, or as soon as `stop` does."""
+    end = math.inf if minutes is None else clock() + minutes * 60
+    return lambda: clock() >= end or (stop is not None and stop())
+
+
+def sleep_unless(stop: Callable[[], bool], seconds: float) -> None:
+    """Sleep, until `stop` returns True at the latest."""
+    end = time.monotonic() + seconds
+    while not stop() and (left := end - time.monotonic()) > 0:
+        time.sleep(min(0.5, left))
+
+
+def _context(
+    spark: SparkSession,
+    config: Config,
+    problems: list[MirrorfeedError],
+    on_step: Callable[[str, str], None] | None = None,
+    on_done: Callable[[TableResult], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> RunContext:
+    from mirrorfeed.orchestration.publish_run import RunContext
+
+    ends = stop or (lambda: False)
+    return RunContext(
+        spark,
+        config,
+        on_step=(lambda table, made: on_step(table, made.step)) if on_step else lambda *_: None,
+        on_trouble=problems.append,
+        sleep=partial(sleep_unless, ends),
+        stop=ends,
+        on_done=on_done or (lambda _: None),
+    )

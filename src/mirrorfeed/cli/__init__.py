@@ -16,10 +16,8 @@ for _commands in [
     "feed",
     "history",
     "landing_zone",
-    "mirror",
     "monitor",
     "publish",
-    "rebuild",
     "repair",
     "report",
 ]:

@@ -15,7 +15,7 @@ from mirrorfeed.cli.main import (
     load_if_there,
     main,
     print_result,
-    stopping,
+    stoppable,
     table_argument,
 )
 
@@ -60,7 +60,7 @@ def replicate(landing_zone: str, target: str, once: bool, poll: float, path: str
         return zone.replicate(target)
     if for_programs():
         raise click.UsageError("--follow prints each pass when it ends, and cannot be combined with --json.")
-    zone.replicate(target, poll, print_result, stopping())
+    zone.replicate(target, poll, print_result, stoppable())
     return None
 
 

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import sys
+from contextlib import contextmanager
 from datetime import date
 from io import TextIOWrapper
 from pathlib import Path
@@ -25,13 +26,13 @@ from mirrorfeed.display.redact import filter_logs, redact
 from mirrorfeed.errors import MirrorfeedError, is_spark_gone, named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
 
     from mirrorfeed.api.feed import Feed
     from mirrorfeed.api.results import Result
-    from mirrorfeed.cli.signals import Stop
-    from mirrorfeed.config import Config, Table
-    from mirrorfeed.config.expansion import Expansion
+    from mirrorfeed.cli.output import Steps
+    from mirrorfeed.cli.signals import Interruption
+    from mirrorfeed.config import Config
     from mirrorfeed.source.identifier import Source
 
 config_option = click.option(
@@ -50,29 +51,30 @@ mirror_option = click.option(
     " OneLake: the tables of the mirrored database.",
 )
 
-_JSON, _PROGRESS, _SPARK = "mirrorfeed.json", "mirrorfeed.progress", "mirrorfeed.spark"
+_JSON, _PROGRESS, _SPARK, _STOP = "mirrorfeed.json", "mirrorfeed.progress", "mirrorfeed.spark", "mirrorfeed.stop"
 _WHOLE = 1000
 """Characters: the first sentence of a command, however long."""
 
 
 class _Command(click.Command):
-    """Every command takes --json, and returns its result."""
+    """A command. It takes --json, and returns its result."""
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self.params.append(click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON."))
 
     def invoke(self, ctx: click.Context) -> Any:
+        from mirrorfeed.cli.signals import Interruption
         from mirrorfeed.display.progress import progress_shown
 
-        with progress_shown() as ctx.meta[_PROGRESS]:
+        with progress_shown() as ctx.meta[_PROGRESS], Interruption().listening() as ctx.meta[_STOP]:
             found = super().invoke(ctx)
         if found is not None:
             show(found)
 
 
 def show(result: Result[Any]) -> NoReturn:
-    """Prints a result, and exits with 1 if not all of it is ok."""
+    """Print a result, and exit with 1 if not all of it is ok."""
     if for_programs():
         say_json(result.to_dict())
     else:
@@ -87,13 +89,22 @@ def print_result(result: Result[Any]) -> None:
     draw(console(), result.rows, result.notes, result.summary)
 
 
-def stopping(on_stop: Callable[[], None] = lambda: None) -> Stop:
-    """A stop that Ctrl-C and SIGTERM request until the command ends, so that it ends between two steps."""
-    from mirrorfeed.cli.signals import Stop
+@contextmanager
+def publishing() -> Iterator[Steps]:
+    """Show the steps of publishing: on standard output, or beside JSON on standard error."""
+    from mirrorfeed.cli.output import steps
+    from mirrorfeed.display.terminal import console, error_console
 
-    stop = Stop()
-    click.get_current_context().with_resource(stop.listening(on_stop))
-    return stop
+    out = error_console() if for_programs() else console()
+    with steps(out, click.get_current_context().meta[_PROGRESS].mute) as shown:
+        yield shown
+
+
+def stoppable(on_stop: Callable[[], None] = lambda: None) -> Callable[[], bool]:
+    """Whether Ctrl-C or SIGTERM asked this command to stop. From now on the first signal does not end it."""
+    interruption: Interruption = click.get_current_context().meta[_STOP]
+    interruption.defer(on_stop)
+    return interruption
 
 
 class _Commands(click.Group):
@@ -128,9 +139,6 @@ class _Commands(click.Group):
             if not for_programs():
                 raise
             fail(Misused(reason=error.format_message()), error.exit_code)
-        except KeyboardInterrupt:
-            click.echo("Interrupted. The next run completes what is unfinished.", err=True)
-            sys.exit(1)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
@@ -239,15 +247,10 @@ def feed_if_there(path: str) -> Feed:
 
 
 def load(path: str) -> Config:
-    """The configuration with all tables that it stands for now, which are asked for where it has patterns."""
-    return load_expanded(path).config
-
-
-def load_expanded(path: str) -> Expansion:
-    """The same, and why each table is in or out."""
+    """The configuration with all tables that its patterns match now."""
     from mirrorfeed.config.expansion import expanded
 
-    return expanded(load_as_written(path), spark_session)
+    return expanded(load_as_written(path), spark_session).config
 
 
 def load_as_written(path: str) -> Config:
@@ -286,13 +289,9 @@ def spark_session(*needed: Source) -> Any:
             from mirrorfeed.runtime.spark_session import get_session, unlogged
 
             context.meta[_SPARK] = get_session()
+        context.meta[_STOP].listen()  # Spark installed a handler of its own
         context.with_resource(unlogged())
     return context.meta[_SPARK]
-
-
-def at_their_paths(tables: Sequence[Table]) -> list[Source]:
-    """The sources without which Spark is not needed; none where one may be another thing than a Delta table."""
-    return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 
 def _is_missing(source: Source) -> bool:

@@ -9,8 +9,7 @@ import click
 from mirrorfeed.cli.main import config_option, feed, main, tables_argument
 
 if TYPE_CHECKING:
-    from mirrorfeed.api.results import Alert, Finding, Result, Status
-    from mirrorfeed.errors.explain import Entry
+    from mirrorfeed.api.results import Alert, Explanation, Finding, Result, Status
 
 
 @main.command()
@@ -61,7 +60,7 @@ def doctor(tables: tuple[str, ...], fix: bool, setup: bool, live: bool, path: st
 
 @main.command()
 @click.argument("code")
-def explain(code: str) -> Result[Entry]:
+def explain(code: str) -> Result[Explanation]:
     """Explain CODE, of an error or a finding such as MF2102, and what to do about it. Needs no Spark."""
     from mirrorfeed.api.results import Result
     from mirrorfeed.errors.explain import explain

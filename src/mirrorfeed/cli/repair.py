@@ -1,82 +1,77 @@
-"""The command that publishes rows once more that went wrong in the mirror, and what `verify` repairs by itself."""
+"""Commands that compare tables with their mirrors and correct them: `verify`, `repair`, `rebuild`, `drop`."""
 
 from __future__ import annotations
 
-import sys
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from mirrorfeed.api.errors import ConditionMissing
-from mirrorfeed.cli.main import config_option, load, main, say, say_error, say_result, spark_session
-from mirrorfeed.display.progress import waiting
-from mirrorfeed.errors import MirrorfeedError, coded, named
+from mirrorfeed.cli.main import (
+    config_option,
+    confirmation,
+    feed,
+    main,
+    mirror_option,
+    publishing,
+    stoppable,
+    table_argument,
+    tables_argument,
+    wait_option,
+    yes_option,
+)
 
 if TYPE_CHECKING:
-    from mirrorfeed.config import Config, Table
-    from mirrorfeed.orchestration.repair import RepairResult
+    from mirrorfeed.api.results import Comparison, DroppedTable, Repair, Result, TableResult
 
 
 @main.command()
-@click.argument("table")
-@click.option("--where", metavar="CONDITION", help="All rows that fulfil it, in SQL, instead of those that differ.")
-@click.option("--mirror", help="As for `verify`: where the replicated tables are.")
-@click.option("--source-only", is_flag=True, help="Without reading the mirror: what only it has stays. Needs --where.")
+@tables_argument
+@mirror_option
 @config_option
-def repair(table: str, where: str | None, mirror: str | None, source_only: bool, path: str) -> None:
-    """Publish the rows of TABLE that differ in its mirror once more, without the table vanishing in Fabric.
+def verify(tables: tuple[str, ...], mirror: str | None, path: str) -> Result[Comparison]:
+    """Compare sources and mirrors row by row, at the version that each mirror has.
 
-    They are published as they are at the version that is published, as upserts and deletes, in a record of their own.
+    Writes the results into the ledger. Differing rows are published again if `repair_up_to` in the configuration allows
+    so many keys. Exits with 1 if a table differs, was repaired, or cannot be compared, as before its first publication.
     """
-    config = load(path)
-    (chosen,) = config.select([table])
-    if source_only and where is None:
-        raise ConditionMissing()
-    from mirrorfeed.mirror.verify.mirror_folder import folder_of
-
-    folder = None if source_only else folder_of(config, mirror)
-    done = _repaired(spark_session(), config, chosen, folder, where)
-    say_result(done)
-    sys.exit(done["error"] is not None)
+    return feed(path).verify(*tables, mirror=mirror)
 
 
-def repair_by_itself(spark: Any, config: Config, table: Table, folder: str) -> None:
-    """After a verification that found a difference: up to the limit of the configuration."""
-    if table.repair_up_to and table.changes != "compare":
-        _repaired(spark, config, table, folder, None, at_most=table.repair_up_to)
+@main.command()
+@table_argument
+@click.option("--where", metavar="CONDITION", help="Publish all rows that match this SQL condition.")
+@mirror_option
+@click.option("--source-only", is_flag=True, help="Do not read the mirror. Rows that only it has stay. Needs --where.")
+@config_option
+def repair(table: str, where: str | None, mirror: str | None, source_only: bool, path: str) -> Result[Repair]:
+    """Publish the rows of TABLE again that differ between source and mirror.
+
+    The table stays available in Fabric. Rows are published as of the published version, as upserts and deletes.
+    """
+    with publishing() as steps:
+        return feed(path).repair(table, mirror, where, source_only=source_only, on_step=steps)
 
 
-def _repaired(
-    spark: Any,
-    config: Config,
-    table: Table,
-    folder: str | None,
-    where: str | None,
-    *,
-    at_most: int | None = None,
-) -> dict[str, Any]:
-    """What was done, which is said as well; `error` where not all was mended that was to be."""
-    from mirrorfeed.orchestration import ledger
-    from mirrorfeed.orchestration.repair import repair_table, words
+@main.command()
+@table_argument
+@yes_option
+@wait_option
+@config_option
+def rebuild(table: str, yes: bool, minutes: float, path: str) -> Result[TableResult]:
+    """Delete TABLE in the landing zone and publish it again from the start.
 
-    beside: list[MirrorfeedError] = []
-    try:
-        with waiting(f"{table.target}: publishing {'what differs' if where is None else 'these rows'} once more"):
-            found: RepairResult = repair_table(
-                spark, config, table, folder, where, at_most=at_most, on_trouble=beside.append
-            )
-    except Exception as error:
-        trouble = named("Repairing", error)
-        say_error(trouble, str(table.target))
-        return {"table": str(table.target), "publications": [], "error": trouble}
-    finally:
-        for each in beside:
-            say(coded(each), err=True)
-    for line in words(found, str(table.target)):
-        say(line)
-    troubles = [each for each in (found.outcome and found.outcome.error, found.left) if each]
-    for each in troubles:
-        say_error(each, str(table.target))
-    made = ledger.for_programs([found.outcome], datetime.now(UTC)) if found.outcome else []
-    return {"table": str(table.target), "publications": made, "error": next(iter(troubles), None)}
+    Fabric does not have the table until it is published. After a failure, run the command again.
+    """
+    with publishing() as steps:
+        return feed(path).rebuild(
+            table, minutes, confirmation(yes), on_step=steps, on_done=steps.done, stop=stoppable(steps.stopping)
+        )
+
+
+@main.command()
+@table_argument
+@yes_option
+@config_option
+def drop(table: str, yes: bool, path: str) -> Result[DroppedTable]:
+    """Delete TABLE, which is no longer configured, from the landing zone, so that Fabric drops it."""
+    return feed(path).drop(table, confirmation(yes))

@@ -1,71 +1,67 @@
-"""Ctrl-C and SIGTERM: the first one ends a command between two steps, a second Ctrl-C ends it at once."""
+"""Ctrl-C and SIGTERM for all commands: the first one stops between two steps, a second Ctrl-C stops at once."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-_SLICE = 0.5
-_CURSOR = b"\x1b[?25h\n"
-"""Shows it, for bars hide it."""
+_SHOW_CURSOR = b"\x1b[?25h\n"
+"""Progress bars hide the cursor."""
 
 
-def end_at_once() -> NoReturn:
-    """As a crash would, waiting for nothing: whatever is left half done, the next run finishes."""
+def exit_at_once() -> NoReturn:
+    """End the process without waiting for anything, as a crash would: the next run completes what is unfinished."""
     for out in (1, 2):
         if os.isatty(out):
-            os.write(out, _CURSOR)
-    os.write(2, b"Ended at once. The next run finishes what is left.\n")
+            os.write(out, _SHOW_CURSOR)
+    os.write(2, b"Interrupted. The next run completes what is unfinished.\n")
     os._exit(1)
 
 
-class Stop:
-    """Asked for by SIGTERM, or by Ctrl-C, of which a second one ends at once; or due after so many minutes. A handler
-    runs between any two steps of this thread, so it takes no lock that this thread may hold."""
+class Interruption:
+    """Whether a signal asked this command to stop.
 
-    def __init__(
-        self,
-        minutes: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        at_once: Callable[[], None] = end_at_once,
-    ) -> None:
-        self.asked, self._clock, self._at_once = False, clock, at_once
-        self._end = None if minutes is None else clock() + minutes * 60
-        self._say: Callable[[], None] = lambda: None
+    A command that stops between two steps calls `defer`. Others end at the first signal. Signal handlers run between
+    any two steps of the main thread, so they take no lock.
+    """
+
+    def __init__(self, exit_at_once: Callable[[], None] = exit_at_once) -> None:
+        self.requested, self._exit_at_once = False, exit_at_once
+        self._on_stop: Callable[[], None] | None = None
 
     def __call__(self) -> bool:
-        return self.asked or (self._end is not None and self._clock() >= self._end)
+        return self.requested
+
+    def defer(self, on_stop: Callable[[], None]) -> None:
+        """Let the first signal only call `on_stop`, and set what this object returns."""
+        self._on_stop = on_stop
+
+    def listen(self) -> None:
+        """Handle the signals from now on, also if Spark installed a handler. Other threads than the main one cannot."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, self._on_signal)
 
     @contextmanager
-    def listening(self, say: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Heeds these signals meanwhile, and says so when it is asked; only the first thread of a process can."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        self._say = say
+    def listening(self) -> Iterator[Interruption]:
+        """Handle the signals until the end of the block."""
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        self.listen()
         try:
-            for number in before:
-                signal.signal(number, self._on_signal)
-            yield
+            yield self
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            if threading.current_thread() is threading.main_thread():
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
-        if self.asked and number == signal.SIGINT:
-            self._at_once()
-        elif not self.asked:
-            self.asked = True
-            self._say()
-
-    def wait(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while not self() and (left := end - time.monotonic()) > 0:
-            time.sleep(min(_SLICE, left))
+        if self._on_stop is None or (self.requested and number == signal.SIGINT):
+            self._exit_at_once()
+        elif not self.requested:
+            self.requested = True
+            self._on_stop()

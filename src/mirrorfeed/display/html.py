@@ -6,6 +6,7 @@ The styles apply to nothing else on the page of a notebook.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from mirrorfeed.display.printable import escape_html
 
@@ -46,6 +47,20 @@ body{margin:0 auto;padding:24px;max-width:1400px}
 @media(prefers-color-scheme:dark){.mirrorfeed{--bad:#ff7b72;--c0:#6ea3ff;--c1:#f0a848;--c2:#4cc79d;--c3:#e884c0;
 --c4:#a893f2;--c5:#8cc8f0;--c6:#d2b04a;--c7:#c7947a;--rest:#667085}}
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawing, which a notebook shows."""
+
+    title: str
+    html: str
+
+    def __repr__(self) -> str:
+        return f"<a chart, which a notebook shows: {self.title}>"
+
+    def _repr_html_(self) -> str:
+        return framed(titled(self.title, self.html))
 
 
 def framed(body: str) -> str:

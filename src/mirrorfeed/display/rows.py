@@ -39,9 +39,11 @@ def shown(
     right: bool = False,
     default: Any = MISSING,
     default_factory: Any = MISSING,
+    init: bool = True,
 ) -> Any:
     """A field that is a column, aligned right where it holds numbers or says so."""
-    return field(default=default, default_factory=default_factory, metadata={_COLUMN: Column(heading, form, right)})
+    column = Column(heading, form, right)
+    return field(default=default, default_factory=default_factory, init=init, metadata={_COLUMN: column})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(shown, field))

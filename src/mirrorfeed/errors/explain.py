@@ -19,7 +19,7 @@ FILE = "codes.json"
 
 
 @row
-class Entry(Row):
+class Explanation(Row):
     """The explanation of a code."""
 
     code: str
@@ -48,7 +48,7 @@ class UnknownCode(Terminal):
         return f"The nearest codes are {', '.join(self.nearest)}." if self.nearest else ""
 
 
-def explain(asked: str) -> Entry:
+def explain(asked: str) -> Explanation:
     """Return the entry of a code, or of a name that only one code has. Raises `UnknownCode`."""
     known = catalogue()
     spelled = asked.strip()
@@ -66,10 +66,10 @@ def explain(asked: str) -> Entry:
 
 
 @cache
-def catalogue() -> dict[str, Entry]:
+def catalogue() -> dict[str, Explanation]:
     """Return all entries by code, in order."""
     listed = json.loads(resources.files(__package__ or "").joinpath(FILE).read_text(encoding="utf-8"))
-    return {each["code"]: Entry(**each) for each in listed}
+    return {each["code"]: Explanation(**each) for each in listed}
 
 
 def _names() -> set[str]:

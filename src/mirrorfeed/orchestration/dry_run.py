@@ -1,4 +1,4 @@
-"""What publishing would do next for each table; touches nothing."""
+"""The next step of each table, as `publish --dry-run` shows it. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,16 +10,39 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, Table
 from mirrorfeed.config.landing_zone import zone_of
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.publish.sources.history_source import can_bridge_gap, source_for
 from mirrorfeed.publish.sources.snapshot_diff import SnapshotDiff, spanning
 from mirrorfeed.publish.table_publisher import decide_next, preflight
+from mirrorfeed.publish.up_to_date_check import UpToDateCheck
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.parallel import each_of
 from mirrorfeed.source.catalog import Workspace
 from mirrorfeed.source.errors import Gap
+
+BLOCKED = "blocked"
+
+
+@row
+class Decision(Row):
+    """The next step that publishing would take for a table."""
+
+    table: str = shown("table")
+    next: str = shown("next")
+    """In words; `blocked` if publishing would fail."""
+    error: MirrorfeedError | None = None
+
+
+def decide_without_spark(config: Config, names: Sequence[str]) -> dict[str, Decision]:
+    """The decisions by table about tables that are paused, or whose log and local folder show that nothing is new."""
+    check, now, found = UpToDateCheck(config), datetime.now(UTC), dict[str, Decision]()
+    for table in config.select(names):
+        if decision := table.pause_at(now) or check.decision(table):
+            found[str(table.target)] = Decision(str(table.target), str(decision))
+    return found
 
 
 def plan_next_steps(
@@ -28,32 +51,33 @@ def plan_next_steps(
     names: Sequence[str] = (),
     *,
     workspace: Callable[[], Workspace] = default_workspace,
-) -> list[tuple[str, str | MirrorfeedError]]:
-    """In the order of the configuration; a finding where a table cannot go on."""
+) -> list[Decision]:
+    """Return a decision for each table, in the order of the configuration."""
     store, now, opened = zone_of(config), datetime.now(UTC), cache(workspace)
 
-    def one(table: Table) -> tuple[str, str | MirrorfeedError]:
+    def decide(table: Table) -> Decision:
+        name = str(table.target)
         if pause := table.pause_at(now):
-            return str(table.target), str(pause)
+            return Decision(name, str(pause))
         try:
             plan = plan_of(table, opened)
             view = TableLog(store, plan.folder).read_view()
-            feed = source_for(spark, config, table)
-            facts, decision = decide_next(feed, plan, view)
+            source = source_for(spark, config, table)
+            facts, decision = decide_next(source, plan, view)
             gap = decision if isinstance(decision, Gap) and can_bridge_gap(spark, table, decision) else None
             if gap:
-                feed = source_for(spark, config, table, gap)
-                plan = spanning(plan, feed)
-                facts, decision = decide_next(feed, plan, view)
+                source = source_for(spark, config, table, gap)
+                plan = spanning(plan, source)
+                facts, decision = decide_next(source, plan, view)
             if isinstance(decision, MirrorfeedError):
-                return str(table.target), decision
-            preflight(feed, store, plan, view, facts, decision)
+                return Decision(name, BLOCKED, decision)
+            preflight(source, store, plan, view, facts, decision)
             waiting = len(view.unfinished) if view else 0
-            compares = table.changes == "compare" or isinstance(feed, SnapshotDiff)
+            compares = table.changes == "compare" or isinstance(source, SnapshotDiff)
             notes = [", by comparison"] * compares + [", from its history"] * (bool(gap) and not compares)
             notes += [f", after renaming {waiting} recorded files"] * bool(waiting)
-            return str(table.target), f"{decision}{''.join(notes)}"
+            return Decision(name, f"{decision}{''.join(notes)}")
         except Exception as error:
-            return str(table.target), named(f"Deciding about {table.target}", error)
+            return Decision(name, BLOCKED, named(f"Deciding about {name}", error))
 
-    return each_of(one, config.select(names))
+    return each_of(decide, config.select(names))

@@ -184,16 +184,6 @@ def rows(outcomes: Iterable[TableResult], now: datetime) -> list[Row]:
     return found
 
 
-def for_programs(outcomes: Iterable[TableResult], now: datetime) -> list[dict[str, Any]]:
-    """What a run did, with a row for each table that had nothing new as well."""
-    found = []
-    for each in outcomes:
-        by_kind = {RESEEDED: each.reseeded}
-        made = [well(each, now)] if each.is_idle else rows([each], now)
-        found += [told(row, by_kind.get(row.outcome, each.error) if row.error else None) for row in made]
-    return found
-
-
 def told(row: Row, error: MirrorfeedError | None = None) -> dict[str, Any]:
     """A row of this build, with its error whole."""
     return {**named(replace(row, build=this_build())), "error": error}

@@ -78,7 +78,7 @@ class PendingRows:
             there = known.setdefault(outcome.table, Known())
             rows = [row for row in ledger.rows([outcome], now) if row.told not in there.publications]
             made = [row.told for row in rows if row.outcome == PUBLISHED]
-            if made and outcome.first_load and there.publications:
+            if made and outcome.progress.first_load and there.publications:
                 self.loaded_again.add(outcome.table)
             left = self._left(outcome, there.publications, made)
             found += [*left, *rows]

@@ -243,7 +243,7 @@ class NotPublishedHere(Terminal):
 
 class NothingPublished(Terminal):
     code = "MF3403"
-    what = "{table} is not published, so there is nothing to repair."
+    what = "{table} is not published yet."
     fix = "Run `mirrorfeed publish`, which starts with a snapshot."
 
 

@@ -49,19 +49,20 @@ Dropping = Callable[[Table], AbstractContextManager[None]]
 """In its body a table's folder is deleted; it ends when the service has dropped the table."""
 
 
-def dropping_by(config: Config, say: Callable[[str], None] = lambda _: None, seconds: float = _PATIENCE) -> Dropping:
+def dropping_by(
+    config: Config, on_step: Callable[[str, str], None] = lambda *_: None, seconds: float = _PATIENCE
+) -> Dropping:
     """Asks the service that belongs to the landing zone, if there is one."""
 
     @contextmanager
     def dropping(table: Table) -> Iterator[None]:
         if config.onelake is None:
             yield
-            say("The landing zone is a folder: no service is asked whether it has dropped the table.")
             return
         from mirrorfeed.mirror import fabric  # takes long to import, and folders never need it
 
         def on_wait(state: str) -> None:
-            say(f"{table.target}: waiting until Fabric has dropped it; now {state}")
+            on_step(str(table.target), f"waiting until Fabric has dropped it; now {state}")
 
         database = fabric.database_of(config)
         database.status()  # whatever stands in the way of asking is told before anything is deleted

@@ -154,8 +154,8 @@ def all_rows_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_dry_run_says_takes_the_archive_into_account(table: Orders, tmp_path: Path) -> None:
     orders = Table(source=table.source, target=Target.parse("orders"), keys=("id",))
     config = Config(landing_zone=str(tmp_path / "zone"), tables=(orders,))
-    ((_, found),) = plan_next_steps(table.spark, config)
-    assert isinstance(found, ArchivedFilesNeeded)
+    (found,) = plan_next_steps(table.spark, config)
+    assert isinstance(found.error, ArchivedFilesNeeded)
 
 
 def test_a_table_is_not_cleared_for_a_snapshot_that_needs_the_archive(spark: SparkSession, tmp_path: Path) -> None:

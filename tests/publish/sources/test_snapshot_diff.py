@@ -59,7 +59,7 @@ def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: 
     table.sql("ALTER TABLE {} ADD COLUMNS (w int)")
     table.sql("INSERT INTO {} VALUES (4, 'v4', 4)")
     table.set_feed(True)
-    assert plan_next_steps(spark, config) == [("sales.orders", "versions 2 to 8, by comparison")]
+    assert [row.next for row in plan_next_steps(spark, config)] == ["versions 2 to 8, by comparison"]
     outcome, told = published(spark, config)
     assert outcome.error is None
     assert outcome.progress.rows == {"upsert": 1, "delete": 1}

@@ -8,24 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mirrorfeed.api.results.archive import Recent, RestorePlan, Restoring, Share
-    from mirrorfeed.api.results.base import Chart, Failed, Result
+    from mirrorfeed.api.results.base import Failed, Result
     from mirrorfeed.api.results.changes import Changes, VersionChanges
-    from mirrorfeed.api.results.mirror import Comparison, Difference, Repair
-    from mirrorfeed.api.results.publishing import Decision, Enabled, Listed, PartnerFile, Publication
+    from mirrorfeed.api.results.publishing import Enabled, Listed, PartnerFile
+    from mirrorfeed.display.html import Chart
     from mirrorfeed.display.rows import DataRow, Row
+    from mirrorfeed.errors.explain import Explanation
     from mirrorfeed.history.replay import Replay
     from mirrorfeed.lint.findings import Finding as LintFinding
     from mirrorfeed.mirror.fabric.database import CreatedDatabase, DatabaseStatus, TableState
     from mirrorfeed.mirror.fabric.definition import Setting
     from mirrorfeed.mirror.fabric.endpoint import TableSync
     from mirrorfeed.mirror.replica.table_cycle import TableReport
+    from mirrorfeed.mirror.verify.row_comparison import Difference
     from mirrorfeed.monitor.findings import Finding
     from mirrorfeed.monitor.report_figures import Report
     from mirrorfeed.monitor.status import Status
     from mirrorfeed.monitor.watch import Alert
+    from mirrorfeed.orchestration.dry_run import Decision
     from mirrorfeed.orchestration.histories import Append, History
     from mirrorfeed.orchestration.orphans import DroppedTable
+    from mirrorfeed.orchestration.verification import Comparison, Repair
     from mirrorfeed.publish.log.audit import LogRecord
+    from mirrorfeed.publish.result import TableResult
 
 __all__ = [
     "Alert",
@@ -40,6 +45,7 @@ __all__ = [
     "Difference",
     "DroppedTable",
     "Enabled",
+    "Explanation",
     "Failed",
     "Finding",
     "History",
@@ -47,7 +53,6 @@ __all__ = [
     "Listed",
     "LogRecord",
     "PartnerFile",
-    "Publication",
     "Recent",
     "Repair",
     "Replay",
@@ -60,6 +65,7 @@ __all__ = [
     "Share",
     "Status",
     "TableReport",
+    "TableResult",
     "TableState",
     "TableSync",
     "VersionChanges",
@@ -69,15 +75,16 @@ _HOMES = {
     "Alert": "monitor.watch",
     "Append": "orchestration.histories",
     "Changes": "api.results.changes",
-    "Chart": "api.results.base",
-    "Comparison": "api.results.mirror",
+    "Chart": "display.html",
+    "Comparison": "orchestration.verification",
     "CreatedDatabase": "mirror.fabric.database",
     "DataRow": "display.rows",
     "DatabaseStatus": "mirror.fabric.database",
-    "Decision": "api.results.publishing",
-    "Difference": "api.results.mirror",
+    "Decision": "orchestration.dry_run",
+    "Difference": "mirror.verify.row_comparison",
     "DroppedTable": "orchestration.orphans",
     "Enabled": "api.results.publishing",
+    "Explanation": "errors.explain",
     "Failed": "api.results.base",
     "Finding": "monitor.rules",
     "History": "orchestration.histories",
@@ -85,9 +92,8 @@ _HOMES = {
     "Listed": "api.results.publishing",
     "LogRecord": "publish.log.audit",
     "PartnerFile": "api.results.publishing",
-    "Publication": "api.results.publishing",
     "Recent": "api.results.archive",
-    "Repair": "api.results.mirror",
+    "Repair": "orchestration.verification",
     "Replay": "history.replay",
     "Report": "monitor.report_figures",
     "RestorePlan": "api.results.archive",
@@ -98,6 +104,7 @@ _HOMES = {
     "Share": "api.results.archive",
     "Status": "monitor.status",
     "TableReport": "mirror.replica.table_cycle",
+    "TableResult": "publish.result",
     "TableState": "mirror.fabric.database",
     "TableSync": "mirror.fabric.endpoint",
     "VersionChanges": "api.results.changes",

@@ -1,4 +1,4 @@
-"""The sequence of rows that the methods of `Feed` return, and the drawings beside it."""
+"""The sequence of rows that the methods of `Feed` return."""
 
 from __future__ import annotations
 
@@ -68,22 +68,6 @@ class Failed(Terminal):
 
     def message_lines(self) -> Sequence[str]:
         return self.failed
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """A drawing, which a notebook shows."""
-
-    title: str
-    html: str
-
-    def __repr__(self) -> str:
-        return f"<a chart, which a notebook shows: {self.title}>"
-
-    def _repr_html_(self) -> str:
-        from mirrorfeed.display.html import framed, titled
-
-        return framed(titled(self.title, self.html))
 
 
 def _in_a_line(row: Row) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mirrorfeed.api.results.base import Chart, Result
+from mirrorfeed.api.results.base import Result
+from mirrorfeed.display.html import Chart
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import DataRow, Row, row, shown
 

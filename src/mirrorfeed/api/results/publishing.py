@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirrorfeed.display.humanize import size
-from mirrorfeed.display.rows import Row, described, nonzero, row, shown
+from mirrorfeed.display.rows import Row, described, row, shown
 from mirrorfeed.errors import MirrorfeedError
 
 
@@ -61,44 +60,3 @@ class Configured(Row):
     table: str = shown("table")
     source: str = shown("source")
     keys: tuple[str, ...] = shown("keys")
-
-
-@row
-class Publication(Row):
-    """What a run did for a table."""
-
-    table: str = shown("table")
-    what: str = shown("published")
-    """In words: a snapshot, versions, or that nothing was new."""
-    from_version_exclusive: int | None
-    """None for a snapshot, and where nothing was published."""
-    to_version_inclusive: int | None
-    published_version: int | None
-    """Up to which the table is published now, by this run or one before."""
-    inserts: int = shown("inserts", nonzero)
-    updates: int = shown("updates", nonzero)
-    upserts: int = shown("upserts", nonzero)
-    deletes: int = shown("deletes", nonzero)
-    files: int = shown("files")
-    bytes: int = shown("size", size, right=True)
-    seconds: float = shown("seconds")
-    lag_versions: int | None = shown("versions behind")
-    """Versions of the source that are not published yet."""
-    tries: int
-    reseeded: MirrorfeedError | None = None
-    """Why the table was started again from a snapshot, if it was."""
-    error: MirrorfeedError | None = None
-
-    def remarks(self) -> Sequence[str]:
-        again = [f"{self.table}: started again from a snapshot. {self.reseeded.problem}"] if self.reseeded else []
-        return [*again, *Row.remarks(self)]
-
-
-@row
-class Decision(Row):
-    """What publishing would do next for a table."""
-
-    table: str = shown("table")
-    next: str = shown("next")
-    error: MirrorfeedError | None = None
-    """Why it cannot go on."""

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import NullType, StructType
 
 from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.mirror.verify.errors import MirrorColumns
 from mirrorfeed.mirror.verify.expected_rows import NESTED, both, fault_of, values_of
 from mirrorfeed.source.identifier import quote
@@ -24,14 +25,15 @@ _AROUND = 8
 """How many bytes are shown before and after the first difference of two texts that look alike."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One value, or a whole row, that is not the same on both sides."""
+@row
+class Difference(Row):
+    """One value, or a whole row, that differs."""
 
-    key: str
-    column: str
-    source: str | None
-    mirror: str | None
+    key: str = shown("key")
+    column: str = shown("column", lambda name: name or "(whole row)")
+    """Empty if only one side has the row."""
+    source: str | None = shown("source")
+    mirror: str | None = shown("mirror")
 
     def __str__(self) -> str:
         if not self.column:
@@ -192,14 +194,16 @@ def _first(table: DataFrame, columns: Sequence[str], keys: Sequence[str], shown:
         texts += [_bytes(side, name).alias(f"{side}{i}b") for side in "sm" for i, name in enumerate(columns)]
         texts += [_unequal(name).alias(f"d{i}") for i, name in enumerate(columns)]
     found: list[Difference] = []
-    for row in wrong.select(*texts).orderBy("key").limit(shown).collect():
-        if "__s__" not in table.columns or row["__n_source__"] != 1 or row["__n_mirror__"] != 1:
-            found.append(Difference(row["key"], "", _times(row["__n_source__"]), _times(row["__n_mirror__"])))
+    for each in wrong.select(*texts).orderBy("key").limit(shown).collect():
+        if "__s__" not in table.columns or each["__n_source__"] != 1 or each["__n_mirror__"] != 1:
+            found.append(Difference(each["key"], "", _times(each["__n_source__"]), _times(each["__n_mirror__"])))
             continue
         found += [
-            Difference(row["key"], name, *_distinct(*(_Text(row[f"{side}{i}"], row[f"{side}{i}b"]) for side in "sm")))
+            Difference(
+                each["key"], name, *_distinct(*(_Text(each[f"{side}{i}"], each[f"{side}{i}b"]) for side in "sm"))
+            )
             for i, name in enumerate(columns)
-            if row[f"d{i}"]
+            if each[f"d{i}"]
         ]
     return tuple(found)
 

@@ -17,14 +17,14 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
 from mirrorfeed.cli import main
-from mirrorfeed.orchestration.repair import DifferingKeys, RepairPlan, decide
+from mirrorfeed.orchestration.verification import DifferingKeys, RepairPlan, decide
 from mirrorfeed.publish.errors import TooManyToRepair
 from tests.delta import DeltaTable
 from tests.told import told
 
 
 @pytest.mark.parametrize(
-    ("wrong", "by_time", "at_most", "keys", "doubled", "left"),
+    ("wrong", "by_time", "max_keys", "keys", "doubled", "left"),
     [
         (DifferingKeys(3), False, None, 3, True, ""),
         (DifferingKeys(3), False, 3, 3, True, ""),
@@ -36,7 +36,7 @@ from tests.told import told
             None,
             1,
             False,
-            "2 keys stand in the mirror more than once, and its files have no",
+            "the mirror has duplicates of 2 keys, and the order of its files does",
         ),
         (DifferingKeys(3, doubled=0), True, None, 3, True, ""),
         (
@@ -45,14 +45,14 @@ from tests.told import told
             None,
             1,
             True,
-            "1 row cannot be named by a key, for a part of it is NULL",
+            "1 row of the mirror cannot be addressed: the key contains NULL",
         ),
     ],
 )
 def test_what_is_published_once_more_and_what_is_left_to_a_rebuild(
-    wrong: DifferingKeys, by_time: bool, at_most: int | None, keys: int, doubled: bool, left: str
+    wrong: DifferingKeys, by_time: bool, max_keys: int | None, keys: int, doubled: bool, left: str
 ) -> None:
-    decision = decide("s.t", wrong, by_time=by_time, at_most=at_most)
+    decision = decide("s.t", wrong, by_time=by_time, max_keys=max_keys)
     assert isinstance(decision, RepairPlan)
     assert (decision.keys, decision.doubled) == (keys, doubled)
     assert bool(decision.left) == bool(left)
@@ -60,7 +60,7 @@ def test_what_is_published_once_more_and_what_is_left_to_a_rebuild(
 
 
 def test_more_than_the_limit_is_left_alone_as_a_whole() -> None:
-    refused = decide("s.t", DifferingKeys(4), at_most=3)
+    refused = decide("s.t", DifferingKeys(4), max_keys=3)
     assert isinstance(refused, TooManyToRepair)
     assert (refused.table, refused.keys, refused.at_most) == ("s.t", 4, 3)
 
@@ -145,10 +145,10 @@ def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
 ) -> None:
     shop = Shop(DeltaTable(spark, tmp_path / "source", NESTED), tmp_path, "region, at", options)
     shop.table.sql(ROWS)
-    assert "s.t is not published, so there is nothing to repair" in shop.repair(code=1)
+    assert "s.t is not published yet" in shop.repair(code=1)
     shop.run("publish")
     shop.replicate()
-    assert "s.t: nothing to repair, equal at version 1, 6 rows" in shop.repair()
+    assert "nothing to repair, equal at version 1, 6 rows" in shop.repair()
 
     published = shop.records
     shop.table.sql("DELETE FROM {} WHERE note = 'note 5'")  # after what is published
@@ -159,7 +159,7 @@ def test_whatever_went_wrong_in_a_mirror_is_right_after_a_repair(
         "UPDATE {} SET region = 'west' WHERE note = 'note 4'",
     )
     said = shop.repair()
-    assert "s.t: published once more, at version 1: 4 upserts, 2 deletes, 1 file." in said
+    assert "published again at version 1: 4 upserts, 2 deletes, 1 file" in said
     assert shop.records == [*published, (1, 1)]
     told_by_log = shop.run("log", "s.t")
     assert "repair at version 1" in told_by_log
@@ -192,14 +192,13 @@ def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror
     assert "2 upserts, 1 file" in shop.run("repair", "s.t", "--source-only", "--where", "id BETWEEN -5 AND 2")
     assert canonical(shop.mirrored) == canonical([*shop.table.rows(), {"id": -1, "v": "only here"}])
     configured = ("--mirror", str(shop.folder / "mirror"), "--config", str(shop.folder / "mirrorfeed.yml"))
-    repaired, words = told("repair", "s.t", "--where", "id < 3", *configured)
-    assert "2 upserts, 1 delete, 1 file" in words
-    (made,) = repaired["publications"]
-    assert (made["upserts"], made["deletes"], made["from_version_exclusive"], repaired["error"]) == (2, 1, 1, None)
+    (repaired,) = told("repair", "s.t", "--where", "id < 3", *configured).rows
+    assert "2 upserts, 1 delete, 1 file" in repaired["what"]
+    assert [repaired[name] for name in ("upserts", "deletes", "published_version", "error")] == [2, 1, 1, None]
     assert canonical(shop.mirrored) == canonical(shop.table.rows())
 
     assert "nothing to repair" in shop.repair("--where", "id > 100")
-    assert "--source-only does not read the mirror" in shop.run("repair", "s.t", "--source-only", code=1)
+    assert "Error MF1006" in shop.run("repair", "s.t", "--source-only", code=1)
     heard = BufferingHandler(capacity=9)
     log = PySparkLogger.getLogger("SQLQueryContextLogger")
     log.addHandler(heard)
@@ -212,7 +211,7 @@ def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror
     shutil.rmtree(shop.table.path)
     for arguments in (("--source-only",), ("--mirror", str(shop.folder / "mirror"))):
         refused = shop.run("repair", "s.t", *arguments, "--where", "id < 3", code=1)
-        assert f"Error MF2002: s.t: There is no Delta table at {shop.table.path}" in refused
+        assert f"Error MF2002: There is no Delta table at {shop.table.path}" in refused
 
 
 def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the_same(
@@ -228,7 +227,7 @@ def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the
     shop.spoil("UPDATE {} SET v = 'v3' WHERE id = 3")
     said = shop.verify(code=1)
     assert "DIFFERENT at version 1" in said
-    assert "s.t: published once more, at version 1: 2 upserts, 1 file." in said
+    assert "s.t: published again at version 1: 2 upserts, 1 file" in said
     assert canonical(shop.mirrored) == canonical(shop.table.rows())
 
 
@@ -236,8 +235,8 @@ def test_what_only_a_rebuild_mends_is_said(spark: SparkSession, published: Shop,
     shop = Shop.copied(published, tmp_path / "keyed")
     shop.spoil("INSERT INTO {} VALUES (NULL, 'lost'), (5, 'too many')")
     said = shop.repair(code=1)
-    assert "s.t: published once more, at version 1: 1 delete, 1 file." in said
-    assert "s.t cannot be repaired row by row: 1 row cannot be named by a key" in said
+    assert "published again at version 1: 1 delete, 1 file" in said
+    assert "s.t cannot be repaired row by row: 1 row of the mirror cannot be addressed" in said
     mirror = tmp_path / "keyed/mirror/s/t"
     keys = AnyDeltaTable(mirror).to_pyarrow_table().select(["id"])
     write_deltalake(mirror, keys, mode="overwrite", schema_mode="overwrite")

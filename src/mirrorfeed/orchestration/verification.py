@@ -1,0 +1,328 @@
+"""Verify tables against their mirrors, and publish again the rows that differ.
+
+The comparison only says which keys differ. The publisher reads their rows from the source with its own translation, so
+the two stay independent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from mirrorfeed.config import Config, Table
+from mirrorfeed.display.html import Chart
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.progress import progress
+from mirrorfeed.display.render import html_of
+from mirrorfeed.display.rows import Row, described, row, shown
+from mirrorfeed.errors import MirrorfeedError, first_line, named
+from mirrorfeed.landing.output_format import PARQUET
+from mirrorfeed.landing.record import Record
+from mirrorfeed.mirror import verify
+from mirrorfeed.mirror.verify import (
+    IN_MIRROR,
+    IN_SOURCE,
+    ConditionUnreadable,
+    Difference,
+    MirrorColumns,
+    NothingTaken,
+    differing,
+    mirror_of,
+    readable,
+    verify_at,
+)
+from mirrorfeed.mirror.verify.row_comparison import SHOWN
+from mirrorfeed.orchestration import ledger
+from mirrorfeed.orchestration.publish_run import RunContext, RunMode, publish_tables
+from mirrorfeed.publish.errors import FeedRequired, NothingPublished, RebuildRequired, TooManyToRepair
+from mirrorfeed.publish.log.mirror_position import MirrorPosition, mirror_positions
+from mirrorfeed.publish.republish import repair
+from mirrorfeed.publish.translate.landing_rows import DELETE_FIRST
+from mirrorfeed.runtime.session_settings import faithful
+from mirrorfeed.source.identifier import Source, quote
+from mirrorfeed.source.reader import selected, snapshot
+
+
+@row
+class Repair(Row):
+    """The rows of a table that were published again."""
+
+    table: str = shown("table")
+    what: str = shown("repair")
+    """In words."""
+    upserts: int = 0
+    deletes: int = 0
+    files: int = 0
+    published_version: int | None = None
+    error: MirrorfeedError | None = None
+    """The failure, or the reason for which some rows were not repaired."""
+
+
+@row
+class Comparison(Row):
+    """A source compared with its mirror, at the version that the mirror has."""
+
+    table: str = shown("table")
+    what: str = shown("mirror")
+    """In words."""
+    equal: bool | None
+    """None if they could not be compared."""
+    version: int | None = None
+    published_version: int | None = None
+    """The newest published version, which the mirror may not have yet."""
+    waiting_files: int = 0
+    """Published files that the mirror does not have yet."""
+    source_rows: int | None = None
+    mirror_rows: int | None = None
+    differing: int | None = None
+    """Keys that differ, or distinct rows of a table without keys."""
+    differences: tuple[Difference, ...] = ()
+    """The first of them."""
+    repair: Repair | None = None
+    """The repair, if `auto_repair_max_keys` of the configuration allows it."""
+    error: MirrorfeedError | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether source and mirror are equal. A repaired table was different, so it is not ok."""
+        return self.equal is True
+
+    def chart(self) -> Chart:
+        """The number of the first differences in each column."""
+        from mirrorfeed.display.svg_charts import bars
+
+        found = Counter(each.column or "(whole row)" for each in self.differences)
+        columns = [(column, {"differences": count}) for column, count in found.most_common()]
+        return Chart(f"{self.table}: first differences by column", bars(columns, ["differences"], "rows", "column"))
+
+    def _repr_html_(self) -> str:
+        """The table of differences, if there are any."""
+        if not self.differences:
+            return html_of((self,))
+        return html_of(self.differences, summary=f"{self.table}: {self.what}")
+
+    def remarks(self) -> Sequence[str]:
+        lines = [described(self.error)] if self.error else [str(each) for each in self.differences]
+        if self.repair:
+            lines += [self.repair.what] if self.repair.what else []
+            lines += [described(self.repair.error)] if self.repair.error else []
+        return [f"{self.table}: {line}" for line in lines]
+
+
+def verify_tables(
+    spark: SparkSession,
+    config: Config,
+    names: Sequence[str],
+    mirrors: str,
+    shown: int = SHOWN,
+    on_trouble: Callable[[MirrorfeedError], None] = lambda _: None,
+) -> list[Comparison]:
+    """Compare tables with their mirrors below a folder, and write the results into the ledger.
+
+    Repairs what differs up to the limit of the configuration. A table that was never published has an error, and
+    nothing about it is written.
+    """
+    rows: list[Comparison] = []
+    written: list[ledger.Row] = []
+    progress.info("Reading the positions of the mirrors")
+    positions = mirror_positions(config, names)
+    for at, (table, position) in enumerate(positions, 1):
+        name = str(table.target)
+        progress.info("Table %d of %d, %s: comparing it with its mirror", at, len(positions), name)
+        if position.newest is None:
+            rows.append(Comparison(name, "not compared", None, error=NothingPublished(table=name)))
+            continue
+        found: verify.Comparison | MirrorfeedError
+        try:
+            mirror = mirror_of(mirrors, table.target)
+            found = verify_at(spark, table.source, mirror, position.candidates, shown, table.selection)
+        except Exception as error:
+            found = named(f"Verifying {name}", error)
+        written.append(ledger.verified(name, found, datetime.now(UTC)))
+        rows.append(_row(name, position, found))
+        if rows[-1].equal is False and table.repair_up_to and table.changes != "compare":
+            rows[-1] = replace(rows[-1], repair=_repaired(spark, config, table, mirrors, on_trouble))
+    if lost := ledger.keep(spark, config.ledger, written):
+        on_trouble(lost)
+    return rows
+
+
+def _row(name: str, position: MirrorPosition, found: verify.Comparison | MirrorfeedError) -> Comparison:
+    published = position.newest.to_version_inclusive if position.newest else None
+    if isinstance(found, MirrorfeedError):
+        return Comparison(name, "not compared", None, published_version=published, error=found)
+    waiting = 0 if published == found.version else max(1, position.waiting)
+    behind = f"; published up to version {published}, {counted(waiting, 'file')} not consumed" if waiting else ""
+    return Comparison(
+        name,
+        f"{found}{behind}",
+        found.equal,
+        found.version,
+        published,
+        waiting,
+        found.source_rows,
+        found.mirror_rows,
+        found.differing,
+        found.first,
+    )
+
+
+def _repaired(
+    spark: SparkSession, config: Config, table: Table, mirrors: str, on_trouble: Callable[[MirrorfeedError], None]
+) -> Repair:
+    try:
+        context = RunContext(spark, config, on_trouble=on_trouble)
+        return repair_table(context, table, mirrors, max_keys=table.repair_up_to)
+    except Exception as error:
+        return Repair(str(table.target), "", error=named(f"Repairing {table.target}", error))
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingKeys:
+    """Numbers of keys to publish again."""
+
+    keys: int
+    """Keys without a NULL."""
+    doubled: int = 0
+    """Keys among them that the mirror has more than once. They are deleted first."""
+    nameless: int = 0
+    """Rows with a NULL in their key, which no delete and no upsert can address."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """The keys to publish again."""
+
+    keys: int
+    doubled: bool
+    """Whether keys that the mirror has more than once are included."""
+    left: MirrorfeedError | None = None
+    """The reason for which some rows cannot be repaired."""
+
+
+def decide(
+    table: str, wrong: DifferingKeys, *, by_time: bool = False, max_keys: int | None = None
+) -> RepairPlan | TooManyToRepair:
+    """Decide which keys to publish again. If files are read by their times, a delete and an upsert of one key could be
+    in two files of the same time, so such keys are left out."""
+    left = by_time and wrong.doubled > 0
+    keys = wrong.keys - wrong.doubled if left else wrong.keys
+    reasons = []
+    if left:
+        reasons.append(
+            f"the mirror has duplicates of {counted(wrong.doubled, 'key')}, and the order of its files does not put a"
+            " delete first"
+        )
+    if wrong.nameless:
+        reasons.append(f"{counted(wrong.nameless, 'row')} of the mirror cannot be addressed: the key contains NULL")
+    if max_keys is not None and keys > max_keys:
+        return TooManyToRepair(table=table, keys=keys, at_most=max_keys)
+    return RepairPlan(keys, not left, RebuildRequired(table=table, reason="; ".join(reasons)) if reasons else None)
+
+
+def repair_table(
+    context: RunContext, table: Table, mirrors: str | None, where: str | None = None, *, max_keys: int | None = None
+) -> Repair:
+    """Publish again the rows that differ from the mirror below a folder, or all rows that match a condition, in the
+    source or in the mirror. Without a folder the mirror is not read, and rows that only the mirror has stay there."""
+    spark, name = context.spark, str(table.target)
+    if table.changes == "compare":
+        raise FeedRequired(table=str(table.source), asked="to repair its mirror")
+    ((_, position),) = mirror_positions(context.config, [name])
+    newest = position.newest
+    if newest is None:
+        raise NothingPublished(table=name)
+    if not newest.keys:
+        raise RebuildRequired(table=name, reason="it has no keys, so its rows can be added but not replaced")
+    found: verify.Comparison | None = None
+    mirror = None if mirrors is None else mirror_of(mirrors, table.target)
+    with readable(spark, table.source, newest.to_version_inclusive, mirror), faithful(spark):
+        if mirror is None:
+            keys = _of_source(spark, table, newest, where)
+        else:
+            try:
+                found, keys = _of_mirror(spark, table, mirror, position.candidates, where)
+            except MirrorColumns as error:
+                raise RebuildRequired(table=name, reason="; ".join(error.faults)) from error
+            if found is not None and found.equal:
+                return Repair(name, f"nothing to repair, {found}", published_version=newest.to_version_inclusive)
+        wrong = _counted(keys, newest.keys)
+    plan = decide(name, wrong, by_time=table.detection == "time", max_keys=max_keys)
+    if isinstance(plan, TooManyToRepair):
+        return Repair(name, "", published_version=newest.to_version_inclusive, error=plan)
+    if plan.keys == 0:
+        what = "" if plan.left else "nothing to repair"
+        return Repair(name, what, published_version=newest.to_version_inclusive, error=plan.left)
+    chosen = _named(keys, newest.keys)
+    if not plan.doubled:
+        chosen = chosen.where(f"NOT {DELETE_FIRST}")
+    way = RunMode(
+        lambda source, store, plan, progress, on_step, _: repair(source, store, plan, chosen, progress, on_step),
+        starts_again=False,
+        heeds_pauses=False,
+    )
+    (done,) = publish_tables(replace(context, way=way), [name])
+    rows = [counted(count, noun) for count, noun in ((done.upserts, "upsert"), (done.deletes, "delete")) if count]
+    what = f"published again at version {done.published_version}: {', '.join((*rows, counted(done.files, 'file')))}"
+    return Repair(
+        name,
+        "" if done.error else what,
+        done.upserts,
+        done.deletes,
+        done.files,
+        done.published_version,
+        done.error or plan.left,
+    )
+
+
+def _of_mirror(
+    spark: SparkSession, table: Table, mirror: Source, candidates: tuple[Record, ...], where: str | None
+) -> tuple[verify.Comparison | None, DataFrame]:
+    """Return the comparison, unless there is a condition, and the keys with their number of rows on both sides."""
+    if not candidates:
+        raise NothingTaken(table=str(table.source))
+    record, chosen = candidates[0], table.selection
+    found = verify_at(spark, table.source, mirror, candidates, selection=chosen) if where is None else None
+    version = found.version if found else record.to_version_inclusive
+    as_text = record.extension != PARQUET
+    keys = differing(spark, table.source, version, mirror, record.keys, where, as_text=as_text, selection=chosen)
+    return found, keys
+
+
+def _of_source(spark: SparkSession, table: Table, newest: Record, where: str | None) -> DataFrame:
+    rows = selected(str(table.source), snapshot(spark, table.source, newest.to_version_inclusive), table.selection)
+    names = [quote(name) for name in newest.keys]
+    try:
+        chosen = rows if where is None else rows.where(where)
+        return chosen.groupBy(*names).agg(F.count(F.lit(1)).alias(IN_SOURCE)).withColumn(IN_MIRROR, F.lit(0))
+    except Exception as error:
+        raise ConditionUnreadable(
+            table=str(table.source), condition=where or "", reason=first_line(str(error))
+        ) from error
+
+
+def _counted(keys: DataFrame, names: tuple[str, ...]) -> DifferingKeys:
+    nameless = _nameless(names)
+    counts = keys.agg(
+        F.count_if(~nameless),
+        F.count_if(~nameless & (F.col(IN_MIRROR) > 1)),
+        F.sum(F.when(nameless, F.greatest(IN_SOURCE, IN_MIRROR)).otherwise(0)),
+    ).first()
+    assert counts is not None
+    return DifferingKeys(*(int(value or 0) for value in counts))
+
+
+def _named(keys: DataFrame, names: tuple[str, ...]) -> DataFrame:
+    chosen = keys.where(~_nameless(names))
+    return chosen.select(*(F.col(quote(name)) for name in names), (F.col(IN_MIRROR) > 1).alias(DELETE_FIRST))
+
+
+def _nameless(names: tuple[str, ...]) -> Column:
+    return reduce(or_, (F.col(quote(name)).isNull() for name in names))

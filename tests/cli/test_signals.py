@@ -1,0 +1,84 @@
+"""Ctrl-C and SIGTERM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from mirrorfeed.api.feed import sleep_unless, stop_after
+from mirrorfeed.cli.signals import Interruption
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@pytest.mark.parametrize("first", SIGNALS)
+def test_the_first_signal_requests_to_stop_and_an_interrupt_after_it_ends_at_once(first: signal.Signals) -> None:
+    before, heard = [signal.getsignal(each) for each in SIGNALS], list[str]()
+    with Interruption(lambda: heard.append("at once")).listening() as stop:
+        stop.defer(lambda: heard.append("requested"))
+        assert not stop()
+        os.kill(os.getpid(), first)
+        assert stop()
+        sleep_unless(stop, 3600)  # returns immediately
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert heard == ["requested"]
+        os.kill(os.getpid(), signal.SIGINT)
+        assert heard == ["requested", "at once"]
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+
+
+@pytest.mark.parametrize("first", SIGNALS)
+def test_a_command_that_cannot_stop_between_two_steps_ends_at_the_first_signal(first: signal.Signals) -> None:
+    heard: list[str] = []
+    with Interruption(lambda: heard.append("at once")).listening():
+        os.kill(os.getpid(), first)
+    assert heard == ["at once"]
+
+
+def test_a_handler_that_spark_installs_is_replaced() -> None:
+    heard: list[str] = []
+    with Interruption(lambda: heard.append("at once")).listening() as stop:
+        signal.signal(signal.SIGINT, lambda *_: heard.append("Spark"))
+        stop.listen()
+        os.kill(os.getpid(), signal.SIGINT)
+    assert heard == ["at once"]
+
+
+def test_ending_at_once_waits_for_no_thread_and_prints_one_line() -> None:
+    code = """if True:
+        import os, signal, threading
+        from mirrorfeed.cli.signals import Interruption
+        threading.Thread(target=threading.Event().wait).start()
+        with Interruption().listening() as stop:
+            stop.defer(lambda: None)
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+            threading.Event().wait()
+        """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "Interrupted. The next run completes what is unfinished.\n"
+
+
+def test_other_threads_than_the_main_one_run_without_a_handler() -> None:
+    def publish() -> bool:
+        with Interruption().listening() as stop:
+            return not stop()
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(publish).result()
+
+
+def test_it_stops_when_its_minutes_are_over_or_when_asked() -> None:
+    now, asked = [100.0], [False]
+    limited = stop_after(2, lambda: asked[0], lambda: now[0])
+    unlimited = stop_after(None, None, lambda: now[0])
+    for now[0], over in ((100.0, False), (219.9, False), (220.0, True)):
+        assert (limited(), unlimited()) == (over, False)
+    now[0], asked[0] = 100.0, True
+    assert limited()
