@@ -31,8 +31,8 @@ WITHOUT_SPARK = {
     "lint landing": (0, "no findings"),
     "partner": (0, "The configuration has no `partner`."),
     "drop sales.gone": (1, "does not exist"),
-    "fabric status": (1, "names no mirrored database of Fabric"),
-    "fabric start": (1, "names no mirrored database of Fabric"),
+    "fabric status": (1, "is not in a mirrored database of Fabric"),
+    "fabric start": (1, "is not in a mirrored database of Fabric"),
     f"--landing-zone {NOWHERE} fabric status": (1, "mirrored database"),
     "replicate landing mirror": (0, ""),
 }

@@ -19,7 +19,7 @@ from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from fixtures.shared_faults import NoRenames
 from mirrorfeed.cli import main
 from mirrorfeed.config import load
-from mirrorfeed.mirror.fabric import TableState
+from mirrorfeed.mirror.fabric.database import TableState
 from mirrorfeed.monitor.facts import Collector, TableFacts, database_facts
 from mirrorfeed.monitor.rules import NOTHING, database_findings, table_findings
 from mirrorfeed.monitor.text_lengths import longest_text

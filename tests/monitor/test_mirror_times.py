@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config import Config, load
-from mirrorfeed.mirror.fabric import TableState, TableSync
+from mirrorfeed.mirror.fabric.database import TableState, TableSync
 from mirrorfeed.monitor.freshness import Step
 from mirrorfeed.monitor.mirror_times import beyond_of, syncs_of
 
@@ -95,5 +95,5 @@ def test_what_the_endpoint_says_is_taken_and_what_it_does_not_say_is_not_known(
 
 def test_an_endpoint_that_cannot_be_asked_is_not_known(onelake: OneLake, in_onelake: Config, config: Config) -> None:
     onelake.fabric.endpoint = None
-    assert str(syncs_of(in_onelake)).startswith("Fabric tells of no SQL endpoint of the mirrored database")
-    assert str(syncs_of(config)).endswith("names no mirrored database of Fabric")
+    assert str(syncs_of(in_onelake)).startswith("Fabric reports no SQL endpoint of the mirrored database")
+    assert str(syncs_of(config)).endswith("is not in a mirrored database of Fabric")

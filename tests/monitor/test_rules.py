@@ -12,7 +12,7 @@ import pytest
 
 from mirrorfeed.cli import main
 from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, Unexpected
-from mirrorfeed.mirror.fabric import TableState
+from mirrorfeed.mirror.fabric.database import TableState
 from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.findings import Severity
 from mirrorfeed.monitor.freshness import Freshness, Step

@@ -696,7 +696,7 @@ def test_a_file_of_any_size_is_uploaded_in_bounded_memory(onelake: OneLake) -> N
         "mirrorfeed.storage",
         "mirrorfeed.runtime.credentials",
         "mirrorfeed.storage.onelake_errors",
-        "mirrorfeed.mirror.fabric",
+        "mirrorfeed.mirror.fabric.database",
     ],
 )
 def test_azure_is_imported_by_those_alone_who_go_there(module: str) -> None:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         TableSync,
     )
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.mirror.fabric import MirroredDatabase
+    from mirrorfeed.mirror.fabric.database import MirroredDatabase
     from mirrorfeed.orchestration.publish_run import RunContext
     from mirrorfeed.source.identifier import Source
 
@@ -240,7 +240,7 @@ class Feed:
         Raises `MirrorfeedError` if Fabric cannot be read.
         """
         from mirrorfeed.config.landing_zone import zone_of
-        from mirrorfeed.mirror.fabric import database_of
+        from mirrorfeed.mirror.fabric.database import database_of
         from mirrorfeed.monitor.freshness import UNASKED
         from mirrorfeed.monitor.mirror_times import NOT_ASKED, beyond_of, syncs_of
         from mirrorfeed.monitor.status import CURRENT, statuses, summary_of
@@ -601,15 +601,15 @@ class Feed:
         Raises `MirrorfeedError` if the landing zone names no workspace, or Fabric refuses.
         """
         from mirrorfeed.config import ONELAKE
-        from mirrorfeed.mirror import fabric
+        from mirrorfeed.mirror.fabric.database import CreatedDatabase, client_of, create
         from mirrorfeed.mirror.fabric.errors import NotInFabric
 
         config = self._written
         if config.onelake is None:
             raise NotInFabric(landing_zone=config.landing_zone)
         workspace, _ = config.onelake
-        database, created = fabric.create(fabric.api_of(config), workspace, name, config.fabric)
-        return Result((fabric.CreatedDatabase(name, created, f"{ONELAKE}{workspace}/{database}"),))
+        database, created = create(client_of(config), workspace, name, config.fabric)
+        return Result((CreatedDatabase(name, created, f"{ONELAKE}{workspace}/{database}"),))
 
     def fabric_start(self, *, force: bool = False, minutes: float = 10.0) -> Result[DatabaseStatus]:
         """Start mirroring, and wait until it runs.
@@ -618,7 +618,7 @@ class Feed:
         """
         from mirrorfeed.api.errors import NothingToMirror
         from mirrorfeed.config.landing_zone import without_files
-        from mirrorfeed.mirror.fabric import DatabaseStatus, database_of
+        from mirrorfeed.mirror.fabric.database import DatabaseStatus, database_of
 
         config = self._config
         database = database_of(config)
@@ -630,7 +630,7 @@ class Feed:
     def fabric_stop(self, minutes: float = 10.0) -> Result[DatabaseStatus]:
         """Stop mirroring, and wait until it has stopped. After the next start Fabric replicates every table from the
         beginning."""
-        from mirrorfeed.mirror.fabric import DatabaseStatus, database_of
+        from mirrorfeed.mirror.fabric.database import DatabaseStatus, database_of
 
         database = database_of(self._written)
         database.stop(_log_status, minutes * 60)
@@ -641,7 +641,7 @@ class Feed:
 
         Raises `MirrorfeedError` if mirroring is stopped, or does not run in time.
         """
-        from mirrorfeed.mirror.fabric import DatabaseStatus, database_of
+        from mirrorfeed.mirror.fabric.database import DatabaseStatus, database_of
 
         database = database_of(self._written)
         database.resume(_log_status, minutes * 60)
@@ -652,7 +652,7 @@ class Feed:
 
         Raises `MirrorfeedError` if the landing zone is no mirrored database, or Fabric refuses.
         """
-        from mirrorfeed.mirror.fabric import database_of
+        from mirrorfeed.mirror.fabric.database import database_of
 
         return _states_of(database_of(self._written))
 
@@ -661,10 +661,11 @@ class Feed:
 
         Raises `MirrorfeedError` as `fabric_status` does.
         """
-        from mirrorfeed.mirror.fabric import database_of, definition
+        from mirrorfeed.mirror.fabric import definition
+        from mirrorfeed.mirror.fabric.database import database_of
 
         database = database_of(self._written)
-        there = definition.read(database.api, database.place).content
+        there = definition.read(database.client, database.place).content
         rows = tuple(definition.differences(there, self._written.fabric))
         in_fabric = (f"In Fabric: {definition.in_words(there)}.",)
         return Result(rows, in_fabric, "" if rows else "Nothing differs from the configuration.")
@@ -676,16 +677,17 @@ class Feed:
 
         Raises `MirrorfeedError` as `fabric_status` does, and if Fabric does not show the change.
         """
-        from mirrorfeed.mirror.fabric import database_of, definition
+        from mirrorfeed.mirror.fabric import definition
+        from mirrorfeed.mirror.fabric.database import database_of
 
         database, options = database_of(self._written), self._written.fabric
-        found = definition.differences(definition.read(database.api, database.place).content, options)
+        found = definition.differences(definition.read(database.client, database.place).content, options)
         rows = tuple(each for each in found if each.changes)
         fixed = tuple(each.in_words for each in found if not each.changes)
         if rows and confirm:
             confirm(*(each.in_words for each in found))
         if rows:
-            definition.apply(database.api, database.place, options)
+            definition.apply(database.client, database.place, options)
         return Result(rows, fixed, "Fabric shows these changes." if rows else "There was nothing to change.")
 
     def fabric_refresh(self) -> Result[TableSync]:
@@ -693,10 +695,10 @@ class Feed:
 
         Raises `MirrorfeedError` as `fabric_status` does, and if the database has no SQL endpoint yet.
         """
-        from mirrorfeed.mirror.fabric import database_of, refresh
+        from mirrorfeed.mirror.fabric.database import database_of
 
         progress.info("Refreshing the SQL endpoint")
-        rows = tuple(refresh(database_of(self._written)))
+        rows = tuple(database_of(self._written).refresh())
         return Result(rows, summary="" if rows else "The SQL endpoint has no table.")
 
     def archive(self, table: str | None = None) -> ArchiveAwareTable:

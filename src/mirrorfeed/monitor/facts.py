@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorfeed.landing.record import Record
-    from mirrorfeed.mirror.fabric import TableState
+    from mirrorfeed.mirror.fabric.database import TableState
     from mirrorfeed.publish.errors import FilesLost, LastFileMissing
     from mirrorfeed.publish.log.table_log import TableLog
     from mirrorfeed.publish.log.view import View
@@ -122,7 +122,7 @@ class DatabaseFacts:
 def database_facts(config: Config, store: Store | None = None) -> DatabaseFacts:
     if config.onelake is None:
         return DatabaseFacts(config.landing_zone)
-    from mirrorfeed.mirror.fabric import database_of
+    from mirrorfeed.mirror.fabric.database import database_of
 
     try:
         database, store = database_of(config), store or zone_of(config)

@@ -9,7 +9,7 @@ from pathlib import Path
 from mirrorfeed.config import Config, Table
 from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.landing.names import Target
-from mirrorfeed.mirror.fabric import TableState, TableSync, database_of, refresh, sync_of
+from mirrorfeed.mirror.fabric.database import TableState, TableSync, database_of, sync_of
 from mirrorfeed.mirror.verify.errors import MirrorNotNamed
 from mirrorfeed.monitor.freshness import Beyond, Step
 from mirrorfeed.source.delta_protocol import commit_version
@@ -21,7 +21,7 @@ NOT_ASKED = "the SQL endpoint was not asked"
 def syncs_of(config: Config) -> Sequence[TableSync] | str:
     """What the SQL endpoint says once it has taken up what is new; or why it does not."""
     try:
-        return refresh(database_of(config))
+        return database_of(config).refresh()
     except Exception as error:
         return _first(named("Asking the SQL endpoint", error))
 

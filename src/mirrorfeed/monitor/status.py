@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.mirror.fabric import TableState
+    from mirrorfeed.mirror.fabric.database import TableState
     from mirrorfeed.monitor.freshness import Beyond
 
 STATES = ("in trouble", "behind", "never published", "paused", "as last compared", "up to date")

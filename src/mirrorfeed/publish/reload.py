@@ -59,12 +59,12 @@ def dropping_by(
         if config.onelake is None:
             yield
             return
-        from mirrorfeed.mirror import fabric  # takes long to import, and folders never need it
+        from mirrorfeed.mirror.fabric.database import database_of  # slow to import, and not needed for folders
 
         def on_wait(state: str) -> None:
             on_step(str(table.target), f"waiting until Fabric has dropped it; now {state}")
 
-        database = fabric.database_of(config)
+        database = database_of(config)
         database.status()  # whatever stands in the way of asking is told before anything is deleted
         yield
         database.wait_until_dropped(table.target, on_wait, seconds)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
-from mirrorfeed.mirror.fabric import Api, MirroredDatabase
-from mirrorfeed.mirror.fabric.client import AUDIENCE
+from mirrorfeed.mirror.fabric.client import AUDIENCE, FabricClient
+from mirrorfeed.mirror.fabric.database import MirroredDatabase
 from mirrorfeed.mirror.fabric.responses import Place
 from mirrorfeed.runtime.credentials import bearer
 from mirrorfeed.storage.retry_budget import Patience
@@ -34,14 +34,14 @@ def time() -> Time:
 
 
 @pytest.fixture
-def api(onelake: OneLake, time: Time) -> Api:
+def api(onelake: OneLake, time: Time) -> FabricClient:
     token = bearer(onelake.principal(), AUDIENCE, str(onelake.ca_file))
     patience = Patience(seconds=60, first_pause=1, longest_pause=1, answer_seconds=5)
-    return Api(token, f"https://{onelake.address}", str(onelake.ca_file), patience, time.clock, time.sleep)
+    return FabricClient(token, f"https://{onelake.address}", str(onelake.ca_file), patience, time.clock, time.sleep)
 
 
 @pytest.fixture
-def database(api: Api) -> MirroredDatabase:
+def database(api: FabricClient) -> MirroredDatabase:
     return MirroredDatabase(api, Place(WORKSPACE, DATABASE))
 
 

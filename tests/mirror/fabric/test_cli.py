@@ -43,7 +43,7 @@ def project(tmp_path: Path, onelake: OneLake) -> Project:
 def test_a_database_is_made_in_the_workspace_and_its_line_is_ready_to_paste(project: Project) -> None:
     project.configure(f"onelake://{WORKSPACE}")
     needed = project.run("fabric", "status", code=1)
-    assert "names no mirrored database of Fabric. Set `landing_zone: onelake://<workspace id>/<mirrored" in needed
+    assert "is not in a mirrored database of Fabric. Set `landing_zone: onelake://<workspace id>/<mirrored" in needed
 
     said = project.run("fabric", "create", "orders")
     line = said.partition("landing_zone: ")[2]
@@ -60,10 +60,9 @@ def test_mirroring_starts_once_every_table_has_a_file(project: Project) -> None:
     project.publish("sales.schema/orders")
     project.onelake.store().create("lines/_metadata.json", b"{}")
     refused = project.run("fabric", "start", code=1)
-    assert refused == (
-        "Error MF4216: These tables have no first file in the landing zone: lines. Run `mirrorfeed publish` first, so"
-        " that mirroring begins with whole tables; or start with --force."
-    )
+    assert refused.startswith("Error MF4216: ")
+    assert "lines" in refused
+    assert "sales.orders" not in refused
     assert not any(verb.startswith("fabric") for verb in project.onelake.verbs())
 
     project.publish("lines")
@@ -90,22 +89,21 @@ def test_mirroring_starts_without_files_if_it_must_and_is_stopped(project: Proje
 @pytest.mark.parametrize("command", ["start", "stop", "status"])
 def test_a_folder_has_nothing_to_do_with_fabric(project: Project, command: str) -> None:
     project.file.write_text(f"landing_zone: ./landing\n{TABLES}")
-    assert "/landing names no mirrored database of Fabric. Set `landing_zone" in project.run("fabric", command, code=1)
+    assert "/landing is not in a mirrored database of Fabric." in project.run("fabric", command, code=1)
 
 
 def test_a_database_of_another_kind_has_no_landing_zone_to_start_with(project: Project) -> None:
     project.configure(f"onelake://{WORKSPACE}/{SQL_MIRROR}")
     project.onelake.files.add_item(SQL_MIRROR, lands=False)
     refused = project.run("fabric", "start", code=1)
-    assert "The item has no landing zone" in refused
-    assert "Check that the second id in `landing_zone` is that of an open mirrored database" in refused
+    assert "MF4105: The item has no landing zone" in refused
 
 
 def test_ids_secrets_and_capacities_that_are_wrong_are_told_with_the_next_step(project: Project) -> None:
     project.configure(f"onelake://{OTHER}/{DATABASE}")
-    assert f"Fabric knows no workspace {OTHER}" in project.run("fabric", "create", "orders", code=1)
+    assert f"The workspace {OTHER} does not exist in Fabric" in project.run("fabric", "create", "orders", code=1)
     project.configure(f"onelake://{WORKSPACE}/{OTHER}")
-    assert f"holds no mirrored database {OTHER}" in project.run("fabric", "status", code=1)
+    assert f"has no mirrored database {OTHER}" in project.run("fabric", "status", code=1)
     project.configure()
     said = {"status": 429, "code": "CapacityNotActive", "message": "The capacity is paused."}
     project.onelake.server.faults.add(Fault("fabric getMirroringStatus", How.ANSWER, 9, **said))  # type: ignore[arg-type]

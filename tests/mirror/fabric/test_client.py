@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrorfeed.config.destination import FabricOptions
-from mirrorfeed.mirror.fabric import Api, MirroredDatabase, create, refresh
+from mirrorfeed.mirror.fabric.client import FabricClient
+from mirrorfeed.mirror.fabric.database import MirroredDatabase, create
 from mirrorfeed.mirror.fabric.definition import differences, read
-from mirrorfeed.mirror.fabric.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror
-from mirrorfeed.mirror.fabric.responses import Place, ResponseInvalid
+from mirrorfeed.mirror.fabric.errors import DefinitionUnreadable, NoSqlEndpoint, NotListed, OtherMirror, ResponseInvalid
+from mirrorfeed.mirror.fabric.responses import Place
 from tests.damage import damaged
 
 PLACE = Place("w", "d")
@@ -44,7 +45,7 @@ RESPONSES: dict[str, Any] = {
 }
 
 
-class Answering(Api):
+class Answering(FabricClient):
     """Answers each call with the same body."""
 
     def __init__(self, body: bytes) -> None:
@@ -68,7 +69,7 @@ def ask(name: str, body: bytes) -> object:
         case "databases":
             return create(api, "w", "other", seconds=0.0)
         case "endpoint":
-            return refresh(MirroredDatabase(api, PLACE))
+            return MirroredDatabase(api, PLACE).refresh()
     return differences(read(api, PLACE).content, FabricOptions())
 
 
@@ -98,7 +99,7 @@ def test_many_damaged_responses_are_one_error(name: str, data: st.DataObject) ->
         ({"data": [5]}, "data.0: Input should be"),
         ({"data": [{**_TABLE, "metrics": [1]}]}, "data.0.metrics: Input should be"),
         ({"data": [{**_TABLE, "metrics": {"processedRows": True}}]}, "processedRows: Input should be a valid integer"),
-        ({"data": [], "continuationToken": "again"}, "it names the same page twice"),
+        ({"data": [], "continuationToken": "again"}, "it returns the same page twice"),
     ],
 )
 def test_a_response_of_another_form_is_one_error(body: dict[str, Any], reason: str) -> None:

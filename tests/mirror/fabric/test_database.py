@@ -1,4 +1,4 @@
-"""The mirrored database against the simulated API: what is asked, and what becomes of it when calls fail."""
+"""The mirrored database against the simulated API, also when calls fail."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fixtures.onelake import DATABASE, LAKEHOUSE, WORKSPACE, OneLake
 from fixtures.onelake.fabric import SQL_MIRROR, Database
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.landing.names import Target
-from mirrorfeed.mirror.fabric import Api, MirroredDatabase, TableState, create
-from mirrorfeed.mirror.fabric.client import AUDIENCE
+from mirrorfeed.mirror.fabric.client import AUDIENCE, FabricClient
+from mirrorfeed.mirror.fabric.database import MirroredDatabase, TableState, create
 from mirrorfeed.mirror.fabric.errors import (
     DatabaseMissing,
     FabricUnavailable,
@@ -46,7 +46,7 @@ def nothing(_: str) -> None: ...
 # Making
 
 
-def test_a_database_is_made_once(onelake: OneLake, api: Api, asked: Asked) -> None:
+def test_a_database_is_made_once(onelake: OneLake, api: FabricClient, asked: Asked) -> None:
     made, now = create(api, WORKSPACE, "orders")
     assert now
     assert asked() == ["list", "create", "list"]
@@ -57,7 +57,7 @@ def test_a_database_is_made_once(onelake: OneLake, api: Api, asked: Asked) -> No
     assert asked()[3:] == ["list", "getDefinition"]
 
 
-def test_a_name_is_looked_for_on_every_page(onelake: OneLake, api: Api, asked: Asked) -> None:
+def test_a_name_is_looked_for_on_every_page(onelake: OneLake, api: FabricClient, asked: Asked) -> None:
     for number in range(5):
         onelake.fabric.databases[f"id {number}"] = Database(f"orders {number}")
     onelake.fabric.page_size = 2
@@ -66,7 +66,9 @@ def test_a_name_is_looked_for_on_every_page(onelake: OneLake, api: Api, asked: A
     assert asked() == ["list"] * 4 + ["getDefinition"]
 
 
-def test_a_making_that_takes_long_is_waited_for_by_its_id(onelake: OneLake, api: Api, asked: Asked, time: Time) -> None:
+def test_a_making_that_takes_long_is_waited_for_by_its_id(
+    onelake: OneLake, api: FabricClient, asked: Asked, time: Time
+) -> None:
     onelake.fabric.slow_looks = 3
 
     assert create(api, WORKSPACE, "orders")[1]
@@ -74,18 +76,15 @@ def test_a_making_that_takes_long_is_waited_for_by_its_id(onelake: OneLake, api:
     assert time.pauses == [20, 20, 20]
 
 
-def test_a_making_that_fails_after_it_was_taken_is_told(onelake: OneLake, api: Api) -> None:
+def test_a_making_that_fails_after_it_was_taken_is_told(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.fails_with = "No more items fit"
     with pytest.raises(OperationFailed) as failed:
         create(api, WORKSPACE, "orders")
-    assert str(failed.value) == (
-        f"Fabric took the request to make 'orders' and then failed (the workspace {WORKSPACE}: No more items fit). Look"
-        " at the item in Fabric, then run the same command again."
-    )
+    assert (failed.value.action, failed.value.reason) == ("create 'orders'", "No more items fit")
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
-def test_a_making_whose_answer_fails_once_makes_one(onelake: OneLake, api: Api, how: How) -> None:
+def test_a_making_whose_answer_fails_once_makes_one(onelake: OneLake, api: FabricClient, how: How) -> None:
     fail(onelake, "create", how)
     made, _ = create(api, WORKSPACE, "orders")
 
@@ -93,29 +92,24 @@ def test_a_making_whose_answer_fails_once_makes_one(onelake: OneLake, api: Api, 
     assert onelake.fabric.databases[made].name == "orders"
 
 
-def test_a_database_that_mirrors_something_else_is_not_taken(api: Api) -> None:
+def test_a_database_that_mirrors_something_else_is_not_taken(api: FabricClient) -> None:
     with pytest.raises(OtherMirror) as refused:
         create(api, WORKSPACE, "crm")
-    assert str(refused.value) == (
-        f"'crm' is there already and mirrors a source of its own (AzureSqlDatabase; the mirrored database {SQL_MIRROR}"
-        f" of the workspace {WORKSPACE}). It takes no files: choose another one."
-    )
+    assert (refused.value.name, refused.value.kind) == ("crm", "AzureSqlDatabase")
+    assert refused.value.place == str(Place(WORKSPACE, SQL_MIRROR))
 
 
-def test_a_name_that_is_taken_by_what_is_not_shown_is_told(onelake: OneLake, api: Api) -> None:
+def test_a_name_that_is_taken_by_what_is_not_shown_is_told(onelake: OneLake, api: FabricClient) -> None:
     fail(onelake, "create", How.ANSWER, MANY, status=409, code="ItemDisplayNameAlreadyInUse", message="In use.")
     with pytest.raises(NameTaken):
         create(api, WORKSPACE, "orders")
 
 
-def test_a_database_that_is_not_shown_yet_is_told(onelake: OneLake, api: Api) -> None:
+def test_a_database_that_is_not_shown_yet_is_told(onelake: OneLake, api: FabricClient) -> None:
     onelake.fabric.lists_new = False
-    with pytest.raises(NotListed) as told:
+    with pytest.raises(NotListed) as error:
         create(api, WORKSPACE, "orders")
-    assert str(told.value) == (
-        f"'orders' was made in the workspace {WORKSPACE} and is not shown there yet. Run the same command again in a"
-        " few minutes: it makes no second one."
-    )
+    assert error.value.name == "orders"
 
 
 # Starting and stopping
@@ -162,13 +156,10 @@ def test_it_is_stopped_if_it_runs(
 
 def test_a_start_without_effect_is_told_in_the_end(onelake: OneLake, database: MirroredDatabase, time: Time) -> None:
     onelake.fabric.databases[DATABASE].next = ["Starting"] * 100
-    with pytest.raises(NotReached) as told:
+    with pytest.raises(NotReached) as error:
         database.start(nothing, 60)
 
-    assert str(told.value) == (
-        f"startMirroring has no effect yet: after 60 s the mirrored database {DATABASE} of the workspace {WORKSPACE} is"
-        " Starting. Run the same command again to go on waiting, or look at the database in Fabric."
-    )
+    assert (error.value.verb, error.value.seconds, error.value.status) == ("startMirroring", 60, "Starting")
     assert time.now == 60
 
 
@@ -238,14 +229,10 @@ def test_a_table_that_stays_is_told_in_the_end(onelake: OneLake, database: Mirro
     onelake.fabric.databases[DATABASE].status = "Running"
     onelake.fabric.databases[DATABASE].tables = {("sales", "orders"): {"status": "Replicating"}}
     onelake.fabric.drop_looks = MANY
-    with pytest.raises(NotDropped) as told:
+    with pytest.raises(NotDropped) as error:
         database.wait_until_dropped(Target("sales", "orders"), nothing, 60)
 
-    assert str(told.value) == (
-        f"The folder of sales.orders is deleted, and after 60 s the mirrored database {DATABASE} of the workspace"
-        f" {WORKSPACE} still has the table (Replicating). Run the same command again: it goes on waiting, then"
-        " publishes. Nothing is published until then."
-    )
+    assert (error.value.table, error.value.seconds, error.value.state) == ("sales.orders", 60, "Replicating")
 
 
 # Calls that fail
@@ -271,20 +258,20 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(
     onelake: OneLake, database: MirroredDatabase, time: Time
 ) -> None:
     fail(onelake, "getMirroringStatus", How.ANSWER, MANY, status=429, code="RequestBlocked", retry_after="3600")
-    with pytest.raises(FabricUnavailable, match="it asks to be left alone for 3600 s"):
+    with pytest.raises(FabricUnavailable, match="retry after 3600 s"):
         database.status()
 
     assert time.pauses == []
 
 
-def test_a_host_that_drops_packets_is_told_after_a_few_tries(api: Api, time: Time, dropping: str) -> None:
+def test_a_host_that_drops_packets_is_told_after_a_few_tries(api: FabricClient, time: Time, dropping: str) -> None:
     api.endpoint, api.patience = dropping, Patience(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1)
     with pytest.raises(FabricUnavailable, match=r"ConnectTimeoutError: Connection to localhost timed out"):
         api.get("count", Place(WORKSPACE))
     assert len(time.pauses) == 2
 
 
-def test_an_address_where_nobody_answers_is_told_soon(onelake: OneLake, api: Api, time: Time) -> None:
+def test_an_address_where_nobody_answers_is_told_soon(onelake: OneLake, api: FabricClient, time: Time) -> None:
     api.endpoint = "https://localhost:1"
     with pytest.raises(FabricUnavailable, match=r"ConnectionError: .*Connection refused"):
         MirroredDatabase(api, Place(WORKSPACE, DATABASE)).status()
@@ -292,7 +279,7 @@ def test_an_address_where_nobody_answers_is_told_soon(onelake: OneLake, api: Api
     assert len(time.pauses) == 3
 
 
-def test_a_server_with_a_certificate_of_a_stranger_gets_no_token(onelake: OneLake, api: Api) -> None:
+def test_a_server_with_a_certificate_of_a_stranger_gets_no_token(onelake: OneLake, api: FabricClient) -> None:
     api.ca_file = None
     with pytest.raises(FabricUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
         MirroredDatabase(api, Place(WORKSPACE, DATABASE)).status()
@@ -311,12 +298,12 @@ def test_a_server_with_a_certificate_of_a_stranger_gets_no_token(onelake: OneLak
         (Place(WORKSPACE, LAKEHOUSE), DatabaseMissing),
     ],
 )
-def test_ids_that_name_no_mirrored_database_are_told(api: Api, place: Place, kind: type[Exception]) -> None:
+def test_ids_that_name_no_mirrored_database_are_told(api: FabricClient, place: Place, kind: type[Exception]) -> None:
     with pytest.raises(kind):
         MirroredDatabase(api, place).status()
 
 
-def test_a_workspace_that_does_not_exist_is_told_before_anything_is_made(api: Api, asked: Asked) -> None:
+def test_a_workspace_that_does_not_exist_is_told_before_anything_is_made(api: FabricClient, asked: Asked) -> None:
     with pytest.raises(WorkspaceMissing):
         create(api, OTHER, "orders")
     assert asked() == ["list"]
@@ -349,7 +336,7 @@ def test_a_login_that_nobody_answers_is_tried_as_often_as_any_server_that_never_
         monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
     principal = onelake.principal(authority="https://localhost:1") if dead == "authority" else onelake.principal()
     token = bearer(principal, AUDIENCE, str(onelake.ca_file))
-    api = Api(token, f"https://{onelake.address}", str(onelake.ca_file), clock=time.clock, sleep=time.sleep)
+    api = FabricClient(token, f"https://{onelake.address}", str(onelake.ca_file), clock=time.clock, sleep=time.sleep)
     with pytest.raises(LoginUnavailable, match=r"cannot log in: .*Failed to establish a new connection"):
         api.get("list", Place(WORKSPACE))
     assert len(time.pauses) == 3

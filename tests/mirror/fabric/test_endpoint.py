@@ -1,4 +1,4 @@
-"""The SQL endpoint of a mirrored database, through the simulated API: it takes up what is new, and says so."""
+"""The SQL endpoint of a mirrored database, refreshed through the simulated API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from fixtures.onelake import OneLake
 from fixtures.onelake.faults import Fault, How
 from mirrorfeed.landing.names import Target
-from mirrorfeed.mirror.fabric import MirroredDatabase, TableSync, refresh, sync_of
+from mirrorfeed.mirror.fabric.database import MirroredDatabase, TableSync, sync_of
 from mirrorfeed.mirror.fabric.errors import DatabaseMissing, FabricUnavailable, NoSqlEndpoint, OperationFailed
 
 AT = "2026-03-14T09:30:00.1234567Z"
@@ -31,7 +31,7 @@ def test_it_tells_of_each_table_at_once_or_once_it_has_finished(
     onelake: OneLake, database: MirroredDatabase, asked: Callable[[], list[str]], looks: int
 ) -> None:
     onelake.fabric.syncs, onelake.fabric.slow_refresh = SAID, looks
-    assert refresh(database) == READ
+    assert database.refresh() == READ
     assert [each.ok for each in READ] == [True, True, False]
     assert asked() == ["get", "refreshMetadata", *["operation"] * (looks and looks + 1)]
 
@@ -47,17 +47,14 @@ def test_a_list_without_a_frame_is_taken_too(onelake: OneLake, database: Mirrore
         return found
 
     onelake.fabric.answer = bare  # type: ignore[assignment,method-assign]
-    assert refresh(database) == READ
+    assert database.refresh() == READ
 
 
-def test_a_database_whose_endpoint_is_still_made_says_so(onelake: OneLake, database: MirroredDatabase) -> None:
+def test_a_database_without_an_endpoint_is_reported(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.endpoint = None
-    with pytest.raises(NoSqlEndpoint) as told:
-        refresh(database)
-    assert str(told.value) == (
-        f"Fabric tells of no SQL endpoint of {database.place}. It is made with the database, within minutes; look at"
-        " the item in Fabric if it stays away."
-    )
+    with pytest.raises(NoSqlEndpoint) as error:
+        database.refresh()
+    assert error.value.place == str(database.place)
 
 
 @pytest.mark.parametrize(
@@ -69,19 +66,19 @@ def test_an_endpoint_that_does_not_answer_is_told(
 ) -> None:
     onelake.server.faults.add(Fault(f"fabric {verb}", how, 10_000))
     with pytest.raises(kind):
-        refresh(database)
+        database.refresh()
 
 
 def test_a_refresh_that_fails_after_it_was_taken_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.slow_refresh, onelake.fabric.fails_with = 1, "It is busy"
-    with pytest.raises(OperationFailed, match=r"take up what is new in its SQL endpoint and then failed .*It is busy"):
-        refresh(database)
+    with pytest.raises(OperationFailed, match=r"refresh its SQL endpoint, .*It is busy"):
+        database.refresh()
 
 
 def test_a_database_that_is_not_there_is_told(onelake: OneLake, database: MirroredDatabase) -> None:
     onelake.fabric.databases.clear()
     with pytest.raises(DatabaseMissing):
-        refresh(database)
+        database.refresh()
 
 
 @pytest.mark.parametrize(

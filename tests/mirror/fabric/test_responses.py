@@ -1,103 +1,71 @@
-"""What Fabric's answers mean, in words."""
+"""Responses of Fabric as errors."""
 
 from __future__ import annotations
 
 import pytest
 
 from mirrorfeed.display.redact import remember
-from mirrorfeed.errors import Terminal, Transient
-from mirrorfeed.mirror.fabric.responses import Answer, Place, answer_in, error_in, meaning
+from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.mirror.fabric.errors import (
+    CallRefused,
+    DatabaseMissing,
+    FabricUnavailable,
+    NameTaken,
+    NoPermission,
+    NotFound,
+    TokenRefused,
+    WorkspaceMissing,
+)
+from mirrorfeed.mirror.fabric.responses import Answer, Place, answer_in, error_in, error_of
+from mirrorfeed.storage.errors import CapacityPaused
 
 SPACE, BASE = Place("w1"), Place("w1", "d1")
 
 
 @pytest.mark.parametrize(
-    ("place", "answer", "kind", "words"),
+    ("place", "answer", "expected"),
     [
         (
-            SPACE,
-            Answer(404, "WorkspaceNotFound", "Not found."),
-            Terminal,
-            "Fabric knows no workspace w1, or not for this identity (404 WorkspaceNotFound: Not found). Compare the"
-            " first id in `landing_zone: onelake://<workspace id>/<mirrored database id>` with the one in the address"
-            " of the workspace in Fabric (/groups/<workspace id>), and give the identity a role in it.",
+            SPACE, Answer(404, "WorkspaceNotFound", "Not found."),
+            WorkspaceMissing(workspace="w1", response="404 WorkspaceNotFound: Not found"),
         ),
         (
-            BASE,
-            Answer(404, "ItemNotFound"),
-            Terminal,
-            "The workspace w1 holds no mirrored database d1 (404 ItemNotFound). Check the second id in `landing_zone`:"
-            " it may be that of another kind of item, or the database was deleted. `mirrorfeed fabric create NAME`"
-            " prints the line of the one with that name.",
+            BASE, Answer(404, "ItemNotFound"),
+            DatabaseMissing(workspace="w1", database="d1", response="404 ItemNotFound"),
         ),
         (
-            BASE,
-            Answer(404, "OddNotFound", "Nothing here."),
-            Terminal,
-            "Fabric was asked to count (the mirrored database d1 of the workspace w1) and answered 404 OddNotFound:"
-            " Nothing here. It does not say what it did not find. Check `fabric_endpoint` if the configuration sets"
-            " it, then both ids in `landing_zone`, and run the same command again.",
+            BASE, Answer(404, "OddNotFound", "Nothing here."),
+            NotFound(action="count", place=str(BASE), response="404 OddNotFound: Nothing here"),
+        ),
+        (SPACE, Answer(404), NotFound(action="count", place=str(SPACE), response="404")),
+        (BASE, Answer(401, "InvalidToken"), TokenRefused(place=str(BASE), response="401 InvalidToken")),
+        (
+            SPACE, Answer(403, "InsufficientPrivileges", "No."),
+            NoPermission(action="count", place=str(SPACE), response="403 InsufficientPrivileges: No"),
         ),
         (
-            SPACE,
-            Answer(404),
-            Terminal,
-            "Fabric was asked to count (the workspace w1) and answered 404. It does not say what it did not find. Check"
-            " `fabric_endpoint` if the configuration sets it, then both ids in `landing_zone`, and run the same command"
-            " again.",
+            BASE, Answer(429, "CapacityNotActive", "The capacity is paused.", retry_after="60"),
+            CapacityPaused(address=str(BASE), response="429 CapacityNotActive: The capacity is paused"),
         ),
         (
-            BASE,
-            Answer(401, "InvalidToken"),
-            Terminal,
-            "Fabric does not accept the token for the mirrored database d1 of the workspace w1 (401 InvalidToken)."
-            " Check that `credential` names an identity of the tenant to which the workspace belongs, and that its"
-            " tokens are for https://api.fabric.microsoft.com: one for Azure Storage is not accepted here.",
+            BASE, Answer(429, "RequestBlocked", "Too many.", retry_after="60"),
+            FabricUnavailable(
+                action="count", place=str(BASE), reason="429 RequestBlocked: Too many; retry after 60 s"
+            ),
         ),
         (
-            SPACE,
-            Answer(403, "InsufficientPrivileges", "No."),
-            Terminal,
-            "Fabric does not allow this identity to count (the workspace w1: 403 InsufficientPrivileges: No). Give it"
-            " the role Contributor in the workspace. For a service principal, an administrator of Fabric must also"
-            " allow service principals to use Fabric APIs, in the tenant settings.",
+            SPACE, Answer(409, "ItemDisplayNameAlreadyInUse"),
+            NameTaken(place=str(SPACE), response="409 ItemDisplayNameAlreadyInUse"),
         ),
         (
-            BASE,
-            Answer(429, "CapacityNotActive", "The capacity is paused.", retry_after="60"),
-            Terminal,
-            "The Fabric capacity of the mirrored database d1 of the workspace w1 is paused (429 CapacityNotActive:"
-            " The capacity is paused). Resume the capacity in the Azure portal, then run the same command again. No"
-            " data is lost.",
-        ),
-        (
-            BASE,
-            Answer(429, "RequestBlocked", "Too many.", retry_after="60"),
-            Transient,
-            "Fabric cannot be asked for now to count (the mirrored database d1 of the workspace w1: 429 RequestBlocked:"
-            " Too many; it asks to be left alone for 60 s). Run the same command again later: it looks first at what"
-            " has been done already.",
-        ),
-        (
-            SPACE,
-            Answer(409, "ItemDisplayNameAlreadyInUse"),
-            Terminal,
-            "The name is taken in the workspace w1, by something that is not shown to this identity (409"
-            " ItemDisplayNameAlreadyInUse). Choose another name, or give the identity a role that may see it.",
-        ),
-        (
-            SPACE,
-            Answer(400, "OperationNotSupportedForItem", "Not now."),
-            Terminal,
-            "Fabric refuses to count (the workspace w1: 400 OperationNotSupportedForItem: Not now). Look at the"
-            " mirrored database in Fabric, correct what it names, and run the same command again.",
+            SPACE, Answer(400, "OperationNotSupportedForItem", "Not now."),
+            CallRefused(action="count", place=str(SPACE), response="400 OperationNotSupportedForItem: Not now"),
         ),
     ],
-)
-def test_an_answer_is_told_with_the_next_step(place: Place, answer: Answer, kind: type, words: str) -> None:
-    error = meaning("count", place, answer)
-    assert isinstance(error, kind)
-    assert str(error) == words
+)  # fmt: skip
+def test_a_response_that_reports_a_failure_is_an_error(place: Place, answer: Answer, expected: MirrorfeedError) -> None:
+    error = error_of("count", place, answer)
+    assert (type(error), vars(error)) == (type(expected), vars(expected))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +81,7 @@ def test_an_answer_is_told_with_the_next_step(place: Place, answer: Answer, kind
     ],
 )
 def test_what_may_pass_is_known_by_status_or_by_what_the_service_says(answer: Answer, kind: type) -> None:
-    assert isinstance(meaning("count", BASE, answer), kind)
+    assert isinstance(error_of("count", BASE, answer), kind)
 
 
 @pytest.mark.parametrize(

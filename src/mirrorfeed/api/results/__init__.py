@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from mirrorfeed.errors.explain import Explanation
     from mirrorfeed.history.replay import Replay
     from mirrorfeed.lint.findings import Finding as LintFinding
-    from mirrorfeed.mirror.fabric.database import CreatedDatabase, DatabaseStatus, TableState
+    from mirrorfeed.mirror.fabric.database import CreatedDatabase, DatabaseStatus, TableState, TableSync
     from mirrorfeed.mirror.fabric.definition import Setting
-    from mirrorfeed.mirror.fabric.endpoint import TableSync
     from mirrorfeed.mirror.replica.table_cycle import TableReport
     from mirrorfeed.mirror.verify.row_comparison import Difference
     from mirrorfeed.monitor.findings import Finding
@@ -106,7 +105,7 @@ _HOMES = {
     "TableReport": "mirror.replica.table_cycle",
     "TableResult": "publish.result",
     "TableState": "mirror.fabric.database",
-    "TableSync": "mirror.fabric.endpoint",
+    "TableSync": "mirror.fabric.database",
     "VersionChanges": "api.results.changes",
 }
 """Each operation defines its row in its own room. The class is imported when it is first used."""

@@ -1,4 +1,4 @@
-"""Calls of Fabric's REST API: with a token, repeated as the service asks for it, and waited for if they take long."""
+"""Calls of Fabric's REST API: authentication, retries, long-running operations and pages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pydantic import TypeAdapter
 from mirrorfeed.display.redact import redact
 from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.landing.strict_json import parse_json
-from mirrorfeed.mirror.fabric.errors import FabricUnavailable, OperationFailed
-from mirrorfeed.mirror.fabric.responses import Page, Place, ResponseInvalid, answer_in, meaning, validated
+from mirrorfeed.mirror.fabric.errors import FabricUnavailable, OperationFailed, ResponseInvalid
+from mirrorfeed.mirror.fabric.responses import Page, Place, answer_in, error_of, validated
 from mirrorfeed.runtime.credentials import LoginUnavailable
 from mirrorfeed.storage.retry_budget import Patience, Tries, retry_after
 
@@ -24,14 +24,14 @@ T = TypeVar("T")
 
 ENDPOINT = "https://api.fabric.microsoft.com"
 AUDIENCE = "https://api.fabric.microsoft.com"
-"""Of tokens; it stays the same at private endpoints."""
-_POLL_SECONDS = 5.0
+"""Audience of tokens, also at private endpoints."""
+POLL_SECONDS = 5.0
 _OPERATION_SECONDS = 600.0
 
 
 @dataclass
-class Api:
-    """One thread's connection to the API. What changes something may be repeated: callers look at what is there."""
+class FabricClient:
+    """One thread's connection to the API. Calls that change something may be repeated, so callers check the result."""
 
     token: Callable[[], str]
     endpoint: str = ENDPOINT
@@ -45,15 +45,15 @@ class Api:
         return _content(self._send(action, place, "GET", self._address(place, path), query=query))
 
     def post(self, action: str, place: Place, path: str = "", body: Any = None, **query: str) -> dict[str, Any]:
-        """The content of the answer, or nothing of it where the service finishes later: then it has finished."""
+        """The content of the response; empty if the call was a long-running operation, which has then finished."""
         response = self._send(action, place, "POST", self._address(place, path), body, query)
         if response.status_code == 202:
             self._finish(action, place, response)
             return {}
         return _content(response)
 
-    def outcome(self, action: str, place: Place, path: str, body: Any = None) -> dict[str, Any]:
-        """What a call of another item of the workspace comes to, if it takes long once it has finished."""
+    def result(self, action: str, place: Place, path: str, body: Any = None) -> dict[str, Any]:
+        """The result of a POST to an item of the workspace, also if it is a long-running operation."""
         address = f"{self.endpoint}/v1/workspaces/{place.workspace}/{path}"
         response = self._send(action, place, "POST", address, body)
         if response.status_code == 202 and (operation := self._finish(action, place, response)):
@@ -61,23 +61,18 @@ class Api:
         return _content(response)
 
     def pages(
-        self,
-        send: Callable[..., dict[str, Any]],
-        action: str,
-        place: Place,
-        path: str,
-        page_model: TypeAdapter[Page[T]],
+        self, send: Callable[..., dict[str, Any]], action: str, place: Place, path: str, model: TypeAdapter[Page[T]]
     ) -> Iterator[T]:
-        """All entries of a listing, page after page."""
+        """All entries of a listing, page by page."""
         query: dict[str, str] = {}
         seen: set[str] = set()
         while True:
-            page = validated(page_model, send(action, place, path, **query), action, place)
+            page = validated(model, send(action, place, path, **query), action, place)
             yield from page.value or page.data or ()
             if not (token := page.continuationToken):
                 return
             if token in seen:
-                raise ResponseInvalid(action=action, place=str(place), reason="it names the same page twice")
+                raise ResponseInvalid(action=action, place=str(place), reason="it returns the same page twice")
             seen.add(token)
             query = {"continuationToken": token}
 
@@ -86,15 +81,17 @@ class Api:
         return "/".join(part for part in parts if part)
 
     def _finish(self, action: str, place: Place, accepted: requests.Response) -> str:
-        """Waits for what was accepted, and gives the operation's id: the address that comes with it may be on another
-        host, to which no token goes."""
+        """Wait for a long-running operation and return its id; empty if the response has none.
+
+        The address in the response is not used, because it may be on another host, which must not get the token.
+        """
         location = accepted.headers.get("Location", "")
         operation = accepted.headers.get("x-ms-operation-id") or location.rstrip("/").rpartition("/")[2]
         if not operation:
             return ""
         response, deadline = accepted, self.clock() + _OPERATION_SECONDS
         while self.clock() < deadline:
-            self.sleep(retry_after(response.headers, datetime.now(UTC)) or _POLL_SECONDS)
+            self.sleep(retry_after(response.headers, datetime.now(UTC)) or POLL_SECONDS)
             response = self._send(action, place, "GET", f"{self.endpoint}/v1/operations/{operation}")
             state = _content(response)
             if state.get("status") == "Succeeded":
@@ -102,47 +99,46 @@ class Api:
             if state.get("status") == "Failed":
                 error = answer_in(response.status_code, "", state.get("error"))
                 raise OperationFailed(action=action, place=str(place), reason=error.message or error.code)
-        raise FabricUnavailable(
-            action=action, place=str(place), reason=f"the operation {operation} is not done after 10 minutes"
-        )
+        reason = f"the operation {operation} is not finished after 10 minutes"
+        raise FabricUnavailable(action=action, place=str(place), reason=reason)
 
     def _send(
         self, action: str, place: Place, method: str, address: str, body: Any = None, query: Any = None
     ) -> requests.Response:
         tries = Tries(self.patience, self.clock)
         while True:
-            asked, reached = None, True
+            wait, reached = None, True
             failure: MirrorfeedError
             try:
-                headers = {"Authorization": f"Bearer {self.token()}"}
                 response = self._session.request(
                     method,
                     address,
                     params=query,
                     json=body,
-                    headers=headers,
+                    headers={"Authorization": f"Bearer {self.token()}"},
                     timeout=(self.patience.connect_seconds, self.patience.answer_seconds),
                     verify=self.ca_file or True,
                     allow_redirects=False,
                 )
             except LoginUnavailable as error:
                 failure, reached = error, error.reached
-            except requests.RequestException as error:  # not chained: it holds the request, and that holds the token
+            except requests.RequestException as error:  # not chained, because the request in it contains the token
                 reached = not isinstance(error, requests.ConnectionError)
                 failure = FabricUnavailable(action=action, place=str(place), reason=_reason(error))
             else:
                 if response.status_code < 300:
                     return response
                 header = response.headers.get("Retry-After", "")
-                failure = meaning(action, place, answer_in(response.status_code, header, _content(response)))
-                asked = retry_after(response.headers, datetime.now(UTC))
-            pause = tries.pause(asked, reached=reached)
+                failure = error_of(action, place, answer_in(response.status_code, header, _content(response)))
+                wait = retry_after(response.headers, datetime.now(UTC))
+            pause = tries.pause(wait, reached=reached)
             if pause is None or not isinstance(failure, Transient):
                 raise failure
             self.sleep(pause)
 
 
 def _content(response: requests.Response) -> dict[str, Any]:
+    """The JSON object of a response, or its list as `value`; empty for anything else."""
     try:
         found = parse_json(response.content)
     except ValueError:
@@ -153,7 +149,7 @@ def _content(response: requests.Response) -> dict[str, Any]:
 
 
 def _reason(error: requests.RequestException) -> str:
-    """The first line of what the library says, and of that the part that names the cause."""
+    """The cause in the first line of an error of the library, without the connection object that it shows."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    cause = re.sub(r"\(<[^>]*>, ", ": ", text.rpartition("(Caused by ")[2])  # the connection, as Python shows it
+    cause = re.sub(r"\(<[^>]*>, ", ": ", text.rpartition("(Caused by ")[2])
     return redact(f"{type(error).__name__}: {cause}"[:2000]).rstrip(":. )'").replace(": '", ": ")[:300]

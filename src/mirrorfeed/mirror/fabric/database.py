@@ -1,13 +1,13 @@
-"""The open mirrored database: its making by name, its start and stop, and what it says about itself and its tables."""
+"""The open mirrored database: creates, starts and stops it, and reads the status of its tables and SQL endpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from mirrorfeed.config import Config
 from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
@@ -15,14 +15,23 @@ from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.names import Target, fold
 from mirrorfeed.landing.strict_json import Count
-from mirrorfeed.mirror.fabric.client import AUDIENCE, ENDPOINT, Api
-from mirrorfeed.mirror.fabric.definition import part, read, spelled
-from mirrorfeed.mirror.fabric.errors import NameTaken, NotDropped, NotInFabric, NotListed, NotPaused, NotReached
-from mirrorfeed.mirror.fabric.responses import Page, Place, Response, error_in, moment
+from mirrorfeed.mirror.fabric.client import AUDIENCE, ENDPOINT, POLL_SECONDS, FabricClient
+from mirrorfeed.mirror.fabric.definition import new_definition, part, read
+from mirrorfeed.mirror.fabric.errors import (
+    NameTaken,
+    NoSqlEndpoint,
+    NotDropped,
+    NotInFabric,
+    NotListed,
+    NotPaused,
+    NotReached,
+)
+from mirrorfeed.mirror.fabric.responses import Page, Place, Response, error_in, time_in, validated
 from mirrorfeed.runtime.credentials import bearer
 
-_POLL_SECONDS = 5.0
-_NOTHING_SAID = FabricOptions()
+_DEFAULTS = FabricOptions()
+_REFRESH_MINUTES = 5
+"""Timeout of a refresh of the SQL endpoint. The default of 15 minutes is too long for a status."""
 
 
 @row
@@ -49,7 +58,7 @@ class TableState(Row):
         return () if self.ok else (f"{self.table}: {self.error or 'Fabric gives no reason.'}",)
 
     def is_of(self, target: Target) -> bool:
-        """Whether Fabric means this target; its default schema is `dbo`."""
+        """Whether this is the table of a target. The default schema is `dbo`."""
         return fold(self.table) == fold(f"{target.schema or DEFAULT_SCHEMA}.{target.table}")
 
     @property
@@ -59,26 +68,26 @@ class TableState(Row):
         return f"{self.status}{rows}{f': {self.error}' if self.error else ''}"
 
 
-class _Metrics(Response):
-    processedRows: Count | None = None
-    lastSyncDateTime: str | None = None
+@row
+class TableSync(Row):
+    """A table in the SQL endpoint of the mirrored database, after a refresh."""
 
+    table: str = shown("table")
+    """The name, which can follow the name of its schema and a dot."""
+    status: str = shown("status")
+    """Success, Failure, or NotRun if nothing was new."""
+    synced: datetime | None = shown("synced", default=None)
+    """Time of the last successful refresh."""
+    error: str | None = None
+    """Fabric's message."""
 
-class _Table(Response):
-    sourceSchemaName: str | None = None
-    sourceTableName: str = ""
-    status: str = ""
-    metrics: _Metrics | None = None
-    error: Any = None
+    @property
+    def ok(self) -> bool:
+        """Whether the refresh did not fail."""
+        return self.status in ("Success", "NotRun")
 
-
-class _Item(Response):
-    id: str
-    displayName: str
-
-
-_TABLES: TypeAdapter[Page[_Table]] = TypeAdapter(Page[_Table])
-_ITEMS: TypeAdapter[Page[_Item]] = TypeAdapter(Page[_Item])
+    def remarks(self) -> Sequence[str]:
+        return (f"{self.table}: {self.error or self.status}",) if self.error or not self.ok else ()
 
 
 @row
@@ -106,26 +115,78 @@ class CreatedDatabase(Row):
         return f"{self.name!r} {state}. Add to the configuration:", f"landing_zone: {self.landing_zone}"
 
 
+class _Metrics(Response):
+    processedRows: Count | None = None
+    lastSyncDateTime: str | None = None
+
+
+class _Table(Response):
+    sourceSchemaName: str | None = None
+    sourceTableName: str = ""
+    status: str = ""
+    metrics: _Metrics | None = None
+    error: Any = None
+
+
+class _Item(Response):
+    id: str
+    displayName: str
+
+
+class _EndpointProperties(Response):
+    id: Annotated[str, Field(pattern=r"^[0-9A-Za-z-]+$")] | None = None
+
+
+class _Properties(Response):
+    sqlEndpointProperties: _EndpointProperties | None = None
+
+
+class _Database(Response):
+    properties: _Properties | None = None
+
+
+class _Sync(Response):
+    tableName: str = ""
+    status: str = ""
+    lastSuccessfulSyncDateTime: str | None = None
+    error: Any = None
+
+
+_TABLES: TypeAdapter[Page[_Table]] = TypeAdapter(Page[_Table])
+_ITEMS: TypeAdapter[Page[_Item]] = TypeAdapter(Page[_Item])
+_DATABASE: TypeAdapter[_Database] = TypeAdapter(_Database)
+_SYNCS: TypeAdapter[Page[_Sync]] = TypeAdapter(Page[_Sync])
+
+
 @dataclass(frozen=True)
 class MirroredDatabase:
-    api: Api
+    client: FabricClient
     place: Place
 
     def status(self) -> str:
-        """One of Initializing, Initialized, Starting, Running, Paused, Stopping, Stopped, as the service spells it."""
-        return str(self.api.post("tell the status", self.place, "getMirroringStatus").get("status", "unknown"))
+        """One of Initializing, Initialized, Starting, Running, Paused, Stopping, Stopped, as Fabric spells it."""
+        return str(self.client.post("read the status", self.place, "getMirroringStatus").get("status", "unknown"))
 
     def tables(self) -> list[TableState]:
-        action = "tell the status of its tables"
-        entries = self.api.pages(self.api.post, action, self.place, "getTablesMirroringStatus", _TABLES)
-        return [_table_state(entry) for entry in entries]
+        action = "read the status of the tables"
+        entries = self.client.pages(self.client.post, action, self.place, "getTablesMirroringStatus", _TABLES)
+        return [
+            TableState(
+                f"{each.sourceSchemaName or DEFAULT_SCHEMA}.{each.sourceTableName}",
+                each.status,
+                each.metrics.processedRows if each.metrics else None,
+                error_in(each.error),
+                time_in(each.metrics.lastSyncDateTime) if each.metrics else None,
+            )
+            for each in entries
+        ]
 
     def start(self, on_status: Callable[[str], None], seconds: float) -> None:
-        """Waits until it is running; nothing to do if it is."""
+        """Start mirroring if it does not run, and wait until it does."""
         self._reach({"Running"}, "startMirroring", {"Initialized", "Stopped", "Paused"}, on_status, seconds)
 
     def resume(self, on_status: Callable[[str], None], seconds: float) -> None:
-        """Starts what is Paused, and waits until it is running; or `NotPaused`."""
+        """Start paused mirroring, and wait until it runs; or raise `NotPaused`."""
         if (status := self.status()) not in ("Paused", "Running", "Starting"):
             raise NotPaused(place=str(self.place), status=status)
         self.start(on_status, seconds)
@@ -134,10 +195,15 @@ class MirroredDatabase:
         self._reach({"Stopped", "Initialized"}, "stopMirroring", {"Running", "Paused"}, on_status, seconds)
 
     def _reach(
-        self, goals: Collection[str], verb: str, ripe: Collection[str], on_status: Callable[[str], None], seconds: float
+        self,
+        goals: Collection[str],
+        verb: str,
+        ready: Collection[str],
+        on_status: Callable[[str], None],
+        seconds: float,
     ) -> None:
-        """Asks once, in a state in which that can be asked, and looks until a goal is reached."""
-        deadline, asked, before = self.api.clock() + seconds, False, ""
+        """Send `verb` once, as soon as the status is one of `ready`, and wait for one of the goals."""
+        deadline, is_sent, before = self.client.clock() + seconds, False, ""
         while True:
             status = self.status()
             if status != before:
@@ -145,18 +211,18 @@ class MirroredDatabase:
             before = status
             if status in goals:
                 return
-            if status in ripe and not asked:
-                self.api.post(verb.replace("Mirroring", " mirroring"), self.place, verb)
-                asked = True
-            elif self.api.clock() >= deadline:
+            if status in ready and not is_sent:
+                self.client.post(verb.replace("Mirroring", " mirroring"), self.place, verb)
+                is_sent = True
+            elif self.client.clock() >= deadline:
                 raise NotReached(place=str(self.place), verb=verb, status=status, seconds=seconds)
             else:
-                self.api.sleep(_POLL_SECONDS)
+                self.client.sleep(POLL_SECONDS)
 
     def wait_until_dropped(self, target: Target, on_wait: Callable[[str], None], seconds: float) -> None:
-        """Until the service no longer has the table. While it is not running it drops nothing, and there is nothing to
-        wait for: when it starts, it takes every table anew."""
-        deadline, before = self.api.clock() + seconds, ""
+        """Wait until Fabric has dropped the table. Does not wait if mirroring does not run: it drops nothing then, and
+        loads every table again when it starts."""
+        deadline, before = self.client.clock() + seconds, ""
         while True:
             state = next((found for found in self.tables() if found.is_of(target)), None)
             if state is None or self.status() in ("Initialized", "Stopped"):
@@ -164,52 +230,74 @@ class MirroredDatabase:
             if state.in_words != before:
                 on_wait(state.in_words)
             before = state.in_words
-            if self.api.clock() >= deadline:
+            if self.client.clock() >= deadline:
                 raise NotDropped(table=str(target), place=str(self.place), state=state.in_words, seconds=seconds)
-            self.api.sleep(_POLL_SECONDS)
+            self.client.sleep(POLL_SECONDS)
+
+    def refresh(self) -> list[TableSync]:
+        """Refresh the SQL endpoint, and return its report for each table; or raise `NoSqlEndpoint`.
+
+        Fabric reports the times of the endpoint only in response to a refresh, which uses capacity.
+        """
+        action = "read its SQL endpoint"
+        properties = validated(_DATABASE, self.client.get(action, self.place), action, self.place).properties
+        endpoint = properties.sqlEndpointProperties.id if properties and properties.sqlEndpointProperties else None
+        if not endpoint:
+            raise NoSqlEndpoint(place=str(self.place))
+        action, path = "refresh its SQL endpoint", f"sqlEndpoints/{endpoint}/refreshMetadata"
+        body = {"timeout": {"timeUnit": "Minutes", "value": _REFRESH_MINUTES}}
+        found = validated(_SYNCS, self.client.result(action, self.place, path, body), action, self.place).value or ()
+        return [
+            TableSync(each.tableName, each.status, time_in(each.lastSuccessfulSyncDateTime), error_in(each.error))
+            for each in found
+        ]
+
+
+def sync_of(syncs: Sequence[TableSync], target: Target, all_targets: Collection[Target]) -> TableSync | None:
+    """The report for a table. A name without a schema counts only if one table alone has it."""
+    schema, table = fold(target.schema or DEFAULT_SCHEMA), fold(target.table)
+    names = {f"{schema}.{table}"}
+    if sum(fold(each.table) == table for each in all_targets) == 1:
+        names.add(table)
+    return next((each for each in syncs if fold(each.table.replace("[", "").replace("]", "")) in names), None)
 
 
 def create(
-    api: Api, workspace: str, name: str, options: FabricOptions = _NOTHING_SAID, seconds: float = 120.0
+    client: FabricClient, workspace: str, name: str, options: FabricOptions = _DEFAULTS, seconds: float = 120.0
 ) -> tuple[str, bool]:
-    """The id of the open mirrored database with this name, and whether it was made now, as the options say."""
+    """The id of the open mirrored database with this name, and whether this call created it."""
     place = Place(workspace)
-    if found := _find(api, place, name):
-        read(api, Place(workspace, found), name)
+    if found := _find(client, place, name):
+        read(client, Place(workspace, found), name)
         return found, False
-    trouble: NameTaken | None = None
+    taken: NameTaken | None = None
     try:
-        api.post(f"make {name!r}", place, body={"displayName": name, "definition": {"parts": [part(spelled(options))]}})
-    except NameTaken as error:  # by this very call, if it was repeated
-        trouble = error
-    deadline = api.clock() + seconds
-    while not (found := _find(api, place, name)):
-        if api.clock() >= deadline:
-            raise trouble or NotListed(name=name, place=str(place))
-        api.sleep(_POLL_SECONDS)
+        body = {"displayName": name, "definition": {"parts": [part(new_definition(options))]}}
+        client.post(f"create {name!r}", place, body=body)
+    except NameTaken as error:  # a repeated request finds the database of the first
+        taken = error
+    deadline = client.clock() + seconds
+    while not (found := _find(client, place, name)):
+        if client.clock() >= deadline:
+            raise taken or NotListed(name=name, place=str(place))
+        client.sleep(POLL_SECONDS)
     return found, True
 
 
-def _find(api: Api, place: Place, name: str) -> str | None:
-    entries = api.pages(api.get, "list the mirrored databases", place, "", _ITEMS)
+def _find(client: FabricClient, place: Place, name: str) -> str | None:
+    entries = client.pages(client.get, "list the mirrored databases", place, "", _ITEMS)
     ids = [entry.id for entry in entries if fold(entry.displayName) == fold(name)]
     return ids[0] if ids else None
 
 
-def _table_state(entry: _Table) -> TableState:
-    metrics = entry.metrics or _Metrics()
-    synced = moment(metrics.lastSyncDateTime)
-    schema, name = entry.sourceSchemaName or DEFAULT_SCHEMA, entry.sourceTableName
-    return TableState(f"{schema}.{name}", entry.status, metrics.processedRows, error_in(entry.error), synced)
-
-
-def api_of(config: Config) -> Api:
-    return Api(bearer(config.credential, AUDIENCE, config.ca_file), config.fabric_endpoint or ENDPOINT, config.ca_file)
+def client_of(config: Config) -> FabricClient:
+    token = bearer(config.credential, AUDIENCE, config.ca_file)
+    return FabricClient(token, config.fabric_endpoint or ENDPOINT, config.ca_file)
 
 
 def database_of(config: Config) -> MirroredDatabase:
-    """The one that the configuration's landing zone belongs to."""
+    """The database of the configured landing zone, or `NotInFabric`."""
     workspace, database = config.onelake or (None, None)
     if workspace is None or database is None:
         raise NotInFabric(landing_zone=config.landing_zone)
-    return MirroredDatabase(api_of(config), Place(workspace, database))
+    return MirroredDatabase(client_of(config), Place(workspace, database))

@@ -1,11 +1,11 @@
-"""What a mirrored database is, as its definition in Fabric says, and what of that the configuration wants otherwise."""
+"""The definition of the mirrored database: reads it, compares it with the configuration, and changes it."""
 
 from __future__ import annotations
 
 import base64
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,33 +14,30 @@ from pydantic import ConfigDict, TypeAdapter
 from mirrorfeed.config.destination import DEFAULT_SCHEMA, FabricOptions
 from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import parse_json, validate
-from mirrorfeed.mirror.fabric.client import Api
+from mirrorfeed.mirror.fabric.client import FabricClient
 from mirrorfeed.mirror.fabric.errors import DefinitionUnreadable, NotApplied, OtherMirror
 from mirrorfeed.mirror.fabric.responses import Place, Response, validated
 
 MIRRORING = "mirroring.json"
 OPEN_MIRROR = "GenericMirror"
 _ITEM = ".platform"
-"""Of any item: its name and kind, which are changed elsewhere."""
+"""The part with the name and kind of an item, which is changed elsewhere."""
 _RETENTION = 7
 _FIELDS = {
     "retention_days": "retentionInDays",
     "change_data_feed": "enableDeltaChangeDataFeed",
     "default_schema": "defaultSchema",
 }
-_FIXED = (
-    "it is set when the database is made, and left as it is: what becomes of tables that are there is not documented"
-)
-_NOTES = {
+NOTES = {
     "change_data_feed": "the feed of mirrored tables is paid for, and read through a shortcut in a Lakehouse",
-    "default_schema": _FIXED,
+    "default_schema": "set only when the database is created: the effect on existing tables is not documented",
 }
 
 Value = int | bool | str | None
 
 
-def _spell(value: Value) -> str:
-    return json.dumps(value) if not isinstance(value, str) else value
+def _text(value: Value) -> str:
+    return "not set" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 @row
@@ -49,9 +46,9 @@ class Setting(Row):
 
     field: str = shown("field")
     """Its name in the configuration."""
-    there: Value = shown("in Fabric", _spell)
+    there: Value = shown("in Fabric", _text)
     """None if the definition does not have it."""
-    wanted: Value = shown("configured", _spell)
+    wanted: Value = shown("configured", _text)
     changes: bool
     """Whether `apply` changes it."""
     note: str = shown("note", default="")
@@ -59,12 +56,11 @@ class Setting(Row):
     @property
     def in_words(self) -> str:
         """The change, in one line."""
-        there = "not set" if self.there is None else _spell(self.there)
-        return f"{self.field}: {there} -> {_spell(self.wanted)}{f' ({self.note})' if self.note else ''}"
+        return f"{self.field}: {_text(self.there)} -> {_text(self.wanted)}{f' ({self.note})' if self.note else ''}"
 
 
-def spelled(options: FabricOptions) -> dict[str, Any]:
-    """The content of `mirroring.json` for a database that is made."""
+def new_definition(options: FabricOptions) -> dict[str, Any]:
+    """The content of `mirroring.json` for a new database."""
     target: dict[str, Any] = {
         "defaultSchema": options.default_schema or DEFAULT_SCHEMA,
         "format": "Delta",
@@ -81,23 +77,20 @@ def spelled(options: FabricOptions) -> dict[str, Any]:
 
 
 def differences(there: Mapping[str, Any], options: FabricOptions) -> list[Setting]:
-    """What the configuration says and the definition does not. What it does not say is no difference."""
-    return list(_differences(_target(there), options))
-
-
-def _differences(target: Mapping[str, Any], options: FabricOptions) -> Iterator[Setting]:
+    """The configured settings that differ from the definition."""
+    target, settings = _target(there), []
     for field, name in _FIELDS.items():
         found, wanted = target.get(name), getattr(options, field)
         if field == "change_data_feed":
             found = None if found is None else str(found).lower() == "true"
-        if wanted is None or found == wanted or (wanted is False and found is None):
-            continue
-        note = _NOTES.get(field, "") if wanted is not False else ""
-        yield Setting(field, found, wanted, field != "default_schema", note)
+        if wanted is not None and found != wanted and (wanted is not False or found is not None):
+            note = NOTES.get(field, "") if wanted is not False else ""
+            settings.append(Setting(field, found, wanted, field != "default_schema", note))
+    return settings
 
 
 def changed(there: Mapping[str, Any], found: list[Setting]) -> dict[str, Any]:
-    """The definition with what is to be changed, and all else as it is, known here or not."""
+    """The definition with the changed settings. Everything else stays, also what is not known here."""
     content = copy.deepcopy(dict(there))
     target = content.setdefault("properties", {}).setdefault("target", {}).setdefault("typeProperties", {})
     target.update({_FIELDS[each.field]: each.wanted for each in found if each.changes})
@@ -107,8 +100,7 @@ def changed(there: Mapping[str, Any], found: list[Setting]) -> dict[str, Any]:
 def in_words(there: Mapping[str, Any]) -> str:
     """The settings of the definition, by their names in the configuration."""
     target = _target(there)
-    values = {field: target.get(name) for field, name in _FIELDS.items()}
-    return ", ".join(f"{field}: {'not set' if value is None else _spell(value)}" for field, value in values.items())
+    return ", ".join(f"{field}: {_text(target.get(name))}" for field, name in _FIELDS.items())
 
 
 def _target(there: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -131,7 +123,7 @@ class _Parts(Response):
     parts: tuple[_Part, ...] = ()
 
 
-class _Answer(Response):
+class _Result(Response):
     definition: _Parts = _Parts()
 
 
@@ -152,25 +144,22 @@ class _Content(Response):
     properties: _Properties
 
 
-_PARTS: TypeAdapter[_Answer] = TypeAdapter(_Answer)
+_RESULT: TypeAdapter[_Result] = TypeAdapter(_Result)
 _CONTENT: TypeAdapter[_Content] = TypeAdapter(_Content)
 
 
 @dataclass(frozen=True)
 class Definition:
-    """As Fabric gives it."""
-
     content: Mapping[str, Any]
-    """Of `mirroring.json`."""
+    """The content of `mirroring.json`."""
     others: tuple[Mapping[str, Any], ...] = ()
-    """Parts beside it, without the one that every item has."""
+    """The other parts, without the one that every item has."""
 
 
-def read(api: Api, place: Place, name: str | None = None) -> Definition:
-    """Of a database that takes files, under the name by which it was asked for; or `OtherMirror`,
-    `DefinitionUnreadable`."""
-    action, path = "tell its definition", f"mirroredDatabases/{place.database}/getDefinition"
-    parts = validated(_PARTS, api.outcome(action, place, path), action, place).definition.parts
+def read(client: FabricClient, place: Place, name: str | None = None) -> Definition:
+    """The definition of an open mirrored database; or `OtherMirror`, which shows `name`, or `DefinitionUnreadable`."""
+    action, path = "read its definition", f"mirroredDatabases/{place.database}/getDefinition"
+    parts = validated(_RESULT, client.result(action, place, path), action, place).definition.parts
     own = [each for each in parts if each.path == MIRRORING]
     try:
         content = parse_json(base64.b64decode(own[0].payload, validate=True))
@@ -182,14 +171,14 @@ def read(api: Api, place: Place, name: str | None = None) -> Definition:
     return Definition(content, tuple(each.model_dump() for each in parts if each.path not in (MIRRORING, _ITEM)))
 
 
-def apply(api: Api, place: Place, options: FabricOptions) -> list[Setting]:
-    """Changes what differs and can be changed, looks again, and gives back what was different; or `NotApplied`."""
-    there = read(api, place)
+def apply(client: FabricClient, place: Place, options: FabricOptions) -> list[Setting]:
+    """Change the settings that differ and can be changed, and read the definition again. Returns all that differed."""
+    there = read(client, place)
     found = differences(there.content, options)
     if not any(each.changes for each in found):
         return found
     body = {"definition": {"parts": [part(changed(there.content, found)), *there.others]}}
-    api.post("change its definition", place, "updateDefinition", body)
-    if left := [each for each in differences(read(api, place).content, options) if each.changes]:
+    client.post("change its definition", place, "updateDefinition", body)
+    if left := [each for each in differences(read(client, place).content, options) if each.changes]:
         raise NotApplied(place=str(place), left=tuple(each.in_words for each in left))
     return found

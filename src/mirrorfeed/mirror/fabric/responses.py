@@ -1,4 +1,4 @@
-"""What the answers of Fabric's REST API mean, in words and next steps. Pure: an answer in, an error out."""
+"""Responses of Fabric's REST API as values and as errors. Pure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,15 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from mirrorfeed.display.redact import redact
-from mirrorfeed.errors import MirrorfeedError, Terminal
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.strict_json import validate
-from mirrorfeed.mirror.fabric.errors import (
-    CallRefused,
-    DatabaseMissing,
-    FabricUnavailable,
-    NameTaken,
-    NoPermission,
-    NotFound,
-    TokenRefused,
-    WorkspaceMissing,
-)
+from mirrorfeed.mirror.fabric import errors
 from mirrorfeed.storage.errors import CapacityPaused
 from mirrorfeed.storage.onelake_errors import is_paused
 from mirrorfeed.storage.retry_budget import WORTH_REPEATING
 
-_NO_WORKSPACE = {"WorkspaceNotFound"}
-_NO_ITEM = {"ItemNotFound", "EntityNotFound", "ArtifactNotFound"}
+_NO_WORKSPACE = "WorkspaceNotFound"
+_NO_ITEM = ("ItemNotFound", "EntityNotFound", "ArtifactNotFound")
 _NAME_TAKEN = "ItemDisplayNameAlreadyInUse"
 _SHOWN, _LONGEST_TEXT = 300, 2000
 """Characters of a text in a response that are shown, and that are searched for secrets."""
@@ -36,13 +27,13 @@ T = TypeVar("T")
 
 
 class Response(BaseModel):
-    """Part of a response. Fields that nothing here reads are ignored."""
+    """Part of a response. Unknown fields are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
 
 class Page(Response, Generic[T]):
-    """One page of a listing. Most list their entries under `value`, the status of tables under `data`."""
+    """One page of a listing. Most listings are in `value`, the status of tables is in `data`."""
 
     value: tuple[T, ...] | None = None
     data: tuple[T, ...] | None = None
@@ -51,7 +42,7 @@ class Page(Response, Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a call is about."""
+    """A workspace, or a mirrored database in it."""
 
     workspace: str
     database: str | None = None
@@ -63,6 +54,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """The parts of a response that say why a call failed."""
+
     status: int
     code: str = ""
     message: str = ""
@@ -70,8 +63,8 @@ class Answer:
     retry_after: str = ""
 
     def __str__(self) -> str:
-        said = ": ".join(part for part in (self.code, self.message.rstrip(".")) if part)
-        return f"{self.status} {said}".strip()
+        reason = ": ".join(part for part in (self.code, self.message.rstrip(".")) if part)
+        return f"{self.status} {reason}".strip()
 
 
 def validated(model: TypeAdapter[T], body: Any, action: str, place: Place) -> T:
@@ -79,19 +72,14 @@ def validated(model: TypeAdapter[T], body: Any, action: str, place: Place) -> T:
     try:
         return validate(model, body)
     except ValueError as error:
-        raise ResponseInvalid(action=action, place=str(place), reason=str(error)) from error
+        raise errors.ResponseInvalid(action=action, place=str(place), reason=str(error)) from error
 
 
 def answer_in(status: int, retry_after: str, body: Any) -> Answer:
-    """From the status, the header and the body of an answer, whatever the body is."""
-    spelled = body if isinstance(body, dict) else {}
-    return Answer(
-        status,
-        _one_line(spelled.get("errorCode")),
-        _one_line(spelled.get("message")),
-        spelled.get("isRetriable") is True,
-        retry_after,
-    )
+    """`body` can be any JSON value, or None if there is none."""
+    fields = body if isinstance(body, dict) else {}
+    code, message = _one_line(fields.get("errorCode")), _one_line(fields.get("message"))
+    return Answer(status, code, message, fields.get("isRetriable") is True, retry_after)
 
 
 def error_in(error: Any) -> str | None:
@@ -105,8 +93,8 @@ def _one_line(text: Any) -> str:
     return redact(" ".join(str(text or "")[:_LONGEST_TEXT].split()))[:_SHOWN]
 
 
-def moment(text: Any) -> datetime | None:
-    """A time as the service spells it; None for anything else. Those without a zone are in UTC."""
+def time_in(text: Any) -> datetime | None:
+    """A time in a response, by default in UTC; None for any other text."""
     try:
         found = datetime.fromisoformat(str(text))
     except ValueError:
@@ -114,30 +102,36 @@ def moment(text: Any) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def meaning(action: str, place: Place, answer: Answer) -> MirrorfeedError:
-    """The error that an answer stands for."""
-    status, code = answer.status, answer.code
-    if is_paused(code, answer.message):
+def error_of(action: str, place: Place, answer: Answer) -> MirrorfeedError:
+    """The error for a response with a status of 300 or more."""
+    if is_paused(answer.code, answer.message):
         return CapacityPaused(address=str(place), response=str(answer))
-    if status == 401:
-        return TokenRefused(place=str(place), said=str(answer))
-    if status == 403:
-        return NoPermission(action=action, place=str(place), said=str(answer))
-    if status == 404 and code in _NO_WORKSPACE:
-        return WorkspaceMissing(workspace=place.workspace, said=str(answer))
-    if status == 404 and code in _NO_ITEM and place.database is not None:
-        return DatabaseMissing(workspace=place.workspace, database=place.database, said=str(answer))
-    if status == 404 and not answer.retriable:
-        return NotFound(action=action, place=str(place), said=str(answer))
-    if code == _NAME_TAKEN:
-        return NameTaken(place=str(place), said=str(answer))
-    if answer.retriable or status in WORTH_REPEATING:
-        wait = f"; it asks to be left alone for {answer.retry_after} s" if answer.retry_after else ""
-        return FabricUnavailable(action=action, place=str(place), reason=f"{answer}{wait}")
-    return CallRefused(action=action, place=str(place), said=str(answer))
+    wait = f"; retry after {answer.retry_after} s" if answer.retry_after else ""
+    facts = {
+        "action": action,
+        "place": str(place),
+        "workspace": place.workspace,
+        "database": place.database,
+        "response": str(answer),
+        "reason": f"{answer}{wait}",
+    }
+    kind = _kind_of(place, answer)
+    return kind(**{name: value for name, value in facts.items() if name in kind.required})
 
 
-class ResponseInvalid(Terminal):
-    code = "MF4220"
-    what = "Fabric's response to the request to {action} ({place}) is not as documented: {reason}."
-    fix = "Run the same command again. If it repeats, check whether a proxy on the way to Fabric changes responses."
+def _kind_of(place: Place, answer: Answer) -> type[MirrorfeedError]:
+    match answer:
+        case Answer(status=401):
+            return errors.TokenRefused
+        case Answer(status=403):
+            return errors.NoPermission
+        case Answer(status=404, code=code) if code == _NO_WORKSPACE:
+            return errors.WorkspaceMissing
+        case Answer(status=404, code=code) if code in _NO_ITEM and place.database is not None:
+            return errors.DatabaseMissing
+        case Answer(status=404, retriable=False):
+            return errors.NotFound
+        case Answer(code=code) if code == _NAME_TAKEN:
+            return errors.NameTaken
+    is_transient = answer.retriable or answer.status in WORTH_REPEATING
+    return errors.FabricUnavailable if is_transient else errors.CallRefused
