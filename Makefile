@@ -2,6 +2,10 @@
 # uv is taken from PATH, or installed into .uv from .ci/uv.txt. It installs uv.lock and downloads no Python.
 
 DUCKDB_VERSION := 2.0.0
+RUNTIME ?= serverless-4
+# Their output depends on releases that the lock chooses.
+OF_THE_LOCK = --ignore tests/golden --deselect tests/test_wheel.py --deselect tests/publish/files/test_snappy.py \
+	--deselect tests/test_docs.py::test_pages_that_are_made_from_the_code_are_as_they_would_be_made
 UV := $(shell command -v uv || echo .uv/bin/uv)
 RUN := .venv/bin/python
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
@@ -14,10 +18,10 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # every process that tests start would compile what it imports
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow test-floor test-lowest test-connect check prose fmt docs dist bench bench-report soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow test-floor test-runtime test-runtime-spark test-connect check prose fmt docs dist bench bench-report soak lock clean
 
 help: ## list the verbs
-	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-16s%s\n' "$$verb" "$$line"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-20s%s\n' "$$verb" "$$line"; done
 
 setup: .venv/made ## build .venv, if it is not there or older than the lock
 	@:
@@ -46,10 +50,11 @@ slow: setup ## run all tests, and print where seconds and processors went: by ca
 test-floor: .venv-floor/made ## all tests on the oldest Spark that is supported
 	@.venv-floor/bin/python -m pytest $(SIDE_BY_SIDE)
 
-test-lowest: .venv-lowest/made ## what needs no Spark, and every import, with the oldest releases of what is asked for
-	@.venv-lowest/bin/python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark' \
-		--deselect tests/test_wheel.py --deselect tests/files/test_snappy.py # of the lock's releases, and of time
-	@PYTHONPATH=. .venv-lowest/bin/python -m fixtures.demo
+test-runtime: .venv-$(RUNTIME)/made ## tests without Spark, with the packages of a Databricks runtime: RUNTIME=serverless-4
+	@.venv-$(RUNTIME)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark' $(OF_THE_LOCK)
+
+test-runtime-spark: .venv-$(RUNTIME)/made ## tests with Spark in the same environment, on the nearest Spark
+	@.venv-$(RUNTIME)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'spark and not slow and not soak' $(OF_THE_LOCK)
 
 test-connect: .venv-connect/made ## those marked for it over Databricks Connect, where a workspace is configured
 	@.venv-connect/bin/python -m pytest -m connect -rs
@@ -97,7 +102,7 @@ lock: $(UV) ## resolve the dependencies again, as far as uv.lock is out of date
 		--no-annotate --custom-compile-command 'make lock' --output-file .ci/build.txt -
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venv-floor .venv-lowest .venv-connect .uv .mypy_cache .import_linter_cache .ruff_cache .pytest_cache .hypothesis .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
+	@rm -rf .venv .venv-* .uv .mypy_cache .import_linter_cache .ruff_cache .pytest_cache .hypothesis .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 prerequisites: # $(error) says it in one line, where a recipe that fails would take two
@@ -113,13 +118,17 @@ prerequisites: # $(error) says it in one line, where a recipe that fails would t
 	@UV_PROJECT_ENVIRONMENT=.venv-floor $(SYNC) --group floor
 	@touch $@
 
-.venv-lowest/made: pyproject.toml uv.lock | prerequisites $(UV)
-	@echo 'Setting up .venv-lowest'
-	@"$(UV)" venv --quiet --clear --python "$$(.ci/prerequisites)" .venv-lowest
-	@"$(UV)" pip compile --quiet --resolution lowest-direct --python .venv-lowest --extra replica --extra s3 \
-		--output-file .venv-lowest/lowest.txt pyproject.toml
-	@"$(UV)" pip install --quiet --python .venv-lowest --constraint .venv-lowest/lowest.txt \
-		--group dev --group local --editable '.[replica,s3]'
+.venv-$(RUNTIME)/made: pyproject.toml fixtures/runtimes.toml | prerequisites $(UV)
+	@command -v python3.12 >/dev/null || { echo 'Databricks runtimes have Python 3.12: put python3.12 on PATH.' >&2; exit 1; }
+	@echo 'Setting up .venv-$(RUNTIME)'
+	@"$(UV)" venv --quiet --clear --python python3.12 .venv-$(RUNTIME)
+	@python3.12 fixtures/runtimes.py $(RUNTIME) > .venv-$(RUNTIME)/runtime.txt
+	@"$(UV)" pip install --quiet --python .venv-$(RUNTIME) --requirements .venv-$(RUNTIME)/runtime.txt
+	@"$(UV)" build --quiet --wheel --clear --no-create-gitignore --out-dir .venv-$(RUNTIME)/dist --python python3.12 \
+		--build-constraints .ci/build.txt --require-hashes
+	@"$(UV)" pip install --dry-run --python .venv-$(RUNTIME) .venv-$(RUNTIME)/dist/*.whl 2>&1 | python3.12 fixtures/runtimes.py --check
+	@"$(UV)" pip install --quiet --python .venv-$(RUNTIME) --constraints .venv-$(RUNTIME)/runtime.txt --group dev \
+		--group "$$(python3.12 fixtures/runtimes.py --spark $(RUNTIME))" --editable '.[replica,s3]'
 	@touch $@
 
 .venv-connect/made: pyproject.toml uv.lock | prerequisites $(UV)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from fixtures.click_testing import separate_streams
 from fixtures.onelake import SECRET, OneLake
 from mirrorfeed.display import redact
 from mirrorfeed.lint import linter
@@ -25,6 +26,7 @@ from mirrorfeed.runtime.spark_session import ConnectNotConfigured, get_session
 
 settings.register_profile("ci", max_examples=30, deadline=None, derandomize=True, database=None)
 settings.register_profile("soak", max_examples=3000, deadline=None, database=None, print_blob=True)
+separate_streams()
 settings.load_profile(os.environ.get("MIRRORFEED_HYPOTHESIS", "ci"))
 
 INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.codegen.wholeStage": "false"}

@@ -49,14 +49,10 @@ def test_every_command_takes_it_and_tells_what_it_does_not_understand(
     path: tuple[str, ...], command: click.Command
 ) -> None:
     assert [each.opts for each in command.params].count(["--json"]) == 1
-    assert told(*path, "--1", code=2) == {
-        "error": {
-            "code": "MF1001",
-            "what": "No such option '--1'.",
-            "next": "Run the command with `--help` to see its arguments and options.",
-            "facts": {"reason": "No such option '--1'."},
-        }
-    }
+    error = told(*path, "--1", code=2)["error"]
+    assert error["what"] == error["facts"]["reason"] in ("No such option '--1'.", "No such option: --1")  # click 8.1
+    assert error["code"] == "MF1001"
+    assert error["next"] == "Run the command with `--help` to see its arguments and options."
 
 
 @pytest.mark.parametrize("arguments", [["nothing"], ["archive", "nothing"], ["archive", "plan", "t"]], ids=" ".join)

@@ -117,7 +117,7 @@ def test_a_java_that_does_not_answer_is_refused(machine: Path) -> None:
 
 _SETTING_UP = (
     *("setup", "demo", "demo-onelake", "demo-serverless", "test", "quick", "slow", "test-floor"),
-    *("check", "fmt", "bench", "soak", "test-lowest"),
+    *("check", "fmt", "bench", "soak", "test-runtime"),
 )
 
 

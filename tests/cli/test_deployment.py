@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from mirrorfeed.cli.__main__ import task
 from mirrorfeed.cli.deployment import set_task_value
 from mirrorfeed.cli.errors import NotInATask, TaskFailed
 from mirrorfeed.config import Config, UnknownTable, load
+
+OLD_CLICK = version("click").startswith("8.1.")
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ def test_a_task_that_succeeds_returns_for_any_status_would_be_a_failure(
     [
         (["tables", "--config", "/nowhere.yml"], 1, "There is no configuration"),
         (["tables", "--no-such-option"], 2, "No such option"),
-        ([], 2, "Usage:"),
+        pytest.param([], 2, "Usage:", marks=pytest.mark.skipif(OLD_CLICK, reason="click 8.1 exits with 0")),
     ],
 )
 def test_a_task_that_fails_raises_and_has_said_why(

@@ -41,7 +41,7 @@ def table(name: str, kind: TableType = TableType.MANAGED, form: str | None = "DE
     return TableInfo(
         name=name,
         table_type=kind,
-        data_source_format=DataSourceFormat(form) if form else None,
+        data_source_format=getattr(DataSourceFormat, form, None) if form else None,  # older clients know fewer,
         columns=[ColumnInfo(name=each) for each in columns],
     )
 

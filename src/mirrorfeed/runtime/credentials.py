@@ -168,10 +168,13 @@ def _logging_in(principal: ServicePrincipal, secret: str, ca_file: str | None) -
 
 
 def _refuse_odd_answer(response: Any) -> None:
-    """The library follows no redirection, and fails on the content of one with words that do not name it."""
-    from azure.core.exceptions import ClientAuthenticationError
+    """Name the status of a response without a token. The library does not do it for redirections, and its older
+    releases take 429 and 5xx for a refusal."""
+    from azure.core.exceptions import ClientAuthenticationError, ServiceResponseError
 
     status = response.http_response.status_code
+    if status == 429 or status >= 500:
+        raise ServiceResponseError(f"the login service answers with status {status}")
     if status != 200 and status < 400:
         raise ClientAuthenticationError(f"the login service answers with status {status}, and no token")
 

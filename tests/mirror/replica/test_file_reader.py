@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pyarrow
 import pytest
 
 from fixtures.damage import damaged, whole_files
@@ -23,6 +24,7 @@ def test_a_damaged_parquet_file_raises_no_error_of_the_library() -> None:
             read_rows(damaged(files, seed), "1.parquet", "orders/1.parquet", SETTINGS)
 
 
+@pytest.mark.skipif(int(pyarrow.__version__.split(".")[0]) < 20, reason="older releases read some of these files")
 @pytest.mark.parametrize("seed", CRASHES)
 def test_a_file_that_crashes_the_library_elsewhere_is_refused_by_its_name(seed: int) -> None:
     with pytest.raises(BrokenFile, match=r"orders/1\.parquet"):

@@ -1,0 +1,38 @@
+"""The wheel installs nothing but itself in the Databricks environments that are supported."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from fixtures.runtimes import installed, runtimes
+
+PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.mark.parametrize("runtime", runtimes())
+def test_every_dependency_is_there_in_a_release_that_suffices(runtime: str) -> None:
+    there = runtimes()[runtime]
+    needed = [Requirement(line) for line in PROJECT["dependencies"]]
+    assert [str(each) for each in needed if not each.specifier.contains(there.get(each.name, "0"))] == []
+
+
+@pytest.mark.parametrize("runtime", runtimes())
+def test_extras_change_no_release_that_is_there(runtime: str) -> None:
+    there = runtimes()[runtime]
+    extras = [Requirement(line) for lines in PROJECT["optional-dependencies"].values() for line in lines]
+    assert [str(each) for each in extras if each.name in there and not each.specifier.contains(there[each.name])] == []
+
+
+def test_what_an_installer_would_change_is_read_from_its_dry_run() -> None:
+    lines = [
+        "Would install 3 packages",
+        " - click==8.1.7",
+        " + click==8.2.1",
+        " + mirrorfeed==0.1.0 (from file:///dist/mirrorfeed-0.1.0-py3-none-any.whl)",
+        " ~ rich==14.2.0",
+    ]
+    assert installed("\n".join(lines)) == ["click", "click", "mirrorfeed", "rich"]
