@@ -263,7 +263,7 @@ def test_a_jobs_parameters_are_those_that_its_tasks_read(name: str) -> None:
 @pytest.mark.parametrize("name", ["publish", "publish_each", "rebuild", "verify", "check_setup"])
 def test_a_job_that_publishes_repairs_or_looks_at_what_publishing_needs_is_given_the_handover(name: str) -> None:
     given = [task["python_wheel_task"]["parameters"] for task in tasks(JOBS[name])]
-    assert any(["--handover", "${var.handover}"] in map(list, pairwise(parameters)) for parameters in given)
+    assert any(["--staging-path", "${var.staging_path}"] in map(list, pairwise(parameters)) for parameters in given)
 
 
 def test_a_run_starts_compute_once() -> None:
@@ -332,7 +332,7 @@ def test_a_missing_variable_is_named(missing: str) -> None:
 
 UNITY, BOARDS, SCOPES = "/api/2.1/unity-catalog", "/api/2.0/lakeview/dashboards", "/api/2.0/secrets/scopes"
 BOARD, JOBS_API = f"{BOARDS}/{1:032x}", "/api/2.2/jobs"
-SCHEMA, VOLUME = f"{UNITY}/schemas/main.mirrorfeed", f"{UNITY}/volumes/main.mirrorfeed.handover"
+SCHEMA, VOLUME = f"{UNITY}/schemas/main.mirrorfeed", f"{UNITY}/volumes/main.mirrorfeed.staging"
 CALLS = {
     "dashboards": [f"POST {BOARDS}", f"POST {BOARD}/published", f"GET {BOARD}", f"DELETE {BOARD}"],
     "jobs": [f"POST {JOBS_API}/create", f"GET {JOBS_API}/get", f"POST {JOBS_API}/delete"],

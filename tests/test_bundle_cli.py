@@ -165,7 +165,7 @@ def test_what_is_deployed_again_with_another_source_is_another_wheel_and_the_one
         assert first != second
         assert wheels(made) == {first, second}  # a task of a run that goes on may still start with the first
         assert synced(made) == layout(second)
-        assert bundle(project, address, "deploy", "--var", "keep_wheels=false", **DEV).returncode == 0
+        assert bundle(project, address, "deploy", "--var", "keep_old_wheels=false", **DEV).returncode == 0
         assert wheels(made) == {second}
         assert made.not_known == []
 
@@ -248,12 +248,12 @@ def test_what_was_uninstalled_is_installed_again_over_its_ledger(project: Path) 
         call("deployment", "unbind", "mirrorfeed")
         call("destroy", "--auto-approve")
         assert (made.of_kind("job"), set(made.of_kind("schemas"))) == ({}, {"main.mirrorfeed"})
-        assert not made.of_kind("volumes")  # with the handover, in which nothing is kept
+        assert not made.of_kind("volumes")  # with the staging volume, which keeps nothing
         assert bundle(project, address, "deploy", "-t", "prod", **SHARED).returncode == 1  # it is there already
         call("deployment", "bind", "mirrorfeed", "main.mirrorfeed", "--auto-approve")
         call("deploy")
         assert made.of_kind("job")
-        assert set(made.of_kind("volumes")) == {"main.mirrorfeed.handover"}
+        assert set(made.of_kind("volumes")) == {"main.mirrorfeed.staging"}
         assert made.not_known == []
 
 

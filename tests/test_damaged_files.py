@@ -115,7 +115,7 @@ _RECORDS = [
             "read": {"rows": 3, "seconds": 1.5},
             "selection": {
                 "columns": None,
-                "except_columns": list(SELECTION.except_columns),
+                "exclude_columns": list(SELECTION.exclude_columns),
                 "where": SELECTION.where,
                 "rename": dict(SELECTION.rename),
                 "cast": dict(SELECTION.cast),

@@ -145,10 +145,10 @@ def test_every_configuration_is_taken(snippet: Snippet, tmp_path: Path) -> None:
     given = yaml.safe_load(re.sub(r"<[^>\n]*>|…", "x1", text))
     zone = (
         f"onelake://{ID}/{ID}"
-        if {"credential", "endpoint", "fabric_endpoint", "trusted_hosts", "ca_file", "fabric"} & given.keys()
+        if {"credential", "endpoint", "fabric_endpoint", "trusted_hosts", "ca_bundle", "fabric"} & given.keys()
         else "zone"
     )
-    needs = {"markers": {"changes": "full"}, "delimited": {"format": "delimited"}}
+    needs = {"row_markers": {"changes": "full"}, "delimited": {"format": "delimited"}}
     missing = {"landing_zone": zone, "tables": [{"source": "main.sales.orders", "target": "sales.orders"}]}
     if given.get("changes") == "compare":
         missing["ledger"] = "main.ops.ledger"
@@ -310,7 +310,7 @@ def in_the_file() -> dict[str, FieldInfo | None]:
     of_tables = {f"tables[].{name}": field for name, field in fields(Table) if name.partition(".")[0] in own}
     of_tables |= {
         f"tables[].{Sources.model_fields[name].alias or name}": Sources.model_fields[name]
-        for name in ("sources", "except_")
+        for name in ("sources", "exclude")
     }
     secret = {f"credential.service_principal.secret.{name}" for name in PLACES}
     principal = {f"credential.service_principal.{name}" for name in PRINCIPAL}
@@ -322,7 +322,7 @@ def test_every_field_of_the_configuration_is_on_its_page_and_no_other() -> None:
     assert sorted(rows()) == sorted(in_the_file())
 
 
-_WRITTEN = {"file_size": 128 * 2**20}
+_WRITTEN = {"target_file_size": 128 * 2**20}
 """Defaults that are written with a unit."""
 
 

@@ -106,7 +106,7 @@ def test_it_publishes_over_connect_where_executors_have_no_python(
     long, for its Spark is one whose executors have no Python, and commands run in a process with the wheel alone."""
     brought = str(Path(importlib.util.find_spec("pyspark").origin or "").parent.parent)  # type: ignore[union-attr]
     (tmp_path / "mirrorfeed.yml").write_text(
-        "landing_zone: ./landing\nhandover: ./handover\ntables:\n"
+        "landing_zone: ./landing\nstaging_path: ./staging\ntables:\n"
         "  - {source: ./orders, target: orders, keys: [id]}\n"
         "  - {source: ./orders, target: text, keys: [id], format: delimited, changes: full}\n"
     )

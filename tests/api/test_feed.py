@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 # What stands here is promised: a line of it changes after a release has warned of it, and only then.
 NAMES = "ArchiveAwareTable Feed MirrorfeedError Terminal Transient deployed guarded load"
 SIGNATURES = {
-    "load": "(path='mirrorfeed.yml', spark=None, *, landing_zone=None, ledger=None, handover=None)",
+    "load": "(path='mirrorfeed.yml', spark=None, *, landing_zone=None, ledger=None, staging_path=None)",
     "deployed": "(dbutils, spark)",
     "guarded": "(spark)",
     "guarded(…).sql": "(statement, args=None)",

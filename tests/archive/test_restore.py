@@ -170,8 +170,8 @@ def test_where_copies_are_laid_there_is_one_tier(tmp_path: Path) -> None:
 RATES = Rates.model_validate(
     {
         "currency": "EUR",
-        "standard": {"gib": 2**30, "objects": 10_000},
-        "high": {"gib": 0, "objects": 0},
+        "standard": {"per_gib": 2**30, "per_10k_files": 10_000},
+        "high": {"per_gib": 0, "per_10k_files": 0},
         "stored": {"hot": 2**30 * 30, "cool": 2**30, "archive": 0},
     }
 )
@@ -211,9 +211,9 @@ from mirrorfeed.archive.restore import follow
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
 from mirrorfeed.storage.retry_budget import Patience
 from mirrorfeed.storage.azure_tiers import AzureTiers
-plan, endpoint, container, root, ca_file, tenant, client, secret, authority = sys.argv[1:]
+plan, endpoint, container, root, ca_bundle, tenant, client, secret, authority = sys.argv[1:]
 who = ServicePrincipal(tenant, client, Secret(env=secret), authority)
-follow(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_file, Patience(seconds=5)), 0.02)
+follow(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_bundle, Patience(seconds=5)), 0.02)
 """
 
 
@@ -228,7 +228,7 @@ def test_a_restore_that_is_killed_is_taken_up_where_it_was(onelake: OneLake, tmp
     blobs.page = 5000
     plan = Plan("t", "id-1", 7, None, None, "STANDARD", tuple(PlannedFile(root + name, 1) for name in names))
     plan.save(str(tmp_path / "plan.json"))
-    place = [str(tmp_path / "plan.json"), store.endpoint, WORKSPACE, root, str(store.ca_file)]
+    place = [str(tmp_path / "plan.json"), store.endpoint, WORKSPACE, root, str(store.ca_bundle)]
     login = [TENANT, CLIENT, SECRET, f"https://{onelake.address}"]
     running: list[subprocess.Popen[bytes]] = []
 

@@ -15,7 +15,9 @@ from mirrorfeed.storage.tiers import Priority
 
 GIB = 2**30
 FILES = [LogFile("a/2", 3 * GIB, vector="a/dv"), LogFile("a/1", GIB, vector="a/dv"), LogFile("a/3")]
-RATES = Rates(currency="EUR", standard=Restoring(gib=0.02, objects=5), high=Restoring(gib=0.1, objects=50))
+RATES = Rates(
+    currency="EUR", standard=Restoring(per_gib=0.02, per_10k_files=5), high=Restoring(per_gib=0.1, per_10k_files=50)
+)
 
 
 def made(priority: Priority = Priority.STANDARD, **more: Any) -> Plan:

@@ -18,8 +18,8 @@ GIB = 2**30
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 PRICES: dict[str, Any] = {
     "currency": "EUR",
-    "standard": {"gib": 0.02, "objects": 5},
-    "high": {"gib": 0.1, "objects": 50},
+    "standard": {"per_gib": 0.02, "per_10k_files": 5},
+    "high": {"per_gib": 0.1, "per_10k_files": 50},
     "stored": {"hot": 0.3, "cool": 0.15, "archive": 0.03},
     "archiving": 10,
 }
@@ -95,8 +95,11 @@ def test_what_is_archived_saves_the_difference_every_month() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"standard": {"gib": -1, "objects": 1}}, "standard.gib: Input should be greater than or equal to 0"),
-        ({"high": {"gib": float("nan"), "objects": 1}}, "it is not valid JSON ("),
+        (
+            {"standard": {"per_gib": -1, "per_10k_files": 1}},
+            "standard.per_gib: Input should be greater than or equal to 0",
+        ),
+        ({"high": {"per_gib": float("nan"), "per_10k_files": 1}}, "it is not valid JSON ("),
         ({"stored": {"hot": 1}}, "stored.archive: Field required"),
         ({"tape": 1}, "tape: Extra inputs are not permitted"),
     ],
@@ -119,8 +122,8 @@ def _written(folder: Path) -> Path:
 @pytest.mark.parametrize("price", [-1, "0.02", True, None])
 def test_a_price_is_a_number_from_zero_on(tmp_path: Path, price: Any) -> None:
     path = tmp_path / "prices.json"
-    path.write_text(json.dumps(PRICES | {"standard": {"gib": price, "objects": 5}}))
-    with pytest.raises(BadRates, match=r"standard\.gib: Input should be"):
+    path.write_text(json.dumps(PRICES | {"standard": {"per_gib": price, "per_10k_files": 5}}))
+    with pytest.raises(BadRates, match=r"standard\.per_gib: Input should be"):
         Rates.load(str(path))
 
 

@@ -1,4 +1,4 @@
-"""A first publication through a handover, beside the same into a folder that Spark shares."""
+"""A first publication through a staging area, beside the same into a folder that Spark shares."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def case(spark: SparkSession, folder: Path, rows: int) -> Case:
 
     return Case(
         {
-            "through a handover": lambda: publish(
-                DeltaFeed(spark, source, str(folder / "handover")), Apart(zone), plan
+            "through a staging area": lambda: publish(
+                DeltaFeed(spark, source, str(folder / "staging")), Apart(zone), plan
             ),
             "in a shared folder": lambda: publish(DeltaFeed(spark, source), FolderStore(zone), plan),
         },

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from mirrorfeed.cli import main
-from mirrorfeed.config.model import share_of
+from mirrorfeed.config.model import shard_of
 from mirrorfeed.landing.names import Target
 from mirrorfeed.runtime import spark_session
 
@@ -45,11 +45,11 @@ def test_a_path_at_which_there_is_no_table_is_told_before_spark_starts(
     assert f"Error MF2002: There is no Delta table at {config.parent}/orders." in said(config, *arguments, code=1)
 
 
-def test_a_share_without_a_table_is_no_failure_and_starts_no_spark(
+def test_a_shard_without_a_table_is_no_failure_and_starts_no_spark(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
-    of_orders = share_of(Target("sales", "orders"), 2)
-    found = [said(config, "publish", f"share:{n}/2", code=int(n == of_orders)) for n in (1, 2)]
-    assert f"No table is in share:{3 - of_orders}/2." in found
+    of_orders = shard_of(Target("sales", "orders"), 2)
+    found = [said(config, "publish", "--shard", f"{n}/2", code=int(n == of_orders)) for n in (1, 2)]
+    assert f"No table is in shard:{3 - of_orders}/2." in found
     assert any("There is no Delta table at" in each for each in found)

@@ -77,27 +77,27 @@ def names_of(size: int) -> list[str]:
     return [*names[:-1], names[-1] + "t" * (size - len(json.dumps(names)))]
 
 
-def test_as_many_names_as_a_task_value_holds_are_handed_on_and_of_more_their_shares() -> None:
+def test_as_many_names_as_a_task_value_holds_are_handed_on_and_of_more_their_shards() -> None:
     values = TaskValues()
     assert set_task_value("targets", names_of(49_152), lambda: values) == names_of(49_152)
     assert len(json.dumps(values.given["targets"])) == 49_152
-    shares = [f"share:{n}/90" for n in range(1, 91)]
-    assert set_task_value("targets", names_of(49_153), lambda: values) == shares
-    assert values.given == {"targets": shares}
+    shards = [f"--shard={n}/90" for n in range(1, 91)]
+    assert set_task_value("targets", names_of(49_153), lambda: values) == shards
+    assert values.given == {"targets": shards}
 
 
-def test_every_table_is_in_one_share_and_stays_there_as_others_come_and_go(tmp_path: Path) -> None:
+def test_every_table_is_in_one_shard_and_stays_there_as_others_come_and_go(tmp_path: Path) -> None:
     def configured(count: int) -> Config:
         entries = [{"source": f"s.t{n}", "target": f"sales.t{n}"} for n in range(count)]
         (tmp_path / "many.yml").write_text(json.dumps({"landing_zone": "./zone", "tables": entries}))
         return load(tmp_path / "many.yml")
 
-    found = [table.target for n in range(1, 8) for table in configured(100).select([f"share:{n}/7"])]
+    found = [table.target for n in range(1, 8) for table in configured(100).select([f"shard:{n}/7"])]
     assert sorted(map(str, found)) == sorted(str(table.target) for table in configured(100).tables)
-    of_share = [{str(each.target) for each in configured(count).select(["share:3/7"])} for count in (100, 60)]
-    assert of_share[1] < of_share[0]
-    assert configured(1).select(["share:1/50", "share:2/50"]) == ()
-    for name in ("share:0/7", "share:a/7", "share:1"):
+    of_shard = [{str(each.target) for each in configured(count).select(["shard:3/7"])} for count in (100, 60)]
+    assert of_shard[1] < of_shard[0]
+    assert configured(1).select(["shard:1/50", "shard:2/50"]) == ()
+    for name in ("shard:0/7", "shard:a/7", "shard:1"):
         with pytest.raises(UnknownTable):
             configured(1).select([name])
 
@@ -141,13 +141,13 @@ def deployment(file: str, *options: str, tables: str = "[]") -> tuple[int, str]:
 
 
 def test_what_notebooks_are_to_know_is_written_when_a_deployment_is_built(file: str) -> None:
-    zone, handover = "/Volumes/main/m/landing", "/Volumes/main/m/handover"
-    options = ["--landing-zone", zone, "--ledger", "main.m.ledger", "--handover", handover]
+    zone, staging = "/Volumes/main/m/landing", "/Volumes/main/m/staging"
+    options = ["--landing-zone", zone, "--ledger", "main.m.ledger", "--staging-path", staging]
     assert deployment(file, *options, tables='["main.`my.schema`.orders"]') == (0, "")
     assert json.loads(Path(file).with_name("deployment.json").read_text()) == {
         "landing_zone": zone,
         "ledger": "main.m.ledger",
-        "handover": handover,
+        "staging_path": staging,
         "mirror": "",
         "archive_tables": ["main.`my.schema`.orders"],
     }

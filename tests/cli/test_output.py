@@ -129,7 +129,7 @@ def test_without_a_terminal_each_step_is_a_line() -> None:
             publish(
                 TableFeed(table),
                 zone,
-                plan(versions_per_range=1),
+                plan(max_versions_per_publication=1),
                 progress,
                 lambda made: step("sales.orders", made.step),
             )

@@ -68,8 +68,8 @@ NAMED = {"source": ORDERS, "target": "shop.orders", "keys": ["order_id"]}
         ([{**SALES, "target": "{table}"}], {}, [[ORDERS]], {ORDERS: "-> orders"}),
         ([{**SALES, "target": "{catalog}_{schema}.t_{table}"}], {}, [[ORDERS]], {ORDERS: "-> main_sales.t_orders"}),
         (
-            [{**SALES, "except": ["tmp_*"]}], {}, [[ORDERS, TMP]],
-            {ORDERS: "-> sales.orders", TMP: "is left out by `except`"},
+            [{**SALES, "exclude": ["tmp_*"]}], {}, [[ORDERS, TMP]],
+            {ORDERS: "-> sales.orders", TMP: "is left out by `exclude`"},
         ),
         ([NAMED, SALES], {}, [[ORDERS, LINES]], {ORDERS: "-> shop.orders", LINES: "-> sales.lines"}),
         ([SALES, NAMED], {}, [[ORDERS.upper()]], {ORDERS: "-> shop.orders"}),
@@ -106,11 +106,11 @@ NAMED = {"source": ORDERS, "target": "shop.orders", "keys": ["order_id"]}
             },
         ),
         (
-            [{"sources": "/lake/*/*"}], {"handover": "/lake/between", "landing_zone": "/lake/zone"},
+            [{"sources": "/lake/*/*"}], {"staging_path": "/lake/between", "landing_zone": "/lake/zone"},
             [["/lake/sales/orders", "/lake/between/x", "/lake/zone/t"]],
             {
                 "/lake/sales/orders": "-> sales.orders",
-                "/lake/between/x": "is in the handover",
+                "/lake/between/x": "is in the staging area",
                 "/lake/zone/t": "is in the landing zone",
             },
         ),
@@ -148,9 +148,9 @@ def test_options_of_the_entry_and_of_the_file_are_those_of_each_table(written: W
     (table,) = expand(written(entry, on_gap="reseed", changes="net"), [there(ORDERS)]).config.tables
     assert (table.changes, table.on_gap, table.on_schema_change) == ("full", "reseed", "stop")
     assert str(table.history.table) == "main.kept.sales_orders"
-    chosen = {"except_columns": ["secret"], "where": "region = 'north'", "rename": {"v": "value"}}
+    chosen = {"exclude_columns": ["secret"], "where": "region = 'north'", "rename": {"v": "value"}}
     (table,) = expand(written({**SALES, **chosen}), [there(ORDERS)]).config.tables
-    assert (table.except_columns, table.where, table.rename) == (("secret",), "region = 'north'", (("v", "value"),))
+    assert (table.exclude_columns, table.where, table.rename) == (("secret",), "region = 'north'", (("v", "value"),))
     (table,) = expand(written({**SALES, "history": False}, history="main.kept"), [there(ORDERS)]).config.tables
     assert table.history is None
 
@@ -168,18 +168,18 @@ def test_keys_of_a_pattern_are_those_of_the_tables_that_have_the_columns(
 
 
 def test_a_pattern_that_stands_for_nothing_is_refused(written: Written) -> None:
-    loaded = written({**SALES, "except": ["tmp_*"]}, ledger="main.sales.ledger")
+    loaded = written({**SALES, "exclude": ["tmp_*"]}, ledger="main.sales.ledger")
     with pytest.raises(NothingMatches) as refused:
         expand(loaded, [[]])
     assert str(refused.value) == (
-        f"main.sales.* in {loaded.path} stands for no table. Correct the pattern or its `except`, or take the entry"
+        f"main.sales.* in {loaded.path} stands for no table. Correct the pattern or its `exclude`, or take the entry"
         " out. Nothing was done."
     )
     with pytest.raises(NothingMatches) as refused:
         expand(loaded, [there("main.sales.ledger", TMP)])
     assert refused.value.problem == (
         f"main.sales.* in {loaded.path} stands for no table: main.sales.ledger is the ledger, main.sales.tmp_x is left"
-        " out by `except`."
+        " out by `exclude`."
     )
 
 
@@ -194,7 +194,7 @@ def test_two_that_meet_in_one_target_are_refused_by_name(written: Written) -> No
     assert str(refused.value) == (
         f"Sources of {loaded.path} meet in one target, where names that differ only in case are one: main.crm.Orders"
         " and main.sales.orders in all.orders. Tell them apart in `target`, as {schema}_{table}, leave one out by"
-        " `except`, or give it an entry of its own. Nothing was done."
+        " `exclude`, or give it an entry of its own. Nothing was done."
     )
     named = {"source": "main.crm.orders", "target": "sales.orders"}
     with pytest.raises(TargetsMeet, match=r"main\.crm\.orders and main\.sales\.orders in sales\.orders"):
@@ -224,14 +224,14 @@ def test_two_histories_that_meet_in_one_table_are_refused_by_name(written: Writt
         ),
         ({**SALES, "target": "a.b.{table}"}, "target: 'a.b.x' has 3 parts"),
         ({"sources": "sales.*", "target": "{catalog}.{table}"}, "tables: target: sales.* has no catalog to fill in"),
-        ({**SALES, "except": "tmp_*"}, "except: must be a list of names, as in [tmp_*, staging.*], not 'tmp"),
-        ({**SALES, "except": ["a..b"]}, "except: 'a..b' has an empty part"),
+        ({**SALES, "exclude": "tmp_*"}, "exclude: must be a list of names, as in [tmp_*, staging.*], not 'tmp"),
+        ({**SALES, "exclude": ["a..b"]}, "exclude: 'a..b' has an empty part"),
         ({**SALES, "keys": "id"}, "keys: must be a list of column names"),
         ({**SALES, "history": "main.kept.orders"}, "history: 'main.kept.orders' is a table: for all tables"),
         ({**SALES, "history": "./zone/kept"}, "history: is in the landing zone: name a folder elsewhere"),
-        ({**SALES, "markers": "exact"}, "markers: exact is for changes: full alone"),
-        ({**SALES, "except_columns": ["id"], "keys": ["id"]}, "except_columns: 'id' is a key"),
-        ({**SALES, "exept": []}, "exept: is not a known field; did you mean except?"),
+        ({**SALES, "row_markers": "exact"}, "row_markers: exact is for changes: full alone"),
+        ({**SALES, "exclude_columns": ["id"], "keys": ["id"]}, "exclude_columns: 'id' is a key"),
+        ({**SALES, "exlude": []}, "exlude: is not a known field; did you mean exclude?"),
     ],
 )
 def test_mistakes_of_a_pattern_are_told_with_those_of_the_file(
@@ -355,7 +355,7 @@ def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two tables and one that is left out, in a folder beside a configuration that names the folder."""
     for name in ("orders", "lines", "tmp_x"):
         deltalake.write_deltalake(tmp_path / "tables" / name, pa.table({"id": [1], "v": ["a"]}))
-    entry = {"sources": "./tables/*", "except": ["tmp_*"], "target": "shop.{table}", "keys": ["id"]}
+    entry = {"sources": "./tables/*", "exclude": ["tmp_*"], "target": "shop.{table}", "keys": ["id"]}
     file = tmp_path / "mirrorfeed.yml"
     file.write_text(yaml.safe_dump({"landing_zone": "./zone", "tables": [entry]}), encoding="utf-8")
     monkeypatch.setattr(spark_session, "get_session", lambda: pytest.fail("Spark was started"))
@@ -380,14 +380,14 @@ def test_tables_shows_what_a_folder_holds_and_why_each_is_in_or_out_without_spar
         for name in ("lines", "orders")
     ] + [
         {
-            "table": None, "source": f"{lake}/tables/tmp_x", "included": False, "why": "is left out by `except`",
+            "table": None, "source": f"{lake}/tables/tmp_x", "included": False, "why": "is left out by `exclude`",
             "keys": None, "takes": None, "error": None, "part": None,
         }
     ]  # fmt: skip
     shown = " ".join(run(lake, "tables").split())
     assert "shop.orders" in shown
     assert f"│ - │ {lake}/tables/tmp_x │ no │" in shown
-    assert "is left out by `except`" in shown
+    assert "is left out by `exclude`" in shown
     assert " part " not in shown
 
 
@@ -408,7 +408,7 @@ def test_a_feed_asks_anew_in_each_call_and_shows_itself_without_asking(lake: Pat
     assert feed.tables == ("shop.lines", "shop.orders")
     deltalake.write_deltalake(lake / "tables/customers", pa.table({"id": [1]}))
     assert feed.tables == ("shop.customers", "shop.lines", "shop.orders")
-    assert [row.why for row in feed.sources()][-1] == "is left out by `except`"
+    assert [row.why for row in feed.sources()][-1] == "is left out by `exclude`"
     assert str(feed) == f"<the feed of {lake}/mirrorfeed.yml: {lake}/tables/*, into {lake}/zone>"
     assert "shop.{table}" in feed._repr_html_()
 

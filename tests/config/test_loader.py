@@ -29,7 +29,7 @@ tables:
     target: sales.orders
 """
 
-PRICES = "currency: EUR, standard: {gib: 0.02, objects: 5}, high: {gib: 0.1, objects: 50}"
+PRICES = "currency: EUR, standard: {per_gib: 0.02, per_10k_files: 5}, high: {per_gib: 0.1, per_10k_files: 50}"
 
 
 TOO_MUCH = "its aliases (*name) stand for more than any configuration has, or for themselves: write values out."
@@ -62,17 +62,21 @@ def test_the_smallest_file_takes_every_default(load: Load) -> None:
     assert (table.source, table.target) == (Source(("main", "sales", "orders")), Target("sales", "orders"))
     assert table.keys is None
     assert (table.changes, table.validate_keys, table.compression) == ("net", "source", "zstd")
-    assert (table.file_size, table.versions_per_range, table.keep_records) == (128 * 1024 * 1024, 500, 10)
+    assert (table.target_file_size, table.max_versions_per_publication, table.log_retention_records) == (
+        128 * 1024 * 1024,
+        500,
+        10,
+    )
     assert (table.on_gap, table.on_schema_change, table.on_dropped_column) == ("stop", "stop", "keep")
 
 
 def test_the_driver_sends_and_there_is_no_handover_unless_the_file_says_otherwise(load: Load, tmp_path: Path) -> None:
     read = load(SMALLEST)
-    assert (read.send, read.handover) == ("driver", None)
-    read = load(f"send: executors\nhandover: /Volumes/main/ours/handover/\n{SMALLEST}")
-    assert (read.send, read.handover) == ("executors", "/Volumes/main/ours/handover")
-    assert load(f"handover: ./between\n{SMALLEST}").handover == str(tmp_path / "between")
-    assert config.load("mirrorfeed.yml", handover="/Volumes/a/b/c").handover == "/Volumes/a/b/c"
+    assert (read.upload_from, read.staging_path) == ("driver", None)
+    read = load(f"upload_from: executors\nstaging_path: /Volumes/main/ours/staging/\n{SMALLEST}")
+    assert (read.upload_from, read.staging_path) == ("executors", "/Volumes/main/ours/staging")
+    assert load(f"staging_path: ./between\n{SMALLEST}").staging_path == str(tmp_path / "between")
+    assert config.load("mirrorfeed.yml", staging_path="/Volumes/a/b/c").staging_path == "/Volumes/a/b/c"
 
 
 def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(load: Load) -> None:
@@ -82,16 +86,16 @@ def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(l
         changes: full
         validate_keys: range
         compression: gzip
-        file_size: 1 KiB
-        versions_per_range: 7
-        keep_records: 3
+        target_file_size: 1 KiB
+        max_versions_per_publication: 7
+        log_retention_records: 3
         on_gap: reseed
         on_schema_change: reseed
         on_dropped_column: reseed
         tables:
           - {source: a, target: a}
-          - {source: b, target: b, changes: net, validate_keys: none, file_size: 2 MiB, on_gap: stop}
-          - {source: c, target: c, compression: zstd, versions_per_range: 500, keep_records: 1}
+          - {source: b, target: b, changes: net, validate_keys: none, target_file_size: 2 MiB, on_gap: stop}
+          - {source: c, target: c, compression: zstd, max_versions_per_publication: 500, log_retention_records: 1}
         """
     ).tables
     assert _options(first) == ("full", "range", "gzip", 1024, 7, 3, "reseed", "reseed", "reseed")
@@ -100,7 +104,14 @@ def test_an_option_at_the_top_holds_for_every_table_that_does_not_have_its_own(l
 
 
 def _options(table: Table) -> tuple[object, ...]:
-    names = ("changes", "validate_keys", "compression", "file_size", "versions_per_range", "keep_records")
+    names = (
+        "changes",
+        "validate_keys",
+        "compression",
+        "target_file_size",
+        "max_versions_per_publication",
+        "log_retention_records",
+    )
     names += ("on_gap", "on_schema_change", "on_dropped_column")
     return tuple(getattr(table, name) for name in names)
 
@@ -116,7 +127,7 @@ def _options(table: Table) -> tuple[object, ...]:
     ],
 )
 def test_a_size_is_a_number_with_a_unit(load: Load, written: str, size: int) -> None:
-    assert load(with_table(f"file_size: {written}")).tables[0].file_size == size
+    assert load(with_table(f"target_file_size: {written}")).tables[0].target_file_size == size
 
 
 @pytest.mark.parametrize(
@@ -174,10 +185,10 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) ->
             target: _orders
             keys: [order_id, Order_ID]
           - target: sales.orders
-            file_size: 12 MB
+            target_file_size: 12 MB
           - source: main.sales.orders
             target: Sales.Orders
-            keep_records: 0
+            log_retention_records: 0
         """
     with pytest.raises(ConfigInvalid) as caught:
         load(text)
@@ -194,10 +205,11 @@ def test_all_mistakes_of_a_file_are_told_at_once_with_their_lines(load: Load) ->
         "mirrorfeed.yml:6: target: '_orders' has a part that starts with '_', which the service ignores: '_orders'",
         "mirrorfeed.yml:7: keys: 'order_id' is there 2 times",
         "mirrorfeed.yml:8: source: is missing",
-        "mirrorfeed.yml:9: file_size: '12 MB' is not a size: write a whole number and KiB, MiB or GiB, as in 128 MiB",
+        "mirrorfeed.yml:9: target_file_size: '12 MB' is not a size: write a whole number and KiB, MiB or GiB, as in 128"
+        " MiB",
         "mirrorfeed.yml:11: target: 'Sales.Orders' is the target of another table too, on line 8 as 'sales.orders', "
         "and names that differ only in case are one table",
-        "mirrorfeed.yml:12: keep_records: must be at least 1, not 0",
+        "mirrorfeed.yml:12: log_retention_records: must be at least 1, not 0",
         "Correct the file and run the same command again; nothing was done.",
     ]
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -209,24 +221,24 @@ def test_the_form_of_files_is_chosen_for_all_tables_and_for_each(load: Load) -> 
         landing_zone: /lz
         format: delimited
         delimited: {extension: tsv, column_separator: "\\t", row_separator: "\\n", encoding: utf-16, null: N/A}
-        default_marker: upsert
+        default_row_marker: upsert
         partner: {name: us, source_type: Delta, source_version: '4.0', information: {region: west, rounds: 3}}
         tables:
           - {source: a, target: a}
-          - {source: b, target: b, format: parquet, detection: time}
-          - {source: c, target: c, delimited: {}, default_marker: insert, changes: full, markers: exact}
+          - {source: b, target: b, format: parquet, file_order: modified_time}
+          - {source: c, target: c, delimited: {}, default_row_marker: insert, changes: full, row_markers: exact}
         """
     ).tables
     assert first.output == Output(Delimited("tsv", "\n", "\t", null="N/A", encoding="utf-16"), upserts_by_default=True)
     assert second.output == Output(None, by_time=True, upserts_by_default=True)
     assert third.output == Output(Delimited())
-    assert third.markers == "exact"
+    assert third.row_markers == "exact"
 
 
 def test_prices_stand_beside_what_is_published(load: Load) -> None:
     found = load(f"landing_zone: /lz\narchive: {{prices: {{{PRICES}}}}}\ntables: [{{source: a, target: b}}]")
     assert found.archive is not None
-    assert (found.archive.prices.high.gib, found.archive.prices.month("hot")) == (0.1, None)
+    assert (found.archive.prices.high.per_gib, found.archive.prices.month("hot")) == (0.1, None)
     assert load("landing_zone: /lz\ntables: [{source: a, target: b}]").archive is None
 
 
@@ -374,8 +386,8 @@ def test_values_are_frozen_and_can_be_sent_to_other_processes(load: Load) -> Non
 
 
 def test_a_table_can_be_made_by_hand_and_is_checked_as_well() -> None:
-    table = Table(source=Source.parse("a"), target=Target.parse("b"), keys=("id",), file_size=2048)
-    assert (table.keys, table.file_size, table.changes) == (("id",), 2048, "net")
+    table = Table(source=Source.parse("a"), target=Target.parse("b"), keys=("id",), target_file_size=2048)
+    assert (table.keys, table.target_file_size, table.changes) == (("id",), 2048, "net")
     with pytest.raises(ValidationError, match="is there 2 times"):
         Table(source=Source.parse("a"), target=Target.parse("b"), keys=("id", "ID"))
 
@@ -412,7 +424,7 @@ def in_onelake(*lines: str, zone: str = f"onelake://{WORKSPACE}/{DATABASE}") -> 
 def test_a_landing_zone_in_onelake_is_named_by_two_ids(load: Load, zone: str) -> None:
     read = load(in_onelake(zone=zone))
     assert read.landing_zone == f"onelake://{WORKSPACE}/{DATABASE}"
-    assert (read.endpoint, read.ca_file, read.credential) == (None, None, Default())
+    assert (read.endpoint, read.ca_bundle, read.credential) == (None, None, Default())
 
 
 @pytest.mark.parametrize(
@@ -468,8 +480,8 @@ def test_nor_is_it_where_yaml_ends_over_it(load: Load, line: str, what: str) -> 
 
 def test_an_endpoint_and_its_certificates_may_be_others(load: Load, tmp_path: Path) -> None:
     lines = "endpoint: https://localhost:8443/", "fabric_endpoint: https://api", "trusted_hosts: [localhost, API]"
-    read = load(in_onelake(*lines, "ca_file: ca.pem"))
-    assert (read.endpoint, read.ca_file) == ("https://localhost:8443", f"{tmp_path}/ca.pem")
+    read = load(in_onelake(*lines, "ca_bundle: ca.pem"))
+    assert (read.endpoint, read.ca_bundle) == ("https://localhost:8443", f"{tmp_path}/ca.pem")
     assert read.fabric_endpoint == "https://api"
 
 
@@ -503,9 +515,10 @@ def test_a_landing_zone_and_a_ledger_that_are_given_take_the_place_of_the_files(
 
 
 def test_a_policy_may_leave_the_time_out(load: Load) -> None:
-    written = "landing_zone: here\nat_most: {seconds: never, rows: 9}\ntables:\n  - {source: a.b.c, target: s.t}\n"
-    policy = load(written).tables[0].at_most
-    assert (policy.seconds, policy.rows, policy.bytes) == (None, 9, None)
+    limits = "follow: {max_delay_seconds: never, max_rows: 9}"
+    written = f"landing_zone: here\n{limits}\ntables:\n  - {{source: a.b.c, target: s.t}}\n"
+    policy = load(written).tables[0].follow
+    assert (policy.max_delay_seconds, policy.max_rows, policy.max_bytes) == (None, 9, None)
 
 
 def alerts(text: str) -> str:
@@ -514,16 +527,25 @@ def alerts(text: str) -> str:
 
 def test_alerts_have_limits_of_their_own_and_tell_nobody_unless_the_file_says_so(load: Load) -> None:
     read = load(SMALLEST).alerts
-    assert (read.behind.visible, read.behind.consumed, read.behind.mirrored, read.behind.seen) == (120, 30, 30, 60)
-    assert (read.webhooks, read.mail, read.state, read.sql_endpoint) == ((), None, None, "leave")
+    assert (
+        read.max_lag_minutes.published,
+        read.max_lag_minutes.consumed,
+        read.max_lag_minutes.mirrored,
+        read.max_lag_minutes.queryable,
+    ) == (120, 30, 30, 60)
+    assert (read.webhooks, read.mail, read.state_path, read.sql_endpoint) == ((), None, None, "leave")
     read = load(
         alerts(
-            "behind: {visible: 15, seen: never}, sql_endpoint: refresh, state: ./told,"
+            "max_lag_minutes: {published: 15, queryable: never}, sql_endpoint: refresh, state_path: ./told,"
             " webhooks: [{name: ops, kind: slack, url: {env: HOOK}}, {name: t, kind: teams, url: {scope: s, key: k}}],"
             " mail: {server: smtp.example.com, sender: a@b.c, to: [d@e.f], user: u, password: {env: MAIL}}"
         )
     ).alerts
-    assert (read.behind.visible, read.behind.consumed, read.behind.seen) == (15, 30, None)
+    assert (read.max_lag_minutes.published, read.max_lag_minutes.consumed, read.max_lag_minutes.queryable) == (
+        15,
+        30,
+        None,
+    )
     assert [(each.name, each.kind, each.url) for each in read.webhooks] == [
         ("ops", "slack", Secret(env="HOOK")),
         ("t", "teams", Secret(scope="s", key="k")),
@@ -539,7 +561,7 @@ def test_histories_are_in_one_place_for_all_or_where_each_table_says(load: Load,
 tables:
   - {source: main.a, target: sales.orders}
   - {source: main.b, target: items, history: false}
-  - {source: main.c, target: c, history: {into: main.audit.c, archive: 30 days}}
+  - {source: main.c, target: c, history: {location: main.audit.c, archive: 30 days}}
 """
     found = [table.history for table in load(f"landing_zone: /lz\nhistory: main.history\n{tables}").tables]
     assert [(str(each.table), each.archive_days) if each else None for each in found] == [
@@ -547,7 +569,7 @@ tables:
         None,
         ("main.audit.c", 30),
     ]
-    below = load(f"landing_zone: /lz\nhistory: {{into: ./kept/, archive: 180 days}}\n{tables}").tables[0].history
+    below = load(f"landing_zone: /lz\nhistory: {{location: ./kept/, archive: 180 days}}\n{tables}").tables[0].history
     assert (below.table.path, below.archive_days) == (f"{tmp_path}/kept/sales/orders", 180)
     assert load(SMALLEST).tables[0].history is None
 
@@ -565,4 +587,4 @@ def test_a_table_is_published_whole_unless_it_says_otherwise(load: Load) -> None
     assert table.selection == Selection(
         ("id", "cust", "note"), (), "region = 'EU'", {"cust": "customer"}, {"note": "string(20)"}
     )
-    assert load(with_table("except_columns: [ssn]")).tables[0].selection == Selection(except_columns=("ssn",))
+    assert load(with_table("exclude_columns: [ssn]")).tables[0].selection == Selection(exclude_columns=("ssn",))

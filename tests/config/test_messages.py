@@ -31,15 +31,18 @@ LARGE = "is a whole number of more than 64 bits"
 CASES = [
     *written(),
     (
-        LONG.replace("{}", f"at_once: {'9' * 5000}"),
-        ["2: at_once: must be a whole number, not '999999999999...9999999999999'"],
+        LONG.replace("{}", f"max_parallel_tables: {'9' * 5000}"),
+        ["2: max_parallel_tables: must be a whole number, not '999999999999...9999999999999'"],
     ),
-    (LONG.replace("{}", f"at_once: 0x{'f' * 5000}"), [f"2: at_once: {LARGE}"]),
-    (LONG.replace("{}", f"fresh_within: 0b{'1' * 20_000}"), [f"2: fresh_within: {LARGE}"]),
-    (LONG.replace("{}", f"file_size: 1{':59' * 5000}"), [f"2: file_size: {LARGE}"]),
+    (LONG.replace("{}", f"max_parallel_tables: 0x{'f' * 5000}"), [f"2: max_parallel_tables: {LARGE}"]),
+    (LONG.replace("{}", f"freshness_target_minutes: 0b{'1' * 20_000}"), [f"2: freshness_target_minutes: {LARGE}"]),
+    (LONG.replace("{}", f"target_file_size: 1{':59' * 5000}"), [f"2: target_file_size: {LARGE}"]),
     (
-        LONG.replace("{}", f"fresh_within: 1{':59' * 5000}.5"),
-        ["2: fresh_within: must be a number of minutes from 1 to 525600, or never, not '1:59:59:59:5...59:59:59:59.5'"],
+        LONG.replace("{}", f"freshness_target_minutes: 1{':59' * 5000}.5"),
+        [
+            "2: freshness_target_minutes: must be a number of minutes from 1 to 525600, or never, not"
+            " '1:59:59:59:5...59:59:59:59.5'"
+        ],
     ),
 ]
 

@@ -124,7 +124,7 @@ def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     passing = partial(follow, sleep=lambda seconds: clock.pass_(seconds / 3600))
     monkeypatch.setattr("mirrorfeed.archive.restore.follow", passing)
     monkeypatch.chdir(tmp_path)
-    price = {"gib": 2**30, "objects": 0}
+    price = {"per_gib": 2**30, "per_10k_files": 0}
     prices = {"currency": "EUR", "standard": price, "high": price}
     Path("mirrorfeed.yml").write_text(
         json.dumps({"landing_zone": "zone", "archive": {"prices": prices}, "tables": [{"source": "a", "target": "b"}]})
@@ -159,7 +159,7 @@ def test_a_report_counts_restored_files_and_is_in_the_ledger(
 ) -> None:
     made = Orders(spark, tmp_path / "orders", interval=60)
     table, rows = str(made.path), Source(path=str(tmp_path / "ledger"))
-    prices, price = tmp_path / "prices.json", {"gib": 0, "objects": 0}
+    prices, price = tmp_path / "prices.json", {"per_gib": 0, "per_10k_files": 0}
     stored = {"hot": 2**30, "archive": 0}
     prices.write_text(json.dumps({"currency": "EUR", "standard": price, "high": price, "stored": stored}))
     tiers = FolderTiers(tmp_path / "aside", Clock(datetime.now(UTC)))

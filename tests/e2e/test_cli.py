@@ -79,7 +79,8 @@ def test_ctrl_c_ends_publishing_quietly_once_the_files_in_hand_are_out(
     for name in names:
         DeltaTable(spark, project.folder / name).insert(1)
     project.configure(
-        *(f"  - {{source: ./{name}, target: {name}, keys: [id]}}" for name in names), options=("at_once: 2",)
+        *(f"  - {{source: ./{name}, target: {name}, keys: [id]}}" for name in names),
+        options=("max_parallel_tables: 2",),
     )
     asked = threading.Event()
 

@@ -21,7 +21,7 @@ from mirrorfeed.errors import Transient
 from mirrorfeed.publish.files import small_batch
 from tests.delta import DeltaTable
 
-SMALL = replace(PLAN, file_size=1)
+SMALL = replace(PLAN, target_file_size=1)
 LATE = (1, 6, None)
 
 

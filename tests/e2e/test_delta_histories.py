@@ -96,7 +96,9 @@ def be_compared(spark: SparkSession, place: Path, seed: int, counted: Counter[st
     """With runs that are killed between the hashes and the record, and runs that find nothing new."""
     place.mkdir(exist_ok=True)
     history, choose = History(spark, place / "source", seed), random.Random(-seed - 1)
-    plan = replace(PLAN, changes="compare", file_size=choose.choice((1, 2**20)), versions_per_range=sys.maxsize)
+    plan = replace(
+        PLAN, changes="compare", target_file_size=choose.choice((1, 2**20)), max_versions_per_publication=sys.maxsize
+    )
     journey = Compared(spark, place / "source", place, history.key_names, plan)
     try:
         for _ in range(choose.randint(2, 5)):
@@ -127,10 +129,10 @@ def live_through(spark: SparkSession, place: Path, seed: int) -> int:
     plan = replace(
         PLAN,
         changes=choose.choice(("net", "full")),
-        file_size=choose.choice((1, 2**20)),
+        target_file_size=choose.choice((1, 2**20)),
         # Two rows of one key in one range are refused until a range ends after one of them.
-        versions_per_range=choose.choice((1, 500, 500) if shares_keys else (1, 2, 500)),
-        keep_records=choose.choice((1, 10)),
+        max_versions_per_publication=choose.choice((1, 500, 500) if shares_keys else (1, 2, 500)),
+        log_retention_records=choose.choice((1, 10)),
     )
     few_rows = choose.choice((0, small_batch.ROWS))
     journey = Journey(spark, place / "source", place, history.key_names, plan)

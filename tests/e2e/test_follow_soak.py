@@ -22,7 +22,7 @@ from tests.delta import DeltaTable
 MINUTES = float(os.environ.get("MIRRORFEED_SOAK_MINUTES", "30"))
 SEED = int(os.environ.get("MIRRORFEED_SEED", "20261121"))
 SECONDS = float(os.environ.get("MIRRORFEED_SOAK_SECONDS", "5"))
-"""Of `at_most`."""
+"""Of `max_delay_seconds`."""
 STATEMENTS = {
     "merge": 45,
     "update": 25,
@@ -59,7 +59,7 @@ class Soak:
         (place / "zone").mkdir()
         self.file = place / "mirrorfeed.yml"
         self.file.write_text(
-            f"landing_zone: {place}/zone\nat_most: {{seconds: {SECONDS}}}\nversions_per_range: 3\n"
+            f"landing_zone: {place}/zone\nfollow: {{max_delay_seconds: {SECONDS}}}\nmax_versions_per_publication: 3\n"
             f"tables:\n  - {{source: {place}/source, target: s.t, keys: [id]}}\n",
             encoding="utf-8",
         )

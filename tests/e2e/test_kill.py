@@ -49,13 +49,14 @@ class Shop:
 
     journey: Journey
     remote: str
-    handover: bool = False
+    staging_path: bool = False
     """Whether there is one, and rows too large to come as a result."""
 
     def open(self) -> None:
         place, sql = self.journey.place, self.journey.sql
-        table = f"{{source: {self.journey.source}, target: s.t, keys: [id], file_size: 1 KiB, versions_per_range: 2}}"
-        carried = f"handover: {self._parts}\n" if self.handover else ""
+        small = "target_file_size: 1 KiB, max_versions_per_publication: 2"
+        table = f"{{source: {self.journey.source}, target: s.t, keys: [id], {small}}}"
+        carried = f"staging_path: {self._parts}\n" if self.staging_path else ""
         text = f"landing_zone: {place}/zone\n{carried}tables:\n  - {table}\n"
         (place / "mirrorfeed.yml").write_text(text, encoding="utf-8")
         columns = "(id int, v string) USING delta TBLPROPERTIES (delta.enableChangeDataFeed = true)"
@@ -77,7 +78,7 @@ class Shop:
             self.journey.spark.sql(statement)
 
     def _value(self, text: str) -> str:
-        return f"repeat('{text}', 1000)" if self.handover else f"'{text}'"
+        return f"repeat('{text}', 1000)" if self.staging_path else f"'{text}'"
 
     def publisher(self) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -127,7 +128,7 @@ class Shop:
         if view is None or self._records() == before:
             some_staged = self._staged() - staged_before
             if self._carried():
-                return f"killed {'while sending' if some_staged else 'with files in the handover'}"
+                return f"killed {'while sending' if some_staged else 'with files in the staging area'}"
             return f"killed {'while staging' if some_staged else 'before anything was staged'}"
         if not view.unfinished:
             return "killed after the last rename"
@@ -137,7 +138,7 @@ class Shop:
 
     def moment(self, choose: random.Random, seconds: float) -> Callable[[], bool]:
         """At a time within an undisturbed run, or as soon as so many more files are staged, recorded or renamed."""
-        kind = choose.choice(("time", "staged", "recorded", "renamed", "parts" if self.handover else "renamed"))
+        kind = choose.choice(("time", "staged", "recorded", "renamed", "parts" if self.staging_path else "renamed"))
         if kind == "time":
             end = time.monotonic() + choose.uniform(0.2, 1) * seconds
             return lambda: time.monotonic() >= end
@@ -166,7 +167,7 @@ class Shop:
 
     @property
     def _parts(self) -> Path:
-        return self.journey.place / "handover"
+        return self.journey.place / "staging"
 
     @property
     def _folder(self) -> Path:
@@ -198,7 +199,7 @@ def walled(spark: SparkSession) -> Iterator[str]:
 def test_drivers_that_are_killed_over_a_handover_leave_nothing_that_the_next_cannot_complete(
     spark: SparkSession, walled: str, tmp_path: Path, counted: Counter[str]
 ) -> None:
-    shop = Shop(Journey(spark, tmp_path / "source", tmp_path, ("id",)), walled, handover=True)
+    shop = Shop(Journey(spark, tmp_path / "source", tmp_path, ("id",)), walled, staging_path=True)
     _kill_in_rounds(shop, IN_SOAK, counted)
 
 

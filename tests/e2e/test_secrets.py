@@ -50,7 +50,9 @@ spark.stop()
 def test_the_secret_is_in_nothing_that_a_run_leaves(onelake: OneLake, tmp_path: Path) -> None:
     """It takes long, for all that a Spark leaves is looked through, from its start to its end: it has its own."""
     tables = "tables:\n  - {source: ./orders, target: orders, keys: [id]}\n"
-    (tmp_path / "mirrorfeed.yml").write_text(onelake.configuration() + "send: executors\n" + tables, encoding="utf-8")
+    (tmp_path / "mirrorfeed.yml").write_text(
+        onelake.configuration() + "upload_from: executors\n" + tables, encoding="utf-8"
+    )
     (tmp_path / "events").mkdir()
     # The second publication fails in executors. The first one creates the file that marks its beginning, and data.
     onelake.server.faults.add(Fault("create", How.ANSWER, 1000, status=403, code="Forbidden", after=2))

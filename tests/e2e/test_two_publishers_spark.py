@@ -24,7 +24,7 @@ from tests.delta import DeltaTable
 pytestmark = pytest.mark.usefixtures("several_files")
 
 SEED = int(os.environ.get("MIRRORFEED_SEED", "20261121"))
-SMALL = replace(PLAN, file_size=1, versions_per_range=2)
+SMALL = replace(PLAN, target_file_size=1, max_versions_per_publication=2)
 
 
 class Interrupted:
@@ -125,7 +125,7 @@ def test_two_publishers_at_once_neither_lose_nor_double_a_file(
 def test_two_publishers_at_once_many_times_neither_lose_nor_double_a_file(
     spark: SparkSession, tmp_path: Path, counted: Counter[str]
 ) -> None:
-    _race(Journey(spark, tmp_path / "source", tmp_path, ("id",), replace(SMALL, keep_records=1)), 50, counted)
+    _race(Journey(spark, tmp_path / "source", tmp_path, ("id",), replace(SMALL, log_retention_records=1)), 50, counted)
 
 
 def _race(journey: Journey, rounds: int, counted: Counter[str]) -> None:
@@ -153,7 +153,7 @@ def _interrupt(ready: Journey, at: int, happening: Callable[[Journey], None], pl
     shutil.copytree(ready.place / "zone", place / "zone")
     shutil.copytree(ready.source, place / "source")
     journey = replace(ready, source=place / "source", place=place)
-    other = replace(journey, plan=replace(SMALL, keep_records=1))
+    other = replace(journey, plan=replace(SMALL, log_retention_records=1))
     store = Interrupted(journey.zone, at, lambda: happening(other))
     try:
         with suppress(Transient):

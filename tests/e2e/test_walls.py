@@ -126,9 +126,9 @@ def start(walled: str, place: Path) -> subprocess.Popen[str]:
     )
 
 
-def wait_for_files(publisher: subprocess.Popen[str], handover: Path) -> None:
+def wait_for_files(publisher: subprocess.Popen[str], staging: Path) -> None:
     """Until some stand there, or it has ended."""
-    while not any(handover.glob("*/**/part-*.parquet")):
+    while not any(staging.glob("*/**/part-*.parquet")):
         with suppress(subprocess.TimeoutExpired):
             publisher.wait(0.01)
             break
@@ -155,7 +155,7 @@ class Shop:
     def configure(self, lines: str, *more: str, name: str = "mirrorfeed.yml") -> None:
         text = f"""{self._onelake.configuration()}{lines}
 tables:
-  - {{source: ./orders, target: shop.orders, keys: [id], file_size: 4 KiB}}
+  - {{source: ./orders, target: shop.orders, keys: [id], target_file_size: 4 KiB}}
   - {{source: ./notes, target: shop.notes, keys: [id], format: delimited, changes: full}}
 """
         text += "".join(f"  - {{source: ./{each}, target: shop.{each}, keys: [id]}}\n" for each in more)
@@ -175,22 +175,22 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
     spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:
     """It takes long, for Spark behind the walls is another one. The first publisher is killed with files in the
-    handover, and leaves nothing that the next cannot complete; in every phase, in `test_kill`."""
+    staging area, and leaves nothing that the next cannot complete; in every phase, in `test_kill`."""
     shop = Shop(spark, tmp_path, onelake, driver)
     doubled = DeltaTable(spark, tmp_path / "doubled")
-    shop.configure(f"handover: {tmp_path}/handover", "doubled")
+    shop.configure(f"staging_path: {tmp_path}/staging", "doubled")
     publisher = start(walled, tmp_path)
-    wait_for_files(publisher, tmp_path / "handover")
+    wait_for_files(publisher, tmp_path / "staging")
     publisher.kill()
     assert publisher.wait() == -signal.SIGKILL
 
     assert "differ from existing files" not in shop.publish()
-    assert not any((tmp_path / "handover").rglob("*.parquet"))
+    assert not any((tmp_path / "staging").rglob("*.parquet"))
 
     shop.orders.sql("UPDATE {} SET id = -id WHERE id BETWEEN 10 AND 20")
     shop.orders.sql("DELETE FROM {} WHERE id > 1990")
     shop.notes.sql("INSERT INTO {} VALUES (3, 'Łódź', NULL)")
-    shop.configure("", "doubled")  # without a handover
+    shop.configure("", "doubled")  # without a staging area
     shop.publish_and_verify()
 
     large = "too large" * 1000
@@ -199,16 +199,16 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
     doubled.sql(f"INSERT INTO {{}} VALUES (5000, 'one of a key'), (5000, '{large}')")
     DeltaTable(spark, tmp_path / "well").insert(1)
     DeltaTable(spark, tmp_path / "silent", feed=False)
-    shop.configure(f"send: executors\nhandover: {tmp_path}/handover", name="executors.yml")
-    shop.configure(f"handover: {tmp_path}/handover", "doubled", "well", "silent", name="fleet.yml")
+    shop.configure(f"upload_from: executors\nstaging_path: {tmp_path}/staging", name="executors.yml")
+    shop.configure(f"staging_path: {tmp_path}/staging", "doubled", "well", "silent", name="fleet.yml")
     with (tmp_path / "fleet.yml").open("a") as fleet:
         fleet.write("  - {source: ./well, target: shop.part, keys: [id], where: id}\n")
     calls = len(onelake.calls)
     others = "publish shop.notes shop.doubled shop.well shop.silent shop.part --config fleet.yml"
     said = driver.run("publish", "publish shop.orders --config executors.yml", others, code=1)
-    assert "there is no folder that Spark and this process share. Set `handover` to a volume" in said
-    assert f"may not read what Spark wrote into the handover {tmp_path}/handover: Permission denied." in said
-    assert "Leave out `send: executors`" in said
+    assert "there is no folder that Spark and this process share. Set `staging_path` to a volume" in said
+    assert f"may not read what Spark wrote into the staging area {tmp_path}/staging: Permission denied." in said
+    assert "Leave out `upload_from: executors`" in said
     assert "snapshot to 1 " in said
     assert "is off at version 0" in said
     assert "a key is not unique" in said
@@ -218,7 +218,7 @@ def test_a_fleet_is_published_into_onelake_by_the_driver_though_one_was_killed(
     changed = [call.path for call in onelake.calls[calls:] if call.verb in changing]
     assert changed
     assert all("/shop.schema/well" in path for path in changed)
-    assert not list((tmp_path / "handover").rglob("*.parquet"))
+    assert not list((tmp_path / "staging").rglob("*.parquet"))
 
 
 @pytest.mark.soak
@@ -251,7 +251,7 @@ def test_two_publishers_at_once_neither_lose_nor_double_a_row(
     spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path, counted: Counter[str]
 ) -> None:
     shop = Shop(spark, tmp_path, onelake, driver)
-    shop.configure("handover: ./handover\n")
+    shop.configure("staging_path: ./staging\n")
     for number in range(4):
         shop.orders.sql(f"UPDATE {{}} SET v = repeat('at {number}', 1000) WHERE id % 10 >= {number}")
         shop.orders.sql(f"INSERT INTO {{}} VALUES ({9000 + number}, 'later')")
@@ -261,7 +261,7 @@ def test_two_publishers_at_once_neither_lose_nor_double_a_row(
             publisher.communicate()
             counted[f"of two publishers over walls {'lost' if publisher.returncode else 'came'} through"] += 1
         shop.publish_and_verify()
-    assert not any((tmp_path / "handover").rglob("*.parquet"))
+    assert not any((tmp_path / "staging").rglob("*.parquet"))
 
 
 @pytest.mark.soak
@@ -269,10 +269,10 @@ def test_a_handover_that_vanishes_in_the_middle_loses_nothing(
     spark: SparkSession, walled: str, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:
     shop = Shop(spark, tmp_path, onelake, driver)
-    shop.configure("handover: ./handover\n")
+    shop.configure("staging_path: ./staging\n")
     publisher = start(walled, tmp_path)
-    wait_for_files(publisher, tmp_path / "handover")
-    shutil.rmtree(tmp_path / "handover", ignore_errors=True)
+    wait_for_files(publisher, tmp_path / "staging")
+    shutil.rmtree(tmp_path / "staging", ignore_errors=True)
     publisher.communicate()  # it may have had what it needs, or take it again
     shop.publish_and_verify()
 
@@ -283,15 +283,15 @@ def test_a_full_handover_publishes_nothing_says_so_and_harms_no_later_run(
     spark: SparkSession, driver: Driver, onelake: OneLake, tmp_path: Path
 ) -> None:
     shop = Shop(spark, tmp_path, onelake, driver)
-    shop.configure("handover: ./handover\n")
+    shop.configure("staging_path: ./staging\n")
     uuids = "array_join(transform(sequence(1, 20), each -> uuid()), '')"
     shop.orders.sql(f"INSERT INTO {{}} SELECT cast(id AS int), {uuids} FROM range(5000, 8000)")
-    full = tmp_path / "handover"
+    full = tmp_path / "staging"
     full.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "none", str(full)], check=True)
     try:
         said = shop.publish(code=1)
-        assert f"The handover {full}/" in said
+        assert f"The staging area {full}/" in said
         assert "did not keep what Spark wrote: " in said
         assert "No space left on device" in said
     finally:
@@ -319,7 +319,7 @@ def test_a_driver_and_its_executors_stay_small_whatever_passes_through_them(
                 f"  - {{source: ./{table}, target: s.{table}, keys: [id], validate_keys: none}}\n" for table in tables
             ]
             (tmp_path / "mirrorfeed.yml").write_text(
-                f"{onelake.configuration()}handover: ./handover\ncompression: none\ntables:\n{''.join(entries)}"
+                f"{onelake.configuration()}staging_path: ./staging\ncompression: none\ntables:\n{''.join(entries)}"
             )
             begun = time.monotonic()
             found = watched(start(walled, tmp_path))

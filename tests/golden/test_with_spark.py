@@ -35,7 +35,7 @@ COMMANDS_WITH_SPARK = [each for each in COMMANDS if each.split()[0] in (*OWN, "s
 
 ALL = """landing_zone: zone
 ledger: ./ledger
-at_once: 1
+max_parallel_tables: 1
 tables:
   - {source: ./orders, target: sales.orders, keys: [id], history: ./history}
   - {source: ./customers, target: sales.customers, keys: [id]}
@@ -197,7 +197,8 @@ def _reports(recorder: Recorder, spark: SparkSession) -> None:
         Row(now, "sales.orders", VERIFIED, to_version=5, message="equal at version 5, 18 rows"),
         Row(now, "sales.lines", DIFFERENT, to_version=4, message="DIFFERENT at version 4: 3 rows."),
         Row(now, "sales.lines", FAILED, from_version=4, error="StoreUnavailable", message="No answer."),
-        Row(now, "sales.orders", WATCHED, committed_at=now, visible_at=now, visible_behind=0.0, fresh_within=15.0),
+        Row(now, "sales.orders", WATCHED, committed_at=now, published_at=now, published_lag_seconds=0.0,
+            freshness_target_minutes=15.0),
         Row(now, "main.sales.orders", ARCHIVE, archived_share=0.25, archived_files=4, archived_bytes=2**30,
             hot_bytes=3 * 2**30, restored_bytes=0),
     ]  # fmt: skip
@@ -221,7 +222,7 @@ def _archives(recorder: Recorder, spark: SparkSession) -> None:
     def as_json(title: str, *arguments: str) -> None:
         recorder.json(title, "archive", *arguments)
 
-    price = {"gib": 0, "objects": 10_000}
+    price = {"per_gib": 0, "per_10k_files": 10_000}
     prices = {"currency": "EUR", "standard": price, "high": price, "stored": {"hot": 0, "archive": 0}}
     Path("prices.json").write_text(json.dumps(prices), encoding="utf-8")
     Path("asked.txt").write_text("-- from the dashboard\n\nid = 15\nid = 35\nnope = 1\n", encoding="utf-8")

@@ -79,7 +79,7 @@ def test_a_type_without_a_form_is_refused(type_: Any, spelled: str) -> None:
 
     assert str(refused.value) == (
         f"Column 'payload' of {T} has the type {spelled}, which has no form in a landing zone."
-        " Leave the column out with the table's `except_columns`, or publish a table where it has another type."
+        " Leave the column out with the table's `exclude_columns`, or publish a table where it has another type."
     )
 
 

@@ -39,7 +39,7 @@ def names_and_types(selection: Selection) -> list[tuple[str, Any]]:
 def test_columns_are_chosen_renamed_and_cast_in_the_order_of_the_source() -> None:
     selection = Selection(("note", "id", "price"), rename={"id": "order id"}, cast={"price": "string", "id": "bigint"})
     assert names_and_types(selection) == [("order id", "long"), ("price", "string"), ("note", "string")]
-    left = Selection(except_columns=("part", "at", "nothing"), cast={"note": "string(20)"})
+    left = Selection(exclude_columns=("part", "at", "nothing"), cast={"note": "string(20)"})
     assert names_and_types(left) == [("id", "long"), ("price", "decimal(10,2)"), ("note", "string")]
     swapped = Selection(("id", "note"), rename={"id": "note", "note": "id"})
     assert names_and_types(swapped) == [("note", "long"), ("id", "string")]
@@ -50,7 +50,7 @@ def test_columns_are_chosen_renamed_and_cast_in_the_order_of_the_source() -> Non
     ("selection", "words"),
     [
         (Selection(("a", "b", "c", "d")), "a, b, c and 1 more"),
-        (Selection(except_columns=("a",), where="b > 1"), "all but a; where b > 1"),
+        (Selection(exclude_columns=("a",), where="b > 1"), "all but a; where b > 1"),
         (Selection(rename={"a": "b"}, cast={"a": "string(9)", "c": "int"}), "a as b; a: string(9), c: int"),
     ],
 )
@@ -102,7 +102,7 @@ def test_keys_are_named_as_the_target_has_them_and_never_left_out_or_cut() -> No
     assert keys_of("t", Selection(cast={"id": "string"}), ("id",)) == ("id",)
     for selection, reason in (
         (Selection(("note",)), "'id' is a key, and cannot be left out"),
-        (Selection(except_columns=("id",)), "'id' is a key, and cannot be left out"),
+        (Selection(exclude_columns=("id",)), "'id' is a key, and cannot be left out"),
         (Selection(cast={"id": "double"}), "'id' is a key, and two of them may be the same double"),
         (Selection(cast={"id": "string(3)"}), "'id' is a key, and two of them may be the same string(3)"),
     ):
@@ -133,7 +133,7 @@ def test_no_other_type_is_cast_to(text: str) -> None:
 
 WAS = {"id": "long", "price": "decimal(10,2)", "note": "string", "secret": "string"}
 PUBLISHED = [Column("id", "long"), Column("cost", "string"), Column("note", "string")]
-BEFORE = Selection(except_columns=("secret",), where="price > 1", rename={"price": "cost"}, cast={"price": "string"})
+BEFORE = Selection(exclude_columns=("secret",), where="price > 1", rename={"price": "cost"}, cast={"price": "string"})
 
 
 @pytest.mark.parametrize(

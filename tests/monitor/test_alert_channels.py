@@ -356,11 +356,11 @@ def test_the_channels_are_those_of_the_configuration(tmp_path: Path) -> None:
         "alerts:\n"
         "  webhooks: [{name: team, kind: teams, url: {scope: s, key: k}}, {name: ops, kind: slack, url: {env: HOOK}}]\n"
         "  mail: {server: smtp.example.com, sender: a@example.com, to: [b@example.com]}\n"
-        "  state: ./told\n"
+        "  state_path: ./told\n"
         "tables: [{source: ./a, target: b}]\n"
     )
     config = load(tmp_path / "mirrorfeed.yml")
     assert list(channels_of(config)) == ["team", "ops", "mail"]
-    assert config.alerts.state == str(tmp_path / "told")
+    assert config.alerts.state_path == str(tmp_path / "told")
     assert issubclass(WebhookRefused, Terminal)
     assert issubclass(ChannelUnavailable, Transient)

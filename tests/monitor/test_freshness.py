@@ -40,7 +40,7 @@ def waits(found: Freshness) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("records", "left", "visible", "consumed", "expected"),
+    ("records", "left", "published", "consumed", "expected"),
     [
         pytest.param(RECORDS, [4], 10, 10, {}, id="the last file stays and counts as taken"),
         pytest.param(RECORDS, [], 10, 10, {}, id="nothing is left"),
@@ -54,28 +54,30 @@ def waits(found: Freshness) -> dict[str, float]:
     ],
 )
 def test_the_files_that_are_left_tell_what_was_taken(
-    records: list[Record], left: list[int], visible: float | None, consumed: float | None, expected: dict[str, float]
+    records: list[Record], left: list[int], published: float | None, consumed: float | None, expected: dict[str, float]
 ) -> None:
     found = freshness(records, left, ago(12), None)
-    assert (found.visible, found.consumed) == tuple(None if each is None else ago(each) for each in (visible, consumed))
+    assert (found.published, found.consumed) == tuple(
+        None if each is None else ago(each) for each in (published, consumed)
+    )
     assert waits(found) == expected
-    assert set(found.unknown) == {Step.MIRRORED, Step.SEEN}
+    assert set(found.unknown) == {Step.MIRRORED, Step.QUERYABLE}
 
 
 @pytest.mark.parametrize(
-    ("unpublished", "unfinished", "visible", "expected"),
+    ("unpublished", "unfinished", "published", "expected"),
     [
         (None, False, 10, {}),
-        (ago(7), False, 10, {"visible": 7}),
-        (ago(7), True, 20, {"visible": 10}),
-        (None, True, 20, {"visible": 10}),
+        (ago(7), False, 10, {"published": 7}),
+        (ago(7), True, 20, {"published": 10}),
+        (None, True, 20, {"published": 10}),
     ],
 )
 def test_what_is_committed_waits_until_its_files_have_their_names(
-    unpublished: datetime | None, unfinished: bool, visible: float, expected: dict[str, float]
+    unpublished: datetime | None, unfinished: bool, published: float, expected: dict[str, float]
 ) -> None:
     found = freshness(RECORDS, [3], ago(5), unpublished, unfinished=unfinished)
-    assert found.visible == ago(visible)
+    assert found.published == ago(published)
     assert waits(found) == expected
 
 
@@ -88,10 +90,10 @@ def test_what_is_committed_waits_until_its_files_have_their_names(
         pytest.param(Beyond(None, None), {"mirrored": 30}, id="no such table yet"),
         pytest.param(Beyond(ago(9), None), {}, id="an endpoint that took up what there is"),
         pytest.param(Beyond(ago(9), ago(11)), {}, id="and found nothing new since"),
-        pytest.param(Beyond(ago(9), None, refused=True), {"seen": 9}, id="never seen"),
-        pytest.param(Beyond(ago(9), ago(11), refused=True), {"seen": 9}, id="seen as it was before"),
+        pytest.param(Beyond(ago(9), None, refused=True), {"queryable": 9}, id="never seen"),
+        pytest.param(Beyond(ago(9), ago(11), refused=True), {"queryable": 9}, id="seen as it was before"),
         pytest.param(Beyond(ago(9), ago(8), refused=True), {}, id="a failure with nothing new"),
-        pytest.param(Beyond(ago(9), unknown={Step.SEEN: "no"}), {}, id="of the endpoint nothing is known"),
+        pytest.param(Beyond(ago(9), unknown={Step.QUERYABLE: "no"}), {}, id="of the endpoint nothing is known"),
     ],
 )
 def test_what_is_visible_waits_for_the_mirror_and_that_for_its_endpoint(
@@ -103,10 +105,10 @@ def test_what_is_visible_waits_for_the_mirror_and_that_for_its_endpoint(
 @pytest.mark.parametrize("unfinished", [False, True])
 def test_of_a_table_that_was_never_published_nothing_is_guessed(unfinished: bool) -> None:
     found = freshness(RECORDS[:1] if unfinished else [], [], ago(5), None, unfinished=unfinished)
-    known = {Step.VISIBLE} if unfinished else set()
+    known = {Step.PUBLISHED} if unfinished else set()
     assert {step for step in AHEAD if found.behind(step, NOW) is not None} == known
     assert found.unknown[Step.CONSUMED] == NOTHING_PUBLISHED
-    assert found.to_dict()["visible"] is None
+    assert found.to_dict()["published"] is None
 
 
 def test_no_more_records_are_read_than_are_needed() -> None:
@@ -123,28 +125,33 @@ def test_no_more_records_are_read_than_are_needed() -> None:
 
 def test_programs_are_told_every_time_by_its_name_and_what_is_not_known() -> None:
     told: dict[str, Any] = freshness(RECORDS, [3, 4], None, ago(7)).to_dict()
-    assert (told["committed"], told["consumed"], told["seen"]) == (None, ago(20).isoformat(), None)
-    waiting = {"visible": ago(7).isoformat(), "consumed": ago(10).isoformat(), "mirrored": None, "seen": None}
+    assert (told["committed"], told["consumed"], told["queryable"]) == (None, ago(20).isoformat(), None)
+    waiting = {"published": ago(7).isoformat(), "consumed": ago(10).isoformat(), "mirrored": None, "queryable": None}
     assert told["waiting_since"] == waiting
-    assert set(told["unknown"]) == {"committed", "mirrored", "seen"}
+    assert set(told["unknown"]) == {"committed", "mirrored", "queryable"}
 
 
 def test_people_are_told_in_a_line() -> None:
     assert str(freshness(RECORDS, [3, 4], ago(12), None)) == (
-        "committed 2026-03-14 09:18:00, visible 2026-03-14 09:20:00, consumed 2026-03-14 09:10:00 (something waits),"
-        " mirrored not known, seen not known"
+        "committed 2026-03-14 09:18:00, published 2026-03-14 09:20:00, consumed 2026-03-14 09:10:00 (something waits),"
+        " mirrored not known, queryable not known"
     )
 
 
 def test_clocks_that_disagree_make_no_wait_negative() -> None:
-    assert freshness(RECORDS, [4], NOW, NOW + timedelta(seconds=3)).behind(Step.VISIBLE, NOW) == 0
+    assert freshness(RECORDS, [4], NOW, NOW + timedelta(seconds=3)).behind(Step.PUBLISHED, NOW) == 0
 
 
 def test_the_ledger_tells_the_times_and_for_how_long_something_had_waited() -> None:
-    found = freshness(RECORDS, [3, 4], ago(12), None, beyond=Beyond(ago(15), unknown={Step.SEEN: "no"}))
+    found = freshness(RECORDS, [3, 4], ago(12), None, beyond=Beyond(ago(15), unknown={Step.QUERYABLE: "no"}))
     facts = TableFacts("sales.orders", "a.b.c", fresh=found, at=NOW)
     (row,) = ledger_rows(Config(landing_zone="zone", tables=()), [facts, replace(facts, fresh=None)])
     assert (row.time, row.table, row.outcome) == (NOW, "sales.orders", ledger.WATCHED)
-    assert (row.committed_at, row.visible_at, row.consumed_at) == (ago(12), ago(10), ago(20))
-    assert (row.mirrored_at, row.seen_at) == (ago(15), None)
-    assert (row.visible_behind, row.consumed_behind, row.mirrored_behind, row.seen_behind) == (0, 600, 600, None)
+    assert (row.committed_at, row.published_at, row.consumed_at) == (ago(12), ago(10), ago(20))
+    assert (row.mirrored_at, row.queryable_at) == (ago(15), None)
+    assert (
+        row.published_lag_seconds,
+        row.consumed_lag_seconds,
+        row.mirrored_lag_seconds,
+        row.queryable_lag_seconds,
+    ) == (0, 600, 600, None)

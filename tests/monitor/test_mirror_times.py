@@ -38,8 +38,8 @@ def test_a_mirror_in_a_folder_is_as_new_as_its_newest_commit(config: Config, tmp
     commit(log, 4, 5)
     (log / "00000000000000000004.checkpoint.parquet").write_bytes(b"")
     found = beyond_of(config, mirror=str(tmp_path / "mirror"))(config.tables[0])
-    assert (found.mirrored, found.seen) == (NOW - timedelta(minutes=5), None)
-    assert found.unknown == {Step.SEEN: "the SQL endpoint was not asked"}
+    assert (found.mirrored, found.queryable) == (NOW - timedelta(minutes=5), None)
+    assert found.unknown == {Step.QUERYABLE: "the SQL endpoint was not asked"}
 
 
 def test_a_mirror_without_the_table_is_known_to_lack_it(config: Config, tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_what_the_endpoint_says_is_taken_and_what_it_does_not_say_is_not_known(
     syncs = syncs_of(in_onelake)
     assert syncs == [TableSync("orders", "Failure", NOW)]
     found = beyond_of(in_onelake, syncs=syncs)(in_onelake.tables[0])
-    assert (found.seen, found.refused) == (NOW, True)
+    assert (found.queryable, found.refused) == (NOW, True)
     silent = beyond_of(in_onelake, syncs=[])(in_onelake.tables[0])
-    assert silent.unknown == {Step.SEEN: "the SQL endpoint names no such table, or not which of several"}
+    assert silent.unknown == {Step.QUERYABLE: "the SQL endpoint names no such table, or not which of several"}
 
 
 def test_an_endpoint_that_cannot_be_asked_is_not_known(onelake: OneLake, in_onelake: Config, config: Config) -> None:

@@ -223,7 +223,7 @@ def test_lost_files_are_found_once() -> None:
             Severity.SOON,
         ),
         (
-            waiting(Step.VISIBLE, 45),
+            waiting(Step.PUBLISHED, 45),
             "Commits are not published since 2026-03-14 08:45:00 UTC. Waiting for 45.0 min.",
             Severity.WRONG,
         ),

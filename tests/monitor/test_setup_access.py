@@ -44,7 +44,7 @@ def test_reading_a_table_needs_its_catalog_and_its_schema_each_once(tmp_path: Pa
         ("./zone", "ledger: main.ours.ledger\n", {"CREATE_TABLE on schema", "SELECT on schema", "MODIFY on schema"}),
         ("/Volumes/main/ours/landing/here", "", {"READ_VOLUME on volume", "WRITE_VOLUME on volume"}),
         (ZONE, "credential: {service_credential: fabric}\n", {"ACCESS on credential"}),
-        (ZONE, "handover: /Volumes/main/ours/handover\n", {"READ_VOLUME on volume", "WRITE_VOLUME on volume"}),
+        (ZONE, "staging_path: /Volumes/main/ours/staging\n", {"READ_VOLUME on volume", "WRITE_VOLUME on volume"}),
         (ZONE, "", set()),
     ],
 )
@@ -175,12 +175,12 @@ def test_each_host_that_answers_is_told_with_what_it_is_for(onelake: OneLake) ->
         tables=(),
         endpoint=onelake.dfs,
         fabric_endpoint=f"https://{onelake.address}",
-        ca_file=str(onelake.ca_file),
+        ca_bundle=str(onelake.ca_bundle),
         credential=Default(),
     )
     assert [
         (check.name, check.severity, check.what)
-        for check in (check_host(each, settings.ca_file) for each in hosts(settings))
+        for check in (check_host(each, settings.ca_bundle) for each in hosts(settings))
     ] == [
         (f"response of {onelake.dfs}", Severity.OK, "OneLake: writing, renaming, listing"),
         (f"response of {onelake.dfs.replace('.dfs.', '.blob.')}", Severity.OK, "OneLake: creating records, reading"),
@@ -222,7 +222,7 @@ def test_a_host_behind_something_that_reads_along_is_told_apart(onelake: OneLake
     check = check_host(Host(onelake.dfs, "files"), seconds=5)
     assert check.severity is Severity.WRONG
     assert check.what.startswith("its certificate is not trusted here (certificate verify failed: ")
-    assert check.fix.startswith("Set `ca_file` to the certificates")
+    assert check.fix.startswith("Set `ca_bundle` to the certificates")
 
 
 def test_a_host_that_takes_a_connection_and_breaks_it_off_is_named() -> None:

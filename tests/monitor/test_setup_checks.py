@@ -120,7 +120,7 @@ def test_a_landing_zone_that_cannot_be_written_is_reported_for_the_driver_and_fo
     spark: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "zone").write_text("no folder")
-    asked = config(tmp_path, "./gone").model_copy(update={"send": "executors"})
+    asked = config(tmp_path, "./gone").model_copy(update={"upload_from": "executors"})
     found = {check.name: check for check in check_setup(spark, asked, nowhere)}
     for who in ("the driver", "executors"):
         check = found[f"landing zone, written by {who}"]

@@ -68,8 +68,8 @@ def test_many_tables_are_counted_by_their_state() -> None:
 
 def test_each_step_is_shown_by_the_time_since_or_by_what_waits() -> None:
     ago = [NOW - timedelta(minutes=minutes) for minutes in range(8)]
-    fresh = Freshness(ago[2], ago[3], ago[3], None, None, {Step.CONSUMED: ago[7]}, {Step.SEEN: "no"})
-    whole = Freshness(ago[2], None, None, ago[1], ago[0], {}, {Step.VISIBLE: "no"})
+    fresh = Freshness(ago[2], ago[3], ago[3], None, None, {Step.CONSUMED: ago[7]}, {Step.QUERYABLE: "no"})
+    whole = Freshness(ago[2], None, None, ago[1], ago[0], {}, {Step.PUBLISHED: "no"})
     grid = grid_of([status_of(facts(name, fresh=each)) for name, each in (("a", fresh), ("b", None), ("c", whole))])
     assert grid.header == ["table", "state", "committed", "visible", "consumed", "in the mirror", "seen by SQL"]
     assert [list(line)[2:] for line in grid.lines] == [

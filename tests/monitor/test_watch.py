@@ -21,7 +21,7 @@ NO_SPARK: Any = lambda: None  # noqa: E731
 def test_a_landing_zone_without_permission_is_one_problem_and_hides_others(onelake: OneLake, tmp_path: Path) -> None:
     (tmp_path / "mirrorfeed.yml").write_text(
         onelake.configuration(f"onelake://{WORKSPACE}/{DATABASE}")
-        + "alerts: {state: ./state, sql_endpoint: refresh}\n"
+        + "alerts: {state_path: ./state, sql_endpoint: refresh}\n"
         + "tables: [{source: ./orders, target: sales.orders, keys: [id]}]\n"
     )
     config = load(tmp_path / "mirrorfeed.yml")

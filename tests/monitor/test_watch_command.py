@@ -64,8 +64,10 @@ def test_trouble_is_told_once_and_its_end_once_and_the_ledger_tells_every_look(
     place = config.load(project.file).ledger
     rows = [row for row in read_ledger(spark, place or table.source) if row.outcome == ledger.WATCHED]
     assert [row.table for row in rows] == ["sales.orders"] * 2
-    assert all(row.committed_at and row.visible_at and row.mirrored_at for row in rows)
-    assert {(row.visible_behind, row.mirrored_behind, row.seen_behind) for row in rows} == {(0.0, 0.0, None)}
+    assert all(row.committed_at and row.published_at and row.mirrored_at for row in rows)
+    assert {(row.published_lag_seconds, row.mirrored_lag_seconds, row.queryable_lag_seconds) for row in rows} == {
+        (0.0, 0.0, None)
+    }
 
 
 def test_what_is_committed_published_and_replicated_is_told_step_by_step(spark: SparkSession, tmp_path: Path) -> None:
@@ -83,8 +85,8 @@ def test_what_is_committed_published_and_replicated_is_told_step_by_step(spark: 
     project.run("replicate", str(tmp_path / "zone"), project.mirror)
     assert waits() == set()
     table.insert(1)
-    assert waits() == {Step.VISIBLE}
+    assert waits() == {Step.PUBLISHED}
     project.run("publish")
     told = json.loads(project.run("status", "--mirror", project.mirror, "--json"))["rows"][0]["fresh"]
-    assert told["waiting_since"]["mirrored"] == told["visible"]
-    assert told["waiting_since"]["visible"] is None
+    assert told["waiting_since"]["mirrored"] == told["published"]
+    assert told["waiting_since"]["published"] is None

@@ -12,7 +12,11 @@ from mirrorfeed.source.ranges import Waiting
 
 STANDS = State(published=7, at=100.0, looked=100.0)
 ONE, NONE = Waiting(1, 10, 2_000), Waiting(0)
-EVERY_15, ROWS, BYTES = FollowLimits(), FollowLimits(seconds=None, rows=50), FollowLimits(seconds=60, bytes=10_000)
+EVERY_15, ROWS, BYTES = (
+    FollowLimits(),
+    FollowLimits(max_delay_seconds=None, max_rows=50),
+    FollowLimits(max_delay_seconds=60, max_bytes=10_000),
+)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +29,7 @@ EVERY_15, ROWS, BYTES = FollowLimits(), FollowLimits(seconds=None, rows=50), Fol
         (EVERY_15, STANDS, ONE, 114.9, False),
         (EVERY_15, STANDS, ONE, 115.0, True),
         (EVERY_15, STANDS, None, 101.0, True),  # nobody could say
-        (FollowLimits(seconds=0), STANDS, ONE, 100.0, True),
+        (FollowLimits(max_delay_seconds=0), STANDS, ONE, 100.0, True),
         (ROWS, STANDS, Waiting(3, 49, 0), 500.0, False),
         (ROWS, STANDS, Waiting(3, 50, 0), 101.0, True),
         (ROWS, STANDS, Waiting(3, None, 0), 101.0, True),  # a commit that does not tell how much it changed
@@ -44,7 +48,7 @@ def test_a_table_is_due(
 
 @pytest.mark.parametrize(("seconds", "poll"), [(15.0, 3.0), (5.0, 1.0), (0.0, 0.2), (3600.0, 3.0), (None, 3.0)])
 def test_questions_are_asked_often_enough_for_the_policy(seconds: float | None, poll: float) -> None:
-    assert FollowLimits(seconds=seconds, rows=1).poll == poll
+    assert FollowLimits(max_delay_seconds=seconds, max_rows=1).poll == poll
 
 
 @pytest.mark.parametrize(

@@ -76,15 +76,17 @@ class World:
             error = self.failures.pop(0)
             self.runs.append((self.now, None))
             return [TableResult(name, progress, 0.0, error=error)]
-        publish(TableFeed(self.table), self.zone, replace(plan(), versions_per_range=2), progress, stop=self.stop)
+        publish(
+            TableFeed(self.table), self.zone, replace(plan(), max_versions_per_publication=2), progress, stop=self.stop
+        )
         self.runs.append((self.now, progress.published))
         return [TableResult(name, progress, 0.0)]
 
     def tell(self, outcomes: Sequence[TableResult]) -> None:
         self.told.append((self.now, len(outcomes)))
 
-    def follow(self, **at_most: object) -> State:
-        given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "at_most": at_most or {}}
+    def follow(self, **limits: object) -> State:
+        given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "follow": limits or {}}
         table = Configured.model_validate(given)
         return follow([table], self, stop=self.stop, clock=self.clock, wait=self.wait)["sales.orders"]
 
@@ -113,7 +115,7 @@ def test_commits_in_a_row_are_gathered() -> None:
 
 def test_so_many_rows_are_published_before_their_time() -> None:
     world = World({10.0: insert(1), 20.0: insert(2), 40.0: insert(3, 4, 5)}, ends=90.0)
-    world.follow(seconds=3600, rows=3)
+    world.follow(max_delay_seconds=3600, max_rows=3)
     assert world.runs == [(0.0, 0), (42.0, 3)]
 
 
@@ -159,7 +161,7 @@ def test_asked_to_stop_it_ends_between_two_records_with_nothing_left_to_rename()
 
 
 def a_table(name: str, **options: object) -> Configured:
-    given = {"source": f"main.sales.{name}", "target": name, "keys": ["id"], "at_most": {"seconds": 1}}
+    given = {"source": f"main.sales.{name}", "target": name, "keys": ["id"], "follow": {"max_delay_seconds": 1}}
     return Configured.model_validate({**given, **options})
 
 
@@ -205,9 +207,11 @@ class Fleet:
 
     def tell(self, outcomes: Sequence[TableResult]) -> None: ...
 
-    def follow(self, at_once: int = 2) -> dict[str, State]:
+    def follow(self, max_parallel_tables: int = 2) -> dict[str, State]:
         tables = self.tables()
-        return follow(tables, self, stop=self.stop, at_once=at_once, clock=self.clock, wait=self.wait)
+        return follow(
+            tables, self, stop=self.stop, max_parallel_tables=max_parallel_tables, clock=self.clock, wait=self.wait
+        )
 
 
 def test_a_table_that_takes_long_keeps_no_other_waiting() -> None:
@@ -218,9 +222,9 @@ def test_a_table_that_takes_long_keeps_no_other_waiting() -> None:
 
 
 def test_where_more_wait_than_there_are_places_the_more_important_comes_first() -> None:
-    tables = [a_table("a"), a_table("soon", fresh_within=1), a_table("first", priority=1)]
+    tables = [a_table("a"), a_table("soon", freshness_target_minutes=1), a_table("first", priority=1)]
     fleet = Fleet({0.0: tables}, ends=1e6)
-    fleet.follow(at_once=1)
+    fleet.follow(max_parallel_tables=1)
     assert [name for _, name in fleet.runs] == ["first", "soon", "a"]
 
 

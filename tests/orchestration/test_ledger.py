@@ -131,7 +131,11 @@ def test_how_much_is_archived_is_a_row() -> None:
     assert ledger.archived("main.a", Share(4, 100, 3, None), NOON) == Row(
         NOON, "main.a", ARCHIVE, archived_share=0.75, archived_files=3, message="3 of 4 files in the archive."
     )
-    prices = {"currency": "EUR", "standard": {"gib": 0, "objects": 0}, "high": {"gib": 0, "objects": 0}}
+    prices = {
+        "currency": "EUR",
+        "standard": {"per_gib": 0, "per_10k_files": 0},
+        "high": {"per_gib": 0, "per_10k_files": 0},
+    }
     rates = Rates.model_validate(prices | {"stored": {"hot": 2, "archive": 1}})
     gib = 2**30
     full = ledger.archived("main.a", Share(4, 9 * gib, 3, 5 * gib, 1, gib, {"0-7 d": gib}), NOON, rates)

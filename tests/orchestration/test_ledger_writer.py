@@ -116,7 +116,7 @@ class World:
         self.monkeypatch.setattr(TableLog, "read_view", counted)
 
     def teller(self) -> LedgerWriter:
-        given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "keep_records": 3}
+        given = {"source": "main.sales.orders", "target": "sales.orders", "keys": ["id"], "log_retention_records": 3}
         table = Configured.model_validate(given)
         return LedgerWriter(None, Source.parse("ledger"), PendingRows([table], self.zone, self.now()))  # type: ignore[arg-type]
 
@@ -125,7 +125,14 @@ class World:
         if not stop():
             self.table.insert({"id": len(self.table.versions)})
         progress = Progress()
-        publish(TableFeed(self.table), self.zone, replace(plan(), keep_records=3), progress, now=self.now, stop=stop)
+        publish(
+            TableFeed(self.table),
+            self.zone,
+            replace(plan(), log_retention_records=3),
+            progress,
+            now=self.now,
+            stop=stop,
+        )
         return TableResult("sales.orders", progress, 0.0, stopped=stop())
 
     @property
@@ -202,7 +209,9 @@ def test_a_landing_zone_that_cannot_be_asked_stands_in_nobodys_way(
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    lines = "".join(f"  - {{source: ./{name}, target: {name}, keys: [id], keep_records: 3}}\n" for name in "abc")
+    lines = "".join(
+        f"  - {{source: ./{name}, target: {name}, keys: [id], log_retention_records: 3}}\n" for name in "abc"
+    )
     (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nledger: ./ledger\ntables:\n{lines}")
     return load(tmp_path / "mirrorfeed.yml")
 

@@ -63,7 +63,7 @@ def test_a_table_that_is_to_be_tried_again_leaves_its_place_to_others(configured
         world.now += 100
 
     world = World(a=fails_twice, b=takes_long)
-    outcomes = publish_each(world.fleet(configured("a", "b", "c", more="at_once: 1\n")))
+    outcomes = publish_each(world.fleet(configured("a", "b", "c", more="max_parallel_tables: 1\n")))
     assert world.begun == ["a", "b", "c", "a", "a"]
     assert world.slept == [4.0]  # for b took longer than the first pause
     assert [(each.table, each.tries, each.error) for each in outcomes] == [
@@ -88,11 +88,13 @@ def test_a_table_over_its_time_ends_when_it_can_and_keeps_nobody_waiting(configu
         others.set()
 
     world = World(a=never_ends, c=last)
-    outcomes = publish_each(world.fleet(configured("a", "b", "c", more="at_once: 1\ntime_limit: 1\n")))
+    outcomes = publish_each(
+        world.fleet(configured("a", "b", "c", more="max_parallel_tables: 1\ntable_timeout_minutes: 1\n"))
+    )
     assert world.begun == ["a", "b", "c"]
     assert [str(each.error) if each.error else None for each in outcomes] == [
         "a was not finished within 1 minute: version 3 is published, the newest is 9. The next run continues. If this"
-        " happens often, increase `time_limit` or publish more often.",
+        " happens often, increase `table_timeout_minutes` or publish more often.",
         None,
         None,
     ]
@@ -104,7 +106,7 @@ def test_a_table_that_fails_until_its_time_is_over_says_why(configured: Configur
         raise Busy
 
     world = World(a=fails)
-    (outcome,) = publish_each(world.fleet(configured("a", more="time_limit: 1\n")))
+    (outcome,) = publish_each(world.fleet(configured("a", more="table_timeout_minutes: 1\n")))
     assert outcome.tries == 2
     assert isinstance(outcome.error, TableTimeout)
     assert (outcome.error.minutes, outcome.error.published) == (1, None)
@@ -112,7 +114,7 @@ def test_a_table_that_fails_until_its_time_is_over_says_why(configured: Configur
 
 
 def test_tables_of_higher_priority_come_first(configured: Configured) -> None:
-    world, config = World(), configured("a", "b", "c", more="at_once: 1\n")
+    world, config = World(), configured("a", "b", "c", more="max_parallel_tables: 1\n")
     a, b, c = config.tables
     publish_each(
         world.fleet(replaced(config, a, b.model_copy(update={"priority": -1}), c.model_copy(update={"priority": 5})))
@@ -145,13 +147,13 @@ def test_a_run_that_is_stopped_begins_no_table_and_does_not_wait_for_another_try
         raise Busy
 
     world = World(a=fails)
-    outcomes = publish_each(world.fleet(configured("a", "b", more="at_once: 1\n"), lambda: bool(stopped)))
+    outcomes = publish_each(world.fleet(configured("a", "b", more="max_parallel_tables: 1\n"), lambda: bool(stopped)))
     assert [(each.table, str(each.error)) for each in outcomes] == [("a", "The service is busy. Wait.")]
     assert (world.begun, world.slept) == (["a"], [])
 
 
 @pytest.mark.parametrize(
-    ("cores", "gib", "at_once"), [(1, 8, 2), (2, 8, 4), (8, 64, 16), (64, 512, 32), (8, 2, 4), (4, 0.5, 2)]
+    ("cores", "gib", "max_parallel_tables"), [(1, 8, 2), (2, 8, 4), (8, 64, 16), (64, 512, 32), (8, 2, 4), (4, 0.5, 2)]
 )
-def test_as_many_tables_at_once_as_the_driver_bears(cores: int, gib: float, at_once: int) -> None:
-    assert bearable_by(cores, gib) == at_once
+def test_as_many_tables_at_once_as_the_driver_bears(cores: int, gib: float, max_parallel_tables: int) -> None:
+    assert bearable_by(cores, gib) == max_parallel_tables

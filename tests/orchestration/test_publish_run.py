@@ -54,7 +54,7 @@ def test_the_failure_of_one_table_never_stops_the_others(
 def test_the_workspace_is_opened_once_for_all_tables(spark: SparkSession, tmp_path: Path) -> None:
     names = ("main.sales.a", "main.sales.b", "main.sales.c")
     tables = "".join(f"  - {{source: {name}, target: {name[-1]}}}\n" for name in names)
-    (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nat_once: 1\ntables:\n{tables}")
+    (tmp_path / "mirrorfeed.yml").write_text(f"landing_zone: ./zone\nmax_parallel_tables: 1\ntables:\n{tables}")
     config, opened = load(tmp_path / "mirrorfeed.yml"), list[RecordingWorkspace]()
 
     def workspace() -> RecordingWorkspace:

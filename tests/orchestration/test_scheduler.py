@@ -13,7 +13,7 @@ A, B, C = QueuedTable("a"), QueuedTable("b"), QueuedTable("c")
 
 
 @pytest.mark.parametrize(
-    ("waiting", "at_once", "begin"),
+    ("waiting", "max_parallel_tables", "begin"),
     [
         ([], 4, []),
         ([A, B, C], 2, ["a", "b"]),  # as they stand in the configuration
@@ -25,8 +25,8 @@ A, B, C = QueuedTable("a"), QueuedTable("b"), QueuedTable("c")
         ([QueuedTable("a", again=10), B], 1, ["a"]),
     ],
 )
-def test_who_begins(waiting: Sequence[QueuedTable], at_once: int, begin: Sequence[str]) -> None:
-    assert [turn.name for turn in Scheduler(at_once, list(waiting)).begin(10)] == begin
+def test_who_begins(waiting: Sequence[QueuedTable], max_parallel_tables: int, begin: Sequence[str]) -> None:
+    assert [turn.name for turn in Scheduler(max_parallel_tables, list(waiting)).begin(10)] == begin
 
 
 def names(turns: Sequence[QueuedTable]) -> list[str]:

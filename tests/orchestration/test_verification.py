@@ -128,7 +128,7 @@ ROWS = (
 
 
 TEXT = "format: delimited\ndelimited: {schema_definition: false}\n"
-FULL = "default_marker: upsert\nchanges: full\n"
+FULL = "default_row_marker: upsert\nchanges: full\n"
 
 
 @pytest.mark.parametrize(
@@ -217,11 +217,11 @@ def test_rows_of_a_condition_are_published_once_more_with_and_without_the_mirror
 def test_a_verification_repairs_up_to_the_limit_and_tells_the_difference_all_the_same(
     published: Shop, tmp_path: Path
 ) -> None:
-    shop = Shop.copied(published, tmp_path, "repair_up_to: 2\n")
+    shop = Shop.copied(published, tmp_path, "auto_repair_max_keys: 2\n")
     shop.spoil("UPDATE {} SET v = 'wrong' WHERE id <= 3")
     said = shop.verify(code=1)
     assert "DIFFERENT at version 1" in said
-    assert "s.t has 3 keys to repair, and `repair_up_to` allows 2" in said
+    assert "s.t has 3 keys to repair, and `auto_repair_max_keys` allows 2" in said
     assert len(shop.records) == 1
 
     shop.spoil("UPDATE {} SET v = 'v3' WHERE id = 3")

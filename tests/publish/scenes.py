@@ -22,7 +22,10 @@ FOLDER = "sales.schema/orders"
 
 def plan(**other: object) -> Plan:
     return Plan(
-        "main.sales.orders", "sales.orders", FOLDER, **{"keys": ("id",), "file_size": 1, "compression": "none", **other}
+        "main.sales.orders",
+        "sales.orders",
+        FOLDER,
+        **{"keys": ("id",), "target_file_size": 1, "compression": "none", **other},
     )
 
 
@@ -69,19 +72,20 @@ def three_commits(table: Table) -> None:
 SCENARIOS = [
     Scenario("first snapshot", two_orders, lambda _: None, published_before=False),
     Scenario("empty snapshot", lambda: Table({"id": "long"}, ("id",)), lambda _: None, published_before=False),
-    Scenario("one file", two_orders, one_commit, plan(file_size=10_000)),
+    Scenario("one file", two_orders, one_commit, plan(target_file_size=10_000)),
     Scenario("several files", two_orders, three_commits, feed={"partitions": 2, "rows_per_batch": 1}),
-    Scenario("two ranges", two_orders, three_commits, plan(versions_per_range=2, changes="full")),
+    Scenario("two ranges", two_orders, three_commits, plan(max_versions_per_publication=2, changes="full")),
     Scenario("a range without rows", two_orders, Table.optimize),
-    Scenario("pruning to one record", two_orders, three_commits, plan(versions_per_range=1, keep_records=1)),
+    Scenario("pruning to one record", two_orders, three_commits,
+             plan(max_versions_per_publication=1, log_retention_records=1)),
     Scenario("inserts only", lambda: orders((1, "a"), keys=()), lambda t: t.insert({"id": 2}, {"id": 2}),
              plan(keys=()), feed={"partitions": 2}),
     Scenario("keys come later", two_orders, one_commit, plan_before=plan(keys=())),
     Scenario("folder deleted between", two_orders, one_commit, feed={"rows_per_batch": 1}, deleted=True),
     Scenario("tasks tried again", two_orders, three_commits, feed={"partitions": 2, "attempts": 2}),
     Scenario("server that overlooks the condition on renames", two_orders, three_commits,
-             plan(versions_per_range=2), feed={"rows_per_batch": 1}, checks_renames=False),
-    Scenario("repair", two_orders, lambda t: t.insert({"id": 3, "status": "new"}), plan(file_size=10_000),
+             plan(max_versions_per_publication=2), feed={"rows_per_batch": 1}, checks_renames=False),
+    Scenario("repair", two_orders, lambda t: t.insert({"id": 3, "status": "new"}), plan(target_file_size=10_000),
              spoiled={1: [(1, "lost")], 7: [(7, "never there")]}),
     Scenario("repair of doubled rows, in several files", two_orders, one_commit, feed={"rows_per_batch": 3},
              spoiled={1: [(1, "new"), (1, "new")], 2: [(2, "x"), (2, "y"), (2, "new")], 7: [(7, "a"), (7, "b")]}),
@@ -194,7 +198,7 @@ class Take:
 
     def judge(self) -> None:
         """Of what a run left that nothing disturbed."""
-        self.audit.at_rest(self.plan.keep_records)
+        self.audit.at_rest(self.plan.log_retention_records)
         assert self.audit.published == self.table.latest
         self.mirror.take()
         assert canonical(self.mirror.rows) == canonical(self.table.at(self.table.latest))

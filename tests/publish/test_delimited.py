@@ -256,7 +256,7 @@ def test_every_compression_is_read_back_also_where_a_file_has_many_groups(compre
     form = Delimited(encoding=encoding)
     rows = [(n, f"text {n} " * 20, None) for n in range(2000)]
 
-    data = written(form, COLUMNS, rows, compression=compression, file_size=10**6)
+    data = written(form, COLUMNS, rows, compression=compression, target_file_size=10**6)
 
     assert values(read_back(data, form, COLUMNS).rows) == rows
     assert (len(data) < 300_000) is (compression != "none")
@@ -278,7 +278,7 @@ def test_every_compression_is_read_back_also_where_a_file_has_many_groups(compre
 def test_a_table_published_as_text_is_mirrored_and_lints_clean(tmp_path: Path, output: Output, changes: str) -> None:
     store = FolderStore(str(tmp_path / "zone"))
     table = orders((1, 'a "quote", and\r\na break'), (2, ""), (3, "N/A"))
-    chosen = plan(output=output, changes=changes, compression="gzip", file_size=100)
+    chosen = plan(output=output, changes=changes, compression="gzip", target_file_size=100)
     publish(TableFeed(table), store, chosen)
     three_commits(table)
     publish(TableFeed(table, rows_per_batch=2), store, chosen)

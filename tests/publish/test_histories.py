@@ -42,9 +42,9 @@ class Histories(Published):
         keys=st.lists(st.sampled_from(sorted(_KEYS)), max_size=3),
         values=st.lists(st.sampled_from(sorted(_VALUES)), min_size=1, max_size=4),
         changes=st.sampled_from([("net", "upsert"), ("full", "upsert"), ("full", "exact")]),
-        versions_per_range=st.sampled_from([1, 2, 3, 500]),
-        keep_records=st.sampled_from([1, 2, 10]),
-        file_size=st.sampled_from([1, 2**20]),
+        max_versions_per_publication=st.sampled_from([1, 2, 3, 500]),
+        log_retention_records=st.sampled_from([1, 2, 10]),
+        target_file_size=st.sampled_from([1, 2**20]),
     )
     def a_table(self, keys: list[str], values: list[str], changes: tuple[str, str], **options: Any) -> None:
         self.types = {f"k{n}": type_ for n, type_ in enumerate(keys)}
@@ -109,7 +109,7 @@ class Histories(Published):
         versions = [at for at, then in enumerate(self.table.versions) if self._unique(then.rows)]
         self.table.restore(data.draw(st.sampled_from(versions)))
 
-    @precondition(lambda self: self.keys and self.table.rows and self.plan.versions_per_range in (1, 500))
+    @precondition(lambda self: self.keys and self.table.rows and self.plan.max_versions_per_publication in (1, 500))
     @rule(data=st.data(), between=st.booleans(), by=st.sampled_from(["delete", "overwrite"]))
     def share_a_key(self, data: st.DataObject, between: bool, by: str) -> None:
         """A row is appended whose key is there, and one of the two is deleted later."""

@@ -33,7 +33,7 @@ from tests.commits import commit
 from tests.fleets import fleet
 from tests.publish.scenes import FOLDER, plan, two_orders
 
-PLAN = plan(file_size=10_000)
+PLAN = plan(target_file_size=10_000)
 
 
 def path(number: int) -> str:
@@ -183,7 +183,7 @@ class TestListings:
 
 
 def test_files_that_fabric_reads_by_time_are_lost_only_if_a_later_publication_is_missing() -> None:
-    store, how = MemoryStore(), plan(file_size=1, output=Output(by_time=True))
+    store, how = MemoryStore(), plan(target_file_size=1, output=Output(by_time=True))
     table = two_orders()
     publish(TableFeed(table, rows_per_batch=1), store, how)
     assert json.loads(store.read(f"{FOLDER}/_metadata.json"))["fileDetectionStrategy"] == BY_TIME

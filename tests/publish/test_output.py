@@ -78,7 +78,7 @@ def test_files_found_by_time_are_applied_in_their_order_however_ties_fall(
     replica = Replica(AnyOrder(store), str(tmp_path))
     table = orders(*((id_, "new") for id_ in range(6)))
     form = Delimited(schema_definition=False) if seed % 2 else None
-    chosen = plan(output=Output(form, True, upserts), versions_per_range=1)
+    chosen = plan(output=Output(form, True, upserts), max_versions_per_publication=1)
     ties = 0
     for round_ in range(4):
         for _ in range(store.random.randint(1, 3)):
@@ -180,7 +180,7 @@ def test_upserts_by_default_need_keys() -> None:
     assert isinstance(refused.value, Terminal)
     assert str(refused.value) == (
         "Rows of main.sales.orders cannot be upserts by default, for the table has no keys. Give it keys, or leave out"
-        " `default_marker: upsert`."
+        " `default_row_marker: upsert`."
     )
 
 
@@ -219,7 +219,7 @@ def test_exact_markers_say_what_each_commit_did_and_never_insert_onto_a_key(
     change: Callable[[Table], None], expected: list[tuple[int, int]]
 ) -> None:
     store, table = MemoryStore(), two_orders()
-    chosen = plan(changes="full", markers="exact")
+    chosen = plan(changes="full", row_markers="exact")
     publish(TableFeed(table), store, chosen)
     change(table)
     publish(TableFeed(table, rows_per_batch=2), store, chosen)

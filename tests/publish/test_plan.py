@@ -52,4 +52,4 @@ def test_keys_are_named_as_the_target_has_them_and_those_of_unity_catalog_cannot
 
     assert keys(rename={"line": "position"}, cast={"line": "string"}) == ("order_id", "position")
     with pytest.raises(BadSelection, match=r"main\.sales\.orders does not fit it: 'line' is a key, and cannot be left"):
-        keys(except_columns=["line"])
+        keys(exclude_columns=["line"])

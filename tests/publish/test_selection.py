@@ -23,7 +23,7 @@ from tests.delta import DeltaTable, Zone
 
 COLUMNS = "order_id int, region string, note string, price decimal(20,10), ssn string"
 PART = """\
-    except_columns: [ssn]
+    exclude_columns: [ssn]
     where: region = 'EU' AND price > 0
     rename: {order_id: order, note: remark}
     cast: {price: string, note: string(5)}
@@ -77,7 +77,7 @@ def test_files_have_their_size_also_where_few_columns_are_selected(spark: SparkS
     rows = {"id": pa.array(range(30_000), pa.int32()), "v": [os.urandom(200).hex() for _ in range(30_000)]}
     write_deltalake(table.path, pa.table(rows), mode="append")
     assert sum(file.stat().st_size for file in table.path.glob("*.parquet")) > 9 * 2**20
-    zone = Zone(tmp_path / "zone", table, file_size=2**20, selection=Selection(("id",)))
+    zone = Zone(tmp_path / "zone", table, target_file_size=2**20, selection=Selection(("id",)))
     first = zone.publish()
     assert (first.rows, first.files, first.bytes < 2**20) == ({"insert": 30_000}, 1, True)
 
@@ -135,7 +135,7 @@ def test_another_part_needs_a_new_snapshot_and_one_column_less_does_not(spark: S
     shop.configure(PART)
     shop.run("publish")
     assert shop.record["selection"]["where"] == "region = 'EU' AND price > 0"
-    for part in (PART.replace("EU", "US"), PART.replace("    except_columns: [ssn]\n", "")):
+    for part in (PART.replace("EU", "US"), PART.replace("    exclude_columns: [ssn]\n", "")):
         shop.configure(part)
         for command in (["publish"], ["publish", "--dry-run"], ["status"]):
             assert "MF3013" in shop.run(*command, code=1), command
@@ -192,7 +192,7 @@ def test_changes_of_the_source_that_no_row_tells_stop_the_table(
     mapped: DeltaTable, tmp_path: Path, statements: list[str], error: type[Exception], words: str
 ) -> None:
     renamed = {"id": "w2"} if "W2" in statements[0] else {}
-    zone = part(mapped, tmp_path, renamed.get("id", "id"), except_columns=("w",), where="v <> 'x'", rename=renamed)
+    zone = part(mapped, tmp_path, renamed.get("id", "id"), exclude_columns=("w",), where="v <> 'x'", rename=renamed)
     zone.publish()
     for statement in statements:
         zone.table.sql(statement)
@@ -202,11 +202,11 @@ def test_changes_of_the_source_that_no_row_tells_stop_the_table(
 
 
 def test_columns_that_the_source_gets_later_flow_on_or_stay_out(mapped: DeltaTable, tmp_path: Path) -> None:
-    zone = part(mapped, tmp_path, except_columns=("w",))
+    zone = part(mapped, tmp_path, exclude_columns=("w",))
     zone.publish()
     zone.table.sql("ALTER TABLE {} ADD COLUMNS (x int, y int)")
     zone.table.sql("INSERT INTO {} VALUES (2, 'b', 'secret', 1, 2)")
-    later = Zone(zone.root, zone.table, selection=Selection(except_columns=("w", "y")))
+    later = Zone(zone.root, zone.table, selection=Selection(exclude_columns=("w", "y")))
     later.publish()
     assert later.last == [{"id": 2, "v": "b", "x": 1, "__rowMarker__": 4}]
     with pytest.raises(SelectionChanged, match="'y' was left out"):

@@ -18,7 +18,7 @@ from tests.delta import DeltaTable, SparkTable, Zone
 WAYS: dict[str, dict[str, Any]] = {
     "net": {},
     "full": {"changes": "full"},
-    "exact": {"changes": "full", "markers": "exact"},
+    "exact": {"changes": "full", "row_markers": "exact"},
     "by time": {"output": Output(by_time=True)},
 }
 
@@ -151,7 +151,7 @@ def test_keys_are_looked_up_in_the_newest_version_if_files_of_the_ranges_end_are
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'b'), (9, 'z')")
-    zone = Zone(tmp_path / "zone", table, versions_per_range=1)
+    zone = Zone(tmp_path / "zone", table, max_versions_per_publication=1)
     zone.publish()
     table.sql("INSERT INTO {} VALUES (1, 'a2')")
     zone.publish()

@@ -84,7 +84,7 @@ def test_changes_of_a_table_that_took_the_source_s_name_are_not_published() -> N
     files = [entry.name for entry in store.list(FOLDER)]
     one_commit(table)
     with pytest.raises(SourceRecreated):
-        publish(Exchanged(table, another()), store, replace(plan(), file_size=10_000))
+        publish(Exchanged(table, another()), store, replace(plan(), target_file_size=10_000))
     assert [entry.name for entry in store.list(FOLDER)] == files
 
 
@@ -107,7 +107,7 @@ def test_a_publication_tells_how_often_calls_were_repeated_for_its_own_files() -
     (first,) = publish(Repeating(table), store, plan()).made
     one_commit(table)
     table.update(1, 2, status="later")
-    progress = publish(Repeating(table, rows_per_batch=1), store, plan(versions_per_range=1))
+    progress = publish(Repeating(table, rows_per_batch=1), store, plan(max_versions_per_publication=1))
     assert [len(each.record.files) for each in (first, *progress.made)] == [1, 2, 2]
     assert [each.retries for each in (first, *progress.made)] == [3, 2, 2]
     assert progress.retries == 4

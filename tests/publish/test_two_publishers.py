@@ -54,7 +54,7 @@ def _by_name(name: str) -> _Scenario:
     return next(scenario for scenario in SCENARIOS if scenario.name == name)
 
 
-_SLEEPER = _Scenario("two files, one record kept", two_orders, three_commits, plan(keep_records=1))
+_SLEEPER = _Scenario("two files, one record kept", two_orders, three_commits, plan(log_retention_records=1))
 
 PAIRS = [
     (_by_name("first snapshot"), another_publisher),
@@ -91,7 +91,7 @@ def test_what_one_records_while_the_other_lists_is_finished_before_anything_foll
     each: int, counted: Counter[str]
 ) -> None:
     """A listing of many leftovers may show a record and none of its files, which were staged before it."""
-    scenario = _Scenario("ranges", two_orders, three_commits, plan(versions_per_range=1), leftovers=5)
+    scenario = _Scenario("ranges", two_orders, three_commits, plan(max_versions_per_publication=1), leftovers=5)
     scene = Scene(scenario)
     alone = scene.open()
     calls = _calls(alone, alone.publish)
@@ -211,8 +211,8 @@ def _play_random(seed: int) -> None:
 def _random_scene(random: Random) -> Scene:
     """Made anew for each seed, for names and keys in it are random in any case."""
     options = {
-        "keep_records": random.choice((1, 2, 10)),
-        "versions_per_range": random.choice((1, 2, 500)),
+        "log_retention_records": random.choice((1, 2, 10)),
+        "max_versions_per_publication": random.choice((1, 2, 500)),
         "changes": random.choice(("net", "full")),
     }
     begin: Callable[[Table], None] = random.choice((one_commit, three_commits))

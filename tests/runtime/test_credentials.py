@@ -121,7 +121,7 @@ def test_a_scope_that_cannot_be_read_is_told_without_what_others_say() -> None:
     assert str(refused.value) == (
         "The client secret cannot be read from the secret kv/mirror of the Databricks workspace: asking the workspace"
         " ended with ValueError. Check that the scope and the key exist and may be read. Executors of a cluster cannot"
-        " ask the workspace: leave out `send: executors`, or name an environment variable as well (`secret:"
+        " ask the workspace: leave out `upload_from: executors`, or name an environment variable as well (`secret:"
         ' {scope, key, env}`), and set it in the cluster\'s `spark_env_vars` to "{{secrets/kv/mirror}}".'
     )
 
@@ -266,8 +266,8 @@ def test_the_chain_trusts_the_certificates_that_are_named(
 ) -> None:
     made = list[Any]()
     monkeypatch.setattr("azure.identity.DefaultAzureCredential", lambda **options: made.append(options))
-    token_credential(Default(), str(onelake.ca_file) if named else None)
-    assert made == [{"connection_verify": str(onelake.ca_file) if named else True}]
+    token_credential(Default(), str(onelake.ca_bundle) if named else None)
+    assert made == [{"connection_verify": str(onelake.ca_bundle) if named else True}]
 
 
 def _as_sent(secret: str) -> str:
@@ -364,9 +364,11 @@ def test_certificates_that_cannot_be_read_are_told_before_anybody_is_asked(
     if content:
         file.write_text(content)
     with pytest.raises(Terminal) as refused:
-        onelake.store(ca_file=str(file)).list("")
+        onelake.store(ca_bundle=str(file)).list("")
     assert str(refused.value).startswith(f"The certificates in {file} cannot be read: ")
-    assert str(refused.value).endswith("Let `ca_file` in the configuration name a file with certificates in PEM form.")
+    assert str(refused.value).endswith(
+        "Let `ca_bundle` in the configuration name a file with certificates in PEM form."
+    )
     assert onelake.calls == []
 
 

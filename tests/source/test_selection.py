@@ -121,7 +121,7 @@ ALL = {"id": "bigint", "text": "string(4)", "small": "string", "price": "string"
 def test_values_are_cast_alike_in_every_session_and_by_both(session: SparkSession) -> None:
     rows = session.sql(VALUES)
     selection = Selection(
-        except_columns=("at",), rename={"text": "id", "id": "text"}, cast={**ALL, "short": "decimal(7,2)"}
+        exclude_columns=("at",), rename={"text": "id", "id": "text"}, cast={**ALL, "short": "decimal(7,2)"}
     )
     found = selected("t", rows, selection)
     assert found.columns == ["text", "id", "small", "price", "flag", "day", "short"]

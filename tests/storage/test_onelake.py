@@ -539,7 +539,7 @@ def test_a_host_that_drops_packets_is_told_after_a_few_tries(onelake: OneLake, d
 
 
 def test_a_server_with_a_certificate_of_a_stranger_is_refused(onelake: OneLake) -> None:
-    store = onelake.store(ca_file=None)
+    store = onelake.store(ca_bundle=None)
     with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
         store.list("")
     assert onelake.calls == []
@@ -711,7 +711,7 @@ def test_a_configuration_leads_to_its_place(onelake: OneLake, tmp_path: Path) ->
         landing_zone=f"onelake://{WORKSPACE}/{DATABASE}",
         tables=(),
         endpoint=onelake.store().endpoint,
-        ca_file=onelake.store().ca_file,
+        ca_bundle=onelake.store().ca_bundle,
         credential=onelake.principal(),
     )
 

@@ -24,9 +24,9 @@ def write(store: Store, path: str, data: bytes) -> None:
 
 
 def options(onelake: OneLake) -> dict[str, Any]:
-    ca_file = str(onelake.ca_file)
-    credential = token_credential(onelake.principal(), ca_file)
-    return {"credential": credential, "connection_verify": ca_file, "api_version": API_VERSION, "retry_total": 0}
+    ca_bundle = str(onelake.ca_bundle)
+    credential = token_credential(onelake.principal(), ca_bundle)
+    return {"credential": credential, "connection_verify": ca_bundle, "api_version": API_VERSION, "retry_total": 0}
 
 
 def blob(onelake: OneLake, path: str, endpoint: str | None = None) -> BlobClient:

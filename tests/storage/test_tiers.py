@@ -22,7 +22,7 @@ NAMES = ["t/day=1/part-0", "t/day=a b/part-é%20#?&.parquet", "t/deletion_vector
 
 def tiers_of(onelake: OneLake) -> AzureTiers:
     store = onelake.store()
-    return AzureTiers(onelake.blob, WORKSPACE, ROOT, store.credential, store.ca_file, store.patience)
+    return AzureTiers(onelake.blob, WORKSPACE, ROOT, store.credential, store.ca_bundle, store.patience)
 
 
 def uris(names: list[str] = NAMES) -> list[str]:

@@ -59,18 +59,18 @@ def load(
     *,
     landing_zone: str | None = None,
     ledger: str | None = None,
-    handover: str | None = None,
+    staging_path: str | None = None,
 ) -> Feed:
     """Reads a configuration, and gives the feed of its tables. Nothing is published, and no session is started.
 
     `spark` is the session to work with; without it one is started, or taken over, where it is first needed.
-    `landing_zone`, `ledger` and `handover` take the place of the file's, so that one file does for several deployments.
+    `landing_zone`, `ledger` and `staging_path` override the file, so that one file serves several deployments.
 
     Raises `MirrorfeedError` with every mistake in the file, each with its line.
     """
     from mirrorfeed import config
 
-    return Feed(config.load(path, landing_zone=landing_zone, ledger=ledger, handover=handover), spark)
+    return Feed(config.load(path, landing_zone=landing_zone, ledger=ledger, staging_path=staging_path), spark)
 
 
 def deployed(dbutils: Any, spark: SparkSession) -> Feed:
@@ -201,7 +201,9 @@ class Feed:
         config, spark = self._config, self._spark
         runs = SparkRuns(spark, config, ends, keep, note, written=self._written, names=tables)
         chosen = config.select(tables)
-        follow(chosen, runs, stop=ends, at_once=config.at_once, wait=partial(sleep_unless, ends))
+        follow(
+            chosen, runs, stop=ends, max_parallel_tables=config.max_parallel_tables, wait=partial(sleep_unless, ends)
+        )
         return Result(tuple(newest.values()), tuple(notes), f"Followed {counted(len(chosen), 'table')}.")
 
     def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
@@ -265,8 +267,9 @@ class Feed:
         `mirror` is the folder of the replicated tables. None means that of the deployment, or the tables of the
         mirrored database in OneLake. Each row has the first differences, up to `shown`.
 
-        Writes the results into the ledger. If the configuration sets `repair_up_to`, differing rows are published again
-        up to that number of keys; the row is still not `ok`. A table that was never published has an `error`.
+        Writes the results into the ledger. If the configuration sets `auto_repair_max_keys`, differing rows are
+        published again up to that number of keys; the row is still not `ok`. A table that was never published has an
+        `error`.
 
         Raises `MirrorfeedError` if the place of the mirror is unknown.
         """
@@ -564,7 +567,7 @@ class Feed:
         if confirm:
             confirm(found.consequences)
         zone.remove_folder(target.folder)
-        clear_staging(config.handover, zone, zone.address(target.folder))
+        clear_staging(config.staging_path, zone, zone.address(target.folder))
         return Result((found,))
 
     def report(self) -> Report:

@@ -53,8 +53,8 @@ def of_restore(
     gib = _gib(away)
     month = rates.month(to.name)
     found = [
-        Cost("retrieval", gib * price.gib),
-        Cost("requests", len(away) / 10_000 * price.objects),
+        Cost("retrieval", gib * price.per_gib),
+        Cost("requests", len(away) / 10_000 * price.per_10k_files),
         Cost(f"{counted(days, 'day')} in {to.value}", None if month is None else gib * month * days / MONTH),
     ]
     if copies:
@@ -248,5 +248,5 @@ def _priced(made: Plan, rates: Rates | None) -> Plan:
     if rates is None:
         return made
     price = rates.of_restoring(made.priority)
-    by_bytes, by_objects = made.bytes / 2**30 * price.gib, len(made.files) / 10_000 * price.objects
+    by_bytes, by_objects = made.bytes / 2**30 * price.per_gib, len(made.files) / 10_000 * price.per_10k_files
     return replace(made, cost=round(by_bytes + by_objects, 4), currency=rates.currency)

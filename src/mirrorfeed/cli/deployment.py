@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mirrorfeed.api.results import Listed, Result
 
 _LARGEST_TASK_VALUE = 48 * 2**10
-_TABLES_PER_SHARE = 10
-"""Approximate, because a table's share depends only on its name."""
+_TABLES_PER_SHARD = 10
+"""Approximate, because a table's shard depends only on its name."""
 _LONGEST_INPUTS = 10_000
 """Characters that a job definition takes as the inputs of a loop."""
 
@@ -39,7 +39,7 @@ class Example(Row):
 
 @row
 class TaskInput(Row):
-    """An input of a later task: a table, or a share of the tables."""
+    """An input of a later task: a table, or `--shard` with a shard of the tables."""
 
     input: str = shown("input")
 
@@ -116,10 +116,10 @@ def _task_values() -> Any:
 
 
 def set_task_value(name: str, targets: list[str], task_values: Callable[[], Any] = _task_values) -> list[str]:
-    """Set a task value over which a later task can loop: the targets, or shares of them if the names are too long."""
+    """Set a task value over which a later task can loop: the targets, or shards of them if the names are too long."""
     value = targets
     if len(json.dumps(targets)) > _LARGEST_TASK_VALUE:
-        shares = math.ceil(len(targets) / _TABLES_PER_SHARE)
-        value = [f"share:{n}/{shares}" for n in range(1, shares + 1)]
+        shards = math.ceil(len(targets) / _TABLES_PER_SHARD)
+        value = [f"--shard={n}/{shards}" for n in range(1, shards + 1)]
     task_values().set(key=name, value=value)
     return value

@@ -330,7 +330,9 @@ def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> No
 )
 @click.option("--landing-zone", metavar="PLACE", help="Override `landing_zone` from the configuration file.")
 @click.option("--ledger", metavar="TABLE", help="Override `ledger` from the configuration file.")
-@click.option("--handover", metavar="FOLDER", help="Override `handover` from the configuration file; empty for none.")
+@click.option(
+    "--staging-path", metavar="FOLDER", help="Override `staging_path` from the configuration file; empty for none."
+)
 @click.option("--verbose", is_flag=True, help="Log each step to standard error. Same as --log-level INFO.")
 @click.option(
     "--log-level",
@@ -342,11 +344,11 @@ def main(
     context: click.Context,
     landing_zone: str | None,
     ledger: str | None,
-    handover: str | None,
+    staging_path: str | None,
     verbose: bool,
     log_level: str | None,
 ) -> None:
     """Replicate Delta tables to Microsoft Fabric open mirroring, exactly once."""
     if level := log_level or ("INFO" if verbose else None):
         _log_to_standard_error(level)
-    context.obj = {"landing_zone": landing_zone, "ledger": ledger, "handover": handover or None}
+    context.obj = {"landing_zone": landing_zone, "ledger": ledger, "staging_path": staging_path or None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -12,14 +13,26 @@ if TYPE_CHECKING:
     from mirrorfeed.api.results import Decision, Result, TableResult
 
 
+class Shard(click.ParamType[str]):
+    """One shard of the tables, such as `2/8`, as the name by which a configuration selects it."""
+
+    name = "shard"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if re.fullmatch(r"[1-9]\d{0,4}/[1-9]\d{0,4}", value) is None:
+            self.fail(f"{value!r} is not a shard, such as 2/8.", param, ctx)
+        return f"shard:{value}"
+
+
 @main.command()
 @tables_argument
 @click.option("--dry-run", is_flag=True, help="Show the decision for each table and change nothing.")
+@click.option("--shard", type=Shard(), metavar="N/COUNT", help="Publish only the tables of shard N of COUNT.")
 @click.option("--follow", is_flag=True, help="Keep running and publish new commits as they arrive.")
 @click.option("--duration", type=click.FloatRange(0), metavar="MINUTES", help="Stop after MINUTES. Requires --follow.")
 @config_option
 def publish(
-    tables: tuple[str, ...], dry_run: bool, follow: bool, duration: float | None, path: str
+    tables: tuple[str, ...], dry_run: bool, shard: str | None, follow: bool, duration: float | None, path: str
 ) -> Result[Decision] | Result[TableResult]:
     """Publish new changes of all configured tables, or only of TABLES.
 
@@ -31,7 +44,11 @@ def publish(
       mirrorfeed publish                          publish everything once
       mirrorfeed publish sales.orders --dry-run   show what would be published
       mirrorfeed publish --follow --duration 60   keep publishing for an hour
+      mirrorfeed publish --shard 2/8              publish one of eight parts of the tables
     """
+    if shard and tables:
+        raise click.UsageError("--shard excludes TABLES.")
+    tables = (shard,) if shard else tables
     if duration is not None and not follow:
         raise click.UsageError("--duration requires --follow.")
     if follow and (dry_run or for_programs()):

@@ -66,15 +66,15 @@ Hidden = Annotated[Secret, PlainValidator(_secret)]
 Address = Annotated[str, PlainValidator(_address)]
 
 
-class Behind(BaseModel):
+class MaxLagMinutes(BaseModel):
     """Minutes for which something may wait for a step; None: for ever."""
 
     model_config = _FORM
 
-    visible: Minutes = 120.0
+    published: Minutes = 120.0
     consumed: Minutes = 30.0
     mirrored: Minutes = 30.0
-    seen: Minutes = 60.0
+    queryable: Minutes = 60.0
 
 
 class Webhook(BaseModel):
@@ -108,10 +108,10 @@ class Mail(BaseModel):
 class Alerts(BaseModel):
     model_config = _FORM
 
-    behind: Behind = Behind()
+    max_lag_minutes: MaxLagMinutes = MaxLagMinutes()
     webhooks: tuple[Webhook, ...] = ()
     mail: Mail | None = None
-    state: Annotated[str, AfterValidator(_folder)] | None = None
+    state_path: Annotated[str, AfterValidator(_folder)] | None = None
     """The folder that remembers who was told what; None: the landing zone."""
     sql_endpoint: Literal["leave", "refresh"] = "leave"
     """Whether each look lets the SQL endpoint take up what is new, which alone makes it tell when it last did."""

@@ -83,8 +83,8 @@ def _if_here(row: Listed) -> Listed:
 
 def _why_not(config: Config, entry: Sources, found: Found) -> str:
     """Why a table that a pattern matches is none to publish; empty if it is."""
-    if any(is_left_out(found.source, ending) for ending in entry.except_):
-        return "is left out by `except`"
+    if any(is_left_out(found.source, ending) for ending in entry.exclude):
+        return "is left out by `exclude`"
     if found.unfit and entry.changes != "compare":
         return f"is {found.unfit}, which has no change data feed"
     return _ours(config, found.source)
@@ -100,8 +100,8 @@ def _ours(config: Config, source: Source) -> str:
         return "is a history that is kept"
     if any(entry.history and _is_below(source, entry.history.table) for entry in config.patterns):
         return "is where histories are kept"
-    if config.handover and source.path and PurePath(source.path).is_relative_to(config.handover):
-        return "is in the handover"
+    if config.staging_path and source.path and PurePath(source.path).is_relative_to(config.staging_path):
+        return "is in the staging area"
     zone = None if config.landing_zone.startswith(ONELAKE) else config.landing_zone
     if zone and source.path and PurePath(source.path).is_relative_to(zone):
         return "is in the landing zone"
@@ -167,7 +167,7 @@ class NothingMatches(Terminal):
         return f"{self.pattern} in {self.path} stands for no table{out}."
 
     def next(self) -> str:
-        return "Correct the pattern or its `except`, or take the entry out. Nothing was done."
+        return "Correct the pattern or its `exclude`, or take the entry out. Nothing was done."
 
 
 class TargetsMeet(Terminal):
@@ -184,7 +184,7 @@ class TargetsMeet(Terminal):
 
     def next(self) -> str:
         return (
-            "Tell them apart in `target`, as {schema}_{table}, leave one out by `except`, or give it an entry of its"
+            "Tell them apart in `target`, as {schema}_{table}, leave one out by `exclude`, or give it an entry of its"
             " own. Nothing was done."
         )
 

@@ -11,7 +11,7 @@ from mirrorfeed.landing.names import Target
 from mirrorfeed.source.identifier import MOST_PARTS, Source
 from mirrorfeed.source.retention import BadInterval, parse_days
 
-_KNOWN = ("into", "archive")
+_KNOWN = ("location", "archive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ def below(place: HistoryLocation, target: Target) -> HistoryLocation:
 
 
 def _location(value: object, expected: str, info: ValidationInfo) -> HistoryLocation:
-    given = value if isinstance(value, dict) else {"into": value}
+    given = value if isinstance(value, dict) else {"location": value}
     if unknown := [name for name in given if name not in _KNOWN]:
         raise ValueError(f"{unknown[0]!r} is not a known field of it; known here: {', '.join(_KNOWN)}")
-    if not isinstance(given.get("into"), str):
-        raise ValueError(f"must name {expected}, not {values.short(given.get('into'))}")
-    return HistoryLocation(values.source(given["into"], info), _days(given.get("archive")))
+    if not isinstance(given.get("location"), str):
+        raise ValueError(f"must name {expected}, not {values.short(given.get('location'))}")
+    return HistoryLocation(values.source(given["location"], info), _days(given.get("archive")))
 
 
 def _days(value: object) -> int | None:

@@ -17,7 +17,7 @@ def zone_of(config: Config) -> Store:
         raise DatabaseNotNamed(config.landing_zone)
     from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # takes a second to import, and folders never need it
 
-    return OneLakeStore(workspace, database, config.credential, config.endpoint or ENDPOINT, config.ca_file)
+    return OneLakeStore(workspace, database, config.credential, config.endpoint or ENDPOINT, config.ca_bundle)
 
 
 def without_files(config: Config) -> list[str]:

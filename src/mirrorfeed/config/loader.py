@@ -20,7 +20,7 @@ from mirrorfeed.runtime.credentials import ServicePrincipal
 EXAMPLE = files("mirrorfeed.config").joinpath("example.yml").read_text(encoding="utf-8")
 """A commented file to start from."""
 
-_ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "trusted_hosts", "ca_file", "credential", "fabric")
+_ONELAKE_FIELDS = ("endpoint", "fabric_endpoint", "trusted_hosts", "ca_bundle", "credential", "fabric")
 
 
 def load(
@@ -28,16 +28,16 @@ def load(
     *,
     landing_zone: str | None = None,
     ledger: str | None = None,
-    handover: str | None = None,
+    staging_path: str | None = None,
 ) -> Config:
     """The configuration in a file; or `ConfigMissing`, `ConfigUnreadable`, or `ConfigInvalid` with all its mistakes.
 
-    `landing_zone`, `ledger` and `handover` override the file, so that one file serves several deployments; or
+    `landing_zone`, `ledger` and `staging_path` override the file, so that one file serves several deployments; or
     `OptionInvalid`.
     """
     file = str(path)
     document = read(file)
-    options = {"landing_zone": landing_zone, "ledger": ledger, "handover": handover}
+    options = {"landing_zone": landing_zone, "ledger": ledger, "staging_path": staging_path}
     given = {name: value for name, value in options.items() if value is not None}
     faults: dict[Place, str] = {}
     entries = _entries(document, file, faults)
@@ -167,14 +167,14 @@ _ELSEWHERE = "is in the landing zone: name a folder elsewhere"
 
 def _overlapping_folders(config: Config, entries: Mapping[int, Table | Sources]) -> Iterator[Conflict]:
     """Folders that mirrorfeed writes to in a table, and tables in the landing zone."""
-    if config.handover and _is_in_zone(config.handover, config):
-        yield ("handover",), _ELSEWHERE
+    if config.staging_path and _is_in_zone(config.staging_path, config):
+        yield ("staging_path",), _ELSEWHERE
     for i, table in entries.items():
         if not isinstance(table, Table) or table.source.path is None:
             continue
         written: dict[Place, str | None] = {
             ("landing_zone",): config.landing_zone,
-            ("handover",): config.handover,
+            ("staging_path",): config.staging_path,
             ("tables", i, "landing_zone"): table.landing_zone,
         }
         inside = [

@@ -43,25 +43,25 @@ class Options(OutputOptions):
     """Options of all tables at the top level, or of one in its entry."""
 
     changes: Literal["net", "full", "compare"] = "net"
-    markers: Literal["upsert", "exact"] = "upsert"
+    row_markers: Literal["upsert", "exact"] = "upsert"
     validate_keys: Literal["source", "range", "none"] = "source"
     compression: Literal["none", "snappy", "gzip", "zstd"] = COMPRESSION
-    file_size: Annotated[int, PlainValidator(values.size)] = 128 * 2**20
+    target_file_size: Annotated[int, PlainValidator(values.size)] = 128 * 2**20
     """The bytes that a data file aims at."""
-    versions_per_range: Annotated[int, Field(ge=1, le=100_000)] = 500
-    keep_records: Annotated[int, Field(ge=1)] = 10
+    max_versions_per_publication: Annotated[int, Field(ge=1, le=100_000)] = 500
+    log_retention_records: Annotated[int, Field(ge=1)] = 10
     on_gap: Literal["stop", "reseed", "compare"] = "stop"
     on_schema_change: Literal["stop", "reseed"] = "stop"
     on_dropped_column: Literal["keep", "reseed"] = "keep"
-    at_most: FollowLimits = FollowLimits()
+    follow: FollowLimits = FollowLimits()
     """How much of what is committed goes into one publication while a table is followed."""
-    repair_up_to: Annotated[int, Field(ge=0)] = 0
+    auto_repair_max_keys: Annotated[int, Field(ge=0)] = 0
     """So many keys that `verify` finds different are published once more without asking."""
     priority: Annotated[int, Field(ge=-100, le=100)] = 0
     """Tables with a higher one are published before those with a lower one."""
-    fresh_within: Annotated[float | None, PlainValidator(values.minutes)] = None
+    freshness_target_minutes: Annotated[float | None, PlainValidator(values.minutes)] = None
     """Minutes from a commit until it is to be published; None: as `alerts` says of all."""
-    time_limit: Annotated[float | None, PlainValidator(values.minutes)] = None
+    table_timeout_minutes: Annotated[float | None, PlainValidator(values.minutes)] = None
     """Minutes that a run gives a table; None: as many as it takes."""
 
 
@@ -76,7 +76,7 @@ class Entry(SelectionOptions, Options):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        values.refused([*contradictions(self, self.changes, self.markers, self.keys), *misfits(self, self.keys)])
+        values.refused([*contradictions(self, self.changes, self.row_markers, self.keys), *misfits(self, self.keys)])
         return self
 
 
@@ -95,7 +95,7 @@ class Sources(Entry):
     """A pattern that `expand` replaces by the tables that match it."""
 
     sources: Annotated[Pattern, PlainValidator(values.sources)]
-    except_: Annotated[tuple[tuple[str, ...], ...], PlainValidator(values.endings)] = Field((), alias="except")
+    exclude: Annotated[tuple[tuple[str, ...], ...], PlainValidator(values.endings)] = ()
     target: Annotated[str, PlainValidator(values.template)] = "{schema}.{table}"
     history: Annotated[HistoryLocation | None, PlainValidator(of_many)] = None
     """The schema or folder of the histories."""
@@ -123,17 +123,17 @@ class Config(Options):
     """Of Fabric's REST API; None: the public one."""
     trusted_hosts: Annotated[tuple[str, ...], PlainValidator(values.trusted_hosts)] = ()
     """Hosts that may get tokens beside those of Microsoft."""
-    ca_file: Annotated[str, AfterValidator(values.folder)] | None = None
+    ca_bundle: Annotated[str, AfterValidator(values.folder)] | None = None
     """Certificates to trust at the endpoint; None: those of the system."""
     credential: Annotated[Credential, PlainValidator(credential_in)] = Default()
-    send: Literal["driver", "executors"] = "driver"
+    upload_from: Literal["driver", "executors"] = "driver"
     """Who uploads the files that Spark writes into the landing zone."""
-    handover: Annotated[str, AfterValidator(values.handover)] | None = None
+    staging_path: Annotated[str, AfterValidator(values.staging_path)] | None = None
     """The folder in which Spark writes files, if that cannot be in the landing zone; None: a temporary folder, on this
     machine only."""
     ledger: Annotated[Source | None, PlainValidator(values.source)] = None
     """The Delta table that reports every publication."""
-    at_once: Annotated[int, Field(ge=1, le=256)] | None = None
+    max_parallel_tables: Annotated[int, Field(ge=1, le=256)] | None = None
     """Tables that are published at the same time; None: as many as the driver bears."""
     partner: Partner | None = None
     """Publisher in `_partnerEvents.json`; None: no such file is written."""
@@ -190,18 +190,18 @@ class Config(Options):
     def select(self, names: Sequence[str] = ()) -> tuple[Table, ...]:
         """The tables with these targets or sources, in the order of the file; without names, all. Or `UnknownTable`.
 
-        `share:2/8` is one of eight parts of them, told apart by the names of targets: as tables come and go, none
-        changes its part, and a part may be empty.
+        `shard:2/8` selects the second of eight shards. A table's shard depends only on the name of its target, so
+        adding or removing tables does not move the others. A shard may be empty.
         """
         chosen = {name: self._named(name) for name in names}
-        if unknown := tuple(name for name, tables in chosen.items() if not tables and not _SHARE.fullmatch(name)):
+        if unknown := tuple(name for name, tables in chosen.items() if not tables and not _SHARD.fullmatch(name)):
             raise UnknownTable(unknown, tuple(str(table.target) for table in self.tables), self.path)
         wanted = {table.target for tables in chosen.values() for table in tables}
         return tuple(table for table in self.tables if not names or table.target in wanted)
 
     def _named(self, name: str) -> list[Table]:
-        if share := _SHARE.fullmatch(name):
-            return [table for table in self.tables if share_of(table.target, int(share[2])) == int(share[1])]
+        if shard := _SHARD.fullmatch(name):
+            return [table for table in self.tables if shard_of(table.target, int(shard[2])) == int(shard[1])]
         try:
             target = Target.parse(name).fold()
         except BadTarget:
@@ -215,11 +215,11 @@ class Config(Options):
         return [table for table in self.tables if table.source.fold() == source]
 
 
-_SHARE = re.compile(r"share:([1-9][0-9]{0,4})/([1-9][0-9]{0,4})")
+_SHARD = re.compile(r"shard:([1-9][0-9]{0,4})/([1-9][0-9]{0,4})")
 
 
-def share_of(target: Target, count: int) -> int:
-    """In which of so many shares a table is, counted from 1."""
+def shard_of(target: Target, count: int) -> int:
+    """Shard of a table, from 1 to `count`."""
     return zlib.crc32(".".join(target.fold()).encode()) % count + 1
 
 

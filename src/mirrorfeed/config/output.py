@@ -17,32 +17,35 @@ class OutputOptions(BaseModel):
 
     format: Literal["parquet", "delimited"] = "parquet"
     delimited: Delimited = Delimited()
-    detection: Literal["number", "time"] = "number"
+    file_order: Literal["sequence", "modified_time"] = "sequence"
     """In which order the service takes files."""
-    default_marker: Literal["insert", "upsert"] = "insert"
+    default_row_marker: Literal["insert", "upsert"] = "insert"
     """What the service takes rows without a marker for."""
 
     @property
     def output(self) -> Output:
         return Output(
             delimited=self.delimited if self.format == "delimited" else None,
-            by_time=self.detection == "time",
-            upserts_by_default=self.default_marker == "upsert",
+            by_time=self.file_order == "modified_time",
+            upserts_by_default=self.default_row_marker == "upsert",
         )
 
 
 def contradictions(
-    options: OutputOptions, changes: str, markers: str, keys: Sequence[str] | None
+    options: OutputOptions, changes: str, row_markers: str, keys: Sequence[str] | None
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """Fields that are good each, and not together: the place of one, and why."""
-    if markers == "exact" and changes != "full":
-        yield ("markers",), "exact is for changes: full alone; net publishes upserts and deletes"
-    if options.detection == "time" and changes == "full":
-        yield ("detection",), "time leaves files that are visible together without an order, and changes: full needs it"
+    if row_markers == "exact" and changes != "full":
+        yield ("row_markers",), "exact is for changes: full alone; net publishes upserts and deletes"
+    if options.file_order == "modified_time" and changes == "full":
+        yield (
+            ("file_order",),
+            "modified_time leaves files that are visible together without an order, and changes: full needs it",
+        )
     if changes == "compare" and keys == ():
         yield ("keys",), "must name the columns by which rows are compared (changes: compare)"
-    if options.default_marker == "upsert" and keys == ():
-        yield ("default_marker",), "upsert needs keys, and the table has none"
+    if options.default_row_marker == "upsert" and keys == ():
+        yield ("default_row_marker",), "upsert needs keys, and the table has none"
     if options.format == "delimited" and (fault := options.output.delimited and options.output.delimited.fault()):
         field, reason = fault
         yield ("delimited", field), reason

@@ -1,4 +1,4 @@
-"""The fields `at_most` and `paused`: when a table is published."""
+"""The fields `follow` and `paused`: when a table is published."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ class FollowLimits(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     # Fabric merges every 15 seconds at the fastest.
-    seconds: Annotated[float | None, PlainValidator(_seconds)] = 15.0
+    max_delay_seconds: Annotated[float | None, PlainValidator(_seconds)] = 15.0
     """Time since the publication before."""
-    rows: Annotated[int, Field(ge=1)] | None = None
-    bytes: Annotated[int, PlainValidator(values.size)] | None = None
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+    max_bytes: Annotated[int, PlainValidator(values.size)] | None = None
 
     @model_validator(mode="after")
     def _fires(self) -> Self:
-        if self.seconds is None and self.rows is None and self.bytes is None:
+        if self.max_delay_seconds is None and self.max_rows is None and self.max_bytes is None:
             raise ValueError("would never publish anything: give it seconds, rows or bytes that come about")
         return self
 
     @property
     def measures(self) -> bool:
         """Whether a limit depends on the size of commits."""
-        return self.rows is not None or self.bytes is not None
+        return self.max_rows is not None or self.max_bytes is not None
 
     @property
     def poll(self) -> float:
         """Seconds between two checks that keep to the limits."""
-        return 3.0 if self.seconds is None else min(3.0, max(0.2, self.seconds / 5))
+        return 3.0 if self.max_delay_seconds is None else min(3.0, max(0.2, self.max_delay_seconds / 5))
 
 
 def _moment(value: object) -> datetime:

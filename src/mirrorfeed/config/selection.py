@@ -65,7 +65,7 @@ class SelectionOptions(BaseModel):
 
     columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
     """None: all."""
-    except_columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
+    exclude_columns: Annotated[tuple[str, ...] | None, PlainValidator(_names)] = None
     where: Annotated[str | None, PlainValidator(_condition)] = None
     rename: Annotated[Pairs | None, PlainValidator(_renames)] = None
     cast: Annotated[Pairs | None, PlainValidator(_casts)] = None
@@ -74,7 +74,7 @@ class SelectionOptions(BaseModel):
     def selection(self) -> Selection | None:
         """None: all of the source, as it is."""
         named = self.rename or (), self.cast or ()
-        found = Selection(self.columns, self.except_columns or (), self.where, *map(dict, named))
+        found = Selection(self.columns, self.exclude_columns or (), self.where, *map(dict, named))
         return None if found == EVERYTHING else found
 
 
@@ -83,8 +83,8 @@ def misfits(options: SelectionOptions, keys: Sequence[str] | None) -> Iterator[t
     chosen = options.selection
     if chosen is None:
         return
-    if options.columns is not None and options.except_columns is not None:
-        yield ("except_columns",), "and `columns` exclude each other: say what is published, or what is not"
+    if options.columns is not None and options.exclude_columns is not None:
+        yield ("exclude_columns",), "and `columns` exclude each other: say what is published, or what is not"
         return
     for field in ("rename", "cast"):
         for name in getattr(chosen, field):
@@ -96,5 +96,5 @@ def misfits(options: SelectionOptions, keys: Sequence[str] | None) -> Iterator[t
                 yield ("rename",), f"{old!r} cannot be {new!r}, which another column is"
     for key in keys or ():
         for fault in key_faults(chosen, key):
-            place = "cast" if chosen.takes(key) else "columns" if options.columns is not None else "except_columns"
+            place = "cast" if chosen.takes(key) else "columns" if options.columns is not None else "exclude_columns"
             yield (place,), fault

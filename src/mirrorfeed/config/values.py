@@ -136,7 +136,7 @@ def landing_zone(value: str, info: ValidationInfo) -> str:
     return folder(value, info)
 
 
-def handover(value: str, info: ValidationInfo) -> str:
+def staging_path(value: str, info: ValidationInfo) -> str:
     if not value.strip():
         raise ValueError("is empty: name a volume (/Volumes/catalog/schema/volume), or leave the field out")
     if URI.match(value) or value.startswith("~"):

@@ -15,7 +15,7 @@ from yaml.composer import ComposerError
 from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from mirrorfeed.config.alerts import Alerts, Behind, Mail, Webhook
+from mirrorfeed.config.alerts import Alerts, Mail, MaxLagMinutes, Webhook
 from mirrorfeed.config.destination import PLACES, PRINCIPAL
 from mirrorfeed.config.model import Config, Options, Sources, Table
 from mirrorfeed.config.values import short
@@ -204,7 +204,7 @@ def read(path: str) -> Document:
 
 
 _OF_CREDENTIAL = {"service_principal", "service_credential", *PRINCIPAL, *PLACES}
-_OF_ALERTS = {*PLACES, *(name for model in (Alerts, Behind, Mail, Webhook) for name in model.model_fields)}
+_OF_ALERTS = {*PLACES, *(name for model in (Alerts, MaxLagMinutes, Mail, Webhook) for name in model.model_fields)}
 _KNOWN = {"credential": _OF_CREDENTIAL, "alerts": _OF_ALERTS}
 
 
@@ -222,7 +222,7 @@ def shown(place: tuple[str | int, ...]) -> str:
 _GONE = {
     "writers": (
         "is no field any more: Spark makes all files, and the driver sends them. Take the line out; for first loads"
-        " that are too much for one driver, `send: executors` lets the tasks of a dedicated cluster send them"
+        " that are too much for one driver, `upload_from: executors` lets the tasks of a dedicated cluster send them"
     )
 }
 _M = TypeVar("_M", bound=BaseModel)

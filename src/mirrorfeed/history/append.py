@@ -48,7 +48,7 @@ class Keeping:
     source: Source
     history: Source
     archive_days: int | None = None
-    versions_per_range: int = 500
+    max_versions_per_publication: int = 500
     on_gap: str = "stop"
     on_schema_change: str = "stop"
     """Either may say `reseed`: then the history goes on with a snapshot by itself."""
@@ -238,7 +238,7 @@ class _Run:
     def _decide(self, newest: Record | None) -> tuple[Facts, Decision]:
         self._schemas.clear()
         after = newest.to_version_inclusive if newest else None
-        limit = self.how.versions_per_range
+        limit = self.how.max_versions_per_publication
         facts = facts_of(self.spark, self.how.source, after, limit, self._schema)
         before = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
         return facts, decide(self.source, before, facts, limit)

@@ -191,7 +191,7 @@ class UpsertsWithoutKeys(Terminal):
         return f"Rows of {self.table} cannot be upserts by default, for the table has no keys."
 
     def next(self) -> str:
-        return "Give it keys, or leave out `default_marker: upsert`."
+        return "Give it keys, or leave out `default_row_marker: upsert`."
 
 
 class NotDeclarable(Terminal):

@@ -56,7 +56,7 @@ class UnsupportedType(Terminal):
         return f"Column {self.column!r} of {self.table} has the type {self.type}, which has no form in a landing zone."
 
     def next(self) -> str:
-        return "Leave the column out with the table's `except_columns`, or publish a table where it has another type."
+        return "Leave the column out with the table's `exclude_columns`, or publish a table where it has another type."
 
 
 class ReservedColumn(Terminal):

@@ -66,14 +66,14 @@ class Selection:
 
     columns: tuple[str, ...] | None = None
     """None: all."""
-    except_columns: tuple[str, ...] = ()
+    exclude_columns: tuple[str, ...] = ()
     where: str | None = None
     """A condition on rows of the source; where it is not true of a row, NULL included, the target has none."""
     rename: Mapping[str, str] = field(default_factory=dict)
     cast: Mapping[str, str] = field(default_factory=dict)
 
     def takes(self, name: str) -> bool:
-        return name not in self.except_columns and (self.columns is None or name in self.columns)
+        return name not in self.exclude_columns and (self.columns is None or name in self.columns)
 
     def name_of(self, name: str) -> str:
         """What the target calls a column of the source."""
@@ -91,7 +91,7 @@ class Selection:
         """For people, in the order in which a configuration says it."""
         parts = [
             a_few(self.columns) if self.columns is not None else "",
-            f"all but {a_few(self.except_columns)}" if self.except_columns else "",
+            f"all but {a_few(self.exclude_columns)}" if self.exclude_columns else "",
             f"where {self.where}" if self.where is not None else "",
             a_few([f"{name} as {other}" for name, other in self.rename.items()]),
             a_few([f"{name}: {type_}" for name, type_ in self.cast.items()]),
@@ -101,7 +101,7 @@ class Selection:
     @property
     def named(self) -> Iterator[tuple[str, str]]:
         """The fields and the columns that they name."""
-        lists = {"columns": self.columns or (), "except_columns": self.except_columns}
+        lists = {"columns": self.columns or (), "exclude_columns": self.exclude_columns}
         for place, names in (lists | {"rename": self.rename, "cast": self.cast}).items():
             yield from ((place, name) for name in names)
 
@@ -111,7 +111,7 @@ EVERYTHING = Selection()
 
 class BadSelection(Terminal):
     """What is to be published of a table does not fit its columns or its keys: something that `columns`,
-    `except_columns`, `where`, `rename` or `cast` names. Nothing was published."""
+    `exclude_columns`, `where`, `rename` or `cast` names. Nothing was published."""
 
     code = "MF3011"
 

@@ -50,6 +50,6 @@ def finish_and_clean_up(store: Store, table: Table) -> None:
 
     log = TableLog(store, table.target.folder)
     view = log.finish_publication()
-    error: MirrorfeedError | None = log.clean_up(view, table.keep_records, others=True) if view else None
+    error: MirrorfeedError | None = log.clean_up(view, table.log_retention_records, others=True) if view else None
     if error:
         raise error

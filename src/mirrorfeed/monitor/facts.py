@@ -163,9 +163,9 @@ class Collector:
         return each_of(lambda pair: pair[1] or self._with_spark(spark, store, pair[0], workspace), pairs)
 
     def _begin(self, table: Table, now: datetime) -> TableFacts:
-        behind, pause = self.config.alerts.behind, table.pause_at(now)
+        behind, pause = self.config.alerts.max_lag_minutes, table.pause_at(now)
         minutes: dict[Step, float | None] = {step: getattr(behind, step.value) for step in AHEAD}
-        minutes[Step.VISIBLE] = table.fresh_within or minutes[Step.VISIBLE]
+        minutes[Step.PUBLISHED] = table.freshness_target_minutes or minutes[Step.PUBLISHED]
         return TableFacts(
             table=str(table.target),
             source=table.source.sql,

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 class Step(StrEnum):
     COMMITTED = "committed"
-    VISIBLE = "visible"
+    PUBLISHED = "published"
     CONSUMED = "consumed"
     MIRRORED = "mirrored"
-    SEEN = "seen"
+    QUERYABLE = "queryable"
 
 
-AHEAD = (Step.VISIBLE, Step.CONSUMED, Step.MIRRORED, Step.SEEN)
+AHEAD = (Step.PUBLISHED, Step.CONSUMED, Step.MIRRORED, Step.QUERYABLE)
 """The steps that something can wait for."""
 NOTHING_PUBLISHED = "nothing of it is published yet"
 NOT_ASKED = "Fabric was not asked"
@@ -34,7 +34,7 @@ class Beyond:
 
     mirrored: datetime | None = None
     """When the mirror was last brought up to date; None where it has no such table yet."""
-    seen: datetime | None = None
+    queryable: datetime | None = None
     """When the SQL endpoint last took up what is new in it."""
     refused: bool = False
     """Whether the endpoint was just asked to, and failed. Otherwise nothing waits for it, whatever time it tells."""
@@ -42,21 +42,21 @@ class Beyond:
     """The steps that nobody could be asked about, and why."""
 
 
-UNASKED = Beyond(unknown={Step.MIRRORED: NOT_ASKED, Step.SEEN: NOT_ASKED})
+UNASKED = Beyond(unknown={Step.MIRRORED: NOT_ASKED, Step.QUERYABLE: NOT_ASKED})
 
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
     committed: datetime | None = None
     """When the newest version of the source was committed."""
-    visible: datetime | None = None
+    published: datetime | None = None
     """When the newest files became visible to the service: the time of their record."""
     consumed: datetime | None = None
     """When the newest files that it has taken had become visible. Of all files it leaves the last one, which counts as
     taken: a folder does not tell."""
     mirrored: datetime | None = None
     """When the mirror was last brought up to date."""
-    seen: datetime | None = None
+    queryable: datetime | None = None
     """When its SQL endpoint last took up what is new."""
     since: Mapping[Step, datetime] = field(default_factory=dict)
     """The steps for which something waits, and since when."""
@@ -108,17 +108,17 @@ def freshness(
     if committed is None:
         unknown |= {Step.COMMITTED: "the commit's file is not at hand"}
     waiting = sorted(left)[1:2]  # the oldest may have been taken; those after it have not
-    since: dict[Step, datetime] = {} if unpublished is None else {Step.VISIBLE: unpublished}
-    visible = consumed = after = oldest = None
+    since: dict[Step, datetime] = {} if unpublished is None else {Step.PUBLISHED: unpublished}
+    published = consumed = after = oldest = None
     for at, record in enumerate(newest_first):
         if unfinished and not at:
-            since[Step.VISIBLE] = min(record.at, since.get(Step.VISIBLE, record.at))
+            since[Step.PUBLISHED] = min(record.at, since.get(Step.PUBLISHED, record.at))
             after = record.at
             continue
         oldest = record.at
         if not record.files:
             continue
-        visible = visible or record.at
+        published = published or record.at
         if consumed is None and not (waiting and record.next_file_number > waiting[0]):
             consumed = record.at
             if waiting and after:
@@ -133,6 +133,6 @@ def freshness(
         return Freshness(committed, since=since, unknown=unknown)
     if waiting and consumed is None:  # its record is gone: for so long at the least
         since[Step.CONSUMED] = after or oldest
-    if beyond.refused and beyond.mirrored and (beyond.seen is None or beyond.seen < beyond.mirrored):
-        since[Step.SEEN] = beyond.mirrored
-    return Freshness(committed, visible, consumed, beyond.mirrored, beyond.seen, since, unknown)
+    if beyond.refused and beyond.mirrored and (beyond.queryable is None or beyond.queryable < beyond.mirrored):
+        since[Step.QUERYABLE] = beyond.mirrored
+    return Freshness(committed, published, consumed, beyond.mirrored, beyond.queryable, since, unknown)

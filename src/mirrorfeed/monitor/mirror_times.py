@@ -37,19 +37,19 @@ def beyond_of(
 
     def look(table: Table) -> Beyond:
         unknown: dict[Step, str] = {}
-        mirrored = seen = None
+        mirrored = queryable = None
         refused = False
         try:
             mirrored = _latest(_committed(config, table.target, mirror), _synced(states, table.target))
         except Exception as error:
             unknown[Step.MIRRORED] = _first(named("Looking at the mirror", error))
         if isinstance(syncs, str):
-            unknown[Step.SEEN] = syncs
+            unknown[Step.QUERYABLE] = syncs
         elif (sync := sync_of(syncs, table.target, [each.target for each in config.tables])) is None:
-            unknown[Step.SEEN] = "the SQL endpoint names no such table, or not which of several"
+            unknown[Step.QUERYABLE] = "the SQL endpoint names no such table, or not which of several"
         else:
-            seen, refused = sync.synced, not sync.ok
-        return Beyond(mirrored, seen, refused, unknown)
+            queryable, refused = sync.synced, not sync.ok
+        return Beyond(mirrored, queryable, refused, unknown)
 
     return look
 
@@ -71,7 +71,7 @@ def _place(config: Config, target: Target, mirror: str | None) -> tuple[Store, s
     from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # as in config.landing_zone
 
     place = config.endpoint or ENDPOINT
-    return OneLakeStore(workspace, database, config.credential, place, config.ca_file, below="Tables"), log
+    return OneLakeStore(workspace, database, config.credential, place, config.ca_bundle, below="Tables"), log
 
 
 def _synced(states: Sequence[TableState] | None, target: Target) -> datetime | None:

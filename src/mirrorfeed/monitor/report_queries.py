@@ -65,21 +65,22 @@ GROUP BY `table` ORDER BY `table`
     "freshness": f"""\
 SELECT `table`, max(time) AS as_of,
        (unix_timestamp({NOW}) - unix_timestamp(max_by(committed_at, time))) / 60 AS committed_minutes,
-       (unix_timestamp({NOW}) - unix_timestamp(max_by(visible_at, time))) / 60 AS published_minutes,
+       (unix_timestamp({NOW}) - unix_timestamp(max_by(published_at, time))) / 60 AS published_minutes,
        (unix_timestamp({NOW}) - unix_timestamp(max_by(consumed_at, time))) / 60 AS consumed_minutes,
        (unix_timestamp({NOW}) - unix_timestamp(max_by(mirrored_at, time))) / 60 AS mirrored_minutes,
-       (unix_timestamp({NOW}) - unix_timestamp(max_by(seen_at, time))) / 60 AS queryable_minutes,
-       max_by(visible_behind, time) / 60 AS published_waits,
-       max_by(consumed_behind, time) / 60 AS consumed_waits,
-       max_by(mirrored_behind, time) / 60 AS mirrored_waits,
-       max_by(seen_behind, time) / 60 AS queryable_waits
+       (unix_timestamp({NOW}) - unix_timestamp(max_by(queryable_at, time))) / 60 AS queryable_minutes,
+       max_by(published_lag_seconds, time) / 60 AS published_waits,
+       max_by(consumed_lag_seconds, time) / 60 AS consumed_waits,
+       max_by(mirrored_lag_seconds, time) / 60 AS mirrored_waits,
+       max_by(queryable_lag_seconds, time) / 60 AS queryable_waits
 FROM ledger WHERE outcome = '{WATCHED}' AND time >= {NOW} - INTERVAL 1 DAY
 GROUP BY `table` ORDER BY `table`
 """,
     "on_time": f"""\
-SELECT `table`, date(time) AS day, count_if(lag_seconds <= fresh_within * 60) AS on_time, count(*) AS publications,
-       max(lag_seconds) / 60 AS longest_minutes, max(fresh_within) AS target_minutes
-FROM ledger WHERE outcome = '{PUBLISHED}' AND fresh_within IS NOT NULL AND lag_seconds IS NOT NULL
+SELECT `table`, date(time) AS day, count_if(lag_seconds <= freshness_target_minutes * 60) AS on_time,
+       count(*) AS publications, max(lag_seconds) / 60 AS longest_minutes,
+       max(freshness_target_minutes) AS target_minutes
+FROM ledger WHERE outcome = '{PUBLISHED}' AND freshness_target_minutes IS NOT NULL AND lag_seconds IS NOT NULL
   AND date(time) > date({NOW}) - INTERVAL 7 DAYS
 GROUP BY `table`, date(time) ORDER BY `table`, day DESC
 """,

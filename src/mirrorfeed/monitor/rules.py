@@ -344,8 +344,8 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
 ALERT_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF834",
-        "BEHIND_VISIBLE",
-        _behind(Step.VISIBLE),
+        "BEHIND_PUBLISHED",
+        _behind(Step.PUBLISHED),
         f"Commits are not published{_SINCE}",
         "mirrorfeed doctor {table}",
     ),
@@ -365,8 +365,8 @@ ALERT_RULES: tuple[Rule[TableFacts], ...] = (
     ),
     Rule(
         "MF837",
-        "BEHIND_SEEN",
-        _behind(Step.SEEN),
+        "BEHIND_QUERYABLE",
+        _behind(Step.QUERYABLE),
         f"The SQL endpoint does not show changes that are in the mirror{_SINCE}",
         "mirrorfeed status {table} --fabric",
     ),

@@ -57,7 +57,7 @@ def needed(config: Config) -> tuple[Right, ...]:
             add("TABLE", table.source.parts, "SELECT")
     if config.ledger and in_unity_catalog(config.ledger):
         add("SCHEMA", config.ledger.parts[:2], "CREATE_TABLE", "SELECT", "MODIFY")
-    for path in (config.landing_zone, config.handover or ""):
+    for path in (config.landing_zone, config.staging_path or ""):
         if path.startswith(_VOLUMES):
             add("VOLUME", tuple(path.removeprefix(_VOLUMES).split("/")[:3]), "READ_VOLUME", "WRITE_VOLUME")
     if isinstance(config.credential, ServiceCredential):
@@ -165,12 +165,12 @@ def hosts(config: Config, environment: Mapping[str, str] = os.environ) -> tuple[
     return tuple(Host(address.rstrip("/"), what_for) for address, what_for in found.items())
 
 
-def check_host(host: Host, ca_file: str | None = None, seconds: float = _SECONDS) -> Finding:
+def check_host(host: Host, ca_bundle: str | None = None, seconds: float = _SECONDS) -> Finding:
     """Whether the host responds. The response does not matter, because other checks find missing permissions."""
     what = f"response of {host.address}"
     try:
         check_proxy()
-        requests.head(host.address, timeout=seconds, verify=ca_file or True, allow_redirects=False)
+        requests.head(host.address, timeout=seconds, verify=ca_bundle or True, allow_redirects=False)
     except BadProxy as error:
         return failed_with(what, error)
     except (requests.RequestException, HTTPError, OSError) as error:
@@ -178,7 +178,9 @@ def check_host(host: Host, ca_file: str | None = None, seconds: float = _SECONDS
         # The last part of the innermost sentence names the cause.
         reason = first_line(str(cause)).rpartition("] ")[2].rstrip(")'\"")[:200]
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            fix = "Set `ca_file` to the certificates of the proxy that inspects traffic, or exclude this host from it."
+            fix = (
+                "Set `ca_bundle` to the certificates of the proxy that inspects traffic, or exclude this host from it."
+            )
             return failed(what, f"its certificate is not trusted here ({reason})", fix)
         match cause:
             case NameResolutionError():

@@ -74,7 +74,7 @@ def check_setup(
     if place:  # readers then find the ledger before the first publication
         yield attempt(f"ledger {place}", lambda: ledger.prepare(spark, place))
     for host in hosts(config):
-        yield check_host(host, config.ca_file)
+        yield check_host(host, config.ca_bundle)
     yield check_credential(config)
     yield from _check_landing_zone(spark, config)
     for facts in Collector(config, lambda: spark, deep=True, workspace=workspace).collect(config.tables):
@@ -109,7 +109,7 @@ def check_credential(config: Config) -> Finding:
     from mirrorfeed.runtime.credentials import token_credential
 
     def get_token() -> str:
-        token_credential(config.credential, config.ca_file).get_token(_TOKEN_FOR)
+        token_credential(config.credential, config.ca_bundle).get_token(_TOKEN_FOR)
         return str(config.credential)
 
     return attempt("credential", get_token)
@@ -144,7 +144,7 @@ def _check_landing_zone(spark: SparkSession, config: Config) -> Iterator[Finding
     yield driver
     if driver.ok:  # otherwise it is the same problem
         yield check_staging_area(spark, config, store)
-    if config.send == "executors":
+    if config.upload_from == "executors":
         yield attempt("landing zone, written by executors", from_executor)
     try:
         store.remove_folder(folder)
@@ -158,9 +158,9 @@ def check_staging_area(
     """Whether Spark writes files that the driver can read, and whether the driver must rewrite them."""
     what = "files, written by Spark and read by the driver"
     try:
-        place = staging_area_for(spark, config.handover, store, environment)
+        place = staging_area_for(spark, config.staging_path, store, environment)
         if place is None:
-            return not_checked(what, "there is no handover: only small batches can be published")
+            return not_checked(what, "there is no `staging_path`: only small batches can be published")
         differs = _write_sample(spark, place, store)
     except Exception as error:
         return failed_with(what, error)

@@ -27,10 +27,10 @@ CURRENT = STATES[-2:]
 """The states of tables with nothing to publish."""
 _STEPS = {
     Step.COMMITTED: "committed",
-    Step.VISIBLE: "visible",
+    Step.PUBLISHED: "visible",
     Step.CONSUMED: "consumed",
     Step.MIRRORED: "in the mirror",
-    Step.SEEN: "seen by SQL",
+    Step.QUERYABLE: "seen by SQL",
 }
 
 

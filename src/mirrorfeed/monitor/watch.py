@@ -73,7 +73,7 @@ def check_all(
     beyond = beyond_of(config, database.states, syncs_of(config) if asks else NOT_ASKED, mirror)
     collector = Collector(config, spark, True, database.states, beyond, workspace, now)
     facts = collector.collect(config.tables)
-    return check_of(database, facts, (config.alerts.behind.visible or 0.0) * 60), facts
+    return check_of(database, facts, (config.alerts.max_lag_minutes.published or 0.0) * 60), facts
 
 
 def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], patience: float = 0.0) -> Check:
@@ -128,8 +128,8 @@ def state_of(config: Config) -> tuple[Store, str]:
     """The store and the path of the file with the alerts sent so far."""
     from mirrorfeed.storage import FolderStore
 
-    if config.alerts.state is not None:
-        return FolderStore(config.alerts.state), FILE
+    if config.alerts.state_path is not None:
+        return FolderStore(config.alerts.state_path), FILE
     return zone_of(config), f"{LOG}/{FILE}"
 
 
@@ -137,12 +137,14 @@ def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]
     """A row for each table whose freshness is known."""
     from mirrorfeed.orchestration import ledger
 
-    targets = {str(table.target): table.fresh_within for table in config.tables}
+    targets = {str(table.target): table.freshness_target_minutes for table in config.tables}
     found = []
     for each in facts:
         if fresh := each.fresh:
             times: dict[str, Any] = {f"{step}_at": fresh.at(step) for step in Step}
-            waits: dict[str, Any] = {f"{step}_behind": fresh.behind(step, each.at) for step in AHEAD}
+            waits: dict[str, Any] = {f"{step}_lag_seconds": fresh.behind(step, each.at) for step in AHEAD}
             within = targets.get(each.table)
-            found.append(ledger.Row(each.at, each.table, ledger.WATCHED, fresh_within=within, **times, **waits))
+            found.append(
+                ledger.Row(each.at, each.table, ledger.WATCHED, freshness_target_minutes=within, **times, **waits)
+            )
     return found

@@ -42,9 +42,9 @@ def due(limits: FollowLimits, state: State, waiting: Waiting | None, now: float)
         return True
     if waiting.versions == 0:
         return False
-    if state.at is None or (limits.seconds is not None and now - state.at >= limits.seconds):
+    if state.at is None or (limits.max_delay_seconds is not None and now - state.at >= limits.max_delay_seconds):
         return True
-    return _reached(limits.rows, waiting.rows) or _reached(limits.bytes, waiting.bytes)
+    return _reached(limits.max_rows, waiting.rows) or _reached(limits.max_bytes, waiting.bytes)
 
 
 def after(state: State, published: int | None, made: bool, error: Exception | None, begun: float, now: float) -> State:

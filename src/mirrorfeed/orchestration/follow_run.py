@@ -63,13 +63,13 @@ def follow(
     runs: Runs,
     *,
     stop: Callable[[], bool],
-    at_once: int | None = None,
+    max_parallel_tables: int | None = None,
     clock: Callable[[], float] = time.monotonic,
     wait: Callable[[float], None] = time.sleep,
 ) -> dict[str, State]:
     """Publishes the tables as they change until it is to stop; then nothing is half done, and how each table stands is
     told. They take turns, so that one that takes long keeps no other waiting."""
-    followed = FollowQueue(tables, runs, stop, at_once or bearable(), clock)
+    followed = FollowQueue(tables, runs, stop, max_parallel_tables or bearable(), clock)
     with ThreadPoolExecutor(_THREADS) as pool:
         while not stop():
             followed.ask_again()
@@ -88,7 +88,7 @@ class FollowQueue:
     tables: Sequence[Table]
     runs: Runs
     stop: Callable[[], bool]
-    at_once: int
+    max_parallel_tables: int
     clock: Callable[[], float]
     states: dict[str, State] = field(default_factory=dict, init=False)
     _errors: dict[str, str | None] = field(default_factory=dict, init=False)
@@ -96,13 +96,13 @@ class FollowQueue:
     """The runs that are under way, with their tables and when they began."""
 
     def __post_init__(self) -> None:
-        self._turns, self._book = Scheduler(self.at_once, []), BatchedWriter(self.runs.tell, self.clock)
+        self._turns, self._book = Scheduler(self.max_parallel_tables, []), BatchedWriter(self.runs.tell, self.clock)
         self._follow(self.tables)
 
     @property
     def pause(self) -> float:
         """Seconds between two questions."""
-        return min((table.at_most.poll for table in self.tables), default=1.0)
+        return min((table.follow.poll for table in self.tables), default=1.0)
 
     @property
     def is_busy(self) -> bool:
@@ -132,15 +132,17 @@ class FollowQueue:
 
     def _is_due(self, table: Table) -> bool:
         state = self.states[str(table.target)]
-        policy, now = table.at_most, self.clock()
+        policy, now = table.follow, self.clock()
         if now < state.again or table.pause_at(datetime.now(UTC)):
             return False
         found = None if state.published is None or state.failures else self.runs.waiting(table, state.published)
         return due(policy, state, found, now)
 
     def _turn(self, table: Table) -> QueuedTable:
-        wanted = math.inf if table.fresh_within is None else self.clock() + table.fresh_within * 60
-        limit = math.inf if table.time_limit is None else table.time_limit * 60
+        wanted = (
+            math.inf if table.freshness_target_minutes is None else self.clock() + table.freshness_target_minutes * 60
+        )
+        limit = math.inf if table.table_timeout_minutes is None else table.table_timeout_minutes * 60
         return QueuedTable(str(table.target), table.priority, wanted, limit=limit)
 
     def work(self, pool: ThreadPoolExecutor) -> None:
@@ -236,7 +238,7 @@ class SparkRuns:
     def waiting(self, table: Table, published: int) -> Waiting | None:
         source: Source = table.source
         try:
-            return waiting(self.spark, source, published, measured=table.at_most.measures)
+            return waiting(self.spark, source, published, measured=table.follow.measures)
         except Exception as error:  # the run says what it is
             named(f"Asking what is new in {source}", error)
             return None

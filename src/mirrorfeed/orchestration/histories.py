@@ -129,7 +129,7 @@ def how(table: Table) -> Keeping:
         table.source,
         table.history.table,
         table.history.archive_days,
-        table.versions_per_range,
+        table.max_versions_per_publication,
         table.on_gap,
         table.on_schema_change,
     )

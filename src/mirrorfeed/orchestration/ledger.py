@@ -78,16 +78,20 @@ COLUMNS = (
     ("month_saving", "double", "Of what a month would cost if all were hot"),
     ("currency", "string", "Of these prices"),
     ("committed_at", "timestamp", "When the newest version of the source was committed"),
-    ("visible_at", "timestamp", "When the newest files became visible to Fabric"),
+    ("published_at", "timestamp", "When the newest files became visible to Fabric"),
     ("consumed_at", "timestamp", "When the newest files that it has taken had become visible"),
     ("mirrored_at", "timestamp", "When the mirror was last brought up to date"),
-    ("seen_at", "timestamp", "When the SQL endpoint last took up what is new"),
-    ("visible_behind", "double", "Seconds for which something had waited for this step; 0: nothing; NULL: not known"),
-    ("consumed_behind", "double", "As before"),
-    ("mirrored_behind", "double", "As before"),
-    ("seen_behind", "double", "As before"),
+    ("queryable_at", "timestamp", "When the SQL endpoint last took up what is new"),
     (
-        "fresh_within",
+        "published_lag_seconds",
+        "double",
+        "Seconds for which something had waited for this step; 0: nothing; NULL: not known",
+    ),
+    ("consumed_lag_seconds", "double", "As before"),
+    ("mirrored_lag_seconds", "double", "As before"),
+    ("queryable_lag_seconds", "double", "As before"),
+    (
+        "freshness_target_minutes",
         "double",
         "Minutes in which a commit was to be visible, as the table says; NULL where it does not",
     ),
@@ -144,15 +148,15 @@ class Row:
     month_saving: float | None = None
     currency: str | None = None
     committed_at: datetime | None = None
-    visible_at: datetime | None = None
+    published_at: datetime | None = None
     consumed_at: datetime | None = None
     mirrored_at: datetime | None = None
-    seen_at: datetime | None = None
-    visible_behind: float | None = None
-    consumed_behind: float | None = None
-    mirrored_behind: float | None = None
-    seen_behind: float | None = None
-    fresh_within: float | None = None
+    queryable_at: datetime | None = None
+    published_lag_seconds: float | None = None
+    consumed_lag_seconds: float | None = None
+    mirrored_lag_seconds: float | None = None
+    queryable_lag_seconds: float | None = None
+    freshness_target_minutes: float | None = None
     error: str | None = None
     message: str | None = None
     build: str | None = None
@@ -263,7 +267,7 @@ def _published(outcome: TableResult, publication: Publication) -> Row:
         lag_seconds=None if oldest is None else max(0.0, (record.at - oldest).total_seconds()),
         tries=outcome.tries,
         retries=publication.retries,
-        fresh_within=outcome.fresh_within,
+        freshness_target_minutes=outcome.freshness_target_minutes,
     )
 
 

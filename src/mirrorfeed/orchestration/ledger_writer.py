@@ -68,7 +68,7 @@ class PendingRows:
     @property
     def most(self) -> int:
         """So many publications of a table its log may still have."""
-        return max(table.keep_records for table in self.tables)
+        return max(table.log_retention_records for table in self.tables)
 
     def rows(self, outcomes: Sequence[TableResult], known: dict[str, Known], now: datetime) -> list[Row]:
         """What these outcomes did, what earlier runs did for their tables and the ledger does not have, and of each
@@ -92,7 +92,7 @@ class PendingRows:
         """What earlier runs published and did not tell, as far as the table's log still has it. The log is asked only
         where what is told has a gap."""
         table = self._by_name[outcome.table]
-        if self.store is None or is_whole(told[-table.keep_records :], made, outcome.progress.published):
+        if self.store is None or is_whole(told[-table.log_retention_records :], made, outcome.progress.published):
             return []
         log = TableLog(self.store, table.target.folder)
         try:
@@ -103,7 +103,7 @@ class PendingRows:
             named(f"Looking for what the ledger lacks of {outcome.table}", error)
             return []
         progress = Progress(made=[Publication(each, None, None, {}) for each in reversed(records)])
-        before = TableResult(outcome.table, progress, 0.0, fresh_within=table.fresh_within)
+        before = TableResult(outcome.table, progress, 0.0, freshness_target_minutes=table.freshness_target_minutes)
         rows = ledger.rows([before], self.begun)
         return [row for row in rows if row.told not in (*told, *made)]
 

@@ -166,11 +166,18 @@ def publish_each(
     if looks:
         each_of(TableTask.at_rest, list(tasks.values()), come)
     left = {name: task for name, task in tasks.items() if name not in found}
-    at_once = fleet.config.at_once or bearable()
+    max_parallel_tables = fleet.config.max_parallel_tables or bearable()
     # The order is nothing to those that all begin at once.
-    dues = each_of(TableTask.due, list(left.values())) if looks and len(left) > at_once else [math.inf] * len(left)
+    dues = (
+        each_of(TableTask.due, list(left.values()))
+        if looks and len(left) > max_parallel_tables
+        else [math.inf] * len(left)
+    )
     _in_turns(
-        fleet, left, Scheduler(at_once, [task.turn(due) for task, due in zip(left.values(), dues, strict=True)]), come
+        fleet,
+        left,
+        Scheduler(max_parallel_tables, [task.turn(due) for task, due in zip(left.values(), dues, strict=True)]),
+        come,
     )
     outcomes = [found[name] for name in tasks if name in found]
     for outcome in outcomes:
@@ -238,14 +245,18 @@ class TableTask:
     @property
     def limit(self) -> float:
         """Seconds that are left to it."""
-        return math.inf if self.table.time_limit is None else self.table.time_limit * 60 - self.seconds
+        return (
+            math.inf
+            if self.table.table_timeout_minutes is None
+            else self.table.table_timeout_minutes * 60 - self.seconds
+        )
 
     def at_rest(self) -> TableResult | None:
         return None if self.fleet.stop() else UpToDateCheck(self.fleet.config, self.fleet.zone).outcome(self.table)
 
     def due(self) -> float:
         """By when what waits is to be published, as far as that is told without Spark."""
-        within = self.table.fresh_within or self.fleet.config.alerts.behind.visible or math.inf
+        within = self.table.freshness_target_minutes or self.fleet.config.alerts.max_lag_minutes.published or math.inf
         since = None if self.fleet.stop() else waits_since(self.fleet.zone, self.table)
         return math.inf if since is None else since.timestamp() + within * 60
 
@@ -263,7 +274,7 @@ class TableTask:
         if self.limit <= 0 and self.lags:
             error = TableTimeout(
                 table=str(self.table.target),
-                minutes=self.table.time_limit or 0.0,
+                minutes=self.table.table_timeout_minutes or 0.0,
                 published=self.progress.published,
                 latest=self.progress.latest,
                 cause=self.course.error,
@@ -287,7 +298,7 @@ class TableTask:
         checked = table.validate_keys != "none"
         found = TableResult(name, progress, self.seconds, checked, course.tries, error, course.reseeded)
         stopped = error is None and fleet.stop() and found.lag_versions != 0
-        return replace(found, stopped=stopped, fresh_within=table.fresh_within)
+        return replace(found, stopped=stopped, freshness_target_minutes=table.freshness_target_minutes)
 
 
 def _tried(
@@ -303,7 +314,7 @@ def _tried(
         if course.clears:
             with fleet.dropping(table):
                 clear(feed, fleet.zone, plan)
-                clear_staging(fleet.config.handover, fleet.zone, fleet.zone.address(plan.folder))
+                clear_staging(fleet.config.staging_path, fleet.zone, fleet.zone.address(plan.folder))
             course = replace(course, cleared=True)
         fleet.way.work(feed, fleet.zone, plan, progress, partial(fleet.on_step, name), stop)
     except Exception as caught:
@@ -316,7 +327,7 @@ def rebuild_table(fleet: RunContext, table: Table) -> TableResult:
     for it. What goes wrong before that is raised."""
     with fleet.dropping(table):
         clear(source_for(fleet.spark, fleet.config, table), fleet.zone, plan_of(table, lambda: fleet.client))
-        clear_staging(fleet.config.handover, fleet.zone, fleet.zone.address(table.target.folder))
+        clear_staging(fleet.config.staging_path, fleet.zone, fleet.zone.address(table.target.folder))
     way = replace(fleet.way, heeds_pauses=False)
     (outcome,) = publish_tables(replace(fleet, way=way, store=fleet.zone), [str(table.target)])
     return outcome

@@ -26,14 +26,14 @@ class Scheduler:
     """Of those that are equal the first to wait comes first. Who is over its limit has its place no more: it ends when
     it can, and keeps nobody waiting."""
 
-    at_once: int
+    max_parallel_tables: int
     waiting: list[QueuedTable]
     _ends: dict[str, float] = field(default_factory=dict, init=False)
     """When those that are being worked on lose their places."""
 
     def begin(self, now: float) -> list[QueuedTable]:
         """Those that begin now."""
-        free = self.at_once - sum(end > now for end in self._ends.values())
+        free = self.max_parallel_tables - sum(end > now for end in self._ends.values())
         ready = sorted(
             (turn for turn in self.waiting if turn.again <= now), key=lambda turn: (-turn.priority, turn.due)
         )

@@ -147,7 +147,7 @@ def verify_tables(
             found = named(f"Verifying {name}", error)
         written.append(ledger.verified(name, found, datetime.now(UTC)))
         rows.append(_row(name, position, found))
-        if rows[-1].equal is False and table.repair_up_to and table.changes != "compare":
+        if rows[-1].equal is False and table.auto_repair_max_keys and table.changes != "compare":
             rows[-1] = replace(rows[-1], repair=_repaired(spark, config, table, mirrors, on_trouble))
     if lost := ledger.keep(spark, config.ledger, written):
         on_trouble(lost)
@@ -179,7 +179,7 @@ def _repaired(
 ) -> Repair:
     try:
         context = RunContext(spark, config, on_trouble=on_trouble)
-        return repair_table(context, table, mirrors, max_keys=table.repair_up_to)
+        return repair_table(context, table, mirrors, max_keys=table.auto_repair_max_keys)
     except Exception as error:
         return Repair(str(table.target), "", error=named(f"Repairing {table.target}", error))
 
@@ -254,7 +254,7 @@ def repair_table(
             if found is not None and found.equal:
                 return Repair(name, f"nothing to repair, {found}", published_version=newest.to_version_inclusive)
         wrong = _counted(keys, newest.keys)
-    plan = decide(name, wrong, by_time=table.detection == "time", max_keys=max_keys)
+    plan = decide(name, wrong, by_time=table.file_order == "modified_time", max_keys=max_keys)
     if isinstance(plan, TooManyToRepair):
         return Repair(name, "", published_version=newest.to_version_inclusive, error=plan)
     if plan.keys == 0:

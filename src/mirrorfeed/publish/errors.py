@@ -23,13 +23,13 @@ class RowsRefused(Terminal):
     fix = {
         Problem.NULL_KEY: (
             "Correct these rows in the source, or choose keys that are unique and never NULL. If a later version"
-            " corrects them, increase `versions_per_range` so that the range includes it."
+            " corrects them, increase `max_versions_per_publication` so that the range includes it."
         ),
         Problem.CHANGE_WITHOUT_KEY: "Set `keys` in the configuration, or define a primary key in Unity Catalog.",
         Problem.YEAR: "Correct the rows in the source, or rebuild the table with `format: parquet`.",
         Problem.INVALID_TEXT: (
             "Correct the rows in the source, for example with `make_valid_utf8`, or exclude the column with"
-            " `except_columns`. If a corrected row is still rejected, run `mirrorfeed rebuild`."
+            " `exclude_columns`. If a corrected row is still rejected, run `mirrorfeed rebuild`."
         ),
         Problem.NOT_ESCAPABLE: (
             "Set another `encoding`, `quote`, `escape` or `null` under `delimited`, and rebuild the table if it is"
@@ -178,7 +178,7 @@ class FilesRewritten(Transient):
 class TableTimeout(Transient):
     code = "MF3215"
     what = "{table} was not finished within {limit}: {done}.{failure:more}"
-    fix = "The next run continues. If this happens often, increase `time_limit` or publish more often."
+    fix = "The next run continues. If this happens often, increase `table_timeout_minutes` or publish more often."
     table: str
     minutes: float
     published: int | None
@@ -226,7 +226,7 @@ class LastFileMissing(Transient):
 class TooManyFiles(Terminal):
     code = "MF3218"
     what = "The record of {files:,} files for {address} is larger than {mib} MiB."
-    fix = "Set a larger `file_size` and publish again. Nothing was published."
+    fix = "Set a larger `target_file_size` and publish again. Nothing was published."
 
 
 class StillConfigured(Terminal):
@@ -255,8 +255,13 @@ class RebuildRequired(Terminal):
 
 class TooManyToRepair(Terminal):
     code = "MF3405"
-    what = "{table} has {keys:count key} to repair, and `repair_up_to` allows {at_most:,}. Nothing was repaired."
-    fix = "Find out why so many rows differ. Then run `mirrorfeed repair {table:argument}`, or increase `repair_up_to`."
+    what = (
+        "{table} has {keys:count key} to repair, and `auto_repair_max_keys` allows {at_most:,}. Nothing was repaired."
+    )
+    fix = (
+        "Find out why so many rows differ. Then run `mirrorfeed repair {table:argument}`, or increase"
+        " `auto_repair_max_keys`."
+    )
 
 
 class ReadFromHistory(Transient):

@@ -28,13 +28,13 @@ class Plan:
     keys: tuple[str, ...]
     """By the target's names."""
     changes: str = "net"
-    markers: str = "upsert"
+    row_markers: str = "upsert"
     validate_keys: str = "source"
     output: Output = AS_PARQUET
     compression: str = COMPRESSION
-    file_size: int = 128 * 2**20
-    versions_per_range: int = 500
-    keep_records: int = 10
+    target_file_size: int = 128 * 2**20
+    max_versions_per_publication: int = 500
+    log_retention_records: int = 10
     keep_dropped: bool = True
     """Whether columns that were dropped are published on, as NULL."""
     selection: Selection | None = None
@@ -68,13 +68,15 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         folder=table.target.folder,
         keys=keys,
         changes=table.changes,
-        markers=table.markers,
+        row_markers=table.row_markers,
         output=table.output,
         validate_keys=table.validate_keys,
         compression=table.compression,
-        file_size=table.file_size,
-        versions_per_range=sys.maxsize if compares else table.versions_per_range,  # states are not read one by one
-        keep_records=table.keep_records,
+        target_file_size=table.target_file_size,
+        max_versions_per_publication=sys.maxsize
+        if compares
+        else table.max_versions_per_publication,  # states are not read one by one
+        log_retention_records=table.log_retention_records,
         keep_dropped=table.on_dropped_column == "keep",
         selection=table.selection,
     )

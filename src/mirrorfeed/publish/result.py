@@ -141,7 +141,7 @@ class TableResult(Row):
     """Whether the ledger has publications of a table whose log did not exist."""
     stopped: bool = False
     """Whether the run was stopped before everything was published."""
-    fresh_within: float | None = field(default=None, repr=False)
+    freshness_target_minutes: float | None = field(default=None, repr=False)
     """Minutes from a commit to its publication."""
 
     def __post_init__(self) -> None:

@@ -123,7 +123,9 @@ class TablePublisher:
         for publication in self.progress.made[-1:]:
             publication.seconds.setdefault("rename", self.clock() - begun)
         others = len(self.progress.made) > made and _looks_for_others(view.number)
-        self.progress.untidy = self.log.clean_up(view, self.plan.keep_records, others=others) or self.progress.untidy
+        self.progress.untidy = (
+            self.log.clean_up(view, self.plan.log_retention_records, others=others) or self.progress.untidy
+        )
         self.progress.published = view.newest.to_version_inclusive if view.newest else None
         return view
 
@@ -183,7 +185,7 @@ class TablePublisher:
             with_marker=bool(plan.keys) and not isinstance(what, int),
             output=plan.output,
             compression=plan.compression,
-            file_size=plan.file_size,
+            target_file_size=plan.target_file_size,
         )
         try:
             receipts = self._receipts(what, job)
@@ -253,8 +255,8 @@ def decide_next(feed: ChangeSource, plan: Plan, view: View | None) -> tuple[Fact
     """What would be published next; changes nothing."""
     newest = view.newest if view else None
     published = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
-    facts = feed.facts(published.version if published else None, plan.versions_per_range)
-    return facts, decide(plan.source, published, facts, plan.versions_per_range)
+    facts = feed.facts(published.version if published else None, plan.max_versions_per_publication)
+    return facts, decide(plan.source, published, facts, plan.max_versions_per_publication)
 
 
 def _looks_for_others(number: int) -> bool:

@@ -90,7 +90,7 @@ class UpToDateCheck:
         if (found := self.at_rest(table)) is None:
             return None
         view, version = found
-        if view.staged or view.old_records(table.keep_records):
+        if view.staged or view.old_records(table.log_retention_records):
             return None
         progress = Progress(str(NothingNew(version)), published=version, latest=version)
         return TableResult(str(table.target), progress, time.monotonic() - begun, table.validate_keys != "none")

@@ -95,46 +95,46 @@ class ServiceCredential:
 Credential = Default | ServicePrincipal | ServiceCredential
 
 
-def token_credential(credential: Credential, ca_file: str | None = None) -> TokenCredential:
+def token_credential(credential: Credential, ca_bundle: str | None = None) -> TokenCredential:
     """What makes tokens in this process. Refusals to make one come as errors of this module."""
     for name in ("azure.identity", "msal"):
         log = logging.getLogger(name)
         if log.level == logging.NOTSET:  # it tells each failure once more, in the words of whoever answered
             log.setLevel(logging.CRITICAL)
     check_proxy()
-    inner, *secrets = _made(credential, ca_file)
-    _check_certificates(ca_file)
+    inner, *secrets = _made(credential, ca_bundle)
+    _check_certificates(ca_bundle)
     return _Named(credential, inner, secrets)
 
 
-def _made(credential: Credential, ca_file: str | None) -> tuple[Any, ...]:
+def _made(credential: Credential, ca_bundle: str | None) -> tuple[Any, ...]:
     """It, and the secrets that it sends."""
     match credential:
         case ServicePrincipal():
             secret = read_secret(credential.secret)
-            return _logging_in(credential, secret, ca_file), secret
+            return _logging_in(credential, secret, ca_bundle), secret
         case ServiceCredential():
             return (service_credential(credential.name),)
         case Default():
             from azure.identity import DefaultAzureCredential
 
-            chain = DefaultAzureCredential(connection_verify=ca_file or True)
+            chain = DefaultAzureCredential(connection_verify=ca_bundle or True)
             return chain, *(os.environ.get(name, "") for name in _OF_DEFAULT)
 
 
-def _check_certificates(ca_file: str | None) -> None:
-    if ca_file is None:
+def _check_certificates(ca_bundle: str | None) -> None:
+    if ca_bundle is None:
         return
     try:
-        folder = os.path.isdir(ca_file)
-        ssl.create_default_context(cafile=None if folder else ca_file, capath=ca_file if folder else None)
+        folder = os.path.isdir(ca_bundle)
+        ssl.create_default_context(cafile=None if folder else ca_bundle, capath=ca_bundle if folder else None)
     except OSError as error:
-        raise CertificatesUnreadable(ca_file, error.strerror or str(error)) from error
+        raise CertificatesUnreadable(ca_bundle, error.strerror or str(error)) from error
 
 
-def bearer(credential: Credential, audience: str, ca_file: str | None = None) -> Callable[[], str]:
+def bearer(credential: Credential, audience: str, ca_bundle: str | None = None) -> Callable[[], str]:
     """Gives a valid token for an audience at every call, or `LoginUnavailable`, or why it is refused."""
-    made = token_credential(credential, ca_file)
+    made = token_credential(credential, ca_bundle)
 
     def token() -> str:
         from azure.core.exceptions import AzureError, ServiceRequestError
@@ -148,7 +148,7 @@ def bearer(credential: Credential, audience: str, ca_file: str | None = None) ->
     return token
 
 
-def _logging_in(principal: ServicePrincipal, secret: str, ca_file: str | None) -> TokenCredential:
+def _logging_in(principal: ServicePrincipal, secret: str, ca_bundle: str | None) -> TokenCredential:
     from azure.identity import AzureAuthorityHosts, ClientSecretCredential
 
     own = principal.authority
@@ -160,7 +160,7 @@ def _logging_in(principal: ServicePrincipal, secret: str, ca_file: str | None) -
         secret,
         # The library asks a public cloud whether a host logs in people; a private one it would not know.
         disable_instance_discovery=own is not None and own.rstrip("/") not in known,
-        connection_verify=ca_file or True,
+        connection_verify=ca_bundle or True,
         raw_response_hook=_refuse_odd_answer,
         retry_total=1,  # beyond one at once, who asks for a token repeats its call, and counts that
         **options,
@@ -328,7 +328,7 @@ class CertificatesUnreadable(Terminal):
         return f"The certificates in {self.file} cannot be read: {self.reason}."
 
     def next(self) -> str:
-        return "Let `ca_file` in the configuration name a file with certificates in PEM form."
+        return "Let `ca_bundle` in the configuration name a file with certificates in PEM form."
 
 
 class SecretUnreachable(Terminal):
@@ -350,8 +350,8 @@ class SecretUnreachable(Terminal):
             )
         return (
             "Check that the scope and the key exist and may be read. Executors of a cluster cannot ask the workspace:"
-            " leave out `send: executors`, or name an environment variable as well (`secret: {scope, key, env}`), and"
-            " set it in the cluster's"
+            " leave out `upload_from: executors`, or name an environment variable as well (`secret: {scope, key,"
+            " env}`), and set it in the cluster's"
             f' `spark_env_vars` to "{{{{secrets/{self.secret.scope}/{self.secret.key}}}}}".'
         )
 

@@ -121,7 +121,7 @@ LARGE_VECTOR = "a deletion vector is too large for Delta's feed reader"
 Decision = TakeSnapshot | PublishRanges | NothingNew | Finding
 
 
-def decide(table: str, published: Published | None, facts: Facts, versions_per_range: int) -> Decision:
+def decide(table: str, published: Published | None, facts: Facts, max_versions_per_publication: int) -> Decision:
     """What comes next for a table, given what was published last."""
     latest = facts.latest
     if published is None:
@@ -145,7 +145,7 @@ def decide(table: str, published: Published | None, facts: Facts, versions_per_r
     readable_to = latest if obstacle is None else obstacle - 1
     if obstacle is not None and readable_to == published.version:
         return Gap(table=table, published=published.version, where=obstacle, reason=obstacles[obstacle])
-    return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, versions_per_range)))
+    return PublishRanges(tuple(split(published.version, readable_to, facts.breaks, max_versions_per_publication)))
 
 
 def recreated(table: str, published: Published, table_id: str, latest: int) -> SourceRecreated | None:

@@ -27,12 +27,12 @@ API_VERSION = "2023-11-03"
 with the deletion of a large folder."""
 
 
-def transport(patience: Patience, ca_file: str | None) -> RequestsTransport:
+def transport(patience: Patience, ca_bundle: str | None) -> RequestsTransport:
     log = logging.getLogger("azure.core.pipeline.transport")
     if log.level == logging.NOTSET:  # it prints "Incomplete download." for each download that is then repeated
         log.setLevel(logging.ERROR)
     return RequestsTransport(
-        connection_verify=ca_file or True,
+        connection_verify=ca_bundle or True,
         connection_timeout=patience.connect_seconds,
         read_timeout=patience.answer_seconds,
     )

@@ -35,7 +35,7 @@ class AzureTiers:
     root: str
     """What URIs in it begin with, up to the blob's name."""
     credential: Credential = field(default_factory=Default)
-    ca_file: str | None = None
+    ca_bundle: str | None = None
     patience: Patience = field(default_factory=Patience)
 
     @classmethod
@@ -96,9 +96,9 @@ class AzureTiers:
         return ContainerClient(
             self.account,
             self.container,
-            credential=token_credential(self.credential, self.ca_file),
+            credential=token_credential(self.credential, self.ca_bundle),
             retry_policy=Retries(self.patience),
-            transport=transport(self.patience, self.ca_file),
+            transport=transport(self.patience, self.ca_bundle),
             api_version=API_VERSION,
         )
 

@@ -57,7 +57,7 @@ class OneLakeStore:
     credential: Credential = field(default_factory=Default)
     endpoint: str = ENDPOINT
     """Of the `dfs` kind."""
-    ca_file: str | None = None
+    ca_bundle: str | None = None
     """The certificates to trust, for endpoints with a certificate authority of their own."""
     patience: Patience = field(default_factory=Patience)
     part_bytes: int = 8 * 2**20
@@ -249,9 +249,9 @@ class _Clients:
     @classmethod
     def open(cls, store: OneLakeStore) -> _Clients:
         options: dict[str, Any] = {
-            "credential": token_credential(store.credential, store.ca_file),
+            "credential": token_credential(store.credential, store.ca_bundle),
             "retry_policy": Retries(store.patience),
-            "transport": transport(store.patience, store.ca_file),
+            "transport": transport(store.patience, store.ca_bundle),
             "api_version": API_VERSION,
         }
         return cls(

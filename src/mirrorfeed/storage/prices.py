@@ -18,9 +18,9 @@ _FORM = ConfigDict(extra="forbid", frozen=True)
 class Restoring(BaseModel):
     model_config = _FORM
 
-    gib: _Price
+    per_gib: _Price
     """For a GiB that is read from the archive."""
-    objects: _Price
+    per_10k_files: _Price
     """For ten thousand objects."""
 
 

@@ -50,7 +50,8 @@ def test_comparisons_are_answered_without_delta_and_alike(
 
 
 @pytest.mark.parametrize(
-    "where", ["day = 1 OR id = 15", "day + 1 = 2", "day IN (1, 2)", "_metadata.file_size > 0", "rand() < 2", "gone = 1"]
+    "where",
+    ["day = 1 OR id = 15", "day + 1 = 2", "day IN (1, 2)", "_metadata.file_size > 0", "rand() < 2", "gone = 1"],
 )
 def test_what_is_more_than_comparisons_is_left_to_delta(spark: SparkSession, orders: Orders, where: str) -> None:
     with pytest.raises(Doubt):

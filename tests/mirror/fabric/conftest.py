@@ -35,9 +35,9 @@ def time() -> Time:
 
 @pytest.fixture
 def api(onelake: OneLake, time: Time) -> FabricClient:
-    token = bearer(onelake.principal(), AUDIENCE, str(onelake.ca_file))
+    token = bearer(onelake.principal(), AUDIENCE, str(onelake.ca_bundle))
     patience = Patience(seconds=60, first_pause=1, longest_pause=1, answer_seconds=5)
-    return FabricClient(token, f"https://{onelake.address}", str(onelake.ca_file), patience, time.clock, time.sleep)
+    return FabricClient(token, f"https://{onelake.address}", str(onelake.ca_bundle), patience, time.clock, time.sleep)
 
 
 @pytest.fixture

@@ -280,7 +280,7 @@ def test_an_address_where_nobody_answers_is_told_soon(onelake: OneLake, api: Fab
 
 
 def test_a_server_with_a_certificate_of_a_stranger_gets_no_token(onelake: OneLake, api: FabricClient) -> None:
-    api.ca_file = None
+    api.ca_bundle = None
     with pytest.raises(FabricUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
         MirroredDatabase(api, Place(WORKSPACE, DATABASE)).status()
 
@@ -335,8 +335,8 @@ def test_a_login_that_nobody_answers_is_tried_as_often_as_any_server_that_never_
     if dead == "proxy":
         monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
     principal = onelake.principal(authority="https://localhost:1") if dead == "authority" else onelake.principal()
-    token = bearer(principal, AUDIENCE, str(onelake.ca_file))
-    api = FabricClient(token, f"https://{onelake.address}", str(onelake.ca_file), clock=time.clock, sleep=time.sleep)
+    token = bearer(principal, AUDIENCE, str(onelake.ca_bundle))
+    api = FabricClient(token, f"https://{onelake.address}", str(onelake.ca_bundle), clock=time.clock, sleep=time.sleep)
     with pytest.raises(LoginUnavailable, match=r"cannot log in: .*Failed to establish a new connection"):
         api.get("list", Place(WORKSPACE))
     assert len(time.pauses) == 3

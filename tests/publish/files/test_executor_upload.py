@@ -46,7 +46,9 @@ def test_a_task_runs_where_the_package_cannot_be_imported(tmp_path: Path) -> Non
     assert ended.stderr.decode() == ""
     sent, trouble = ended.stdout.decode().splitlines()
     assert '"rows": {"insert": 2}' in sent
-    assert f"The handover {tmp_path}/gone.parquet did not keep what Spark wrote: No such file or directory." in trouble
+    assert (
+        f"The staging area {tmp_path}/gone.parquet did not keep what Spark wrote: No such file or directory." in trouble
+    )
     (staged,) = (tmp_path / "zone/t/_mirrorfeed/log").iterdir()
     assert staged.read_bytes() == (tmp_path / "made.parquet").read_bytes()
 
@@ -57,7 +59,7 @@ def test_executors_send_where_they_are_asked_to(
     monkeypatch.setattr(small_batch, "ROWS", 0)
     table = DeltaTable(spark, tmp_path / "orders")
     table.sql("INSERT INTO {} SELECT cast(id AS int), 'v' || id FROM range(0, 3000, 1, 3)")
-    zone = Zone(tmp_path / "zone", table, file_size=4096)
+    zone = Zone(tmp_path / "zone", table, target_file_size=4096)
     progress = publish(DeltaFeed(spark, table.source, sender="executors"), zone.store, zone.plan)
     assert progress.rows == {"insert": 3000}
     assert progress.files > 2

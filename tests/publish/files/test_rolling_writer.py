@@ -37,7 +37,7 @@ def job(store: MemoryStore | FaultyStore, **other: object) -> StagingJob:
             keys=("id",),
             with_marker=True,
             compression="snappy",
-            file_size=2**20,
+            target_file_size=2**20,
         ),
         **other,
     )
@@ -112,7 +112,7 @@ def test_rows_keep_their_order_through_files_that_roll_at_the_target_size() -> N
     store = MemoryStore()
     batches = [batch(list(range(start, start + 500))) for start in range(0, 20_000, 500)]
 
-    receipts = write_files(job(store, file_size=20_000, compression="none"), batches)
+    receipts = write_files(job(store, target_file_size=20_000, compression="none"), batches)
 
     assert len(receipts) > 5
     assert all(18_000 <= receipt.bytes < 24_000 for receipt in receipts[:-1])
@@ -126,7 +126,7 @@ def test_one_large_batch_is_cut_into_files_near_the_target_size(form: Output, co
     words = [f"{hashlib.sha256(str(id_).encode()).hexdigest()[:20]} and what repeats" for id_ in range(60_000)]
     rows = batch(list(range(60_000))).set_column(1, "text", pa.array(words))
 
-    receipts = write_files(job(store, file_size=100_000, compression=compression, output=form), [rows])
+    receipts = write_files(job(store, target_file_size=100_000, compression=compression, output=form), [rows])
 
     assert len(receipts) > 5
     assert [receipt.bytes for receipt in receipts[:-1] if not 90_000 <= receipt.bytes < 115_000] == []
@@ -137,7 +137,7 @@ def test_a_small_target_is_met_with_wide_rows() -> None:
     store = MemoryStore()
     rows = batch([1, 2, 3]).set_column(1, "text", pa.array(["x" * 50_000] * 3))
 
-    receipts = write_files(job(store, file_size=1024, compression="none"), [rows])
+    receipts = write_files(job(store, target_file_size=1024, compression="none"), [rows])
 
     assert [receipt.rows for receipt in receipts] == [{"upsert": 1}] * 3
 
@@ -270,9 +270,9 @@ def test_rows_that_cannot_be_read_on_leave_no_open_file() -> None:
         raise ValueError("the feed broke off")
 
     with pytest.raises(ValueError, match="the feed broke off"):
-        write_files(job(store, file_size=1), rows())
+        write_files(job(store, target_file_size=1), rows())
     with pytest.raises(ValueError, match="the feed broke off"):
-        write_files(job(store, file_size=10_000), rows())
+        write_files(job(store, target_file_size=10_000), rows())
     gc.collect()
     assert store.verbs.count("open_write") == store.verbs.count("close")
 
@@ -302,7 +302,7 @@ def test_memory_does_not_grow_with_the_rows() -> None:
             held.append(pa.total_allocated_bytes())
             yield pa.RecordBatch.from_struct_array(rows.to_struct_array().take(pa.array(range(50_000))))
 
-    receipts = write_files(job(Bottomless(), file_size=100 * 2**20, compression="none"), batches())
+    receipts = write_files(job(Bottomless(), target_file_size=100 * 2**20, compression="none"), batches())
 
     assert sum(receipt.bytes for receipt in receipts) > 200 * 2**20
     assert max(held) - held[0] < 120 * 2**20

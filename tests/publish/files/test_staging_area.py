@@ -1,4 +1,4 @@
-"""Publication through files that Spark makes: in the landing zone itself, and in a handover that may do anything."""
+"""Publication through files that Spark writes: in the landing zone itself, and in a staging area that fails."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def never_few(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def handed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """As where Spark and this process do not share the landing zone."""
-    monkeypatch.setattr(DeltaFeed, "_stage", _through(str(tmp_path / "handover")))
-    return tmp_path / "handover"
+    monkeypatch.setattr(DeltaFeed, "_stage", _through(str(tmp_path / "staging")))
+    return tmp_path / "staging"
 
 
-def _through(handover: str) -> Callable[..., Any]:
+def _through(root: str) -> Callable[..., Any]:
     def staged(feed: DeltaFeed, rows: DataFrame, job: StagingJob, **facts: Any) -> Any:
-        return staging.stage(rows, job, StagingArea(handover), **facts)
+        return staging.stage(rows, job, StagingArea(root), **facts)
 
     return staged
 
@@ -102,14 +102,14 @@ def left_in(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("by", ["handover", "zone"])
+@pytest.mark.parametrize("by", ["staging", "zone"])
 def test_a_snapshot_and_ranges_are_made_by_spark_and_sent_as_they_are(
     spark: SparkSession, orders: Zone, tmp_path: Path, request: pytest.FixtureRequest, by: str
 ) -> None:
     between = tmp_path / "zone" / staging_area.IN_ZONE
-    if by == "handover":
+    if by == "staging":
         between = request.getfixturevalue("handed")
-    progress = published(orders, file_size=4096)
+    progress = published(orders, target_file_size=4096)
     assert progress.rows == {"insert": 3000}
     assert progress.files > 2
     assert orders.mirrors_the_table()
@@ -141,7 +141,7 @@ def test_an_empty_range_has_no_file_and_a_first_load_of_an_empty_table_one(
 def test_every_change_in_the_order_of_commits_across_files_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2, 3)
-    zone = Zone(tmp_path / "zone", table, changes="full", file_size=1024)
+    zone = Zone(tmp_path / "zone", table, changes="full", target_file_size=1024)
     zone.publish()
     table.sql("UPDATE {} SET id = id + 1")
     table.sql("UPDATE {} SET v = 'later' WHERE id = 3")
@@ -340,10 +340,10 @@ def test_a_handover_that_cannot_be_written_is_refused(spark: SparkSession, order
     handed.write_text("no folder")
     with pytest.raises(StagingUnusable) as unusable:
         published(orders)
-    assert f"Spark cannot write into the handover {handed}: " in str(unusable.value)
+    assert f"Spark cannot write into the staging area {handed}: " in str(unusable.value)
     assert str(unusable.value).endswith(
-        "Check `handover`: a volume (/Volumes/catalog/schema/volume) with the privileges READ VOLUME and WRITE VOLUME"
-        " for who publishes. Nothing was staged."
+        "Check `staging_path`: a volume (/Volumes/catalog/schema/volume) with the privileges READ VOLUME and WRITE"
+        " VOLUME for who publishes. Nothing was staged."
     )
 
 
@@ -368,7 +368,7 @@ def test_a_full_handover_publishes_nothing_and_says_so(spark: SparkSession, tmp_
         subprocess.run(["umount", "--lazy", str(handed)], check=True)
 
 
-VOLUME = "/Volumes/main/mirrorfeed/handover"
+VOLUME = "/Volumes/main/mirrorfeed/staging"
 
 
 class Workspace:
@@ -380,7 +380,7 @@ class Workspace:
 
     def download(self, path: str) -> Any:
         if self.refuse:
-            raise self.refuse("User does not have READ VOLUME on Volume 'main.mirrorfeed.handover'.")
+            raise self.refuse("User does not have READ VOLUME on Volume 'main.mirrorfeed.staging'.")
         if path not in self.kept:
             raise FileNotFoundError(f"{path} does not exist")
         return SimpleNamespace(contents=io.BytesIO(self.kept[path]))
@@ -416,8 +416,8 @@ def test_a_volume_that_may_not_be_read_is_named_with_the_right_that_is_missing()
     with pytest.raises(StagingUnreadable) as unreadable:
         StagingArea(VOLUME, workspace=lambda: Workspace({}, PermissionDenied)).open(f"{VOLUME}/a")
     assert str(unreadable.value) == (
-        f"This process may not read what Spark wrote into the handover {VOLUME}: User does not have READ VOLUME on"
-        " Volume 'main.mirrorfeed.handover'. Grant READ VOLUME on it to who publishes, beside WRITE VOLUME. Nothing was"
+        f"This process may not read what Spark wrote into the staging area {VOLUME}: User does not have READ VOLUME on"
+        " Volume 'main.mirrorfeed.staging'. Grant READ VOLUME on it to who publishes, beside WRITE VOLUME. Nothing was"
         " staged."
     )
 
@@ -426,9 +426,9 @@ def test_a_folder_that_only_spark_sees_is_named_with_what_to_set() -> None:
     with pytest.raises(StagingNotVisible) as unseen:
         StagingArea("/data/of/the/cluster").open("/data/of/the/cluster/a")
     assert str(unseen.value) == (
-        "Spark has written into the handover /data/of/the/cluster, and this process does not see that folder. Set"
-        " `handover` to a volume of Unity Catalog, /Volumes/catalog/schema/volume: whoever publishes sees it, from any"
-        " machine. Nothing was staged."
+        "Spark has written into the staging area /data/of/the/cluster, and this process does not see that folder. Set"
+        " `staging_path` to a volume of Unity Catalog, /Volumes/catalog/schema/volume: whoever publishes sees it, from"
+        " any machine. Nothing was staged."
     )
 
 
@@ -440,7 +440,7 @@ def test_more_than_a_few_rows_need_a_handover_over_connect(
         published(orders)
     assert str(refused.value) == (
         f"What is to be published of {orders.root}/sales.schema/orders is more than comes to this process as the result"
-        " of a query, and there is no folder that Spark and this process share. Set `handover` to a volume of Unity"
+        " of a query, and there is no folder that Spark and this process share. Set `staging_path` to a volume of Unity"
         " Catalog, /Volumes/catalog/schema/volume, and publish again. Nothing was staged."
     )
     monkeypatch.setattr(small_batch, "ROWS", 20_000)
@@ -461,7 +461,7 @@ def filled(folder: str) -> Path:
 
 AREAS: dict[str, Callable[[Path], StagingArea]] = {
     "zone": lambda folder: StagingArea(f"{folder}/{staging_area.IN_ZONE}", in_zone=True),
-    "handover": lambda folder: StagingArea(f"{folder}/handover"),
+    "staging": lambda folder: StagingArea(f"{folder}/staging"),
 }
 
 
@@ -547,7 +547,7 @@ class Elsewhere:
 
 
 @pytest.mark.parametrize(
-    ("zone", "handover", "environment", "root", "in_zone"),
+    ("zone", "staging_path", "environment", "root", "in_zone"),
     [
         ("/zone", None, {}, f"/zone/{staging_area.IN_ZONE}", True),
         ("/zone", "/between", {}, f"/zone/{staging_area.IN_ZONE}", True),
@@ -558,10 +558,15 @@ class Elsewhere:
     ],
 )
 def test_files_are_made_where_both_are_at_home(
-    spark: SparkSession, zone: str | None, handover: str | None, environment: dict[str, str], root: str, in_zone: bool
+    spark: SparkSession,
+    zone: str | None,
+    staging_path: str | None,
+    environment: dict[str, str],
+    root: str,
+    in_zone: bool,
 ) -> None:
     store: Any = FolderStore(zone) if zone else Elsewhere()
-    found = staging_area_for(spark, handover, store, environment)
+    found = staging_area_for(spark, staging_path, store, environment)
     assert found is not None
     assert (found.root, found.in_zone) == (root, in_zone)
 
@@ -599,8 +604,8 @@ def test_a_temporary_folder_that_others_can_write_to_is_refused(
 
 def test_a_handover_outside_the_catalog_is_refused_on_databricks(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(StagingNotInVolume) as refused:
-        staging_area_for(spark, "/tmp/handover", FolderStore(str(tmp_path)), DATABRICKS)
+        staging_area_for(spark, "/tmp/staging", FolderStore(str(tmp_path)), DATABRICKS)
     assert str(refused.value) == (
-        "The handover /tmp/handover is no volume, and on Databricks only volumes are shared by all of Spark. Set"
-        " `handover` to a volume of Unity Catalog, /Volumes/catalog/schema/volume. Nothing was staged."
+        "The staging area /tmp/staging is no volume, and on Databricks only volumes are shared by all of Spark. Set"
+        " `staging_path` to a volume of Unity Catalog, /Volumes/catalog/schema/volume. Nothing was staged."
     )

@@ -19,7 +19,7 @@ from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore
 from tests.publish.scenes import FOLDER, plan, two_orders
 
-PLAN = plan(file_size=10_000)
+PLAN = plan(target_file_size=10_000)
 
 
 def said(tmp_path: Path, table: str = "sales.orders", *options: str) -> tuple[int, list[str]]:

@@ -421,8 +421,8 @@ def test_a_record_that_could_not_be_read_again_is_not_created(monkeypatch: pytes
     with pytest.raises(TooManyFiles) as refused:
         TableLog(store, T).add_record(look(store, T), a_record(2, files=8000, follows=FIRST))
     assert str(refused.value) == (
-        "The record of 8,000 files for memory:/shop.schema/orders is larger than 1 MiB. Set a larger `file_size` and"
-        " publish again. Nothing was published."
+        "The record of 8,000 files for memory:/shop.schema/orders is larger than 1 MiB. Set a larger `target_file_size`"
+        " and publish again. Nothing was published."
     )
     assert names(store, LOG) == [f"{name(1)}.json", begun_name("0001")]
 
@@ -920,9 +920,9 @@ class Overtaken(MemoryStore):
         return super().create(path, data)
 
 
-@pytest.mark.parametrize("keep_records", [1, 2, 3])
-def test_a_record_whose_number_others_used_and_pruned_is_not_told_as_published(keep_records: int) -> None:
-    store, table, kept = Overtaken(), orders(), replace(PLAN, keep_records=keep_records)
+@pytest.mark.parametrize("log_retention_records", [1, 2, 3])
+def test_a_record_whose_number_others_used_and_pruned_is_not_told_as_published(log_retention_records: int) -> None:
+    store, table, kept = Overtaken(), orders(), replace(PLAN, log_retention_records=log_retention_records)
     publish(TableFeed(table), store, kept)
     table.insert({"id": 2})
 
@@ -949,7 +949,7 @@ def test_a_run_that_is_refused_leaves_none_of_its_files() -> None:
 
     for _ in range(3):
         with pytest.raises(RowsRefused):
-            publish(TableFeed(table, partitions=3, rows_per_batch=1), store, replace(PLAN, file_size=1))
+            publish(TableFeed(table, partitions=3, rows_per_batch=1), store, replace(PLAN, target_file_size=1))
 
     (folder,) = (entry.name for entry in store.list(f"{T}/_mirrorfeed") if entry.is_folder)
     left = names(store, f"{T}/_mirrorfeed/{folder}")
@@ -967,10 +967,10 @@ class Keeps(MemoryStore):
 def test_leftovers_that_cannot_be_removed_stand_in_nobodys_way_and_are_told() -> None:
     store, table, progress = Keeps(), orders(), Progress()
     for id_ in (2, 3, 4):
-        publish(TableFeed(table), store, replace(PLAN, keep_records=2), progress)
+        publish(TableFeed(table), store, replace(PLAN, log_retention_records=2), progress)
         table.insert({"id": id_})
 
-    assert publish(TableFeed(table), store, replace(PLAN, keep_records=2), progress).published == 4
+    assert publish(TableFeed(table), store, replace(PLAN, log_retention_records=2), progress).published == 4
     assert progress.untidy is not None
     assert progress.untidy.problem.endswith(".begun: 409 LeaseIdPresent.")
 

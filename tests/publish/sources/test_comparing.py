@@ -86,7 +86,7 @@ def test_without_keys_nothing_is_compared() -> None:
         ("ledger: ./ledger", "keys: []", "must name the columns by which rows are compared (changes: compare)"),
         ("ledger: ./ledger\nhistory: ./kept", "keys: [id]", "so no history of them can be kept: set `history: false`"),
         ("ledger: ./ledger", "keys: [id], where: v > 1", "compare publishes all of a source: select columns and rows"),
-        ("ledger: ./ledger", "markers: exact", "exact is for changes: full alone"),
+        ("ledger: ./ledger", "row_markers: exact", "exact is for changes: full alone"),
     ],
 )
 def test_what_a_comparison_needs_is_told_with_its_line(tmp_path: Path, top: str, table: str, words: str) -> None:

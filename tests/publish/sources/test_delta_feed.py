@@ -153,7 +153,7 @@ def test_a_large_publication_is_several_files_in_one_record_and_each_is_in_the_o
     spark: SparkSession, tmp_path: Path
 ) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, v string, w string")
-    zone = Zone(tmp_path / "zone", table, keys=("v", "id"), file_size=20_000, compression="none")
+    zone = Zone(tmp_path / "zone", table, keys=("v", "id"), target_file_size=20_000, compression="none")
     zone.publish()
     table.sql("INSERT INTO {} SELECT -id, concat('v', id % 7), 'old' FROM range(1, 2001) WHERE id % 5 = 0")
     zone.publish()
@@ -184,7 +184,7 @@ def test_files_are_compressed_as_asked(spark: SparkSession, tmp_path: Path) -> N
 def test_every_change_in_the_order_of_commits_across_files(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
     table.insert(1, 2, 3)
-    zone = Zone(tmp_path / "zone", table, changes="full", file_size=1024)
+    zone = Zone(tmp_path / "zone", table, changes="full", target_file_size=1024)
     zone.publish()
     table.sql("UPDATE {} SET id = id + 1")  # every key but the first goes to another row
     table.sql("UPDATE {} SET v = 'later' WHERE id = 3")
@@ -224,7 +224,7 @@ def test_partitioned_tables_and_their_keys(spark: SparkSession, tmp_path: Path) 
 
 def test_a_range_is_split_at_its_limit_into_records(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
-    zone = Zone(tmp_path / "zone", table, versions_per_range=2)
+    zone = Zone(tmp_path / "zone", table, max_versions_per_publication=2)
     zone.publish()
     for i in range(3):
         table.insert(i)

@@ -49,7 +49,10 @@ def published(spark: SparkSession, config: Config) -> tuple[TableResult, list[Mi
 
 def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t")
-    zone, config = Zone(tmp_path / "landing", table), a_config(tmp_path, "on_gap: compare\nversions_per_range: 2")
+    zone, config = (
+        Zone(tmp_path / "landing", table),
+        a_config(tmp_path, "on_gap: compare\nmax_versions_per_publication: 2"),
+    )
     table.insert(1, 2, 3)
     zone.publish()
     table.set_feed(False)
@@ -76,7 +79,7 @@ def test_a_gap_is_crossed_without_a_new_snapshot(spark: SparkSession, tmp_path: 
 def test_of_a_part_only_what_differs_in_it_is_published(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "id int, v string, w string, secret string")
     config = a_config(
-        tmp_path, part=", except_columns: [secret], where: v <> 'out', rename: {w: W}, cast: {w: string(2)}"
+        tmp_path, part=", exclude_columns: [secret], where: v <> 'out', rename: {w: W}, cast: {w: string(2)}"
     )
     mirror = Mirror(FolderStore(str(tmp_path / "landing")), "sales.schema/orders")
     table.sql(
@@ -173,7 +176,7 @@ def test_a_difference_of_two_versions_has_exact_markers_where_they_are_wanted(
     spark: SparkSession, tmp_path: Path, scattered: Zone
 ) -> None:
     Zone.copied(scattered, tmp_path)
-    outcome, _ = published(spark, a_config(tmp_path, "changes: full\nmarkers: exact"))
+    outcome, _ = published(spark, a_config(tmp_path, "changes: full\nrow_markers: exact"))
     assert outcome.progress.rows == {"delete": 29_400, "update": 5, "insert": 1}
 
 

@@ -35,7 +35,7 @@ class FabricClient:
 
     token: Callable[[], str]
     endpoint: str = ENDPOINT
-    ca_file: str | None = None
+    ca_bundle: str | None = None
     patience: Patience = field(default_factory=Patience)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -117,7 +117,7 @@ class FabricClient:
                     json=body,
                     headers={"Authorization": f"Bearer {self.token()}"},
                     timeout=(self.patience.connect_seconds, self.patience.answer_seconds),
-                    verify=self.ca_file or True,
+                    verify=self.ca_bundle or True,
                     allow_redirects=False,
                 )
             except LoginUnavailable as error:

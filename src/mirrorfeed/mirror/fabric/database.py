@@ -291,8 +291,8 @@ def _find(client: FabricClient, place: Place, name: str) -> str | None:
 
 
 def client_of(config: Config) -> FabricClient:
-    token = bearer(config.credential, AUDIENCE, config.ca_file)
-    return FabricClient(token, config.fabric_endpoint or ENDPOINT, config.ca_file)
+    token = bearer(config.credential, AUDIENCE, config.ca_bundle)
+    return FabricClient(token, config.fabric_endpoint or ENDPOINT, config.ca_bundle)
 
 
 def database_of(config: Config) -> MirroredDatabase:

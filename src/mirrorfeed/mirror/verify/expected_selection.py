@@ -22,7 +22,7 @@ def selected(rows: DataFrame, selection: Selection | None) -> DataFrame:
         plain = [field for field in rows.schema if not isinstance(field.dataType, NESTED)]
         asked = rows.select(whole, *(_in_condition(field).alias(field.name) for field in plain))
         rows = asked.where(F.expr(f"({selection.where})")).select(f"{_ROW}.*")
-    gone = set(selection.except_columns)
+    gone = set(selection.exclude_columns)
     listed = set(rows.columns if selection.columns is None else selection.columns)
     return rows.select(
         *(

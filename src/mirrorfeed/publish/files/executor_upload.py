@@ -73,7 +73,7 @@ def sending(job: StagingJob, place: StagingArea, paths: list[str]) -> Callable[[
 class ExecutorUploadFailed(Transient):
     """Executors are to send files by themselves, and the landing zone did not take them for now.
 
-    To do: The message says what the executors met. Publish again; if it repeats, leave out `send: executors`.
+    To do: The message says what the executors met. Publish again; if it repeats, leave out `upload_from: executors`.
     """
 
     code = "MF3307"
@@ -101,6 +101,6 @@ class ExecutorUploadImpossible(Terminal):
 
     def next(self) -> str:
         return (
-            "Leave out `send: executors`, so that the driver sends them: on serverless compute and in standard access"
-            " mode executors have no network of their own. Or use a dedicated cluster."
+            "Leave out `upload_from: executors`, so that the driver sends them: on serverless compute and in standard"
+            " access mode executors have no network of their own. Or use a dedicated cluster."
         )

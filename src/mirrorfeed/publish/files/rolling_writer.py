@@ -110,7 +110,7 @@ class _Files:
 
     def _room(self) -> int:
         """How many bytes in memory the next group still takes, so that the file comes near its target size."""
-        left = self._job.file_size - (self._sink.bytes if self._sink else 0)
+        left = self._job.target_file_size - (self._sink.bytes if self._sink else 0)
         return max(1, min(ROW_GROUP_BYTES, int(left * self._shrinks)) - self._gathered_bytes)
 
     def _write_group(self) -> None:
@@ -136,7 +136,7 @@ class _Files:
         self._taken += self._gathered_bytes
         self._shrinks = self._taken / max(1, self._sink.bytes)
         self._gathered, self._gathered_bytes = [], 0
-        if self._sink.bytes >= self._job.file_size * _NEARLY_FULL:
+        if self._sink.bytes >= self._job.target_file_size * _NEARLY_FULL:
             self._close_file()
 
     def _needs_marker(self, group: pa.Table) -> bool:

@@ -1,4 +1,4 @@
-"""Where Spark writes files that this process reads: in the landing zone itself where both share it, else the handover.
+"""Where Spark writes files that this process reads: the landing zone itself if both share it, else the staging area.
 
 Each publication has a folder of its own below it, named by where the table is published, by the table's log, and by the
 number of the record. So deployments may share one, and a folder whose rows can never be published is known by its name.
@@ -156,24 +156,24 @@ class StagingArea:
 
 
 def staging_area_for(
-    spark: SparkSession, handover: str | None, store: Sink, environment: Mapping[str, str] = os.environ
+    spark: SparkSession, staging_path: str | None, store: Sink, environment: Mapping[str, str] = os.environ
 ) -> StagingArea | None:
-    """None where there is none, as over Connect without a handover: then few rows can be published, and no more."""
+    """None where there is none, as over Connect without `staging_path`: then few rows can be published, and no more."""
     zone, databricks = store.address(""), is_on_databricks(environment)
     here = is_on_this_machine(spark, environment)
     if Path(zone).is_absolute() and (here or (databricks and zone.startswith(VOLUMES))):
         return StagingArea(f"{zone}/{IN_ZONE}", in_zone=True)
-    if handover is not None:
-        if databricks and not handover.startswith(VOLUMES):
-            raise StagingNotInVolume(handover)
-        return StagingArea(handover)
+    if staging_path is not None:
+        if databricks and not staging_path.startswith(VOLUMES):
+            raise StagingNotInVolume(staging_path)
+        return StagingArea(staging_path)
     return StagingArea(_temporary()) if here else None
 
 
-def clear_staging(handover: str | None, store: Sink, table: str) -> None:
+def clear_staging(staging_path: str | None, store: Sink, table: str) -> None:
     """Removes what is left of a table, by its address, wherever Spark may have written its files."""
     zone = store.address("")
-    places = [StagingArea(handover)] if handover else []
+    places = [StagingArea(staging_path)] if staging_path else []
     if Path(zone).is_absolute():
         places.append(StagingArea(f"{zone}/{IN_ZONE}", in_zone=True))
     with suppress(StagingUnusable):
@@ -199,7 +199,7 @@ def _temporary() -> str:
     return str(folder)
 
 
-_SET_ONE = "Set `handover` to a volume of Unity Catalog, /Volumes/catalog/schema/volume"
+_SET_ONE = "Set `staging_path` to a volume of Unity Catalog, /Volumes/catalog/schema/volume"
 
 
 class StagingPathRequired(Terminal):
@@ -222,15 +222,16 @@ class StagingPathRequired(Terminal):
 
 
 class StagingNotInVolume(Terminal):
-    """The handover is no volume. On Databricks nothing else is seen by all of Spark and by the publisher."""
+    """The staging area is no volume. On Databricks nothing else is seen by all of Spark and by the publisher."""
 
     code = "MF3302"
 
-    def __init__(self, handover: str) -> None:
-        self.handover = handover
+    def __init__(self, staging_path: str) -> None:
+        self.staging_path = staging_path
 
     def what(self) -> str:
-        return f"The handover {self.handover} is no volume, and on Databricks only volumes are shared by all of Spark."
+        place = self.staging_path
+        return f"The staging area {place} is no volume, and on Databricks only volumes are shared by all of Spark."
 
     def next(self) -> str:
         return f"{_SET_ONE}. Nothing was staged."
@@ -246,7 +247,7 @@ class StagingNotVisible(Terminal):
         self.root = root
 
     def what(self) -> str:
-        return f"Spark has written into the handover {self.root}, and this process does not see that folder."
+        return f"Spark has written into the staging area {self.root}, and this process does not see that folder."
 
     def next(self) -> str:
         return f"{_SET_ONE}: whoever publishes sees it, from any machine. Nothing was staged."
@@ -261,11 +262,11 @@ class StagingUnusable(Terminal):
         self.root, self.reason = root, reason
 
     def what(self) -> str:
-        return f"Spark cannot write into the handover {self.root}: {self.reason}."
+        return f"Spark cannot write into the staging area {self.root}: {self.reason}."
 
     def next(self) -> str:
         return (
-            "Check `handover`: a volume (/Volumes/catalog/schema/volume) with the privileges READ VOLUME and WRITE"
+            "Check `staging_path`: a volume (/Volumes/catalog/schema/volume) with the privileges READ VOLUME and WRITE"
             " VOLUME for who publishes. Nothing was staged."
         )
 
@@ -279,7 +280,7 @@ class StagingUnreadable(Terminal):
         self.root, self.reason = root, reason
 
     def what(self) -> str:
-        return f"This process may not read what Spark wrote into the handover {self.root}: {self.reason}."
+        return f"This process may not read what Spark wrote into the staging area {self.root}: {self.reason}."
 
     def next(self) -> str:
         return "Grant READ VOLUME on it to who publishes, beside WRITE VOLUME. Nothing was staged."
@@ -294,7 +295,7 @@ class StagingFilesLost(Transient):
         self.place, self.reason = place, reason
 
     def what(self) -> str:
-        return f"The handover {self.place} did not keep what Spark wrote: {self.reason}."
+        return f"The staging area {self.place} did not keep what Spark wrote: {self.reason}."
 
     def next(self) -> str:
         return "Nothing of it is published. See that there is room and that nobody else changes it, then publish again."

@@ -56,7 +56,7 @@ class StagingJob:
     keys: tuple[str, ...]
     with_marker: bool
     compression: str
-    file_size: int
+    target_file_size: int
     output: Output = AS_PARQUET
 
     def new_path(self) -> str:

@@ -35,5 +35,5 @@ def _standing(store: Store, table: Table) -> MirrorPosition:
     if view is None:
         return MirrorPosition()
     numbers, records = view.numbers, log.records(view)
-    candidates = may_stand_at(records, numbers, by_time=table.detection == "time")
+    candidates = may_stand_at(records, numbers, by_time=table.file_order == "modified_time")
     return MirrorPosition(view.newest, candidates, max(0, len(numbers) - 1))

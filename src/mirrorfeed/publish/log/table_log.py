@@ -240,11 +240,11 @@ class TableLog:
             except NotThere:  # pruned meanwhile
                 return
 
-    def clean_up(self, view: View, keep_records: int, *, others: bool) -> MirrorfeedError | None:
+    def clean_up(self, view: View, log_retention_records: int, *, others: bool) -> MirrorfeedError | None:
         """Removes what can never be published: leftovers up to the newest record, old records and, where asked for,
         other logs. Stands in nobody's way: what went wrong first is told."""
         mine = f"{self.folder}/{log_folder(view.log_id)}"
-        names = [*view.leftovers(), *map(record_name, view.old_records(keep_records))]
+        names = [*view.leftovers(), *map(record_name, view.old_records(log_retention_records))]
         trouble = self._remove(mine, names)
         try:
             if others:

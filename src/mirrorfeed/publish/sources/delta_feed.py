@@ -59,7 +59,7 @@ _LEAST_BYTES = 16 * 2**20
 class DeltaFeed:
     spark: SparkSession
     source: Source
-    handover: str | None = None
+    staging_path: str | None = None
     """The folder for files on their way, where Spark and this process do not share the landing zone."""
     sender: Literal["driver", "executors"] = "driver"
     selection: Selection | None = None
@@ -167,7 +167,7 @@ class DeltaFeed:
         return self._schemas[version]
 
     def _stage(self, rows: DataFrame, job: StagingJob, **facts: Any) -> Staged:
-        return stage(rows, job, staging_area_for(self.spark, self.handover, job.store), self.sender, **facts)
+        return stage(rows, job, staging_area_for(self.spark, self.staging_path, job.store), self.sender, **facts)
 
     def _look_up(self, job: StagingJob) -> LookUp | None:
         """Searches the newest version for texts that are not valid UTF-8; None if the table has archived files, which
@@ -243,7 +243,7 @@ class DeltaFeed:
         size, per_file = self._sizes(version, job)
         if size is not None:
             least = min(reader.cores(self.spark), -(-size // _LEAST_BYTES))
-            rows = rows.coalesce(max(1, least, -(-size // job.file_size)))
+            rows = rows.coalesce(max(1, least, -(-size // job.target_file_size)))
         receipts, bad = self._stage(
             rows,
             job,
@@ -266,23 +266,23 @@ class DeltaFeed:
         whole = replace(self.selection, where=None)
         some = selected(str(self.source), reader.snapshot(self.spark, self.source, version), whole)
         each = small_batch.bytes_a_row(landing_rows.snapshot_rows(some, job.columns), job.compression)
-        wanted = max(per_file, int(job.file_size / each)) if each else per_file
+        wanted = max(per_file, int(job.target_file_size / each)) if each else per_file
         return size * per_file // wanted, wanted
 
     def _rows_per_file(self, job: StagingJob) -> int | None:
         """How many rows of the source take the target size there, where all of it takes more."""
         size = self._bytes
-        if size is None or size <= job.file_size:
+        if size is None or size <= job.target_file_size:
             return None
         rows = reader.snapshot(self.spark, self.source, self._last[0].latest).count()  # Delta's log tells
-        return max(1, rows * job.file_size // size)
+        return max(1, rows * job.target_file_size // size)
 
     def _changed_rows(self, range_: Range, plan: Plan, job: StagingJob) -> DataFrame:
         feed = self._feed(range_, job.columns)
         if not plan.keys:
             return changes.inserts(feed, job.columns)
         if plan.changes == "full":
-            return changes.full(feed, job.columns, plan.keys, exact=plan.markers == "exact")
+            return changes.full(feed, job.columns, plan.keys, exact=plan.row_markers == "exact")
         return changes.net(feed, job.columns, plan.keys)
 
     def _differing_rows(self, range_: Range, plan: Plan, job: StagingJob) -> DataFrame:
@@ -292,7 +292,7 @@ class DeltaFeed:
         then = [column if column.name in there else replace(column, dropped=True) for column in job.columns]
         known = one_per_key(with_hashes(before, then, job.keys).select(*key, HASH), key)
         found = differences(with_hashes(now, job.columns, job.keys), known, key).where(DIFFERS)
-        return differing_rows(found, job.columns, with_marker=True, exact=plan.markers == "exact")
+        return differing_rows(found, job.columns, with_marker=True, exact=plan.row_markers == "exact")
 
     def _rows_at(self, version: int) -> DataFrame:
         """What is selected of a version."""

@@ -40,7 +40,7 @@ class FullCompare:
     spark: SparkSession
     source: Source
     states: RowHashTable
-    handover: str | None = None
+    staging_path: str | None = None
     sender: Literal["driver", "executors"] = "driver"
     _next: list[tuple[Seen | None, Seen, int]] = field(default_factory=list, init=False, repr=False, compare=False)
     """As of the last facts: the table of hashes as it was seen, as it will be, and the version that holds the published
@@ -86,10 +86,12 @@ class FullCompare:
             staged = stage(
                 rows,
                 job,
-                staging_area_for(self.spark, self.handover, job.store),
+                staging_area_for(self.spark, self.staging_path, job.store),
                 self.sender,
                 expect_few=count <= small_batch.ROWS,
-                rows_per_file=lambda: max(1, count * job.file_size // size) if size > job.file_size else None,
+                rows_per_file=lambda: (
+                    max(1, count * job.target_file_size // size) if size > job.target_file_size else None
+                ),
             )
         if written.anew and seen and seen.version == at:
             self.states.vacuum()
@@ -138,7 +140,7 @@ class FullCompare:
 
 def compared(spark: SparkSession, config: Config, table: Table) -> FullCompare:
     states = RowHashTable(spark, states_of(config, table), str(table.source))
-    return FullCompare(spark, table.source, states, config.handover, config.send)
+    return FullCompare(spark, table.source, states, config.staging_path, config.upload_from)
 
 
 def states_of(config: Config, table: Table) -> Source:

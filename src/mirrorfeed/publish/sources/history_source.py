@@ -87,12 +87,12 @@ def source_for(
     if table.changes == "compare":
         return compared(spark, config, table)
     if gap and table.on_gap == "compare" and not is_kept(spark, table, gap):
-        return SnapshotDiff(spark, table.source, config.handover, config.send, table.selection)
+        return SnapshotDiff(spark, table.source, config.staging_path, config.upload_from, table.selection)
     if gap is None or table.history is None:
-        return DeltaFeed(spark, table.source, config.handover, config.send, table.selection, on_note=on_note)
+        return DeltaFeed(spark, table.source, config.staging_path, config.upload_from, table.selection, on_note=on_note)
     kept = table.history.table
     return HistorySource(
-        spark, table.source, config.handover, config.send, table.selection, on_note=on_note, history=kept
+        spark, table.source, config.staging_path, config.upload_from, table.selection, on_note=on_note, history=kept
     )
 
 

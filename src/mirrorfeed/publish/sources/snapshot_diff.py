@@ -82,4 +82,4 @@ class SnapshotDiff(DeltaFeed):
 
 def spanning(plan: Plan, feed: ChangeSource) -> Plan:
     """The same; for a comparison in one range, however many versions there are."""
-    return replace(plan, versions_per_range=sys.maxsize) if isinstance(feed, SnapshotDiff) else plan
+    return replace(plan, max_versions_per_publication=sys.maxsize) if isinstance(feed, SnapshotDiff) else plan
