@@ -26,8 +26,8 @@ from mirrorfeed.monitor.alert_state import REPEAT_AFTER, Check
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.publish.log.audit import audit_log
 from mirrorfeed.publish.log.table_log import TableLog
-from mirrorfeed.storage.errors import BadRates
-from mirrorfeed.storage.prices import Rates
+from mirrorfeed.storage.errors import InvalidPrices
+from mirrorfeed.storage.prices import Prices
 from tests.archive.test_restore_plan import RATES, made
 from tests.archive.test_restore_plan_costs import PRICES
 from tests.damage import damaged
@@ -157,7 +157,7 @@ KINDS = {
         (DamagedFile,),
     ),
     "plan": Kind([_saved(made(where="v = 'é'", rates=RATES)), _saved(made())], _loaded(Plan.load), _saved, (BadPlan,)),
-    "prices": Kind([_json(PRICES)], _loaded(Rates.load), lambda found: found.model_dump_json().encode(), (BadRates,)),
+    "prices": Kind([_json(PRICES)], _loaded(Prices.load), lambda one: one.model_dump_json().encode(), (InvalidPrices,)),
 }
 
 

@@ -100,7 +100,7 @@ def test_the_log_tells_it_for_open_source_delta_and_databricks_is_asked(spark: S
     clock = Clock(NOW)
     tiers = FolderTiers(tmp_path / "aside", clock)
     tiers.archive(file.uri for file in table.files("1", "2"))
-    tiers.bring_back([file.uri for file in table.files("1")], Priority.HIGH)
+    tiers.restore([file.uri for file in table.files("1")], Priority.HIGH)
     clock.pass_(1)
     seen = share(spark, table.source, NOW, tiers)
     assert (seen.restored_files, seen.restored_bytes) == (1, 4)  # every file of this store has four bytes

@@ -15,7 +15,7 @@ from mirrorfeed.archive import restore
 from mirrorfeed.archive.errors import FilesGone, KeptByARule, NotTaken, OnlyHot, PlanOfAnotherTable
 from mirrorfeed.archive.restore import Progress, Terms
 from mirrorfeed.archive.restore_plan import Plan, PlannedFile
-from mirrorfeed.storage.prices import Rates
+from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Tier
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -167,7 +167,7 @@ def test_where_copies_are_laid_there_is_one_tier(tmp_path: Path) -> None:
     )
 
 
-RATES = Rates.model_validate(
+RATES = Prices.model_validate(
     {
         "currency": "EUR",
         "standard": {"per_gib": 2**30, "per_10k_files": 10_000},
@@ -209,11 +209,11 @@ import sys
 from mirrorfeed.archive.restore_plan import Plan
 from mirrorfeed.archive.restore import follow
 from mirrorfeed.runtime.credentials import Secret, ServicePrincipal
-from mirrorfeed.storage.retry_budget import Patience
+from mirrorfeed.storage.retry_budget import RetryLimits
 from mirrorfeed.storage.azure_tiers import AzureTiers
 plan, endpoint, container, root, ca_bundle, tenant, client, secret, authority = sys.argv[1:]
 who = ServicePrincipal(tenant, client, Secret(env=secret), authority)
-follow(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_bundle, Patience(seconds=5)), 0.02)
+follow(Plan.load(plan), AzureTiers(endpoint, container, root, who, ca_bundle, RetryLimits(seconds=5)), 0.02)
 """
 
 

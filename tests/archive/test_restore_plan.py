@@ -10,13 +10,15 @@ from mirrorfeed.archive import restore_plan as planning
 from mirrorfeed.archive.errors import BadPlan, NoPlaceForPlan, PlanInTheWay
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.restore_plan import Plan, PlannedFile, PlannedTable, check_place
-from mirrorfeed.storage.prices import Rates, Restoring
+from mirrorfeed.storage.prices import Prices, RestorePrices
 from mirrorfeed.storage.tiers import Priority
 
 GIB = 2**30
 FILES = [LogFile("a/2", 3 * GIB, vector="a/dv"), LogFile("a/1", GIB, vector="a/dv"), LogFile("a/3")]
-RATES = Rates(
-    currency="EUR", standard=Restoring(per_gib=0.02, per_10k_files=5), high=Restoring(per_gib=0.1, per_10k_files=50)
+RATES = Prices(
+    currency="EUR",
+    standard=RestorePrices(per_gib=0.02, per_10k_files=5),
+    high=RestorePrices(per_gib=0.1, per_10k_files=50),
 )
 
 

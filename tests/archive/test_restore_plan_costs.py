@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mirrorfeed.archive.restore_plan import Cost, of_restore, spelled
-from mirrorfeed.storage.errors import BadRates
-from mirrorfeed.storage.prices import Rates
+from mirrorfeed.storage.errors import InvalidPrices
+from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Facts, Priority, Tier
 
 GIB = 2**30
@@ -23,8 +23,8 @@ PRICES: dict[str, Any] = {
     "stored": {"hot": 0.3, "cool": 0.15, "archive": 0.03},
     "archiving": 10,
 }
-RATES = Rates.model_validate(PRICES)
-BARE = Rates.model_validate({name: PRICES[name] for name in ("currency", "standard", "high")})
+RATES = Prices.model_validate(PRICES)
+BARE = Prices.model_validate({name: PRICES[name] for name in ("currency", "standard", "high")})
 
 
 def file(gib: float, days: float | None, tier: Tier = Tier.ARCHIVE) -> Facts:
@@ -34,7 +34,7 @@ def file(gib: float, days: float | None, tier: Tier = Tier.ARCHIVE) -> Facts:
 
 def costs(
     files: list[Facts],
-    rates: Rates = RATES,
+    rates: Prices = RATES,
     priority: Priority = Priority.STANDARD,
     to: Tier = Tier.HOT,
     days: int = 1,
@@ -86,10 +86,10 @@ def test_nothing_in_the_archive_costs_nothing() -> None:
 
 
 def test_what_is_archived_saves_the_difference_every_month() -> None:
-    found = RATES.of_a_month(10 * GIB, 100 * GIB)
+    found = RATES.monthly_cost(10 * GIB, 100 * GIB)
     assert found is not None
     assert (found.cost, found.saving) == (pytest.approx(6), pytest.approx(27))
-    assert BARE.of_a_month(GIB, GIB) is None
+    assert BARE.monthly_cost(GIB, GIB) is None
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_what_is_archived_saves_the_difference_every_month() -> None:
 def test_prices_that_make_no_sense_are_refused(change: dict[str, Any], reason: str, tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(PRICES | change))
-    with pytest.raises(BadRates) as caught:
-        Rates.load(str(path))
+    with pytest.raises(InvalidPrices) as caught:
+        Prices.load(str(path))
     assert str(caught.value).startswith(f"{path} is not a valid price file ({reason}")
-    assert Rates.load(str(_written(tmp_path))) == RATES
+    assert Prices.load(str(_written(tmp_path))) == RATES
 
 
 def _written(folder: Path) -> Path:
@@ -123,13 +123,13 @@ def _written(folder: Path) -> Path:
 def test_a_price_is_a_number_from_zero_on(tmp_path: Path, price: Any) -> None:
     path = tmp_path / "prices.json"
     path.write_text(json.dumps(PRICES | {"standard": {"per_gib": price, "per_10k_files": 5}}))
-    with pytest.raises(BadRates, match=r"standard\.per_gib: Input should be"):
-        Rates.load(str(path))
+    with pytest.raises(InvalidPrices, match=r"standard\.per_gib: Input should be"):
+        Prices.load(str(path))
 
 
 @pytest.mark.parametrize("content", ["no JSON", "[]"])
 def test_a_file_that_holds_no_prices_is_refused_with_an_example(content: str, tmp_path: Path) -> None:
     path = tmp_path / "prices.json"
     path.write_text(content)
-    with pytest.raises(BadRates, match="Write your prices as JSON"):
-        Rates.load(str(path))
+    with pytest.raises(InvalidPrices, match="Write your prices as JSON"):
+        Prices.load(str(path))

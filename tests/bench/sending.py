@@ -24,7 +24,7 @@ from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import StagingJob
 from mirrorfeed.publish.files.upload import send_one
 from mirrorfeed.storage.onelake import OneLakeStore
-from mirrorfeed.storage.retry_budget import Patience
+from mirrorfeed.storage.retry_budget import RetryLimits
 
 _DAY = 24 * 3600
 _LIMIT = 10**12
@@ -75,7 +75,7 @@ def simulator(folder: Path) -> Iterator[OneLakeStore]:
 
 def _simulate(folder: Path, told: Connection) -> None:
     with OneLake(folder) as onelake:
-        told.send((onelake.store_elsewhere(patience=Patience()), onelake.authority.secret))
+        told.send((onelake.store_elsewhere(retry_limits=RetryLimits()), onelake.authority.secret))
         told.recv()
 
 

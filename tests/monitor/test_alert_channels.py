@@ -27,7 +27,7 @@ from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRe
 from mirrorfeed.monitor.findings import Finding, Severity
 from mirrorfeed.runtime.addresses import BadProxy
 from mirrorfeed.runtime.credentials import Secret, SecretUnreachable
-from mirrorfeed.storage.retry_budget import Patience
+from mirrorfeed.storage.retry_budget import RetryLimits
 from tests.monitor.conftest import HIDDEN, Hook
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
@@ -36,7 +36,7 @@ GAP = Finding(Severity.WRONG, "MF2102", "GAP", "sales.all_orders", "Versions <3>
 NEW = Message("ops", SentAlert(*GAP.key, NOW), GAP)
 OVER = Message("ops", SentAlert("", "MIRRORING_PAUSED", NOW, NOW + timedelta(hours=2), {"ops": NOW}))
 
-BRISK = Patience(seconds=5, first_pause=0.001, longest_pause=0.002, answer_seconds=5)
+BRISK = RetryLimits(seconds=5, first_pause=0.001, longest_pause=0.002, response_seconds=5)
 
 
 # Words
@@ -89,17 +89,17 @@ def test_what_is_longer_than_they_take_is_cut() -> None:
 # Webhooks
 
 
-def sent(url: str, kind: str = "slack", patience: Patience = BRISK, message: Message = NEW) -> list[float]:
+def sent(url: str, kind: str = "slack", retry_limits: RetryLimits = BRISK, message: Message = NEW) -> list[float]:
     """The pauses between tries."""
     pauses: list[float] = []
     webhook = Webhook.model_validate({"name": "ops", "kind": kind, "url": {"env": "HOOK"}})
-    post(webhook, message, read=lambda _: f" {url}\n", patience=patience, sleep=pauses.append)
+    post(webhook, message, read=lambda _: f" {url}\n", retry_limits=retry_limits, sleep=pauses.append)
     return pauses
 
 
-def refusal(url: str, kind: type[MirrorfeedError], patience: Patience = BRISK) -> str:
+def refusal(url: str, kind: type[MirrorfeedError], retry_limits: RetryLimits = BRISK) -> str:
     with pytest.raises(kind) as told:
-        sent(url, patience=patience)
+        sent(url, retry_limits=retry_limits)
     assert HIDDEN not in repr((told.value, str(told.value), told.value.__dict__, told.value.__cause__))
     assert told.value.__suppress_context__ or told.value.__context__ is None
     return str(told.value)

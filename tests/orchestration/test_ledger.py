@@ -39,7 +39,7 @@ from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import FeedOff
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.storage.prices import Rates
+from mirrorfeed.storage.prices import Prices
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
 
@@ -136,7 +136,7 @@ def test_how_much_is_archived_is_a_row() -> None:
         "standard": {"per_gib": 0, "per_10k_files": 0},
         "high": {"per_gib": 0, "per_10k_files": 0},
     }
-    rates = Rates.model_validate(prices | {"stored": {"hot": 2, "archive": 1}})
+    rates = Prices.model_validate(prices | {"stored": {"hot": 2, "archive": 1}})
     gib = 2**30
     full = ledger.archived("main.a", Share(4, 9 * gib, 3, 5 * gib, 1, gib, {"0-7 d": gib}), NOON, rates)
     assert full == Row(
@@ -156,7 +156,7 @@ def test_how_much_is_archived_is_a_row() -> None:
     )
     copied = ledger.archived("main.a", Share(4, 9 * gib, 3, 5 * gib, 1, gib, copies=True), NOON, rates)
     assert (copied.month_cost, copied.month_saving) == (15.0, 3.0)  # a GiB is paid for as hot and as archived
-    assert ledger.archived("main.a", Share(4, 9, 3, 5), NOON, Rates.model_validate(prices)).currency is None
+    assert ledger.archived("main.a", Share(4, 9, 3, 5), NOON, Prices.model_validate(prices)).currency is None
 
 
 def test_a_table_with_nothing_new_is_no_row() -> None:

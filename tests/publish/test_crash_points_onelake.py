@@ -23,10 +23,10 @@ from fixtures.onelake.inside import Inside
 from fixtures.tables import TableFeed
 from mirrorfeed.errors import Transient
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.storage.retry_budget import Patience
+from mirrorfeed.storage.retry_budget import RetryLimits
 from tests.publish.scenes import FOLDER, SCENARIOS, Scenario, Take
 
-BRIEF = Patience(seconds=0.04, first_pause=0.001, longest_pause=0.002, answer_seconds=5)
+BRIEF = RetryLimits(seconds=0.04, first_pause=0.001, longest_pause=0.002, response_seconds=5)
 MANY = 10_000
 
 
@@ -65,7 +65,7 @@ class Stage:
         # In many parts, or in one.
         part_bytes = 100 if keeps_etags else 10_000
         self._onelake, self._scenario = onelake, scenario
-        self._store = onelake.store(patience=BRIEF, part_bytes=part_bytes)
+        self._store = onelake.store(retry_limits=BRIEF, part_bytes=part_bytes)
         onelake.files.checks_renames, onelake.files.keeps_etags = scenario.checks_renames, keeps_etags
         onelake.server.page_size = PAGE
         self._inside = Inside(onelake.files)

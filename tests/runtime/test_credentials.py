@@ -42,9 +42,9 @@ from mirrorfeed.runtime.credentials import (
     token_credential,
 )
 from mirrorfeed.storage import StoreUnavailable
-from mirrorfeed.storage.retry_budget import Patience
+from mirrorfeed.storage.retry_budget import RetryLimits
 
-IMPATIENT = Patience(seconds=0.02, first_pause=0.01)
+IMPATIENT = RetryLimits(seconds=0.02, first_pause=0.01)
 VALUE = "s3cret-läßt-grüßen"
 
 
@@ -292,7 +292,7 @@ def test_a_login_service_that_repeats_the_secret_is_told_without_its_words(
     said = f"{'There is an error. ' * 14}You sent {repeated(secret)}."  # where it is cut, a part is a secret too
     monkeypatch.setenv(SECRET, secret)
     monkeypatch.setattr(onelake.authority, "login", lambda form: (400, {"error": error, "error_description": said}))
-    shown = _errors(onelake.store(patience=IMPATIENT))
+    shown = _errors(onelake.store(retry_limits=IMPATIENT))
     assert "(not shown)" in shown[0]
     everything = f"{shown} {caplog.text}"
     for hidden in (secret, quote_plus(secret), secret[:6], secret[-6:]):
@@ -307,7 +307,7 @@ def test_a_storage_answer_that_repeats_the_token_is_shown_without_it(
     caplog.set_level(logging.DEBUG)
     said = lambda header, _: f"You sent {repeated(header.removeprefix('Bearer '))}, which has expired"  # noqa: E731
     monkeypatch.setattr(onelake.authority, "objection", said)
-    shown = _errors(onelake.store(patience=IMPATIENT))
+    shown = _errors(onelake.store(retry_limits=IMPATIENT))
     assert "You sent " in shown[0]
     assert "(not shown)" in shown[0]
     everything = f"{shown} {caplog.text}"
@@ -325,7 +325,7 @@ def test_a_login_that_fails_once_is_repeated(onelake: OneLake, verb: str, how: H
 def test_a_login_service_that_is_not_well_is_not_a_refusal(onelake: OneLake) -> None:
     onelake.server.faults.add(Fault("token", How.ANSWER, 1000))
     with pytest.raises(StoreUnavailable, match=r"cannot log in: .*the login service answers with status 503"):
-        onelake.store(patience=IMPATIENT).list("")
+        onelake.store(retry_limits=IMPATIENT).list("")
 
 
 @pytest.mark.parametrize("moved", [False, True])
@@ -402,7 +402,7 @@ def test_no_secret_and_no_token_is_in_what_leaves_the_process(
     onelake.authority.expired, onelake.authority.secret = False, "another"
     left += _errors(onelake.store(part_bytes=3))
     onelake.server.faults.add(Fault("token", How.DROP_BEFORE, 1000))
-    left += _errors(onelake.store(patience=IMPATIENT))
+    left += _errors(onelake.store(retry_limits=IMPATIENT))
     left += [node.content for node in onelake.files.nodes.values()]
     left += [repr(call) for call in onelake.calls]
     left += [caplog.text, *capfd.readouterr()]

@@ -14,9 +14,9 @@ from azure.core.exceptions import IncompleteReadError, ServiceRequestError, Serv
 from azure.core.pipeline import Pipeline
 from azure.core.pipeline.transport import HttpRequest, HttpTransport
 
-from mirrorfeed.storage.azure_retries import Retries, transport
-from mirrorfeed.storage.process_cache import retries
-from mirrorfeed.storage.retry_budget import Patience, retry_after
+from mirrorfeed.storage.azure_retries import AzureRetryPolicy, transport
+from mirrorfeed.storage.process_cache import retry_counter
+from mirrorfeed.storage.retry_budget import RetryLimits, retry_after_seconds
 
 
 @dataclass
@@ -54,25 +54,25 @@ class Server(HttpTransport[Any, Any]):
 
 
 class Run:
-    def __init__(self, answers: list[Reply | Exception], patience: Patience, **options: int) -> None:
+    def __init__(self, answers: list[Reply | Exception], retry_limits: RetryLimits, **options: int) -> None:
         self.now, self.pauses = 0.0, list[float]()
         self.server = Server(answers)
-        policy = Retries(patience, lambda: self.now, self._pass, lambda: 1.0)
+        policy = AzureRetryPolicy(retry_limits, lambda: self.now, self._pass, lambda: 1.0)
         pipeline: Pipeline[Any, Any] = Pipeline(self.server, [policy])
-        before = retries().value
+        before = retry_counter().value
         try:
             request = HttpRequest("PUT", "https://localhost/")
             self.status = pipeline.run(request, **options).http_response.status_code
         except (ServiceRequestError, ServiceResponseError) as error:
             self.status = type(error)
-        self.repeated = retries().value - before
+        self.repeated = retry_counter().value - before
 
     def _pass(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.now += seconds
 
 
-PATIENCE = Patience(seconds=100, connections=3, first_pause=1, longest_pause=8)
+RETRY_LIMITS = RetryLimits(seconds=100, connections=3, first_pause=1, longest_pause=8)
 BUSY, DONE = Reply(503), Reply(201)
 LOST, UNREACHED = ServiceResponseError("lost"), ServiceRequestError("unreached")
 
@@ -107,17 +107,17 @@ LOST, UNREACHED = ServiceResponseError("lost"), ServiceRequestError("unreached")
 def test_a_call_is_repeated_until_its_deadline(
     answers: list[Reply | Exception], status: object, pauses: list[float]
 ) -> None:
-    run = Run(answers, PATIENCE)
+    run = Run(answers, RETRY_LIMITS)
 
     assert (run.status, run.pauses) == (status, pauses)
     assert run.server.asked == len(pauses) + 1
     assert run.repeated == len(pauses)
-    assert run.now <= PATIENCE.seconds
+    assert run.now <= RETRY_LIMITS.seconds
 
 
 @pytest.mark.parametrize("answer", [BUSY, LOST, UNREACHED, Reply(429, {"Retry-After": "1"})], ids=str)
 def test_a_call_that_may_take_effect_but_once_is_sent_once(answer: Reply | Exception) -> None:
-    run = Run([answer, DONE], PATIENCE, retry_total=0)
+    run = Run([answer, DONE], RETRY_LIMITS, retry_total=0)
 
     assert run.status == (answer.status_code if isinstance(answer, Reply) else type(answer))
     assert (run.server.asked, run.pauses, run.repeated) == (1, [], 0)
@@ -137,11 +137,11 @@ def test_a_call_that_may_take_effect_but_once_is_sent_once(answer: Reply | Excep
     ],
 )
 def test_the_service_says_when_to_come_back(text: str, seconds: float | None) -> None:
-    assert retry_after({"Retry-After": text}, datetime(2026, 11, 21, 12, tzinfo=UTC)) == seconds
+    assert retry_after_seconds({"Retry-After": text}, datetime(2026, 11, 21, 12, tzinfo=UTC)) == seconds
 
 
 def test_a_service_that_does_not_say_it_is_not_quoted() -> None:
-    assert retry_after({}, datetime(2026, 11, 21, tzinfo=UTC)) is None
+    assert retry_after_seconds({}, datetime(2026, 11, 21, tzinfo=UTC)) is None
 
 
 def test_a_download_that_breaks_off_is_raised_and_not_printed(caplog: pytest.LogCaptureFixture) -> None:
@@ -157,7 +157,7 @@ def test_a_download_that_breaks_off_is_raised_and_not_printed(caplog: pytest.Log
     with ThreadingHTTPServer(("127.0.0.1", 0), Short) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         request = HttpRequest("GET", f"http://127.0.0.1:{server.server_port}/")
-        with transport(PATIENCE, None) as azure, pytest.raises(IncompleteReadError):
+        with transport(None, RETRY_LIMITS) as azure, pytest.raises(IncompleteReadError):
             b"".join(azure.send(request, stream=True).stream_download(Pipeline(azure)))
         server.shutdown()
     assert not caplog.records

@@ -10,11 +10,11 @@ import pytest
 
 from fixtures.memory import MemoryStore
 from mirrorfeed.storage import AlreadyThere, NotThere, StoreUnavailable
-from mirrorfeed.storage.create_once import NewFile, open_anew
-from mirrorfeed.storage.process_cache import retries
-from mirrorfeed.storage.retry_budget import Patience
+from mirrorfeed.storage.create_once import NewFile, open_new
+from mirrorfeed.storage.process_cache import retry_counter
+from mirrorfeed.storage.retry_budget import RetryLimits
 
-PATIENCE = Patience(seconds=100, first_pause=1, longest_pause=8)
+RETRY_LIMITS = RetryLimits(seconds=100, first_pause=1, longest_pause=8)
 LOST, TAKEN = StoreUnavailable(action="write", address="at/x", reason="no answer"), AlreadyThere(address="at/x")
 BUSY = StoreUnavailable(action="write", address="at/x", reason="429", retry_after=60)
 
@@ -24,7 +24,7 @@ class Refusing(MemoryStore):
     """Gives these answers to creations in turn, then takes them."""
 
     answers: list[Exception]
-    patience: Patience = PATIENCE
+    retry_limits: RetryLimits = RETRY_LIMITS
     asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Time:
 
 def begin(store: Refusing) -> tuple[str, Time]:
     names, time = count(1), Time()
-    path, sink = open_anew(store, lambda: f"t/{next(names)}", time.clock, time.sleep)
+    path, sink = open_new(store, lambda: f"t/{next(names)}", time.clock, time.sleep)
     sink.close()
     return path, time
 
@@ -68,7 +68,7 @@ def begin(store: Refusing) -> tuple[str, Time]:
     ],
 )
 def test_every_try_has_a_name_of_its_own(answers: list[Exception], path: str, shortest: list[float]) -> None:
-    store, before = Refusing(list(answers)), retries().value
+    store, before = Refusing(list(answers)), retry_counter().value
 
     found, time = begin(store)
 
@@ -77,7 +77,7 @@ def test_every_try_has_a_name_of_its_own(answers: list[Exception], path: str, sh
     assert [least <= pause <= least * 2 for least, pause in zip(shortest, time.pauses, strict=True)] == [
         True for _ in shortest
     ]
-    assert retries().value - before == len(answers)
+    assert retry_counter().value - before == len(answers)
 
 
 @pytest.mark.parametrize(("answer", "reason"), [(LOST, "no answer"), (TAKEN, "the name was already taken")])
@@ -90,7 +90,7 @@ def test_after_the_patience_of_the_store_its_error_is_told_as_one_that_passes(an
 
 
 def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for() -> None:
-    store = Refusing([BUSY], replace(PATIENCE, seconds=30))
+    store = Refusing([BUSY], replace(RETRY_LIMITS, seconds=30))
     with pytest.raises(StoreUnavailable):
         begin(store)
 
@@ -114,7 +114,7 @@ def test_a_store_without_patience_tells_at_once() -> None:
             raise LOST
 
     with pytest.raises(StoreUnavailable):
-        open_anew(Hasty(), lambda: "t/1", sleep=calls.append)  # type: ignore[arg-type]
+        open_new(Hasty(), lambda: "t/1", sleep=calls.append)  # type: ignore[arg-type]
     assert calls == ["t/1"]
 
 

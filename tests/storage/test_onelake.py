@@ -39,8 +39,8 @@ from mirrorfeed.storage.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
-from mirrorfeed.storage.process_cache import retries
-from mirrorfeed.storage.retry_budget import Patience
+from mirrorfeed.storage.process_cache import retry_counter
+from mirrorfeed.storage.retry_budget import RetryLimits
 
 OTHER = "99999999-9999-4999-8999-999999999999"
 MANY = 10_000
@@ -253,7 +253,7 @@ def test_a_creation_whose_answer_was_lost_comes_back_as_refused_and_is_whole(one
 
 
 def test_a_creation_whose_answers_are_all_lost_is_not_known_to_have_failed(onelake: OneLake) -> None:
-    store = onelake.store(patience=Patience(seconds=0.02, first_pause=0.01))
+    store = onelake.store(retry_limits=RetryLimits(seconds=0.02, first_pause=0.01))
     store.list("")
     fail(onelake, "put blob", How.DROP_AFTER, MANY)
     with pytest.raises(StoreUnavailable, match=rf"^Cannot create {store.address('a')}: "):
@@ -263,7 +263,7 @@ def test_a_creation_whose_answers_are_all_lost_is_not_known_to_have_failed(onela
 
 
 def test_a_creation_that_never_arrives_leaves_nothing(onelake: OneLake) -> None:
-    store = onelake.store(patience=Patience(seconds=0.02, first_pause=0.01))
+    store = onelake.store(retry_limits=RetryLimits(seconds=0.02, first_pause=0.01))
     store.list("")
     fail(onelake, "put blob", How.DROP_BEFORE, MANY)
     with pytest.raises(StoreUnavailable):
@@ -273,8 +273,8 @@ def test_a_creation_that_never_arrives_leaves_nothing(onelake: OneLake) -> None:
 
 
 def test_an_answer_that_is_too_late_changes_nothing_after_the_repetition(onelake: OneLake) -> None:
-    patience = Patience(seconds=5, first_pause=0.001, longest_pause=0.001, answer_seconds=0.1)
-    store = onelake.store(patience=patience)
+    retry_limits = RetryLimits(seconds=5, first_pause=0.001, longest_pause=0.001, response_seconds=0.1)
+    store = onelake.store(retry_limits=retry_limits)
     slow = fail(onelake, "put blob", How.SLOW)
     store.create("a", WHOLE)
     (before,) = store.list("")
@@ -286,27 +286,27 @@ def test_an_answer_that_is_too_late_changes_nothing_after_the_repetition(onelake
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
 def test_the_creation_of_a_file_is_sent_once_whatever_becomes_of_it(onelake: OneLake, how: How) -> None:
-    store, before = onelake.store(), retries().value
+    store, before = onelake.store(), retry_counter().value
     store.list("")
     fail(onelake, "create", how, retry_after="7")
     with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: ") as failed:
         store.open_write("t/_x")
 
     assert onelake.verbs().count("create") == 1
-    assert retries().value == before
+    assert retry_counter().value == before
     assert failed.value.retry_after == (7.0 if how is How.ANSWER else 0.0)
 
 
 @pytest.mark.parametrize("how", [How.ANSWER, How.DROP_BEFORE, How.DROP_AFTER])
 def test_a_file_that_is_created_whole_is_sent_once_whatever_becomes_of_it(onelake: OneLake, how: How) -> None:
-    store, before = onelake.store(), retries().value
+    store, before = onelake.store(), retry_counter().value
     store.list("")
     fail(onelake, "put blob", how, retry_after="7")
     with pytest.raises(StoreUnavailable, match=r"^Cannot write .*t/_x: ") as failed:
         store.create_once("t/_x", WHOLE)
 
     assert onelake.verbs().count("put blob") == 1
-    assert retries().value == before
+    assert retry_counter().value == before
     assert failed.value.retry_after == (7.0 if how is How.ANSWER else 0.0)
 
 
@@ -375,8 +375,8 @@ def test_a_file_whose_folder_goes_while_it_is_written_is_to_be_written_anew(onel
 def test_a_creation_that_takes_effect_late_leaves_nothing_under_a_name_that_was_staged(
     onelake: OneLake, part_bytes: int
 ) -> None:
-    patience = Patience(seconds=9, first_pause=0.001, longest_pause=0.001, answer_seconds=0.4)
-    store = onelake.store(patience=patience, part_bytes=part_bytes)
+    retry_limits = RetryLimits(seconds=9, first_pause=0.001, longest_pause=0.001, response_seconds=0.4)
+    store = onelake.store(retry_limits=retry_limits, part_bytes=part_bytes)
     job = StagingJob(store, "t/_log", 1, "ab", (Column("id", "long"),), ("id",), False, "zstd", 2**20)
     store.create("t/_metadata.json", b"{}")
     slow = fail(onelake, "create", How.SLOW)
@@ -501,12 +501,12 @@ def test_an_answer_that_ends_in_its_middle_says_nothing(
 
 
 def test_throttled_calls_are_repeated_and_counted(onelake: OneLake) -> None:
-    store, before = onelake.store(), retries().value
+    store, before = onelake.store(), retry_counter().value
     fail(onelake, "put blob", How.ANSWER, 2, status=429, code="TooManyRequests", retry_after="0")
     store.create("a", WHOLE)
 
     assert onelake.verbs().count("put blob") == 3
-    assert retries().value - before == 2
+    assert retry_counter().value - before == 2
 
 
 def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(onelake: OneLake) -> None:
@@ -531,11 +531,11 @@ def test_an_endpoint_where_nobody_answers_is_told(onelake: OneLake) -> None:
 
 
 def test_a_host_that_drops_packets_is_told_after_a_few_tries(onelake: OneLake, dropping: str) -> None:
-    patience, before = Patience(connect_seconds=0.02, connections=3, first_pause=0.001), retries().value
-    store = onelake.store(endpoint=dropping, patience=patience)
+    retry_limits, before = RetryLimits(connect_seconds=0.02, connections=3, first_pause=0.001), retry_counter().value
+    store = onelake.store(endpoint=dropping, retry_limits=retry_limits)
     with pytest.raises(StoreUnavailable, match=rf"^Cannot list {dropping}/[^<]*: Connection to \w+ timed out"):
         store.list("")
-    assert retries().value - before == 2
+    assert retry_counter().value - before == 2
 
 
 def test_a_server_with_a_certificate_of_a_stranger_is_refused(onelake: OneLake) -> None:
@@ -716,7 +716,7 @@ def test_a_configuration_leads_to_its_place(onelake: OneLake, tmp_path: Path) ->
     )
 
     assert zone_of(folder) == FolderStore(str(tmp_path))
-    assert zone_of(place) == onelake.store(patience=Patience())
+    assert zone_of(place) == onelake.store(retry_limits=RetryLimits())
     assert zone_of(place).list("") == []
     assert zone_of(Config(landing_zone=place.landing_zone, tables=())).address("t") == (
         f"https://onelake.dfs.fabric.microsoft.com/{WORKSPACE}/{DATABASE}/Files/LandingZone/t"

@@ -18,7 +18,7 @@ from mirrorfeed.storage.errors import (
     TokenRefused,
     WorkspaceMissing,
 )
-from mirrorfeed.storage.onelake_errors import Answer, meaning
+from mirrorfeed.storage.onelake_errors import Response, error_of
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ from mirrorfeed.storage.onelake_errors import Answer, meaning
 )
 def test_an_answer_means(action: str, status: int, code: str, kind: type[MirrorfeedError]) -> None:
     new_address = "at/new" if action in ("create", "rename") else None
-    error = meaning(action, "at/x", Answer(status, code, "said"), new_address)
+    error = error_of(action, "at/x", Response(status, code, "said"), new_address)
 
     assert type(error) is kind
     assert isinstance(error, Transient if issubclass(kind, StoreUnavailable) else Terminal)
@@ -91,7 +91,7 @@ def test_an_answer_means(action: str, status: int, code: str, kind: type[Mirrorf
     ],
 )
 def test_a_paused_capacity_is_not_a_busy_one(message: str, paused: bool) -> None:
-    error = meaning("list", "at/x", Answer(429, "", message))
+    error = error_of("list", "at/x", Response(429, "", message))
 
     assert isinstance(error, CapacityPaused) is paused
     assert isinstance(error, Throttled) is not paused
@@ -100,22 +100,22 @@ def test_a_paused_capacity_is_not_a_busy_one(message: str, paused: bool) -> None
 @pytest.mark.parametrize(
     ("answer", "kind", "response"),
     [
-        (Answer(401, "BadAuth", "the audience is wrong"), TokenRefused, "401 BadAuth: the audience is wrong"),
-        (Answer(403, "Forbidden", "Not authorized"), NoPermission, "403 Forbidden: Not authorized"),
-        (Answer(404, "WorkspaceNotFound", ""), WorkspaceMissing, None),
-        (Answer(404, "ArtifactNotFound", ""), DatabaseMissing, None),
-        (Answer(429, "CapacityNotActive", "It is paused"), CapacityPaused, "429 CapacityNotActive: It is paused"),
+        (Response(401, "BadAuth", "the audience is wrong"), TokenRefused, "401 BadAuth: the audience is wrong"),
+        (Response(403, "Forbidden", "Not authorized"), NoPermission, "403 Forbidden: Not authorized"),
+        (Response(404, "WorkspaceNotFound", ""), WorkspaceMissing, None),
+        (Response(404, "ArtifactNotFound", ""), DatabaseMissing, None),
+        (Response(429, "CapacityNotActive", "It is paused"), CapacityPaused, "429 CapacityNotActive: It is paused"),
         (
-            Answer(400, "InvalidHeaderValue", "It is wrong", refused="header x-ms-version = 2030-01-01"),
+            Response(400, "InvalidHeaderValue", "It is wrong", refused="header x-ms-version = 2030-01-01"),
             CallRefused,
             "400 InvalidHeaderValue: It is wrong (header x-ms-version = 2030-01-01)",
         ),
     ],
 )
 def test_an_error_quotes_the_response_and_says_what_to_do(
-    answer: Answer, kind: type[MirrorfeedError], response: str | None
+    answer: Response, kind: type[MirrorfeedError], response: str | None
 ) -> None:
-    error = meaning("list", "at/x", answer)
+    error = error_of("list", "at/x", answer)
     assert type(error) is kind
     assert vars(error).get("response") == response
     assert "at/x" in error.problem
@@ -123,7 +123,7 @@ def test_an_error_quotes_the_response_and_says_what_to_do(
 
 
 def test_a_throttled_request_names_the_time_to_wait() -> None:
-    error = meaning("list", "at/x", Answer(429, "TooManyRequests", "", "300", 300))
+    error = error_of("list", "at/x", Response(429, "TooManyRequests", "", "300", 300))
     assert isinstance(error, Throttled)
     assert vars(error)["reason"] == "429 TooManyRequests; it asks to wait 300 s"
     assert error.retry_after == 300
@@ -140,4 +140,4 @@ def test_a_throttled_request_names_the_time_to_wait() -> None:
     ],
 )
 def test_a_removal_is_to_be_tried_later_where_words_say_that_the_thing_is_read(message: str, read: bool) -> None:
-    assert isinstance(meaning("remove", "at/x", Answer(409, "Odd", message)), StillRead) is read
+    assert isinstance(error_of("remove", "at/x", Response(409, "Odd", message)), StillRead) is read

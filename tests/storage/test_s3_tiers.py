@@ -47,19 +47,19 @@ def put(s3: Any, kind: str, *keys: str) -> list[str]:
 def test_files_are_looked_at_by_listing_what_their_names_have_in_common(s3: Any) -> None:
     archived, deep = put(s3, "GLACIER", *KEYS), put(s3, "DEEP_ARCHIVE", "t/deep")
     others = [*put(s3, "STANDARD", "t/new"), *put(s3, "STANDARD_IA", "t/ia"), *put(s3, "GLACIER_IR", "t/instant")]
-    found = S3Tiers(BUCKET).look([*archived, *deep, *others, ROOT + "t/gone"])
+    found = S3Tiers(BUCKET).read_tiers([*archived, *deep, *others, ROOT + "t/gone"])
     assert [tier.name for tier in found.values()] == [*["ARCHIVE"] * 4, "HOT", "COOL", "COLD", "MISSING"]
     assert S3Tiers(BUCKET).facts(archived)[archived[0]].bytes == 4
-    assert S3Tiers(BUCKET).look([]) == {}
+    assert S3Tiers(BUCKET).read_tiers([]) == {}
 
 
 def test_a_restore_lays_copies_for_the_days_asked_and_the_files_stay_where_they_are(s3: Any) -> None:
     asked = put(s3, "GLACIER", *KEYS)
     tiers = S3Tiers(BUCKET)
-    assert tiers.keeps
-    assert tiers.bring_back(asked, Priority.STANDARD, days=3) == {}
+    assert tiers.restores_copies
+    assert tiers.restore(asked, Priority.STANDARD, days=3) == {}
     assert copy_of(s3) == ("GLACIER", 3)
-    assert tiers.bring_back(asked, Priority.HIGH, days=9) == {}  # asking again does no harm
+    assert tiers.restore(asked, Priority.HIGH, days=9) == {}  # asking again does no harm
     assert copy_of(s3) == ("GLACIER", 9)
 
 
@@ -150,7 +150,7 @@ def test_what_is_not_taken_is_named_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, code: str, status: int, expected: dict[str, str]
 ) -> None:
     monkeypatch.setattr(S3Tiers, "_client", Refusing(code, status))
-    assert S3Tiers(BUCKET).bring_back([f"{ROOT}t/1"], Priority.HIGH) == expected
+    assert S3Tiers(BUCKET).restore([f"{ROOT}t/1"], Priority.HIGH) == expected
 
 
 def test_a_request_names_days_and_speed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,8 +161,8 @@ def test_a_request_names_days_and_speed(monkeypatch: pytest.MonkeyPatch) -> None
             seen.append(request)
 
     monkeypatch.setattr(S3Tiers, "_client", Taking())
-    S3Tiers(BUCKET).bring_back([f"{ROOT}t/1"], Priority.HIGH, days=2)
-    S3Tiers(BUCKET).bring_back([f"{ROOT}t/1"], Priority.STANDARD)
+    S3Tiers(BUCKET).restore([f"{ROOT}t/1"], Priority.HIGH, days=2)
+    S3Tiers(BUCKET).restore([f"{ROOT}t/1"], Priority.STANDARD)
     assert [each["RestoreRequest"] for each in seen] == [
         {"Days": 2, "GlacierJobParameters": {"Tier": "Expedited"}},
         {"Days": 7, "GlacierJobParameters": {"Tier": "Standard"}},
@@ -171,7 +171,7 @@ def test_a_request_names_days_and_speed(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_bucket_that_cannot_be_read_is_an_error_that_says_so(s3: Any) -> None:
     with pytest.raises(TiersUnavailable) as caught:
-        S3Tiers("elsewhere").look(["s3://elsewhere/t/1"])
+        S3Tiers("elsewhere").read_tiers(["s3://elsewhere/t/1"])
     assert str(caught.value).startswith(
         "Cannot read the storage classes of files in s3://elsewhere/: 404 NoSuchBucket: The specified bucket does"
         " not exist. Check that the location is reachable"
@@ -185,14 +185,14 @@ def test_a_service_that_cannot_be_reached_is_an_error_that_says_so(monkeypatch: 
 
     monkeypatch.setattr(S3Tiers, "_client", Away())
     with pytest.raises(TiersUnavailable, match=r'Could not connect to the endpoint URL: "https://s3"\. Check'):
-        S3Tiers(BUCKET).look([f"{ROOT}t/1"])
+        S3Tiers(BUCKET).read_tiers([f"{ROOT}t/1"])
 
 
 def test_files_of_another_bucket_are_refused_and_other_spellings_of_the_scheme_are_not(s3: Any) -> None:
     put(s3, "STANDARD", "t/1")
-    assert S3Tiers(BUCKET).look(["s3a://lake/t/1"]) == {"s3a://lake/t/1": Tier.HOT}
+    assert S3Tiers(BUCKET).read_tiers(["s3a://lake/t/1"]) == {"s3a://lake/t/1": Tier.HOT}
     with pytest.raises(OtherPlace):
-        S3Tiers(BUCKET).look(["s3://other/t/1"])
+        S3Tiers(BUCKET).read_tiers(["s3://other/t/1"])
 
 
 def test_without_boto3_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_without_boto3_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(NoBoto) as caught:
-        S3Tiers("never-opened").look(["s3://never-opened/t/1"])
+        S3Tiers("never-opened").read_tiers(["s3://never-opened/t/1"])
     assert vars(caught.value) == {"bucket": "never-opened"}
 
 

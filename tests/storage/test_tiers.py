@@ -22,7 +22,7 @@ NAMES = ["t/day=1/part-0", "t/day=a b/part-é%20#?&.parquet", "t/deletion_vector
 
 def tiers_of(onelake: OneLake) -> AzureTiers:
     store = onelake.store()
-    return AzureTiers(onelake.blob, WORKSPACE, ROOT, store.credential, store.ca_bundle, store.patience)
+    return AzureTiers(onelake.blob, WORKSPACE, ROOT, store.credential, store.ca_bundle, store.retry_limits)
 
 
 def uris(names: list[str] = NAMES) -> list[str]:
@@ -86,32 +86,32 @@ def test_files_are_looked_at_by_listing_what_their_names_have_in_common(onelake:
     blobs |= {f"t/day=2/part-{i}": Blob() for i in range(5)} | {"other/x": Blob()}
     blobs["t/day=2/part-4"] = Blob("Archive", "High")
     asked = uris([*NAMES, "t/day=2/part-0", "t/day=2/part-4", "t/gone"])
-    found = tiers_of(onelake).look(asked)
+    found = tiers_of(onelake).read_tiers(asked)
     assert list(found) == asked
     assert [tier.name for tier in found.values()] == ["ARCHIVE", "ARCHIVE", "ARCHIVE", "HOT", "PENDING", "MISSING"]
     assert {call.query["prefix"] for call in onelake.calls if call.verb == "list blobs"} == {"t/"}
-    assert tiers_of(onelake).look([]) == {}
+    assert tiers_of(onelake).read_tiers([]) == {}
 
 
 def test_archived_files_are_asked_back_and_arrive_later(onelake: OneLake) -> None:
     archived(onelake)
     tiers = tiers_of(onelake)
-    assert tiers.bring_back(uris(), Priority.HIGH) == {}
+    assert tiers.restore(uris(), Priority.HIGH) == {}
     assert {blob.priority for blob in onelake.server.blobs.blobs.values()} == {"High"}
-    assert set(tiers.look(uris()).values()) == {Tier.PENDING}
-    assert tiers.bring_back(uris(), Priority.STANDARD) == {}  # asking again does no harm
+    assert set(tiers.read_tiers(uris()).values()) == {Tier.PENDING}
+    assert tiers.restore(uris(), Priority.STANDARD) == {}  # asking again does no harm
     onelake.server.blobs.arrive()
-    assert set(tiers.look(uris()).values()) == {Tier.HOT}
-    assert tiers.bring_back(uris(), Priority.STANDARD) == {}
+    assert set(tiers.read_tiers(uris()).values()) == {Tier.HOT}
+    assert tiers.restore(uris(), Priority.STANDARD) == {}
 
 
 def test_archived_files_are_brought_to_the_tier_that_is_asked_for(onelake: OneLake) -> None:
     blobs = archived(onelake)
     tiers = tiers_of(onelake)
-    assert tiers.bring_back(uris(), Priority.STANDARD, Tier.COOL) == {}
+    assert tiers.restore(uris(), Priority.STANDARD, Tier.COOL) == {}
     assert {blob.status for blob in blobs.values()} == {"rehydrate-pending-to-cool"}
     onelake.server.blobs.arrive()
-    assert set(tiers.look(uris()).values()) == {Tier.COOL}
+    assert set(tiers.read_tiers(uris()).values()) == {Tier.COOL}
 
 
 def test_the_storage_tells_sizes_and_since_when_files_are_in_their_tier(onelake: OneLake) -> None:
@@ -124,7 +124,7 @@ def test_the_storage_tells_sizes_and_since_when_files_are_in_their_tier(onelake:
 def test_no_batch_holds_more_than_256_files(onelake: OneLake) -> None:
     names = [f"t/part-{i:04d}" for i in range(600)]
     archived(onelake, names)
-    assert tiers_of(onelake).bring_back(uris(names), Priority.STANDARD) == {}
+    assert tiers_of(onelake).restore(uris(names), Priority.STANDARD) == {}
     assert onelake.server.blobs.batches == [256, 256, 88]
     assert all(blob.status for blob in onelake.server.blobs.blobs.values())
 
@@ -133,8 +133,8 @@ def test_files_that_are_not_taken_are_named_with_the_reason(onelake: OneLake) ->
     archived(onelake)
     onelake.server.blobs.refuse = {NAMES[1]: (503, "ServerBusy")}
     tiers, asked = tiers_of(onelake), [*uris(), ROOT + "t/gone"]
-    assert tiers.bring_back(asked, Priority.STANDARD) == {asked[1]: "503 ServerBusy", asked[3]: "404 BlobNotFound"}
-    assert tiers.look(asked)[asked[0]] is Tier.PENDING
+    assert tiers.restore(asked, Priority.STANDARD) == {asked[1]: "503 ServerBusy", asked[3]: "404 BlobNotFound"}
+    assert tiers.read_tiers(asked)[asked[0]] is Tier.PENDING
 
 
 def test_a_busy_service_is_asked_again(onelake: OneLake) -> None:
@@ -142,20 +142,20 @@ def test_a_busy_service_is_asked_again(onelake: OneLake) -> None:
     for verb in ("list blobs", "set tiers"):
         onelake.server.faults.add(Fault(verb, How.ANSWER, 2, status=503, code="ServerBusy"))
     tiers = tiers_of(onelake)
-    assert tiers.bring_back(uris(), Priority.STANDARD) == {}
-    assert set(tiers.look(uris()).values()) == {Tier.PENDING}
+    assert tiers.restore(uris(), Priority.STANDARD) == {}
+    assert set(tiers.read_tiers(uris()).values()) == {Tier.PENDING}
 
 
 def test_a_service_that_does_not_answer_is_an_error_that_says_so(onelake: OneLake) -> None:
     onelake.server.faults.add(Fault("list blobs", How.ANSWER, 99, status=403, code="AuthorizationPermissionMismatch"))
     with pytest.raises(TiersUnavailable) as caught:
-        tiers_of(onelake).look(uris())
+        tiers_of(onelake).read_tiers(uris())
     reason = "403 AuthorizationPermissionMismatch"
     assert caught.value.problem == f"Cannot read the access tiers of files in {ROOT}: {reason}."
 
 
 def test_files_of_another_container_are_refused(onelake: OneLake) -> None:
     with pytest.raises(OtherPlace) as caught:
-        tiers_of(onelake).look(["abfss://other@lake.dfs.core.windows.net/t/part-0"])
+        tiers_of(onelake).read_tiers(["abfss://other@lake.dfs.core.windows.net/t/part-0"])
     uri = "abfss://other@lake.dfs.core.windows.net/t/part-0"
     assert vars(caught.value) == {"uri": uri, "root": ROOT}

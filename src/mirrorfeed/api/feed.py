@@ -145,9 +145,9 @@ class Feed:
         from mirrorfeed.orchestration.orphans import find_pattern_orphans
         from mirrorfeed.orchestration.publish_run import all_up_to_date, publish_tables
         from mirrorfeed.publish.result import Progress, TableResult
-        from mirrorfeed.storage.process_cache import retries
+        from mirrorfeed.storage.process_cache import retry_counter
 
-        config, now, before = self._config, datetime.now(UTC), retries().value
+        config, now, before = self._config, datetime.now(UTC), retry_counter().value
         chosen = config.select(tables)
         if not chosen:
             return Result((), summary=f"No table is in {' or '.join(tables)}.")
@@ -167,7 +167,7 @@ class Feed:
         stopped = sum(row.stopped for row in rows.values())
         summary = f"Stopped on request. {stopped} of {counted(len(chosen), 'table')} left for the next run."
         notes = [*map(coded, problems), *(f"{name}: {pause}" for name, pause in pauses.items())]
-        if repeated := retries().value - before:
+        if repeated := retry_counter().value - before:
             notes.append(f"{counted(repeated, 'call')} to the landing zone had to be repeated.")
         return Result(tuple(rows.values()), tuple(notes), summary if stopped else "")
 

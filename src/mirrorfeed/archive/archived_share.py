@@ -111,7 +111,7 @@ def _seen(found: Share, archived: Sequence[LogFile], tiers: TierStore | None) ->
         archived_bytes=told if found.archived_bytes is None else found.archived_bytes,
         restored_files=len(back),
         restored_bytes=sum(each.bytes or 0 for each in back),
-        copies=tiers.keeps,
+        copies=tiers.restores_copies,
     )
 
 

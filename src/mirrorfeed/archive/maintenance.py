@@ -140,7 +140,7 @@ def missing_files(spark: SparkSession, source: Source, now: datetime, tiers: Tie
     hot = [file for file in found if file.uri not in away]
     uris = sorted({uri for file in hot for uri in (file.uri, file.vector) if uri})
     if tiers is not None:
-        return [uri for uri, tier in tiers.look(uris).items() if tier is Tier.MISSING]
+        return [uri for uri, tier in tiers.read_tiers(uris).items() if tier is Tier.MISSING]
     if elsewhere := [uri for uri in uris if not uri.startswith("file:")]:
         raise CannotLook(table=str(source), uri=elsewhere[0])
     return [uri for uri in uris if not Path(uri.removeprefix("file:")).exists()]

@@ -21,14 +21,14 @@ from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import detail_of
-from mirrorfeed.storage.azure_tiers import MOST_IN_A_BATCH
+from mirrorfeed.storage.azure_tiers import BATCH_SIZE
 from mirrorfeed.storage.errors import OtherPlace
-from mirrorfeed.storage.prices import Rates
-from mirrorfeed.storage.tiers import COPY_DAYS, Facts, Priority, Tier, TierStore, tiers_at
+from mirrorfeed.storage.prices import Prices
+from mirrorfeed.storage.tiers import DEFAULT_COPY_DAYS, Facts, Priority, Tier, TierStore, tiers_at
 
 
 @dataclass(frozen=True)
-class TiersOfTables:
+class TiersOfTables(TierStore):
     """Files of several tables, each where its own address says."""
 
     uris: tuple[str, ...]
@@ -36,19 +36,16 @@ class TiersOfTables:
     at: Callable[[str], TierStore | None] = tiers_at
 
     @property
-    def keeps(self) -> bool:
-        return all(store.keeps for store, _ in self._parts(self.uris))
+    def restores_copies(self) -> bool:
+        return all(store.restores_copies for store, _ in self._parts(self.uris))
 
     def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
         return {uri: facts for store, part in self._parts(uris) for uri, facts in store.facts(part).items()}
 
-    def look(self, uris: Sequence[str]) -> dict[str, Tier]:
-        return {uri: tier for store, part in self._parts(uris) for uri, tier in store.look(part).items()}
-
-    def bring_back(
+    def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        answers = (store.bring_back(part, priority, to, days) for store, part in self._parts(uris))
+        answers = (store.restore(part, priority, to, days) for store, part in self._parts(uris))
         return {uri: why for refused in answers for uri, why in refused.items()}
 
     def _parts(self, uris: Sequence[str]) -> list[tuple[TierStore, list[str]]]:
@@ -56,7 +53,7 @@ class TiersOfTables:
         for uri in uris:
             store = self.at(uri)
             if store is None:
-                raise OtherPlace(uri=uri, root="a place whose tiers are known")
+                raise OtherPlace(uri=uri, root="a location with access tiers")
             same = next((part for other, part in found if other == store), None)
             if same is None:
                 found.append((store, [uri]))
@@ -93,7 +90,7 @@ def check_table(plan: Plan, table_id: str, newest: int) -> None:
 
 def progress(plan: Plan, tiers: TierStore) -> Progress:
     """Every file is looked at: one that was sampled says nothing about the others."""
-    found = tiers.look([file.uri for file in plan.files])
+    found = tiers.read_tiers([file.uri for file in plan.files])
     if gone := [uri for uri, tier in found.items() if tier is Tier.MISSING]:
         raise FilesGone(table=plan.table, uris=gone)
     count = Counter(found.values())
@@ -126,9 +123,9 @@ def ask(plan: Plan, tiers: TierStore, terms: Terms = Terms(), now: datetime | No
         if not left:
             break
         refused = {}
-        for start in range(0, len(left), MOST_IN_A_BATCH):
-            batch = left[start : start + MOST_IN_A_BATCH]
-            refused |= tiers.bring_back(batch, Priority[plan.priority], terms.to, terms.keep_days)
+        for start in range(0, len(left), BATCH_SIZE):
+            batch = left[start : start + BATCH_SIZE]
+            refused |= tiers.restore(batch, Priority[plan.priority], terms.to, terms.keep_days)
         if not refused:
             break
     if refused:
@@ -137,9 +134,9 @@ def ask(plan: Plan, tiers: TierStore, terms: Terms = Terms(), now: datetime | No
 
 
 def check_terms(table: str, tiers: TierStore, terms: Terms) -> None:
-    if terms.keep_days is not None and not tiers.keeps:
+    if terms.keep_days is not None and not tiers.restores_copies:
         raise KeptByARule(table=table, days=terms.keep_days)
-    if terms.to is not Tier.HOT and tiers.keeps:
+    if terms.to is not Tier.HOT and tiers.restores_copies:
         raise OnlyHot(table=table, to=terms.to)
 
 
@@ -165,21 +162,21 @@ def follow(
         sleep(poll_seconds)
 
 
-def costs(plan: Plan, tiers: TierStore, terms: Terms, rates: Rates | None, now: datetime) -> str | None:
+def costs(plan: Plan, tiers: TierStore, terms: Terms, rates: Prices | None, now: datetime) -> str | None:
     """What carrying the plan out costs, for people; None without prices."""
     check_terms(plan.table, tiers, terms)
     if rates is None:
         return None
     files = tiers.facts([file.uri for file in plan.files]).values()
-    days = terms.keep_days or (COPY_DAYS if tiers.keeps else _BY_THE_RULE)
-    found = of_restore(files, rates, Priority[plan.priority], terms.to, days, tiers.keeps, now)
+    days = terms.keep_days or (DEFAULT_COPY_DAYS if tiers.restores_copies else _BY_THE_RULE)
+    found = of_restore(files, rates, Priority[plan.priority], terms.to, days, tiers.restores_copies, now)
     return f"This costs about {spelled(found, rates.currency)}."
 
 
 def afterwards(table: str, tiers: TierStore, terms: Terms) -> str:
     """What becomes of files that are brought back, for people."""
-    if tiers.keeps:
-        days = counted(terms.keep_days or COPY_DAYS, "day")
+    if tiers.restores_copies:
+        days = counted(terms.keep_days or DEFAULT_COPY_DAYS, "day")
         return f"The copies go {days} after they were asked for; the files stay in the archive. --keep makes it longer."
     return (
         f"Unless it is paused (`mirrorfeed archive rule {shell_argument(table)} --merge EXPORTED --paused`), the"

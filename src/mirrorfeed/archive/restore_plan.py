@@ -21,7 +21,7 @@ from mirrorfeed.archive.errors import BadPlan, NoPlaceForPlan, PlanInTheWay
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, is_distinct, parse_json, validate
-from mirrorfeed.storage.prices import Rates
+from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Facts, Priority, Tier
 
 ARCHIVE_DAYS = 180
@@ -40,7 +40,7 @@ class Cost:
 
 def of_restore(
     files: Iterable[Facts],
-    rates: Rates,
+    rates: Prices,
     priority: Priority,
     to: Tier,
     days: int,
@@ -49,9 +49,9 @@ def of_restore(
 ) -> list[Cost]:
     """Of bringing back those that are in the archive, and of having them for so many days."""
     away = [file for file in files if file.tier is Tier.ARCHIVE]
-    price = rates.of_restoring(priority.name)
+    price = rates.of_restore(priority.name)
     gib = _gib(away)
-    month = rates.month(to.name)
+    month = rates.per_month(to.name)
     found = [
         Cost("retrieval", gib * price.per_gib),
         Cost("requests", len(away) / 10_000 * price.per_10k_files),
@@ -62,17 +62,17 @@ def of_restore(
     return [*found, *_leaving(away, rates, to, days, now)]
 
 
-def _leaving(away: Sequence[Facts], rates: Rates, to: Tier, days: int, now: datetime) -> Iterable[Cost]:
+def _leaving(away: Sequence[Facts], rates: Prices, to: Tier, days: int, now: datetime) -> Iterable[Cost]:
     """What only a file that leaves the archive costs."""
     short = [_gib([file]) * max(0.0, ARCHIVE_DAYS - _days(file, now)) for file in away]
     unknown = ", at most" if any(file.since is None for file in away) else ""
-    archive = rates.month(Tier.ARCHIVE.name)
+    archive = rates.per_month(Tier.ARCHIVE.name)
     yield Cost(
         f"leaving the archive before {ARCHIVE_DAYS} days{unknown}",
         None if archive is None else sum(short) * archive / MONTH,
     )
     if (left := _SHORTEST[to] - days) > 0:
-        month = rates.month(to.name)
+        month = rates.per_month(to.name)
         yield Cost(
             f"leaving {to.value} before {_SHORTEST[to]} days",
             None if month is None else _gib(away) * month * left / MONTH,
@@ -208,7 +208,7 @@ def make(
     *,
     where: str | None = None,
     feed_from: int | None = None,
-    rates: Rates | None = None,
+    rates: Prices | None = None,
     zone: str | None = None,
 ) -> Plan:
     """For the archived files of a question to one table."""
@@ -220,7 +220,7 @@ def make_for_statement(
     sql: str | None,
     tables: Sequence[tuple[PlannedTable, Sequence[LogFile]]],
     priority: Priority,
-    rates: Rates | None = None,
+    rates: Prices | None = None,
     zone: str | None = None,
 ) -> Plan:
     """For the archived files that a statement needs of one table or several; without it, for the files alone."""
@@ -244,9 +244,9 @@ def _planned(files: Sequence[LogFile]) -> tuple[PlannedFile, ...]:
     return tuple(PlannedFile(uri, planned[uri]) for uri in sorted(planned))
 
 
-def _priced(made: Plan, rates: Rates | None) -> Plan:
+def _priced(made: Plan, rates: Prices | None) -> Plan:
     if rates is None:
         return made
-    price = rates.of_restoring(made.priority)
+    price = rates.of_restore(made.priority)
     by_bytes, by_objects = made.bytes / 2**30 * price.per_gib, len(made.files) / 10_000 * price.per_10k_files
     return replace(made, cost=round(by_bytes + by_objects, 4), currency=rates.currency)

@@ -27,7 +27,7 @@ from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Range
 from mirrorfeed.source.table_info import detail_of
-from mirrorfeed.storage.prices import Rates
+from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Priority, TierStore
 
 _ZONE = "spark.sql.session.timeZone"
@@ -115,7 +115,7 @@ def make_plan(
     feed_from: int | None,
     feed_to: int | None,
     priority: Priority,
-    rates: Rates | None,
+    rates: Prices | None,
     now: datetime,
 ) -> Plan:
     """For a query at the newest version, or for the change feed from one version to another."""
@@ -172,7 +172,7 @@ def _last_of_range(spark: SparkSession, source: Source, first: int, last: int | 
 
 
 def make_statement_plan(
-    spark: SparkSession, statement: str, priority: Priority, rates: Rates | None, now: datetime
+    spark: SparkSession, statement: str, priority: Priority, rates: Prices | None, now: datetime
 ) -> Plan:
     """For any query over tables that have an archive."""
     at = moment(spark, now)

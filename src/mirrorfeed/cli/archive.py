@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from mirrorfeed.source.identifier import Source
-    from mirrorfeed.storage.prices import Rates
+    from mirrorfeed.storage.prices import Prices
 
 where_option = click.option("--where", metavar="PREDICATE", help="A condition as after WHERE.")
 
@@ -284,12 +284,12 @@ def _tiers(spark: Any, source: Source) -> Any:
     return tiers_at(detail_of(spark, source).location)
 
 
-def given_rates(prices: str | None, path: str) -> Rates | None:
+def given_rates(prices: str | None, path: str) -> Prices | None:
     """Those of a file of their own, else those of the configuration, where there is one and it has them."""
-    from mirrorfeed.storage.prices import Rates
+    from mirrorfeed.storage.prices import Prices
 
     if prices:
-        return Rates.load(prices)
+        return Prices.load(prices)
     config = load_if_there(path)
     return config.archive.prices if config and config.archive else None
 

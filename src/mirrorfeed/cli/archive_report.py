@@ -28,7 +28,7 @@ from mirrorfeed.errors import MirrorfeedError, coded, named
 if TYPE_CHECKING:
     from mirrorfeed.archive.archived_share import Simulation
     from mirrorfeed.source.identifier import Source
-    from mirrorfeed.storage.prices import Rates
+    from mirrorfeed.storage.prices import Prices
 
 prices_option = click.option("--prices", metavar="FILE", help="Your prices, in place of the configuration's.")
 
@@ -89,11 +89,11 @@ def _say_outcomes(found: Simulation) -> None:
         say(f"{text}{asked}: {'; '.join(told)}")
 
 
-def _say_interval(found: Simulation, days: int, rates: Rates | None) -> None:
+def _say_interval(found: Simulation, days: int, rates: Prices | None) -> None:
     from mirrorfeed.display.humanize import counted
 
     share = found.shares[days]
-    month = rates.of_a_month(share.hot_bytes or 0, share.cold_bytes or 0) if rates else None
+    month = rates.monthly_cost(share.hot_bytes or 0, share.cold_bytes or 0) if rates else None
     words = [f"{share}, {(share.archived or 0):.0%}"]
     if found.outcomes:
         failed, known = found.failing(days)
@@ -137,7 +137,7 @@ def _may_have_an_archive(spark: Any, source: Source) -> bool:
         return True
 
 
-def look(spark: Any, source: Source, rates: Rates | None, ledger: Source | None) -> dict[str, Any]:
+def look(spark: Any, source: Source, rates: Prices | None, ledger: Source | None) -> dict[str, Any]:
     """Shows it, writes it into the ledger, and tells it. After the fact: what fails here is told, and harms nothing."""
     from mirrorfeed.archive.archived_share import share
     from mirrorfeed.orchestration.ledger import archived, keep, told

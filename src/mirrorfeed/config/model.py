@@ -36,7 +36,7 @@ from mirrorfeed.landing.output_format import COMPRESSION
 from mirrorfeed.runtime.credentials import Credential, Default
 from mirrorfeed.source.errors import BadSource
 from mirrorfeed.source.identifier import Pattern, Source
-from mirrorfeed.storage.prices import Rates
+from mirrorfeed.storage.prices import Prices
 
 
 class Options(OutputOptions):
@@ -110,7 +110,7 @@ class Sources(Entry):
 class ArchiveOptions(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
-    prices: Rates
+    prices: Prices
 
 
 class Config(Options):

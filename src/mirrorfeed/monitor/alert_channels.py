@@ -27,9 +27,9 @@ from mirrorfeed.monitor.alert_state import Message, Send
 from mirrorfeed.monitor.errors import ChannelUnavailable, MailRefused, WebhookRefused
 from mirrorfeed.runtime.addresses import check_proxy, is_host
 from mirrorfeed.runtime.credentials import Secret, SecretUnreachable, read_secret
-from mirrorfeed.storage.retry_budget import WORTH_REPEATING, Patience, Tries, retry_after
+from mirrorfeed.storage.retry_budget import RETRYABLE_STATUS, RetryBudget, RetryLimits, retry_after_seconds
 
-PATIENCE = Patience(seconds=30.0, first_pause=1.0, longest_pause=10.0, answer_seconds=20.0)
+RETRY_LIMITS = RetryLimits(seconds=30.0, first_pause=1.0, longest_pause=10.0, response_seconds=20.0)
 """Short, because the next run sends what this one cannot."""
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _LONGEST_TEXT = 1_400
@@ -108,7 +108,7 @@ def post(
     message: Message,
     *,
     read: Callable[[Secret], str] = read_secret,
-    patience: Patience = PATIENCE,
+    retry_limits: RetryLimits = RETRY_LIMITS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Send a message to a webhook, or raise `ChannelUnavailable` or `WebhookRefused`."""
@@ -120,8 +120,8 @@ def post(
     if not _is_https(address):
         raise WebhookRefused(name=webhook.name, response="its address is not an https address")
     check_proxy()
-    body, tries, channel = FORMS[webhook.kind](message), Tries(patience), f"webhook {webhook.name}"
-    timeout = (patience.connect_seconds, patience.answer_seconds)
+    body, budget, channel = FORMS[webhook.kind](message), RetryBudget(retry_limits), f"webhook {webhook.name}"
+    timeout = (retry_limits.connect_seconds, retry_limits.response_seconds)
     while True:
         wait, reached = None, True
         try:
@@ -133,12 +133,12 @@ def post(
             if answer.status_code < 300:
                 return
             content = first_line(redact_answer(answer.text, address))[:_LONGEST_RESPONSE]
-            wait = retry_after(answer.headers, datetime.now(UTC))
+            wait = retry_after_seconds(answer.headers, datetime.now(UTC))
             response = f"{answer.status_code} {content}"
-            if answer.status_code not in WORTH_REPEATING:
+            if answer.status_code not in RETRYABLE_STATUS:
                 raise WebhookRefused(name=webhook.name, response=response)
             failure = ChannelUnavailable(channel=channel, response=response)
-        if (pause := tries.pause(wait, reached=reached)) is None:
+        if (pause := budget.next_pause(wait, reached=reached)) is None:
             raise failure
         sleep(pause)
 
@@ -161,7 +161,7 @@ def send_mail(
     context: Callable[[], ssl.SSLContext] = ssl.create_default_context,
 ) -> None:
     """Send a message by mail, or raise `ChannelUnavailable` or `MailRefused`."""
-    server, seconds = f"{mail.server}:{mail.port}", PATIENCE.answer_seconds
+    server, seconds = f"{mail.server}:{mail.port}", RETRY_LIMITS.response_seconds
     channel = f"mail server {server}"
     try:
         password = read(mail.password) if mail.password else None

@@ -71,7 +71,7 @@ def _place(config: Config, target: Target, mirror: str | None) -> tuple[Store, s
     from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # as in config.landing_zone
 
     place = config.endpoint or ENDPOINT
-    return OneLakeStore(workspace, database, config.credential, place, config.ca_bundle, below="Tables"), log
+    return OneLakeStore(workspace, database, config.credential, place, config.ca_bundle, root_folder="Tables"), log
 
 
 def _synced(states: Sequence[TableState] | None, target: Target) -> datetime | None:

@@ -26,7 +26,7 @@ from mirrorfeed.source.identifier import Source, quote
 if TYPE_CHECKING:
     from mirrorfeed.archive.archived_share import Share
     from mirrorfeed.mirror.verify import Comparison
-    from mirrorfeed.storage.prices import Rates
+    from mirrorfeed.storage.prices import Prices
 
 PUBLISHED, WELL, FINDING, FAILED, RESEEDED = "published", "well", "finding", "failed", "reseeded"
 VERIFIED, DIFFERENT, UNVERIFIED = "verified", "different", "unverified"
@@ -209,9 +209,11 @@ def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> 
     return Row(now, table, DIFFERENT, to_version=found.version, message=message)
 
 
-def archived(table: str, found: Share, now: datetime, rates: Rates | None = None) -> Row:
+def archived(table: str, found: Share, now: datetime, rates: Prices | None = None) -> Row:
     hot, cold = found.hot_bytes, found.cold_bytes
-    month = rates.of_a_month(hot, cold, found.copied_bytes) if rates and hot is not None and cold is not None else None
+    month = (
+        rates.monthly_cost(hot, cold, found.copied_bytes) if rates and hot is not None and cold is not None else None
+    )
     return Row(
         now,
         table,

@@ -1,4 +1,4 @@
-"""The port to where files live. The text of each verb is the contract that every store is tested against."""
+"""The protocol of a store. The text of each method is the contract that every store is tested against."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import BinaryIO, Protocol
 READ_LIMIT = 32 * 2**20
 """The largest file, in bytes, that `Store.read` returns. The record of a publication of 100,000 files is smaller."""
 TOO_LARGE = f"it is larger than {READ_LIMIT // 2**20} MiB"
+_INVALID_CHARACTERS = re.compile(r"[\\\x00]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,84 +22,83 @@ class Entry:
     is_folder: bool
     size: int
     modified: datetime
-    """With its zone. A folder's is not to be relied on."""
+    """With a time zone. Not reliable for folders."""
     etag: str
-    """Differs between a thing and another that was made under its name after it was deleted."""
+    """Differs if the file or folder was deleted and created again under the same name."""
 
 
 class Store(Protocol):
-    """Files below one root, addressed by relative paths with `/`; the root itself is the empty path.
+    """Files below one root, addressed by relative paths with `/`. The root itself is the empty path.
 
-    Stores are values that can be pickled: executors receive them and open their own connections. Folders come into
-    being with the first file in them. Every verb raises `StoreUnavailable` when it cannot tell what happened.
+    Stores are values that can be pickled: executors receive them and open their own connections. A folder exists as
+    soon as it contains a file. Every method raises `StoreUnavailable` if the outcome is unknown.
     """
 
     def list(self, folder: str) -> list[Entry]:
-        """The direct children, sorted by name. A folder that is not there has none.
+        """The direct children, sorted by name. A missing folder has none.
 
-        A listing is not of one moment: what comes, goes or changes its name meanwhile is in it or not, each for itself.
-        What was there before it began, and stays, is in it.
+        A listing is not a snapshot: each file that is created, deleted or renamed meanwhile may be included or not.
+        Files that exist during the whole listing are included.
         """
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole content, `NotThere`, or `UnreadableFile` if there are more than `READ_LIMIT` bytes."""
+        """The whole content. Raises `NotThere`, or `UnreadableFile` if it is larger than `READ_LIMIT`."""
         ...
 
     def open_read(self, path: str) -> BinaryIO:
-        """A seekable reader of a regular file; `NotThere`, or `UnreadableFile`. Never waits for a writer."""
+        """A seekable reader of a regular file. Raises `NotThere` or `UnreadableFile`. Never waits for a writer."""
         ...
 
     def create(self, path: str, data: bytes) -> str | None:
-        """Makes the file with this content, whole or not at all, or `AlreadyThere`, then without any change. What comes
-        back is its ETag as listings show it, where the answer tells."""
+        """Create a file with this content, completely or not at all. Raises `AlreadyThere` and changes nothing then.
+
+        Returns its ETag as in listings, if the response contains it.
+        """
         ...
 
     def create_once(self, path: str, data: bytes) -> None:
-        """As `create`, by exactly one request, ever. Where the answer is `StoreUnavailable`, it may still take effect,
-        at any time; once it did, never again."""
+        """Like `create`, but with exactly one request. After `StoreUnavailable` this request may still take effect at
+        any time, but only once."""
         ...
 
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
-        """Makes the file, or gives it this content in one step: no reader sees it missing or in part.
+        """Create the file or replace its content in one step. Readers never see it missing or incomplete.
 
-        With an ETag from a listing, replaces only the file that has it. Otherwise raises `AlreadyThere`, or, if the
-        file is gone, `NotThere` or `StoreUnavailable`. In a folder the check comes just before the replacement, so two
-        writers may both pass it.
+        With an ETag from a listing, replace only the file that has it. Otherwise raise `AlreadyThere`, or `NotThere` or
+        `StoreUnavailable` if the file does not exist. `FolderStore` checks just before it replaces, so two concurrent
+        writers can both succeed.
         """
         ...
 
     def open_write(self, path: str) -> BinaryIO:
-        """A writer in bounded memory for a name that was never used; the file is whole once it is closed.
+        """A writer with bounded memory for a name that was never used. The file is complete after `close`.
 
-        Exactly one request that may create the name is sent, ever; one that is not let in, for want of a login, may
-        not, and is sent again. Any other answer to it but success raises `AlreadyThere` or `StoreUnavailable`; it may
-        still take effect then, at any time, so the name is spoiled: see `open_anew`.
+        Sends exactly one request that can create the name. A request that was rejected because of the login cannot
+        create it and is sent again. Any other failure raises `AlreadyThere` or `StoreUnavailable`. The request may
+        still take effect later, so never use the name again: see `open_new`.
         """
         ...
 
     def rename(self, path: str, new_path: str) -> None:
-        """Moves a file in one step. `NotThere` without a source, `AlreadyThere` if the new name is taken."""
+        """Rename a file in one step. Raises `NotThere`, or `AlreadyThere` if the new name exists."""
         ...
 
     def remove(self, path: str) -> None:
-        """Deletes a file; one that is not there is as good as deleted."""
+        """Delete a file, if it exists."""
         ...
 
     def remove_folder(self, folder: str) -> None:
-        """Deletes a folder with all that is in it, in one step; one that is not there is as good as deleted."""
+        """Delete a folder with all its content in one step, if it exists."""
         ...
 
     def address(self, path: str) -> str:
-        """The full address, for people."""
+        """The full address, for messages."""
         ...
 
 
-_ODD = re.compile(r"[\\\x00]")
-
-
 def is_inside(path: str) -> bool:
-    """Whether a relative path stays below its root; the empty path is the root."""
+    """Whether a relative path stays below its root. The empty path is the root."""
     if not path:
         return True
-    return not _ODD.search(path) and all(part not in ("", ".", "..") for part in path.split("/"))
+    return not _INVALID_CHARACTERS.search(path) and all(part not in ("", ".", "..") for part in path.split("/"))

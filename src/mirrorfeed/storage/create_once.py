@@ -1,6 +1,6 @@
-"""A file is begun anew under another name where the one creation of a name was not answered with success.
+"""Create files with one request per name. After a failed request, continue with a new name.
 
-Such a creation may still take effect, at any time. So its name is never used again.
+A failed creation may still take effect at any time, so its name is never used again.
 """
 
 from __future__ import annotations
@@ -10,66 +10,69 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 from mirrorfeed.storage.errors import AlreadyThere, StoreUnavailable
-from mirrorfeed.storage.process_cache import retries
-from mirrorfeed.storage.retry_budget import NONE, Tries
+from mirrorfeed.storage.process_cache import retry_counter
+from mirrorfeed.storage.retry_budget import NO_RETRIES, RetryBudget
 
-Begun = TypeVar("Begun")
+T = TypeVar("T")
 
 
 class Sink(Protocol):
-    """The part of a store that writing needs."""
+    """The part of `Store` that is needed to write new files."""
 
     def open_write(self, path: str) -> BinaryIO: ...
 
     def address(self, path: str) -> str: ...
 
 
-def open_anew(
+def open_new(
     store: Sink,
     new_path: Callable[[], str],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> tuple[str, BinaryIO]:
-    """The first path whose creation succeeded, and its writer; after the store's patience, `StoreUnavailable`. A store
-    that has no `patience` has none. `new_path` gives another path at every call."""
+    """Return the first path that was created, and its writer. `new_path` must return another path at every call.
+
+    Raises `StoreUnavailable` when the retries of the store are used up.
+    """
 
     def attempt() -> tuple[str, BinaryIO]:
         path = new_path()
         try:
             return path, store.open_write(path)
-        except AlreadyThere as error:  # by this very creation, if something on the way has sent it twice
-            raise StoreUnavailable(
-                action="write", address=error.address, reason="the name was already taken"
-            ) from error
+        except AlreadyThere as error:  # created by this same request, if the network delivered it twice
+            reason = "the name was already taken"
+            raise StoreUnavailable(action="write", address=error.address, reason=reason) from error
 
-    return patiently(store, attempt, clock, sleep)
+    return retry_new(store, attempt, clock, sleep)
 
 
-def patiently(
+def retry_new(
     store: object,
-    attempt: Callable[[], Begun],
+    attempt: Callable[[], T],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Begun:
-    """What the first attempt that the store is available for gives; after its patience, `StoreUnavailable`. For calls
-    that are never to be repeated as they are: each attempt makes another."""
-    tries = Tries(getattr(store, "patience", NONE), clock)
+) -> T:
+    """Call `attempt` until the store is available, within the retry limits of the store.
+
+    For requests that must never be repeated: each attempt sends a different one.
+    """
+    budget = RetryBudget(getattr(store, "retry_limits", NO_RETRIES), clock)
     while True:
         try:
             return attempt()
         except StoreUnavailable as error:
-            pause = tries.pause(error.retry_after)
+            pause = budget.next_pause(error.retry_after)
             if pause is None:
                 raise
-        retries().add()
+        retry_counter().add()
         sleep(pause)
 
 
 class NewFile:
-    """A file under the first name whose creation succeeded.
+    """A file under the first name that was created.
 
-    Small files are created empty and filled as well, although one request could create them whole: if the network
-    delivers that request again after the file was renamed, the whole file is back, and is taken for one that waits.
+    Small files are also created empty and then filled, although one request could create them complete: if the network
+    delivers that request again after the file was renamed, the complete file exists again and counts as staged.
     """
 
     closed = False
@@ -81,7 +84,7 @@ class NewFile:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.path, self._sink = open_anew(store, new_path, clock, sleep)
+        self.path, self._sink = open_new(store, new_path, clock, sleep)
 
     @property
     def name(self) -> str:
@@ -92,7 +95,7 @@ class NewFile:
         return self._sink.write(data)
 
     def flush(self) -> None:
-        """What is held until the file is closed is of no use to anybody."""
+        """Does nothing, because nobody reads the file before it is closed."""
 
     def close(self) -> None:
         if self.closed:

@@ -135,14 +135,14 @@ class StillRead(StoreUnavailable):
     meaning = "A file cannot be deleted while another process reads it."
 
 
-class BadRates(Terminal):
+class InvalidPrices(Terminal):
     code = "MF1107"
     what = "{path} is not a valid price file ({reason})."
     fix = (
-        'Write your prices as JSON, for example {{"currency": "EUR", "standard": {{"per_gib": 0.02, "per_10k_files":'
-        ' 5.5}}, "high": {{"per_gib": 0.12, "per_10k_files": 60}}, "stored": {{"hot": 0.018, "cool": 0.01, "archive":'
-        ' 0.001}}, "archiving": 0.11}}. `per_gib` and `per_10k_files` are the prices to restore a GiB and 10,000 files,'
-        " `stored` has those of a GiB per month, and `archiving` is the price to archive 10,000 files."
+        'Write your prices as JSON, for example {{"currency": "EUR", "standard": {{"per_gib": 0.02,'
+        ' "per_10k_files": 5.5}}, "high": {{"per_gib": 0.12, "per_10k_files": 60}}, "stored": {{"hot": 0.018,'
+        ' "cool": 0.01, "archive": 0.001}}, "archiving": 0.11}}. `standard` and `high` are restore prices, `stored` has'
+        " prices of a GiB per month, and `archiving` is the price to archive 10,000 files."
     )
 
 

@@ -1,7 +1,7 @@
-"""A folder on a file system: for development, tests and the demo, and for Databricks volumes with one publisher.
+"""A store in a folder of a file system: for development, tests and the demo, and Databricks volumes with one publisher.
 
-All that mirrorfeed removes from folders that others can write to is removed here. No call follows a symbolic link below
-the root, and nothing but a regular file is read.
+mirrorfeed deletes files in folders of other users only here. No call follows a symbolic link below the root, and only
+regular files are read.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from mirrorfeed.storage.errors import (
 )
 
 _UNFINISHED = ".unfinished-"
-"""What did not get its name yet, or has lost it; listings leave it out."""
-_LEFT = re.compile(rf"{re.escape(_UNFINISHED)}[0-9a-f]{{32}}")
-_LEFT_SECONDS = 7 * 24 * 3600
-"""No run is as long as this: what did not get its name by then was left by one that was killed."""
+"""Prefix of files that do not have their name yet, and of folders that are being deleted. Not in listings."""
+_LEFTOVER = re.compile(rf"{re.escape(_UNFINISHED)}[0-9a-f]{{32}}")
+_LEFTOVER_SECONDS = 7 * 24 * 3600
+"""Unfinished files of this age belong to a process that was killed, because no run is as long."""
 _UNUSABLE = (
     errno.EACCES,
     errno.EPERM,
@@ -53,9 +53,9 @@ _NOT_SUPPORTED = (errno.EPERM, errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
 
 
 def resolve(action: str, root: str, path: str) -> Path:
-    """Return the place of a relative path. Raises `SymbolicLink` if a part of the path is a link.
+    """Return the full path. Raises `SymbolicLink` if a part below the root is a link.
 
-    The root may be a link: it is what the configuration names.
+    The root may be a link, because the configuration names it.
     """
     if not is_inside(path):
         raise PathOutside(path=path, address=root)
@@ -69,7 +69,7 @@ def resolve(action: str, root: str, path: str) -> Path:
 
 
 def open_regular(place: Path) -> BinaryIO:
-    """Open a regular file to read. Raises `UnreadableFile` for any other, without waiting for one that writes to it."""
+    """Open a regular file to read. Raises `UnreadableFile` for any other, without waiting for a writer."""
     flags = os.O_NONBLOCK | os.O_NOFOLLOW
     file = open(place, "rb", opener=lambda path, mode: os.open(path, mode | flags))  # noqa: SIM115 - the caller closes it
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -80,12 +80,12 @@ def open_regular(place: Path) -> BinaryIO:
 
 @dataclass(frozen=True)
 class FolderStore:
-    """What it has written and named outlives a power cut, where the file system can promise that."""
+    """A file that was created or renamed survives a power failure, if the file system supports that."""
 
     root: str
 
     def list(self, folder: str) -> list[Entry]:
-        with self._faults("list", folder):
+        with self._errors("list", folder):
             try:
                 found = list(os.scandir(self._at("list", folder)))
             except FileNotFoundError:
@@ -94,14 +94,14 @@ class FolderStore:
         return sorted((entry for entry in entries if entry), key=lambda entry: entry.name)
 
     def read(self, path: str) -> bytes:
-        with self._faults("read", path), open_regular(self._at("read", path)) as file:
+        with self._errors("read", path), open_regular(self._at("read", path)) as file:
             data = file.read(READ_LIMIT + 1)
         if len(data) > READ_LIMIT:
             raise UnreadableFile(address=self.address(path), reason=TOO_LARGE)
         return data
 
     def open_read(self, path: str) -> BinaryIO:
-        with self._faults("read", path):
+        with self._errors("read", path):
             return open_regular(self._at("read", path))
 
     def create(self, path: str, data: bytes) -> str | None:
@@ -119,10 +119,10 @@ class FolderStore:
         self._finish("replace", path, data, give_name)
 
     def _finish(self, action: str, path: str, data: bytes, give_name: Callable[[Path, Path], None]) -> str:
-        """Writes the content under another name first: under its own it is there whole or not at all."""
+        """Write the content under another name first, so that the file is never incomplete under its own name."""
         target = self._at(action, path)
         unfinished = target.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
-        with self._faults(action, path):
+        with self._errors(action, path):
             _make_folders(target.parent)
             try:
                 with unfinished.open("xb") as file:
@@ -135,12 +135,12 @@ class FolderStore:
                 with suppress(FileNotFoundError):
                     unfinished.unlink()
             _sync(target.parent)
-        _remove_left(target.parent)
+        _remove_leftovers(target.parent)
         return _etag(written.st_ino, written.st_mtime_ns)
 
     def open_write(self, path: str) -> BinaryIO:
         target = self._at("write", path)
-        with self._faults("write", path):
+        with self._errors("write", path):
             _make_folders(target.parent)
             try:
                 return cast(BinaryIO, _Writer(self, path, target.open("xb")))
@@ -151,12 +151,12 @@ class FolderStore:
 
     def rename(self, path: str, new_path: str) -> None:
         source, target = self._at("rename", path), self._at("rename", new_path)
-        with self._faults("rename", path):
-            # A link and an unlink would refuse a taken name for certain, but for a moment the file would have two
-            # names, and a reader that consumed the new one in that moment would be given it twice.
+        with self._errors("rename", path):
+            # A link and an unlink would never overwrite a file, but for a moment the file would have two names, and a
+            # reader that consumes the new one in that moment would read it twice.
             if os.path.lexists(target):
                 raise AlreadyThere(address=self.address(new_path))
-            source.lstat()  # before a folder is made for what is not there
+            source.lstat()  # before a folder is created for a missing file
             _make_folders(target.parent)
             os.rename(source, target)
             for folder in {source.parent, target.parent}:
@@ -164,31 +164,31 @@ class FolderStore:
 
     def remove(self, path: str) -> None:
         place = self._at("remove", path)
-        with self._faults("remove", path), suppress(FileNotFoundError):
+        with self._errors("remove", path), suppress(FileNotFoundError):
             place.unlink()
 
     def remove_folder(self, folder: str) -> None:
-        if not folder:  # the root is not ours
+        if not folder:  # the root belongs to the user
             raise PathOutside(path=folder, address=self.root)
         place = self._at("remove", folder)
         gone = place.with_name(f"{_UNFINISHED}{uuid.uuid4().hex}")
-        with self._faults("remove", folder), suppress(FileNotFoundError):
+        with self._errors("remove", folder), suppress(FileNotFoundError):
             if not stat.S_ISDIR(place.lstat().st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            os.rename(place, gone)  # nobody may take what a killed deletion leaves for a whole folder
+            os.rename(place, gone)  # a killed deletion must not leave an incomplete folder
             _sync(place.parent)
             shutil.rmtree(gone)
-        _remove_left(place.parent)
+        _remove_leftovers(place.parent)
 
     def address(self, path: str) -> str:
         return str(Path(self.root, path))
 
     def _at(self, action: str, path: str) -> Path:
-        with self._faults(action, path):
+        with self._errors(action, path):
             return resolve(action, self.root, path)
 
     @contextmanager
-    def _faults(self, action: str, path: str) -> Iterator[None]:
+    def _errors(self, action: str, path: str) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError as error:
@@ -208,16 +208,16 @@ class FolderStore:
         try:
             found = item.stat(follow_symlinks=False)
             is_folder = item.is_dir(follow_symlinks=False)
-            # A file's time changes with each that is written under its name; a folder's with each that is put into it.
-            made = _birth(item.path) if is_folder else found.st_mtime_ns
-        except FileNotFoundError:  # gone since the listing began
+            # The modification time of a folder changes with each file in it.
+            time_ns = _birth(item.path) if is_folder else found.st_mtime_ns
+        except FileNotFoundError:  # deleted since the listing began
             return None
         modified = datetime.fromtimestamp(found.st_mtime, UTC)
-        return Entry(item.name, is_folder, 0 if is_folder else found.st_size, modified, _etag(found.st_ino, made))
+        return Entry(item.name, is_folder, 0 if is_folder else found.st_size, modified, _etag(found.st_ino, time_ns))
 
 
 class _Writer(io.RawIOBase):
-    """A file whose faults are the store's: a full disk shows while writing. After one it stays unfinished."""
+    """Translates errors such as a full disk. After an error the file stays unfinished."""
 
     def __init__(self, store: FolderStore, path: str, file: BinaryIO) -> None:
         self._store, self._path, self._file, self._failed = store, path, file, False
@@ -226,7 +226,7 @@ class _Writer(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        with self._store._faults("write", self._path):
+        with self._store._errors("write", self._path):
             try:
                 return self._file.write(data)
             except OSError:
@@ -241,7 +241,7 @@ class _Writer(io.RawIOBase):
             with suppress(OSError):
                 self._file.close()
             return
-        with self._store._faults("write", self._path):
+        with self._store._errors("write", self._path):
             try:
                 self._file.flush()
                 os.fsync(self._file.fileno())
@@ -261,8 +261,8 @@ def _make_folders(folder: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Makes the names in it outlive a power cut; where the file system cannot, it has another way or none."""
-    with suppress(FileNotFoundError):  # removed meanwhile, with all names in it
+    """Make the names in a folder survive a power failure, if the file system supports that."""
+    with suppress(FileNotFoundError):  # deleted meanwhile
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -273,15 +273,15 @@ def _sync(folder: Path) -> None:
             os.close(handle)
 
 
-def _remove_left(folder: Path) -> None:
-    """Removes what killed processes left in a folder. What cannot be removed is in nobody's way."""
+def _remove_leftovers(folder: Path) -> None:
+    """Delete unfinished files of killed processes. Errors are ignored."""
     with suppress(OSError):
         for item in list(os.scandir(folder)):
-            if not _LEFT.fullmatch(item.name):
+            if not _LEFTOVER.fullmatch(item.name):
                 continue
             found = item.stat(follow_symlinks=False)
-            if max(found.st_ctime, found.st_mtime) > time.time() - _LEFT_SECONDS:
-                continue  # a folder keeps its time of modification when it is renamed
+            if max(found.st_ctime, found.st_mtime) > time.time() - _LEFTOVER_SECONDS:
+                continue  # ctime, because a renamed folder keeps its mtime
             if stat.S_ISDIR(found.st_mode):
                 shutil.rmtree(item.path)
             elif stat.S_ISREG(found.st_mode):
@@ -289,13 +289,13 @@ def _remove_left(folder: Path) -> None:
 
 
 def _take_name(unfinished: Path, target: Path) -> None:
-    """Gives a finished file its name if nothing has it, in one step where the file system can."""
+    """Rename a finished file if the name is free, in one step if the file system supports that."""
     try:
         os.link(unfinished, target)
     except OSError as error:
         if error.errno not in _NOT_SUPPORTED:
             raise
-        if os.path.lexists(target):  # no hard links here (a Databricks volume): good for one publisher
+        if os.path.lexists(target):  # no hard links (a Databricks volume): safe for one publisher
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from error
         os.rename(unfinished, target)
 
@@ -304,7 +304,7 @@ _AT_FDCWD, _STATX_BTIME, _BTIME_OFFSET = -100, 0x800, 80
 
 
 def _birth(path: str) -> int:
-    """When the thing was made, in nanoseconds; inode numbers alone are given out again at once. 0 if not known."""
+    """When a folder was created, in nanoseconds. 0 if unknown. Inode numbers alone are reused."""
     if sys.platform != "linux":
         return int(getattr(os.stat(path), "st_birthtime", 0) * 1e9)
     libc = ctypes.CDLL(None)

@@ -1,4 +1,4 @@
-"""OneLake, the place from which Fabric replicates: `Files/LandingZone` of an open mirrored database."""
+"""A store in OneLake: the folder `Files/LandingZone` of an open mirrored database."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from azure.storage.blob import ContainerClient
 from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, PathProperties
 
 from mirrorfeed.errors import first_line
-from mirrorfeed.runtime.credentials import Credential, Default, token_credential
-from mirrorfeed.storage.azure_retries import API_VERSION, Retries, transport
+from mirrorfeed.runtime.credentials import Credential, Default
+from mirrorfeed.storage.azure_retries import client_options
 from mirrorfeed.storage.base import READ_LIMIT, TOO_LARGE, Entry, is_inside
 from mirrorfeed.storage.errors import (
     AlreadyThere,
@@ -30,45 +30,45 @@ from mirrorfeed.storage.errors import (
     UnreadableFile,
     WorkspaceMissing,
 )
-from mirrorfeed.storage.onelake_errors import Answer, meaning
-from mirrorfeed.storage.process_cache import keep
-from mirrorfeed.storage.retry_budget import Patience, retry_after
+from mirrorfeed.storage.onelake_errors import Response, error_of
+from mirrorfeed.storage.process_cache import per_process
+from mirrorfeed.storage.retry_budget import RetryLimits, retry_after_seconds
 
 ENDPOINT = "https://onelake.dfs.fabric.microsoft.com"
 _CONNECTION = re.compile(r"^\(<[^>]*>, '(.*)'\)$", re.DOTALL)
 _READ_AHEAD = 2**20
 _ONCE: dict[str, Any] = {"retry_total": 0, "permit_redirects": False}
-"""Of a call that is sent once, whatever it is answered."""
+"""Options of a call that is sent exactly once."""
 _NO_PARENT = "RenameDestinationParentPathNotFound"
 
 
 def blob_endpoint(endpoint: str) -> str:
-    """The one beside an endpoint of the `dfs` kind. Where its name holds `.dfs.`, that has `.blob.` in its place."""
-    place = urlsplit(endpoint)
-    return place._replace(netloc=place.netloc.replace(".dfs.", ".blob.", 1)).geturl()
+    """The blob endpoint for a `dfs` endpoint."""
+    parts = urlsplit(endpoint)
+    return parts._replace(netloc=parts.netloc.replace(".dfs.", ".blob.", 1)).geturl()
 
 
 @dataclass(frozen=True)
 class OneLakeStore:
-    """Addressed by ids. Holds no secret and no connection; every process opens its own, once."""
+    """Addressed by ids. Holds no secret and no connection: every process opens its own."""
 
     workspace: str
     item: str
     credential: Credential = field(default_factory=Default)
     endpoint: str = ENDPOINT
-    """Of the `dfs` kind."""
+    """The `dfs` endpoint."""
     ca_bundle: str | None = None
-    """The certificates to trust, for endpoints with a certificate authority of their own."""
-    patience: Patience = field(default_factory=Patience)
+    """File with the certificates to trust, for endpoints with their own certificate authority."""
+    retry_limits: RetryLimits = field(default_factory=RetryLimits)
     part_bytes: int = 8 * 2**20
-    """How much of a file that is being written is held before it is sent."""
-    below: str = "Files/LandingZone"
-    """The folder of the item that is the root."""
+    """Bytes of a file that are buffered before they are sent."""
+    root_folder: str = "Files/LandingZone"
+    """Folder of the item that is the root of the store."""
 
     def list(self, folder: str) -> list[Entry]:
         path = self._at(folder)
         try:
-            with self._faults("list", folder):
+            with self._errors("list", folder):
                 found = [_entry(each) for each in self._clients.files.get_paths(path, recursive=False)]
         except NotThere:
             self._expect_landing_zone()
@@ -77,81 +77,79 @@ class OneLakeStore:
 
     def read(self, path: str) -> bytes:
         file = self._file(self._at(path))
-        with self._missing_place(), self._faults("read", path):
-            content = file.download_file()  # the first answer has at most 32 MiB
+        with self._missing_place(), self._errors("read", path):
+            content = file.download_file()  # the first response has at most 32 MiB
             if content.size > READ_LIMIT:
                 raise UnreadableFile(address=self.address(path), reason=TOO_LARGE)
             return content.readall()
 
     def open_read(self, path: str) -> BinaryIO:
         file = self._file(self._at(path))
-        with self._missing_place(), self._faults("read", path):
+        with self._missing_place(), self._errors("read", path):
             properties = file.get_file_properties()
         if properties.size is None or not properties.etag:
-            raise StoreUnavailable(
-                action="read", address=self.address(path), reason="the response with its size is incomplete"
-            )
+            raise self._unavailable("read", path, "the response with its size is incomplete")
         return io.BufferedReader(_Reader(self, path, file, properties.size, properties.etag), _READ_AHEAD)
 
     def create(self, path: str, data: bytes) -> str | None:
-        # Put Blob, in one call. Through the dfs endpoint it would be three (create, append, flush), and a crash between
-        # them would leave an empty file under the name: then the name is taken, and its record can never be written.
-        # To stage and rename instead would rest on the condition of the rename, which a server may ignore; that of
-        # Put Blob is what Delta's own commits rest on, on OneLake too.
-        blob = self._clients.blobs.get_blob_client(self._change(path))
+        # Put Blob is one request. The dfs endpoint needs three (create, append, flush), and a crash between them leaves
+        # an empty file, so that the record with this name can never be written. Staging and renaming depends on the
+        # condition of the rename, which a server may ignore. Delta commits also depend on the condition of Put Blob.
+        blob = self._clients.blobs.get_blob_client(self._changeable(path))
         self._expect_landing_zone()
-        with self._faults("create", path, path):
-            answer = blob.upload_blob(data, overwrite=False, length=len(data))
-        return str(answer["etag"]).strip('"') if answer.get("etag") else None
+        with self._errors("create", path, path):
+            response = blob.upload_blob(data, overwrite=False, length=len(data))
+        return str(response["etag"]).strip('"') if response.get("etag") else None
 
     def replace(self, path: str, data: bytes, etag: str | None = None) -> None:
-        blob = self._clients.blobs.get_blob_client(self._change(path))
+        blob = self._clients.blobs.get_blob_client(self._changeable(path))
         self._expect_landing_zone()
-        same: dict[str, Any] = (
-            {} if etag is None else {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
-        )
-        with self._faults("replace", path, None if etag is None else path):
+        if etag is None:
+            with self._errors("replace", path):
+                blob.upload_blob(data, overwrite=True, length=len(data))
+            return
+        same: dict[str, Any] = {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
+        with self._errors("replace", path, path):
             blob.upload_blob(data, overwrite=True, length=len(data), **same)
 
     def open_write(self, path: str) -> BinaryIO:
-        file = self._file(self._change(path))
+        file = self._file(self._changeable(path))
         self._expect_landing_zone()
-        # One that is answered 401 was not let in. The library sends it again then, with a login of now.
-        with self._faults("write", path, path):
+        # After status 401, which created nothing, the library sends the request again with a new token.
+        with self._errors("write", path, path):
             file.create_file(match_condition=MatchConditions.IfMissing, **_ONCE)
         return cast(BinaryIO, _Writer(self, path, file))
 
     def create_once(self, path: str, data: bytes) -> None:
-        blob = self._clients.blobs.get_blob_client(self._change(path))
+        blob = self._clients.blobs.get_blob_client(self._changeable(path))
         self._expect_landing_zone()
-        with self._faults("write", path, path):
+        with self._errors("write", path, path):
             blob.upload_blob(data, overwrite=False, length=len(data), **_ONCE)
 
     def rename(self, path: str, new_path: str) -> None:
-        source, target = self._change(path), self._change(new_path)
-        # The library takes the escapes out of the name of a source, and sets them again: one more layer keeps it.
-        file = self._file(quote(source))
-        # A server may ignore the condition and overwrite: so look first. The condition closes the gap after the look.
-        # The library's own question whether a file exists takes every conflict for a yes.
-        if self._is_there(new_path):
+        source, target = self._changeable(path), self._changeable(new_path)
+        file = self._file(quote(source))  # the library decodes the name of a source
+        # A server may ignore the condition and overwrite, so check first. The condition closes the gap after the check.
+        # The library's own check takes every conflict for an existing file.
+        if self._exists(new_path):
             raise AlreadyThere(address=self.address(new_path))
-        with self._missing_place(), self._faults("rename", path, new_path):
+        with self._missing_place(), self._errors("rename", path, new_path):
             try:
                 file.rename_file(f"{self.workspace}/{target}", match_condition=MatchConditions.IfMissing)
             except HttpResponseError as error:
-                if _answer(error).code != _NO_PARENT:
+                if _response_of(error).code != _NO_PARENT:
                     raise
                 self._make_folder(target.rpartition("/")[0])
                 file.rename_file(f"{self.workspace}/{target}", match_condition=MatchConditions.IfMissing)
 
     def remove(self, path: str) -> None:
-        file = self._file(self._change(path))
-        with suppress(NotThere), self._faults("remove", path):
+        file = self._file(self._changeable(path))
+        with suppress(NotThere), self._errors("remove", path):
             file.delete_file()
 
     def remove_folder(self, folder: str) -> None:
-        directory = self._clients.files.get_directory_client(self._change(folder))
-        with suppress(NotThere), self._faults("remove", folder):
+        directory = self._clients.files.get_directory_client(self._changeable(folder))
+        with suppress(NotThere), self._errors("remove", folder):
             directory.delete_directory()
 
     def address(self, path: str) -> str:
@@ -159,11 +157,11 @@ class OneLakeStore:
 
     @property
     def _root(self) -> str:
-        return f"{self.item}/{self.below}"
+        return f"{self.item}/{self.root_folder}"
 
     @property
     def _clients(self) -> _Clients:
-        return keep(self, lambda: _Clients.open(self))
+        return per_process(self, lambda: _Clients.open(self))
 
     def _file(self, path: str) -> DataLakeFileClient:
         return self._clients.files.get_file_client(path)
@@ -173,22 +171,22 @@ class OneLakeStore:
             raise PathOutside(path=path, address=self.address(""))
         return f"{self._root}/{path}" if path else self._root
 
-    def _change(self, path: str) -> str:
-        """The landing zone itself is the service's."""
+    def _changeable(self, path: str) -> str:
+        """The path of a file or folder that may change. The root itself belongs to the service."""
         if not path:
             raise PathOutside(path=path, address=self.address(""))
         return self._at(path)
 
-    def _is_there(self, path: str) -> bool:
+    def _exists(self, path: str) -> bool:
         try:
-            with self._faults("check", path):
+            with self._errors("check", path):
                 self._file(self._at(path)).get_file_properties()
         except NotThere:
             return False
         return True
 
     def _make_folder(self, path: str) -> None:
-        """Only if absent: a folder that is made anew has a new ETag, and the service drops its table."""
+        """Create a folder if it is absent. If it were created again, its new ETag would make Fabric drop the table."""
         folder = self._clients.files.get_directory_client(path)
         try:
             folder.create_directory(match_condition=MatchConditions.IfMissing)
@@ -197,15 +195,17 @@ class OneLakeStore:
                 raise
 
     def _expect_landing_zone(self) -> None:
-        """Raises what is wrong with the address; asks once a process. A folder that is missing is no news, a landing
-        zone that is missing is: without this, wrong ids would look like a table that was never published."""
+        """Raise an error if the address is wrong. Checks once per process.
+
+        Without this check, wrong ids would look like a table that was never published.
+        """
         clients = self._clients
         if clients.seen:
             return
-        # By listings, which OneLake answers at every level: of a workspace it allows HEAD, where the library sends GET.
+        # By listings, which OneLake supports at every level. For a workspace it needs HEAD, but the library sends GET.
         levels = ((self._root, None), (self.item, NotAnOpenMirror), ("", DatabaseMissing))
         for path, missing in levels:
-            with suppress(NotThere), self._faults("check", ""):
+            with suppress(NotThere), self._errors("check", ""):
                 next(iter(clients.files.get_paths(path or None, recursive=False, max_results=1)), None)
                 clients.seen = missing is None
                 if missing is None:
@@ -222,19 +222,24 @@ class OneLakeStore:
             raise
 
     @contextmanager
-    def _faults(self, action: str, path: str, taking: str | None = None) -> Iterator[None]:
-        """`taking` is the name that the call gives to something."""
+    def _errors(self, action: str, path: str, new_path: str | None = None) -> Iterator[None]:
+        """Translate errors of the library. `new_path` is the name that the call creates."""
         try:
             yield
         except HttpResponseError as error:
-            new_address, answer = None if taking is None else self.address(taking), _answer(error)
-            found = meaning(action, self.address(path), answer, new_address)
-            if taking is not None and isinstance(found, AlreadyThere) and not self._is_there(taking):
-                said = f"{answer}. The response says that the name exists, but it does not"
-                found = StoreUnavailable(action=action, address=found.address, reason=said, retry_after=answer.asked)
+            new_address, response = None if new_path is None else self.address(new_path), _response_of(error)
+            found = error_of(action, self.address(path), response, new_address)
+            if new_path is not None and isinstance(found, AlreadyThere) and not self._exists(new_path):
+                reason = f"{response}. The response says that the name exists, but it does not"
+                found = self._unavailable(action, new_path, reason, response.retry_seconds)
             raise found from error
         except AzureError as error:
-            raise StoreUnavailable(action=action, address=self.address(path), reason=_reason(error)) from error
+            # The library may put the repr of the connection before the text.
+            reason = first_line(_CONNECTION.sub(r"\1", str(error.message)))
+            raise self._unavailable(action, path, reason) from error
+
+    def _unavailable(self, action: str, path: str, reason: str, retry_after: float = 0.0) -> StoreUnavailable:
+        return StoreUnavailable(action=action, address=self.address(path), reason=reason, retry_after=retry_after)
 
 
 @dataclass
@@ -244,25 +249,20 @@ class _Clients:
     files: FileSystemClient
     blobs: ContainerClient
     seen: bool = field(default=False)
-    """Whether the landing zone was seen to be there."""
+    """Whether the landing zone is known to exist."""
 
     @classmethod
     def open(cls, store: OneLakeStore) -> _Clients:
-        options: dict[str, Any] = {
-            "credential": token_credential(store.credential, store.ca_bundle),
-            "retry_policy": Retries(store.patience),
-            "transport": transport(store.patience, store.ca_bundle),
-            "api_version": API_VERSION,
-        }
+        options = client_options(store.credential, store.ca_bundle, store.retry_limits)
         return cls(
             FileSystemClient(store.endpoint, store.workspace, **options),
-            # Whatever `create` is given goes in one call; in more than one it would no longer be whole or not at all.
+            # `create` must send all data in one request: several requests could leave a part of it.
             ContainerClient(blob_endpoint(store.endpoint), store.workspace, max_single_put_size=2**31, **options),
         )
 
 
 class _Writer:
-    """Sends a part whenever one is full, the rest when it is closed. After a failure the file stays unfinished."""
+    """Sends each full part, and the rest on close. After a failure the file stays unfinished."""
 
     closed = False
 
@@ -283,7 +283,7 @@ class _Writer:
         return len(view)
 
     def flush(self) -> None:
-        """Parts go when they are full: what a file holds before it is closed is of no use to anybody."""
+        """Does nothing, because nobody reads the file before it is closed."""
 
     def close(self) -> None:
         if self.closed:
@@ -294,7 +294,7 @@ class _Writer:
         if self._part:
             self._send()
         if self._sent:
-            with self._faults():
+            with self._errors():
                 self._file.flush_data(self._sent)
 
     def __enter__(self) -> _Writer:
@@ -305,28 +305,26 @@ class _Writer:
         self.close()
 
     def _send(self) -> None:
-        with self._faults():
+        with self._errors():
             self._file.append_data(bytes(self._part), self._sent, len(self._part))
         self._sent += len(self._part)
         self._part.clear()
 
     @contextmanager
-    def _faults(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
-            with self._store._faults("write", self._path):
+            with self._store._errors("write", self._path):
                 yield
         except NotThere as error:
             self._failed = True
-            raise StoreUnavailable(
-                action="write", address=error.address, reason="it was deleted while it was written"
-            ) from error
+            raise self._store._unavailable("write", self._path, "it was deleted while it was written") from error
         except BaseException:
             self._failed = True
             raise
 
 
 class _Reader(io.RawIOBase):
-    """Ranges of one state of a file: if another took its name meanwhile, reading ends with an error."""
+    """Reads ranges of one state of a file, and fails if the file was replaced meanwhile."""
 
     def __init__(self, store: OneLakeStore, path: str, file: DataLakeFileClient, size: int, etag: str) -> None:
         self._store, self._path, self._file, self._size, self._etag = store, path, file, size, etag
@@ -358,7 +356,7 @@ class _Reader(io.RawIOBase):
         if length <= 0:
             return b""
         same = MatchConditions.IfNotModified
-        with self._store._faults("read", self._path):
+        with self._store._errors("read", self._path):
             data = self._file.download_file(self._place, length, etag=self._etag, match_condition=same).readall()
         self._place += len(data)
         return data
@@ -367,30 +365,25 @@ class _Reader(io.RawIOBase):
 def _entry(found: PathProperties) -> Entry:
     modified = found.last_modified or datetime.fromtimestamp(0)
     return Entry(
-        # Only the last part: whether the service spells the item by id or by name does not matter then.
+        # Only the last part, because the service may use the id or the name of the item in the others.
         name=found.name.rpartition("/")[2],
         is_folder=found.is_directory,
         size=0 if found.is_directory else found.content_length or 0,
-        modified=modified.replace(tzinfo=UTC),  # the library reads GMT and drops it
+        modified=modified.replace(tzinfo=UTC),  # the library drops the time zone, which is GMT
         etag=found.etag or "",
     )
 
 
-def _reason(error: AzureError) -> str:
-    """Of a call that got no answer. The library may put the connection, as Python shows it, before the words."""
-    return first_line(_CONNECTION.sub(r"\1", str(error.message)))
-
-
-def _answer(error: HttpResponseError) -> Answer:
+def _response_of(error: HttpResponseError) -> Response:
     headers = getattr(error.response, "headers", {})
     code = getattr(error, "error_code", None) or headers.get("x-ms-error-code") or ""
     code = getattr(code, "value", str(code))
     message = first_line(str(error.message)).removeprefix(f"({code})").strip()
-    said = {str(name).lower(): value for name, value in (getattr(error, "additional_info", None) or {}).items()}
+    details = {str(name).lower(): value for name, value in (getattr(error, "additional_info", None) or {}).items()}
     refused = ", ".join(
-        f"{what} {said[f'{part}name']} = {said.get(f'{part}value') or ''}".removesuffix(" = ")
+        f"{what} {details[f'{part}name']} = {details.get(f'{part}value') or ''}".removesuffix(" = ")
         for part, what in (("header", "header"), ("queryparameter", "query parameter"))
-        if said.get(f"{part}name")
+        if details.get(f"{part}name")
     )
-    asked = retry_after(headers, datetime.now(UTC)) or 0.0
-    return Answer(error.status_code or 0, code, message, headers.get("Retry-After") or "", asked, refused)
+    seconds = retry_after_seconds(headers, datetime.now(UTC)) or 0.0
+    return Response(error.status_code or 0, code, message, headers.get("Retry-After") or "", seconds, refused)

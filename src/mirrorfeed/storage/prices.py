@@ -1,4 +1,4 @@
-"""What the user pays for storage, in the configuration or in a file of its own."""
+"""Storage prices, from the configuration or from a JSON file."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from mirrorfeed.landing.strict_json import parse_json, validate
-from mirrorfeed.storage.errors import BadRates
+from mirrorfeed.storage.errors import InvalidPrices
 
 _Price = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 _FORM = ConfigDict(extra="forbid", frozen=True)
 
 
-class Restoring(BaseModel):
+class RestorePrices(BaseModel):
     model_config = _FORM
 
     per_gib: _Price
-    """For a GiB that is read from the archive."""
+    """To restore a GiB from the archive."""
     per_10k_files: _Price
-    """For ten thousand objects."""
+    """To restore 10,000 files."""
 
 
-class Stored(BaseModel):
-    """For a GiB and a month."""
+class StoragePrices(BaseModel):
+    """Prices of a GiB per month."""
 
     model_config = _FORM
 
@@ -36,46 +36,45 @@ class Stored(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Month:
+class MonthlyCost:
     cost: float
     saving: float
-    """Of what it would cost if all were hot."""
+    """Compared with all files in the hot tier."""
 
 
-class Rates(BaseModel):
-    """What the user pays, in any one currency. What is left out is not summed, and said to be left out."""
+class Prices(BaseModel):
+    """What the user pays, in one currency. Costs without a price are not included in sums, and reported as missing."""
 
     model_config = _FORM
 
     currency: Annotated[str, Field(min_length=1)]
-    standard: Restoring
-    high: Restoring
-    stored: Stored | None = None
+    standard: RestorePrices
+    high: RestorePrices
+    stored: StoragePrices | None = None
     archiving: _Price | None = None
-    """For ten thousand objects that are moved into the archive."""
+    """To archive 10,000 files."""
 
     @classmethod
-    def load(cls, path: str) -> Rates:
-        """Those of a JSON file, or `BadRates`."""
+    def load(cls, path: str) -> Prices:
+        """Read a JSON file. Raises `InvalidPrices`."""
         try:
             return validate(TypeAdapter(cls), parse_json(Path(path).read_bytes()))
         except (OSError, ValueError) as error:
-            raise BadRates(path=path, reason=str(error)) from error
+            raise InvalidPrices(path=path, reason=str(error)) from error
 
-    def month(self, tier: str) -> float | None:
-        """For a GiB in the tier of this name."""
+    def per_month(self, tier: str) -> float | None:
+        """The price of a GiB in this tier."""
         found: float | None = getattr(self.stored, tier.lower(), None)
         return found
 
-    def of_restoring(self, priority: str) -> Restoring:
-        """With the priority of this name."""
+    def of_restore(self, priority: str) -> RestorePrices:
         return self.high if priority.upper() == "HIGH" else self.standard
 
-    def of_a_month(self, hot_bytes: int, archived_bytes: int, copied_bytes: int = 0) -> Month | None:
-        """Of having so much, of which so much is there twice; None without prices for that."""
+    def monthly_cost(self, hot_bytes: int, archived_bytes: int, copied_bytes: int = 0) -> MonthlyCost | None:
+        """The cost of a month, where `copied_bytes` are stored twice. None without storage prices."""
         if self.stored is None:
             return None
-        hot, cold = hot_bytes / 2**30, archived_bytes / 2**30
-        cost = hot * self.stored.hot + cold * self.stored.archive
-        once = hot + cold - copied_bytes / 2**30
-        return Month(cost, once * self.stored.hot - cost)
+        hot, archived = hot_bytes / 2**30, archived_bytes / 2**30
+        cost = hot * self.stored.hot + archived * self.stored.archive
+        distinct = hot + archived - copied_bytes / 2**30
+        return MonthlyCost(cost, distinct * self.stored.hot - cost)

@@ -1,4 +1,4 @@
-"""What a process keeps for itself: connections and counts, which are never sent on to another."""
+"""Clients and counters that are kept per process and never sent to another one."""
 
 from __future__ import annotations
 
@@ -9,43 +9,39 @@ from collections.abc import Callable, Hashable
 from types import ModuleType
 from typing import Any, TypeVar
 
-_Kept = TypeVar("_Kept")
+T = TypeVar("T")
 
 
-def keep(key: Hashable, make: Callable[[], _Kept]) -> _Kept:
-    """What this process keeps under the key, made at the first request. A process that is forked begins anew."""
-    kept = _shelf()
-    mine = (os.getpid(), key)
-    if mine not in kept:
-        made = make()
-        kept.setdefault(mine, made)  # two threads may both have made one; both take the first
-    found: _Kept = kept[mine]
+def per_process(key: Hashable, create: Callable[[], T]) -> T:
+    """Return the value of this process for a key, created at the first call. A forked process creates its own."""
+    # Not a global of this module: where the code travels with each task, globals are pickled and new in every task.
+    name = "_mirrorfeed_process"
+    values: dict[Any, Any] = sys.modules.setdefault(name, ModuleType(name)).__dict__
+    own_key = (os.getpid(), key)
+    if own_key not in values:
+        created = create()
+        values.setdefault(own_key, created)  # if two threads created one, both use the first
+    found: T = values[own_key]
     return found
 
 
 class Counter:
+    """A number that all threads of a process increase."""
+
     def __init__(self) -> None:
-        self._lock, self.value, self._here = threading.Lock(), 0, threading.local()
+        self._lock, self.value, self._local = threading.Lock(), 0, threading.local()
 
     def add(self, number: int = 1) -> None:
         with self._lock:
             self.value += number
-        self._here.value = self.mine + number
+        self._local.value = self.of_thread + number
 
     @property
-    def mine(self) -> int:
-        """What this thread has added."""
-        return getattr(self._here, "value", 0)
+    def of_thread(self) -> int:
+        """What the current thread has added."""
+        return getattr(self._local, "value", 0)
 
 
-def retries() -> Counter:
-    """How often this process has repeated calls to remote stores."""
-    return keep("retries", Counter)
-
-
-def _shelf() -> dict[Any, Any]:
-    # Not a global of this module: where the code travels with each task, globals would be pickled along with it, and
-    # would be new ones for every task.
-    name = "_mirrorfeed_process"
-    shelf: dict[Any, Any] = sys.modules.setdefault(name, ModuleType(name)).__dict__
-    return shelf
+def retry_counter() -> Counter:
+    """Counts the retries of calls to remote stores."""
+    return per_process("retries", Counter)

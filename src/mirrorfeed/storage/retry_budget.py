@@ -1,4 +1,4 @@
-"""How long calls over the network are repeated, and with which pauses: a value that travels with a store."""
+"""How long and how often calls over the network are retried."""
 
 from __future__ import annotations
 
@@ -9,64 +9,60 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 
-WORTH_REPEATING = frozenset({408, 429, 500, 502, 503, 504})
-"""The answers that say nothing about the call itself."""
+RETRYABLE_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+"""Status codes that do not depend on the request itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryLimits:
+    """Limits of retries. A value that travels with a store."""
+
     seconds: float = 120.0
-    """No try begins later than this after the first."""
+    """No attempt starts later than this after the first one."""
     connections: int = 4
-    """Tries to reach a server that never answered: a wrong address should not take two minutes to be told."""
+    """Attempts to reach a server that never responded, so that a wrong address fails quickly."""
     first_pause: float = 0.5
     longest_pause: float = 30.0
-    answer_seconds: float = 60.0
-    """How long the server may be silent."""
+    response_seconds: float = 60.0
+    """How long to wait for a response."""
     connect_seconds: float = 10.0
-    """How long a connection may take to come about. Where packets are dropped nobody says that none will: this, times
-    the tries, is the time until it is told."""
-
-    def pause(self, tries: int, chance: float) -> float:
-        """After so many tries. Between half of what it may be and all of it, so that many do not come back together;
-        `chance` is from 0 to 1."""
-        most = min(self.longest_pause, self.first_pause * 2.0 ** min(tries - 1, 30))
-        return most * (0.5 + chance / 2)
+    """How long to wait for a connection. Where a firewall drops packets, each attempt takes this long."""
 
 
-NONE = Patience(seconds=0.0)
-"""Of a place where what fails is told at once."""
+NO_RETRIES = RetryLimits(seconds=0.0)
 
 
-class Tries:
-    """Those of one call. Its time begins when this is made."""
+class RetryBudget:
+    """The remaining attempts of one call. The time starts when it is created."""
 
     def __init__(
         self,
-        patience: Patience,
+        limits: RetryLimits,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._patience, self._clock, self._chance = patience, clock, chance
-        self._deadline = clock() + patience.seconds
-        self._made, self._unreached = 0, 0
+        self._limits, self._clock, self._chance = limits, clock, chance
+        self._deadline = clock() + limits.seconds
+        self._attempts, self._unreached = 0, 0
 
-    def pause(self, asked: float | None = None, *, reached: bool = True) -> float | None:
-        """For how long to wait after a try that failed; None: it was the last. `asked` is for how long the server
-        wants to be left alone; `reached` is False where none was there."""
-        self._made += 1
+    def next_pause(self, retry_after: float | None = None, *, reached: bool = True) -> float | None:
+        """Seconds to wait after a failed attempt, or None if it was the last one.
+
+        `retry_after` is the time for which the server asks, `reached` is False if no server responded. Pauses double,
+        and vary from half to all of their length, so that many clients do not return at the same time.
+        """
+        self._attempts += 1
         self._unreached += not reached
-        pause = (asked or 0.0) + self._patience.pause(self._made, self._chance())
-        if self._clock() + pause > self._deadline or self._unreached >= self._patience.connections:
+        longest = min(self._limits.longest_pause, self._limits.first_pause * 2.0 ** min(self._attempts - 1, 30))
+        pause = (retry_after or 0.0) + longest * (0.5 + self._chance() / 2)
+        if self._clock() + pause > self._deadline or self._unreached >= self._limits.connections:
             return None
         return pause
 
 
-def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """The seconds for which the service asks; None if it does not, or not in a form that is known."""
-    text = headers.get("Retry-After")
-    if not text:
-        return None
+def retry_after_seconds(headers: Mapping[str, str], now: datetime) -> float | None:
+    """The seconds in the header `Retry-After`. None if it is missing or invalid."""
+    text = headers.get("Retry-After") or ""
     try:
         return max(0.0, float(text))
     except ValueError:

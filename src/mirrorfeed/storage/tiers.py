@@ -1,4 +1,4 @@
-"""Access tiers of files: the protocol, and the lookup of the store for an address."""
+"""Access tiers of files: the protocol of a tier store, and the store for an address."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
-COPY_DAYS = 7
-"""How long copies are kept where the storage keeps copies, and nobody says otherwise."""
+DEFAULT_COPY_DAYS = 7
+"""How long a storage that restores copies keeps them by default."""
 
 
 class Tier(Enum):
-    """Where a file is, as far as reading it goes."""
+    """The access tier of a file, and whether it can be read."""
 
     HOT = "hot"
     COOL = "cool"
@@ -34,51 +34,52 @@ class Priority(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a storage tells of a file."""
+    """What a storage reports about a file."""
 
     tier: Tier
     bytes: int | None = None
     since: datetime | None = None
-    """When it came into its tier; None where that is not told."""
+    """When it was moved to its tier. None if unknown."""
     until: datetime | None = None
-    """When it goes again, for a copy that was brought back for some days."""
+    """When a restored copy expires."""
 
 
 class TierStore(Protocol):
-    """Files by their URIs, as Spark spells them. Raises `TiersUnavailable` when it cannot tell."""
+    """Files by the URIs that Spark uses. Methods raise `TiersUnavailable` if the storage does not respond."""
 
     @property
-    def keeps(self) -> bool:
-        """Whether a file that is brought back is a copy for some days, beside the archive; otherwise it leaves the
-        archive, until a rule moves it there again."""
+    def restores_copies(self) -> bool:
+        """Whether a restore creates a copy for some days. Otherwise it moves the file out of the archive tier."""
         ...
 
     def facts(self, uris: Sequence[str]) -> dict[str, Facts]:
-        """Of every one of these files."""
+        """The facts of each file."""
         ...
 
-    def look(self, uris: Sequence[str]) -> dict[str, Tier]:
-        """The tier of every one of these files."""
-        ...
+    def read_tiers(self, uris: Sequence[str]) -> dict[str, Tier]:
+        """The tier of each file."""
+        return {uri: facts.tier for uri, facts in self.facts(uris).items()}
 
-    def bring_back(
+    def restore(
         self, uris: Sequence[str], priority: Priority, to: Tier = Tier.HOT, days: int | None = None
     ) -> dict[str, str]:
-        """Asks for archived files, and returns at once; it takes hours. Those that were not taken, with the reason;
-        asking again for one that is on its way, or back, does no harm. Days are for places that keep copies."""
+        """Request the restore of archived files, which takes hours. Return the refused files with the reason.
+
+        Files that are pending or restored can be requested again. `to` is ignored where a restore creates copies,
+        `days` where it does not.
+        """
         ...
 
 
 def tiers_at(location: str) -> TierStore | None:
-    """The tiers of a table's files, by its address. None for a location without tiers."""
+    """The tier store for the files of a table, by its address. None for a location without tiers."""
     from mirrorfeed.storage.azure_tiers import AzureTiers  # cloud clients, which most runs do not need
     from mirrorfeed.storage.s3_tiers import S3Tiers
 
     return AzureTiers.at(location) or S3Tiers.at(location)
 
 
-def common_start(names: Iterable[str]) -> str:
-    """What all these begin with, letter by letter."""
+def common_prefix(names: Iterable[str]) -> str:
     first, last = min(names), max(names)
     end = next((i for i, letter in enumerate(first) if not last.startswith(letter, i)), len(first))
     return first[:end]

@@ -74,11 +74,11 @@ def test_every_file_that_databricks_names_is_looked_at(spark: SparkSession, tabl
     engine = RecordingDatabricks(spark, {SHOW: [(uri,) for uri in old]})
     guarded = ArchiveAwareTable(engine, table.source, tiers, lambda: NOW)  # type: ignore[arg-type]
     tiers.archive(old)
-    tiers.bring_back(old[:1], Priority.HIGH)
+    tiers.restore(old[:1], Priority.HIGH)
     clock.pass_(1)
     with pytest.raises(ArchivedFilesNeeded, match="1 file that is"):
         guarded.query()  # the engine, which samples, might take all as restored
-    tiers.bring_back(old, Priority.HIGH)
+    tiers.restore(old, Priority.HIGH)
     clock.pass_(1)
     assert guarded.query().count() == 40
 

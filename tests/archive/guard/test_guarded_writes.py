@@ -105,9 +105,9 @@ class Cut:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Once all is back."""
-        self._tiers.bring_back(self._away, Priority.HIGH)
+        self._tiers.restore(self._away, Priority.HIGH)
         self._clock.pass_(1)
-        self._tiers.look(self._away)
+        self._tiers.read_tiers(self._away)
         return rows_of(self.table)
 
 

@@ -283,14 +283,14 @@ def test_a_table_that_is_partly_restored_stays_guarded(
     guarded: ArchiveAwareTable, tiers: FolderTiers, clock: Clock
 ) -> None:
     first, second = guarded.files("day <= 2").archived
-    tiers.bring_back([first.uri], Priority.HIGH)
+    tiers.restore([first.uri], Priority.HIGH)
     with pytest.raises(ArchivedFilesNeeded, match="2 files"):
         guarded.query("day <= 2")  # on its way is not there
     clock.pass_(1)
     with pytest.raises(ArchivedFilesNeeded, match="1 file") as caught:
         guarded.query("day <= 2")
     assert caught.value.files == (second,)
-    tiers.bring_back([second.uri], Priority.STANDARD)
+    tiers.restore([second.uri], Priority.STANDARD)
     clock.pass_(15)
     assert guarded.query("day <= 2").count() == 20
     tiers.archive((first.uri, second.uri))  # as it was, for other tests

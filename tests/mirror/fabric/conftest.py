@@ -10,7 +10,7 @@ from mirrorfeed.mirror.fabric.client import AUDIENCE, FabricClient
 from mirrorfeed.mirror.fabric.database import MirroredDatabase
 from mirrorfeed.mirror.fabric.responses import Place
 from mirrorfeed.runtime.credentials import bearer
-from mirrorfeed.storage.retry_budget import Patience
+from mirrorfeed.storage.retry_budget import RetryLimits
 
 
 @dataclass
@@ -36,8 +36,10 @@ def time() -> Time:
 @pytest.fixture
 def api(onelake: OneLake, time: Time) -> FabricClient:
     token = bearer(onelake.principal(), AUDIENCE, str(onelake.ca_bundle))
-    patience = Patience(seconds=60, first_pause=1, longest_pause=1, answer_seconds=5)
-    return FabricClient(token, f"https://{onelake.address}", str(onelake.ca_bundle), patience, time.clock, time.sleep)
+    retry_limits = RetryLimits(seconds=60, first_pause=1, longest_pause=1, response_seconds=5)
+    return FabricClient(
+        token, f"https://{onelake.address}", str(onelake.ca_bundle), retry_limits, time.clock, time.sleep
+    )
 
 
 @pytest.fixture

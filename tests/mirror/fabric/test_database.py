@@ -28,7 +28,7 @@ from mirrorfeed.mirror.fabric.errors import (
 from mirrorfeed.mirror.fabric.responses import Place
 from mirrorfeed.runtime.credentials import CredentialRefused, LoginUnavailable, Secret, ServicePrincipal, bearer
 from mirrorfeed.storage.errors import CapacityPaused
-from mirrorfeed.storage.retry_budget import Patience
+from mirrorfeed.storage.retry_budget import RetryLimits
 from tests.mirror.fabric.conftest import Time
 
 Asked = Callable[[], list[str]]
@@ -265,7 +265,10 @@ def test_a_service_that_asks_for_more_time_than_there_is_is_not_waited_for(
 
 
 def test_a_host_that_drops_packets_is_told_after_a_few_tries(api: FabricClient, time: Time, dropping: str) -> None:
-    api.endpoint, api.patience = dropping, Patience(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1)
+    api.endpoint, api.retry_limits = (
+        dropping,
+        RetryLimits(connect_seconds=0.02, connections=3, first_pause=1, longest_pause=1),
+    )
     with pytest.raises(FabricUnavailable, match=r"ConnectTimeoutError: Connection to localhost timed out"):
         api.get("count", Place(WORKSPACE))
     assert len(time.pauses) == 2

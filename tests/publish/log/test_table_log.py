@@ -40,7 +40,7 @@ from mirrorfeed.publish.result import Progress
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.storage import FolderStore, PlaceUnusable, Store, StoreUnavailable
 from mirrorfeed.storage.onelake import OneLakeStore
-from mirrorfeed.storage.retry_budget import Patience
+from mirrorfeed.storage.retry_budget import RetryLimits
 
 T = "shop.schema/orders"
 LOG = f"{T}/_mirrorfeed/abc"
@@ -1035,6 +1035,6 @@ def test_a_log_that_the_service_did_not_take_is_asked_for_under_another_id(
     monkeypatch.setattr(OneLakeStore, "create_once", spy)
     onelake.server.faults.add(FaultOfService("put blob", how))
 
-    TableLog(onelake.store(patience=Patience(5, first_pause=0.001)), T).begin()
+    TableLog(onelake.store(retry_limits=RetryLimits(5, first_pause=0.001)), T).begin()
 
     assert onelake.verbs().count("put blob") == len(asked) == len(set(asked)) == 2

@@ -14,7 +14,7 @@ from mirrorfeed.archive.restore_plan import Plan, PlannedTable
 from mirrorfeed.display.humanize import a_few
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.errors import Terminal
-from mirrorfeed.storage.prices import Rates
+from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Priority
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def described(
     files: Sequence[LogFile], predicate: str | None, now: datetime, tiers: TierStore | None = None
 ) -> list[dict[str, Any]]:
     """What people and programs want to know of archived files that are needed, in the columns of `DESCRIBED`."""
-    seen = tiers.look([file.uri for file in files]) if tiers else {}
+    seen = tiers.read_tiers([file.uri for file in files]) if tiers else {}
     return [
         {
             "uri": file.uri,
@@ -63,7 +63,7 @@ def blocked_among(archived: Sequence[LogFile], tiers: TierStore | None) -> list[
     others. Without a way to look, none can."""
     if tiers is None or not archived:
         return list(archived)
-    found = tiers.look(sorted({uri for file in archived for uri in (file.uri, file.vector) if uri}))
+    found = tiers.read_tiers(sorted({uri for file in archived for uri in (file.uri, file.vector) if uri}))
     readable = {uri for uri, tier in found.items() if tier.is_readable}
     return [file for file in archived if file.uri not in readable or (file.vector and file.vector not in readable)]
 
@@ -126,7 +126,7 @@ def plan_of(
     statement: str | None,
     tables: Sequence[Missing],
     priority: Priority,
-    rates: Rates | None = None,
+    rates: Prices | None = None,
     zone: str | None = None,
 ) -> Plan:
     listed = [(PlannedTable(each.table, each.table_id, each.version), each.files) for each in tables]
@@ -150,7 +150,7 @@ class StatementNeedsArchivedFiles(ArchivedFilesNeeded):
         super().__init__(asked, first.table, first.version, None, files)
         self.statement, self.tables = statement, tuple(tables)
 
-    def plan(self, priority: Priority = Priority.STANDARD, rates: Rates | None = None) -> Plan:
+    def plan(self, priority: Priority = Priority.STANDARD, rates: Prices | None = None) -> Plan:
         """What brings all of it back. Of what is no statement that asks for rows, only the files are kept."""
         return plan_of(self.statement, self.tables, priority, rates)
 

@@ -75,6 +75,6 @@ def _missing(files: Sequence[LogFile], tiers: TierStore | None) -> list[str]:
     if tiers is not None:
         from mirrorfeed.storage.tiers import Tier
 
-        return [uri for uri, tier in tiers.look(uris).items() if tier is Tier.MISSING]
+        return [uri for uri, tier in tiers.read_tiers(uris).items() if tier is Tier.MISSING]
     local = [uri for uri in uris if uri.startswith("file:")]
     return [uri for uri in local if not Path(uri.removeprefix("file:")).exists()]

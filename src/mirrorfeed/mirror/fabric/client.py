@@ -18,7 +18,7 @@ from mirrorfeed.landing.strict_json import parse_json
 from mirrorfeed.mirror.fabric.errors import FabricUnavailable, OperationFailed, ResponseInvalid
 from mirrorfeed.mirror.fabric.responses import Page, Place, answer_in, error_of, validated
 from mirrorfeed.runtime.credentials import LoginUnavailable
-from mirrorfeed.storage.retry_budget import Patience, Tries, retry_after
+from mirrorfeed.storage.retry_budget import RetryBudget, RetryLimits, retry_after_seconds
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ class FabricClient:
     token: Callable[[], str]
     endpoint: str = ENDPOINT
     ca_bundle: str | None = None
-    patience: Patience = field(default_factory=Patience)
+    retry_limits: RetryLimits = field(default_factory=RetryLimits)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     _session: requests.Session = field(default_factory=requests.Session, init=False, repr=False)
@@ -91,7 +91,7 @@ class FabricClient:
             return ""
         response, deadline = accepted, self.clock() + _OPERATION_SECONDS
         while self.clock() < deadline:
-            self.sleep(retry_after(response.headers, datetime.now(UTC)) or POLL_SECONDS)
+            self.sleep(retry_after_seconds(response.headers, datetime.now(UTC)) or POLL_SECONDS)
             response = self._send(action, place, "GET", f"{self.endpoint}/v1/operations/{operation}")
             state = _content(response)
             if state.get("status") == "Succeeded":
@@ -105,7 +105,7 @@ class FabricClient:
     def _send(
         self, action: str, place: Place, method: str, address: str, body: Any = None, query: Any = None
     ) -> requests.Response:
-        tries = Tries(self.patience, self.clock)
+        budget = RetryBudget(self.retry_limits, self.clock)
         while True:
             wait, reached = None, True
             failure: MirrorfeedError
@@ -116,7 +116,7 @@ class FabricClient:
                     params=query,
                     json=body,
                     headers={"Authorization": f"Bearer {self.token()}"},
-                    timeout=(self.patience.connect_seconds, self.patience.answer_seconds),
+                    timeout=(self.retry_limits.connect_seconds, self.retry_limits.response_seconds),
                     verify=self.ca_bundle or True,
                     allow_redirects=False,
                 )
@@ -130,8 +130,8 @@ class FabricClient:
                     return response
                 header = response.headers.get("Retry-After", "")
                 failure = error_of(action, place, answer_in(response.status_code, header, _content(response)))
-                wait = retry_after(response.headers, datetime.now(UTC))
-            pause = tries.pause(wait, reached=reached)
+                wait = retry_after_seconds(response.headers, datetime.now(UTC))
+            pause = budget.next_pause(wait, reached=reached)
             if pause is None or not isinstance(failure, Transient):
                 raise failure
             self.sleep(pause)

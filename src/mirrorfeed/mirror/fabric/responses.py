@@ -14,7 +14,7 @@ from mirrorfeed.landing.strict_json import validate
 from mirrorfeed.mirror.fabric import errors
 from mirrorfeed.storage.errors import CapacityPaused
 from mirrorfeed.storage.onelake_errors import is_paused
-from mirrorfeed.storage.retry_budget import WORTH_REPEATING
+from mirrorfeed.storage.retry_budget import RETRYABLE_STATUS
 
 _NO_WORKSPACE = "WorkspaceNotFound"
 _NO_ITEM = ("ItemNotFound", "EntityNotFound", "ArtifactNotFound")
@@ -133,5 +133,5 @@ def _kind_of(place: Place, answer: Answer) -> type[MirrorfeedError]:
             return errors.NotFound
         case Answer(code=code) if code == _NAME_TAKEN:
             return errors.NameTaken
-    is_transient = answer.retriable or answer.status in WORTH_REPEATING
+    is_transient = answer.retriable or answer.status in RETRYABLE_STATUS
     return errors.FabricUnavailable if is_transient else errors.CallRefused

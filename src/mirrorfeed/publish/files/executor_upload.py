@@ -17,7 +17,7 @@ from mirrorfeed.publish.files.spark_writer import SparkFiles
 from mirrorfeed.publish.files.staging_area import StagingArea
 from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob
 from mirrorfeed.publish.files.upload import check, send_one
-from mirrorfeed.storage.process_cache import retries
+from mirrorfeed.storage.process_cache import retry_counter
 
 Batches = Iterator[pa.RecordBatch]
 _TOLD = pa.schema([("told", pa.string())])
@@ -43,7 +43,7 @@ def send_by_executors(job: StagingJob, made: SparkFiles) -> list[StagedFile]:
             raise UnwritableRow(BadRow(Problem(problem), key))
         found[each["number"]] = [StagedFile(**receipt) for receipt in each["receipts"]]
     receipts = [receipt for _, some in sorted(found.items()) for receipt in some]
-    retries().add(sum(receipt.retries for receipt in receipts))
+    retry_counter().add(sum(receipt.retries for receipt in receipts))
     check(made, receipts)
     return receipts
 

@@ -17,7 +17,7 @@ from mirrorfeed.publish.files.delimited_text import UnwritableValue
 from mirrorfeed.publish.files.file_formats import Form, ParquetForm, TextForm
 from mirrorfeed.publish.files.staging_job import BadRow, StagedFile, StagingJob, markers_in
 from mirrorfeed.storage.create_once import NewFile
-from mirrorfeed.storage.process_cache import retries
+from mirrorfeed.storage.process_cache import retry_counter
 
 ROW_GROUP_BYTES = 32 * 2**20
 _LEAST_CUT = 2**10
@@ -88,7 +88,7 @@ class _Files:
 
     def open(self) -> None:
         output, compression = self._job.output, self._job.compression
-        self._retries_before = retries().mine
+        self._retries_before = retry_counter().of_thread
         self._file = self._job.open()
         self._sink = Counting(self._file)
         schema = arrow_schema(self._job.columns, with_marker=self._marked)
@@ -155,7 +155,7 @@ class _Files:
             return
         self._form.close()
         self._sink.close()
-        digest, repeated = self._sink.hash.hexdigest(), retries().mine - self._retries_before
+        digest, repeated = self._sink.hash.hexdigest(), retry_counter().of_thread - self._retries_before
         self.receipts.append(StagedFile(self._file.name, self._rows, self._sink.bytes, digest, repeated))
         self._form = self._sink = self._file = None
 

@@ -20,7 +20,7 @@ from mirrorfeed.publish.files.spark_writer import SparkFiles
 from mirrorfeed.publish.files.staging_area import IN_ZONE, StagingArea, StagingFilesLost
 from mirrorfeed.publish.files.staging_job import StagedFile, StagingJob
 from mirrorfeed.storage import NotThere, Store, StoreUnavailable
-from mirrorfeed.storage.process_cache import keep, retries
+from mirrorfeed.storage.process_cache import per_process, retry_counter
 
 _AT_ONCE = 4
 """Files that a process sends at a time, whatever the number of tables; each has two parts of 8 MiB in memory."""
@@ -32,7 +32,7 @@ _TRIES = 2
 def send(job: StagingJob, made: SparkFiles) -> list[StagedFile]:
     """The receipts of all files, in their order; or `UnwritableRow`, for text."""
     # One pool for the process: what a thread once took of memory it keeps for its next file.
-    pool = keep("sending", lambda: ThreadPoolExecutor(_AT_ONCE))
+    pool = per_process("sending", lambda: ThreadPoolExecutor(_AT_ONCE))
     sent = [pool.submit(send_one, job, made.place, f"{made.folder}/{name}") for name in made.names]
     try:
         receipts = [receipt for file in sent for receipt in file.result()]
@@ -73,7 +73,7 @@ def send_one(job: StagingJob, place: StagingArea, path: str) -> list[StagedFile]
 
 
 def _streamed(job: StagingJob, found: FileCheck, file: BinaryIO) -> StagedFile:
-    repeated = retries().mine
+    repeated = retry_counter().of_thread
     for left in reversed(range(_TRIES)):
         file.seek(0)
         try:
@@ -81,7 +81,7 @@ def _streamed(job: StagingJob, found: FileCheck, file: BinaryIO) -> StagedFile:
                 sent = Counting(sink)
                 while chunk := file.read(_CHUNK):
                     sent.write(chunk)
-            digest, again = sent.hash.hexdigest(), retries().mine - repeated
+            digest, again = sent.hash.hexdigest(), retry_counter().of_thread - repeated
             return StagedFile(sink.name, job.by_marker(found.rows), sent.bytes, digest, again)
         except StoreUnavailable:
             if not left:

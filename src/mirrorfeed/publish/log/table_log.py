@@ -49,7 +49,7 @@ from mirrorfeed.publish.errors import (
 from mirrorfeed.publish.log.view import View, check, data_in
 from mirrorfeed.storage import AlreadyThere, Entry, NotThere, Store, StoreUnavailable
 from mirrorfeed.storage.base import READ_LIMIT
-from mirrorfeed.storage.create_once import open_anew, patiently
+from mirrorfeed.storage.create_once import open_new, retry_new
 
 Arguments = ParamSpec("Arguments")
 _LOOKS = 20
@@ -105,7 +105,7 @@ class TableLog:
         its publisher is about to send a record. A new try has a new id.
         """
         for _ in range(_LOOKS):
-            if view := patiently(self.store, self._make_log):
+            if view := retry_new(self.store, self._make_log):
                 return view
         raise ConcurrentChanges(address=self._address())
 
@@ -211,7 +211,7 @@ class TableLog:
         back.
         """
         folder = f"{self.folder}/{log_folder(view.log_id)}"
-        path, file = open_anew(self.store, lambda: f"{folder}/{begun_name(uuid.uuid4().hex)}")
+        path, file = open_new(self.store, lambda: f"{folder}/{begun_name(uuid.uuid4().hex)}")
         file.close()
         return path.rpartition("/")[2].partition(".")[0]
 
