@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from nbmake.nb_run import NotebookRun
 from pyspark.sql import SparkSession
 
@@ -69,3 +71,11 @@ def _shown_as_python(output: dict[str, Any]) -> bool:
     """Whether all that there is to see of it is a dictionary, or what an object is called."""
     data = output.get("data", {})
     return "text/html" not in data and str(data.get("text/plain", "")).startswith(("['{", "['<"))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda file: file.stem)
+def test_a_notebook_asks_for_the_environment_version_of_the_bundle(notebook: Path) -> None:
+    bundle = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
+    metadata = json.loads(notebook.read_text(encoding="utf-8"))["metadata"]
+    environment = metadata["application/vnd.databricks.v1+notebook"]["environmentMetadata"]
+    assert environment["environment_version"] == bundle["variables"]["environment_version"]["default"]
