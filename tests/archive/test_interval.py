@@ -10,7 +10,7 @@ from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import LongerInterval, NoPolicy, NotUnderstood
 from mirrorfeed.archive.interval import PROPERTY, Change, Frontier, Policy, to_properties, understood
 from mirrorfeed.source.retention import parse_days
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 from tests.delta import DeltaTable
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,7 +27,7 @@ def test_the_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSe
     )
     assert interval.read(spark, table.source) is None
     interval.set_first(spark, table.source, parse_days("60 days"), START)
-    assert detail_of(spark, table.source).properties[PROPERTY] == "60 days"
+    assert read_table_info(spark, table.source).properties[PROPERTY] == "60 days"
     with pytest.raises(LongerInterval) as longer:
         interval.set_first(spark, table.source, 90, START)
     assert str(longer.value) == (
@@ -44,7 +44,7 @@ def test_the_interval_of_a_table_is_set_changed_stepped_and_unset(spark: SparkSe
     assert interval.step(spark, table.source, START + 99 * DAY).days == 30
     assert spark.conf.get("spark.databricks.delta.allowArbitraryProperties.enabled") == "false"
     interval.unset(spark, table.source)
-    assert [name for name in detail_of(spark, table.source).properties if "rchive" in name] == []
+    assert [name for name in read_table_info(spark, table.source).properties if "rchive" in name] == []
 
 
 BROKEN = [

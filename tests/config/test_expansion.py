@@ -25,7 +25,7 @@ from mirrorfeed.config import Config, ConfigInvalid
 from mirrorfeed.config.expansion import Expansion, HistoriesMeet, NothingMatches, TargetsMeet, expand
 from mirrorfeed.config.loader import OptionInvalid, SeveralLandingZones
 from mirrorfeed.runtime import spark_session
-from mirrorfeed.source.identifier import Found, Source
+from mirrorfeed.source.identifier import FoundTable, Source
 from tests.delta import FEED
 
 Written = Callable[..., Config]
@@ -44,8 +44,8 @@ def written(tmp_path: Path) -> Written:
     return write
 
 
-def there(*names: str) -> list[Found]:
-    return [Found(Source.parse(name)) for name in names]
+def there(*names: str) -> list[FoundTable]:
+    return [FoundTable(Source.parse(name)) for name in names]
 
 
 def told(expansion: Expansion) -> dict[str, str]:
@@ -132,13 +132,13 @@ def test_what_entries_stand_for_and_why_each_table_is_in_or_out(
 
 
 def test_what_has_no_feed_is_left_out_and_says_what_it_is(written: Written) -> None:
-    found = [Found(Source.parse(ORDERS)), Found(Source.parse("main.sales.seen"), "a view")]
+    found = [FoundTable(Source.parse(ORDERS)), FoundTable(Source.parse("main.sales.seen"), "a view")]
     assert told(expand(written(SALES), [found]))["main.sales.seen"] == "is a view, which has no change data feed"
 
 
 def test_what_has_no_feed_is_in_where_it_is_compared(written: Written) -> None:
     loaded = written({**SALES, "changes": "compare", "keys": ["id"]}, ledger="main.ops.ledger")
-    view = Found(Source(("main", "sales", "v")), "a view", ("id",))
+    view = FoundTable(Source(("main", "sales", "v")), "a view", ("id",))
     (table,) = expand(loaded, [[view]]).config.tables
     assert (str(table.target), table.keys, table.changes) == ("sales.v", ("id",), "compare")
 
@@ -162,7 +162,7 @@ def test_options_of_the_entry_and_of_the_file_are_those_of_each_table(written: W
 def test_keys_of_a_pattern_are_those_of_the_tables_that_have_the_columns(
     written: Written, columns: tuple[str, ...], keys: tuple[str, ...] | None
 ) -> None:
-    found = [[Found(Source.parse(ORDERS), columns=columns)]]
+    found = [[FoundTable(Source.parse(ORDERS), columns=columns)]]
     (table,) = expand(written({**SALES, "keys": ["id"]}), found).config.tables
     assert table.keys == keys
 
@@ -214,7 +214,7 @@ def test_two_histories_that_meet_in_one_table_are_refused_by_name(written: Writt
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ({"sources": "main.sales.orders"}, "sources: 'main.sales.orders' holds no '*'"),
+        ({"sources": "main.sales.orders"}, "sources: 'main.sales.orders' contains no '*'"),
         ({"sources": 7}, "sources: must be text, not 7: put it in quotes"),
         ({**SALES, "source": "a"}, "source: stands beside sources: an entry names one table, or stands for"),
         ({**SALES, "target": "sales.all"}, "target: 'sales.all' holds no {table}, so that all tables would"),
@@ -414,14 +414,14 @@ def test_a_feed_asks_anew_in_each_call_and_shows_itself_without_asking(lake: Pat
 
 
 def test_a_configuration_that_names_its_tables_asks_nothing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirrorfeed.config.expansion.found", lambda *_: pytest.fail("it asked"))
+    monkeypatch.setattr("mirrorfeed.config.expansion.list_tables", lambda *_: pytest.fail("it asked"))
     (lake / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{source: ./tables/orders, target: a}]\n")
     assert mirrorfeed.load(lake / "mirrorfeed.yml").tables == ("a",)
     assert "named by itself" in " ".join(run(lake, "tables").split())
 
 
 def test_commands_that_need_no_tables_ask_nothing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirrorfeed.config.expansion.found", lambda *_: pytest.fail("it asked"))
+    monkeypatch.setattr("mirrorfeed.config.expansion.list_tables", lambda *_: pytest.fail("it asked"))
     run(lake, "partner")
     assert "MF8001" in CliRunner().invoke(main, ["report", "--config", str(lake / "mirrorfeed.yml")]).output
 

@@ -17,7 +17,7 @@ from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.restore import follow
 from mirrorfeed.cli import main
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 from tests.archive.scenes import Orders
 from tests.e2e.test_cli import said
 from tests.ledgers import read_ledger
@@ -60,7 +60,7 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
 ) -> None:
     table = Source(path=str(tmp_path / "t"))
     spark.sql(f"CREATE TABLE {table.sql} (id INT) USING DELTA")
-    found = detail_of(spark, table)
+    found = read_table_info(spark, table)
     place = replace(found, location="abfss://lake@acct.dfs.core.windows.net/t")
     for room in ("lifecycle", "interval"):
         monkeypatch.setattr(

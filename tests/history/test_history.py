@@ -80,7 +80,7 @@ class History:
     def looks_the_same_to_spark(self) -> bool:
         with pytest.MonkeyPatch.context() as meanwhile:
             told = self.table.look()
-            meanwhile.setattr(table, "opened", lambda *_: None)
+            meanwhile.setattr(table, "open_local_table", lambda *_: None)
             return told is not None and told == self.table.look()
 
     def equals_time_travel(self, *versions: int) -> bool:
@@ -240,7 +240,7 @@ def test_what_cannot_be_kept_is_named_and_a_snapshot_goes_on_where_it_is_told_to
     shutil.rmtree(table.path / "_change_data")  # as VACUUM would
     with pytest.raises(CannotGoOn) as caught:
         history.keep()
-    assert (caught.value.version, caught.value.finding.reason) == (1, "a file is gone")
+    assert (caught.value.version, caught.value.finding.reason) == (1, "a file is missing")
     assert history.keep(on_gap="reseed").made[0].from_version_exclusive is None
     table.sql("ALTER TABLE {} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
     table.insert(4)

@@ -8,10 +8,10 @@ from mirrorfeed.config.schedule import FollowLimits
 from mirrorfeed.errors import MirrorfeedError, SessionLost
 from mirrorfeed.orchestration.batching import LOOK_ANYWAY, PERSONS_PAUSE, State, after, due
 from mirrorfeed.publish.errors import NothingPublished
-from mirrorfeed.source.ranges import Waiting
+from mirrorfeed.source.ranges import PendingCommits
 
 STANDS = State(published=7, at=100.0, looked=100.0)
-ONE, NONE = Waiting(1, 10, 2_000), Waiting(0)
+ONE, NONE = PendingCommits(1, 10, 2_000), PendingCommits(0)
 EVERY_15, ROWS, BYTES = (
     FollowLimits(),
     FollowLimits(max_delay_seconds=None, max_rows=50),
@@ -30,18 +30,18 @@ EVERY_15, ROWS, BYTES = (
         (EVERY_15, STANDS, ONE, 115.0, True),
         (EVERY_15, STANDS, None, 101.0, True),  # nobody could say
         (FollowLimits(max_delay_seconds=0), STANDS, ONE, 100.0, True),
-        (ROWS, STANDS, Waiting(3, 49, 0), 500.0, False),
-        (ROWS, STANDS, Waiting(3, 50, 0), 101.0, True),
-        (ROWS, STANDS, Waiting(3, None, 0), 101.0, True),  # a commit that does not tell how much it changed
-        (BYTES, STANDS, Waiting(3, None, 9_999), 159.0, False),
-        (BYTES, STANDS, Waiting(3, None, 10_000), 101.0, True),
-        (BYTES, STANDS, Waiting(3, 0, 1), 160.0, True),
+        (ROWS, STANDS, PendingCommits(3, 49, 0), 500.0, False),
+        (ROWS, STANDS, PendingCommits(3, 50, 0), 101.0, True),
+        (ROWS, STANDS, PendingCommits(3, None, 0), 101.0, True),  # a commit that does not tell how much it changed
+        (BYTES, STANDS, PendingCommits(3, None, 9_999), 159.0, False),
+        (BYTES, STANDS, PendingCommits(3, None, 10_000), 101.0, True),
+        (BYTES, STANDS, PendingCommits(3, 0, 1), 160.0, True),
         (EVERY_15, State(7, 100.0, 100.0, 2, 120.0), ONE, 119.9, False),
         (EVERY_15, State(7, 100.0, 100.0, 2, 120.0), NONE, 120.0, True),  # what failed is tried again, new or not
     ],
 )
 def test_a_table_is_due(
-    policy: FollowLimits, state: State, waiting: Waiting | None, now: float, expected: bool
+    policy: FollowLimits, state: State, waiting: PendingCommits | None, now: float, expected: bool
 ) -> None:
     assert due(policy, state, waiting, now) is expected
 

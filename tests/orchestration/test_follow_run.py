@@ -25,7 +25,7 @@ from mirrorfeed.publish.errors import NothingPublished
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import Waiting
+from mirrorfeed.source.ranges import PendingCommits
 from mirrorfeed.storage import FolderStore
 from tests.delta import DeltaTable
 from tests.ledgers import read_ledger
@@ -64,10 +64,10 @@ class World:
     def tables(self) -> None:
         return None
 
-    def waiting(self, table: Configured, published: int) -> Waiting | None:
+    def waiting(self, table: Configured, published: int) -> PendingCommits | None:
         self.asked += 1
         new = self.table.versions[published + 1 :]
-        return Waiting(len(new), sum(len(version.changes) for version in new), 0)
+        return PendingCommits(len(new), sum(len(version.changes) for version in new), 0)
 
     def publish(self, names: Sequence[str]) -> list[TableResult]:
         (name,) = names
@@ -192,8 +192,8 @@ class Fleet:
     def tables(self) -> list[Configured]:
         return self.there[max(when for when in self.there if when <= self.now)]
 
-    def waiting(self, table: Configured, published: int) -> Waiting:
-        return Waiting(self.news)
+    def waiting(self, table: Configured, published: int) -> PendingCommits:
+        return PendingCommits(self.news)
 
     def publish(self, names: Sequence[str]) -> list[TableResult]:
         (name,) = names

@@ -18,7 +18,7 @@ from mirrorfeed.publish.log.table_log import TableLog
 from mirrorfeed.publish.plan import Plan
 from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.publish.table_publisher import publish
-from mirrorfeed.source.identifier import Found, Source
+from mirrorfeed.source.identifier import FoundTable, Source
 from mirrorfeed.storage import FolderStore
 from tests.publish.scenes import two_orders
 from tests.told import told
@@ -67,7 +67,7 @@ def test_a_source_that_a_pattern_finds_no_more_is_told_and_what_is_published_of_
     store, config = published("sales.orders", "sales.old")
     assert find_pattern_orphans(store, config) is None  # each table is named, and who took one out knows of it
     (tmp_path / "mirrorfeed.yml").write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
-    found = [Found(Source(("sales", "orders")))]
+    found = [FoundTable(Source(("sales", "orders")))]
     told = find_pattern_orphans(store, expand(load(tmp_path / "mirrorfeed.yml"), [found]).config)
     assert isinstance(told, OrphanedTables)
     assert (told.targets, told.path) == (("sales.old",), str(tmp_path / "mirrorfeed.yml"))
@@ -83,7 +83,7 @@ def test_a_run_with_nothing_new_tells_what_is_left_behind_without_spark(
     )
     file = tmp_path / "mirrorfeed.yml"
     file.write_text("landing_zone: ./zone\ntables: [{sources: sales.*}]\n")
-    monkeypatch.setattr(expansion, "found", lambda *_: [Found(Source(("sales", "orders")))])
+    monkeypatch.setattr(expansion, "list_tables", lambda *_: [FoundTable(Source(("sales", "orders")))])
     ended = CliRunner().invoke(main, ["publish", "--config", str(file)])
     assert (ended.exit_code, "MF3408: sales.old: published, but" in " ".join(ended.output.split())) == (0, True)
     ended = CliRunner().invoke(main, ["publish", "sales.orders", "--config", str(file)])

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from fixtures.mirror import canonical
 from mirrorfeed.source import versions as history
-from mirrorfeed.source.change_preview import changes_between, moments, parse_bound, resolve
+from mirrorfeed.source.change_preview import changes_between, parse_bound, resolve, time_parser
 from tests.delta import SPARK_4_0, DeltaTable, SparkTable, Zone
 
 STATEMENTS = {
@@ -78,14 +78,14 @@ def test_with_all_changes_as_upserts_the_mirror_passes_through_every_version_in_
             expected = next(left, None)
     assert expected is None, "a version was not passed"
     told = as_told(table)
-    monkeypatch.setattr(history, "opened", lambda _: None)
+    monkeypatch.setattr(history, "open_local_table", lambda _: None)
     assert told == as_told(table)  # by Spark
 
 
 def as_told(table: DeltaTable) -> tuple[Any, Any]:
     """What its history says."""
     names = ("version", "operation", "operationParameters", "operationMetrics", "userMetadata")
-    newest = history.described(table.spark, table.source, 4)
+    newest = history.read_history(table.spark, table.source, 4)
     return history.commits(table.spark, table.source), [{name: row[name] for name in names} for row in newest]
 
 
@@ -222,7 +222,7 @@ def test_a_time_leads_to_the_version_that_it_leads_delta_to_though_the_clock_wen
     known = history.commits(backwards.spark, backwards.source)
     for seconds in (0, 100, 150, 200, 201, 300):
         moment, versions = theirs(backwards, bound, seconds)
-        at = parse_bound(moment, moments(backwards.spark))
+        at = parse_bound(moment, time_parser(backwards.spark))
         ours = resolve("t", *((at, None) if bound == "start" else (0, at)), known, "error")
         # Version 0 has no rows.
         assert set(range(max(1, ours.from_version_exclusive + 1), ours.to_version_inclusive + 1)) == versions, seconds

@@ -1,5 +1,3 @@
-"""What the log says of changed metadata, against what Delta says of every version."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,8 +11,8 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from mirrorfeed.source import change_feed
-from mirrorfeed.source.change_feed import facts_of
-from mirrorfeed.source.delta_protocol import metadata_changes
+from mirrorfeed.source.change_feed import read_facts
+from mirrorfeed.source.delta_protocol import count_changes, find_metadata_changes
 from mirrorfeed.source.identifier import Source
 from tests.delta import FEED
 
@@ -57,15 +55,15 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return ask
 
-    for room, name in ((change_feed, "schema_at"), (change_feed, "feed_on_at")):
+    for room, name in ((change_feed, "schema_at"), (change_feed, "is_feed_on")):
         monkeypatch.setattr(room, name, counted(getattr(room, name)))
     return found
 
 
 def test_commits_that_hold_metadata_are_known(spark: SparkSession, written: Source) -> None:
     assert written.path is not None
-    assert metadata_changes(spark, written.path, range(1, 26)) == {10, 15, 16, 20, 22}
-    assert metadata_changes(spark, written.path, [3, 10, 11]) == {10}
+    assert find_metadata_changes(spark, written.path, range(1, 26)) == {10, 15, 16, 20, 22}
+    assert find_metadata_changes(spark, written.path, [3, 10, 11]) == {10}
 
 
 @pytest.mark.parametrize("after", [0, 12])
@@ -73,12 +71,12 @@ def test_many_writes_are_read_at_once_and_delta_is_asked_about_the_others_alone(
     spark: SparkSession, written: Source, asked: list[int], monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     monkeypatch.setattr(change_feed, "_FEW", 8)
-    found = facts_of(spark, written, after, limit=100)
+    found = read_facts(spark, written, after, limit=100)
     changed = {10, 15, 16, 20, 22} - set(range(after))
     assert set(asked) == {after, after + 1, *changed}
     asked.clear()
-    monkeypatch.setattr(change_feed, "metadata_changes", lambda *_: None)
-    assert facts_of(spark, written, after, limit=100) == found
+    monkeypatch.setattr(change_feed, "find_metadata_changes", lambda *_: None)
+    assert read_facts(spark, written, after, limit=100) == found
     assert set(asked) >= set(range(after, 26)) - {20, 22}
     assert (found.breaks, found.feed_off_at) == ((15,), 20)
 
@@ -87,14 +85,43 @@ def test_a_log_that_is_not_there_as_a_whole_says_nothing(spark: SparkSession, tm
     place = tmp_path / "a"
     for _ in range(3):
         write_deltalake(str(place), pa.table({"id": [1]}), mode="append")
-    assert metadata_changes(spark, str(place), [0, 1, 2]) == {0}
-    assert metadata_changes(spark, str(place), [0, 1, 2, 3]) is None
+    assert find_metadata_changes(spark, str(place), [0, 1, 2]) == {0}
+    assert find_metadata_changes(spark, str(place), [0, 1, 2, 3]) is None
     (place / "_delta_log" / f"{1:020d}.json").write_text("")
-    assert metadata_changes(spark, str(place), [0, 1, 2]) is None
+    assert find_metadata_changes(spark, str(place), [0, 1, 2]) is None
     (place / "_delta_log" / f"{1:020d}.json").write_text("{no JSON\n")
-    assert metadata_changes(spark, str(place), [0, 1, 2]) is None
+    assert find_metadata_changes(spark, str(place), [0, 1, 2]) is None
 
 
 def test_a_path_that_spark_takes_for_a_pattern_is_not_looked_up(spark: SparkSession, tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "a"), pa.table({"id": [1]}))
-    assert metadata_changes(spark, str(tmp_path / "[ab]"), [0]) is None
+    assert find_metadata_changes(spark, str(tmp_path / "[ab]"), [0]) is None
+
+
+INSERTED, UPDATED, DELETED = "numTargetRowsInserted", "numTargetRowsUpdated", "numTargetRowsDeleted"
+
+
+@pytest.mark.parametrize(
+    ("operation", "metrics", "expected"),
+    [
+        ("WRITE", {"numOutputRows": "5", "numOutputBytes": "700", "numFiles": "1"}, (5, 700)),
+        ("STREAMING UPDATE", {"numOutputRows": "7"}, (7, None)),
+        ("WRITE", {"numOutputRows": "300005", "numDeletedRows": "5"}, (300_010, None)),  # replaceWhere
+        ("WRITE", {"numOutputRows": "0", "numRemovedFiles": "1"}, (None, None)),
+        ("WRITE", {}, (None, None)),
+        ("UPDATE", {"numUpdatedRows": "2", "numAddedBytes": "300", "numCopiedRows": "900"}, (2, 300)),
+        ("DELETE", {"numDeletedRows": "4", "numAddedBytes": "0", "numRemovedFiles": "1"}, (4, 0)),
+        ("DELETE", {"numDeletedRows": "0", "numRemovedFiles": "0"}, (0, None)),
+        ("DELETE", {"numDeletedRows": "0", "numRemovedFiles": "2"}, (None, None)),
+        ("DELETE", {"numRemovedFiles": "2"}, (None, None)),
+        ("MERGE", {INSERTED: "1", UPDATED: "2", DELETED: "3", "numTargetBytesAdded": "90"}, (6, 90)),
+        ("MERGE", {INSERTED: "1", UPDATED: "2", DELETED: "3", "numOutputRows": "800"}, (6, None)),
+        ("OPTIMIZE", {"numAddedBytes": "9999", "numRemovedFiles": "5"}, (0, 0)),
+        ("RESTORE", {"numRestoredFiles": "5"}, (None, None)),
+        ("TRUNCATE", {"numRemovedFiles": "1"}, (None, None)),
+    ],
+)
+def test_a_commit_says_how_much_it_changed(
+    operation: str, metrics: dict[str, str], expected: tuple[int | None, int | None]
+) -> None:
+    assert count_changes(operation, metrics) == expected

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from mirrorfeed.errors import Terminal
 from mirrorfeed.source.errors import BadSource
-from mirrorfeed.source.identifier import Source, quote
+from mirrorfeed.source.identifier import Pattern, Source, matches_end, quote
 
 PART = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"], exclude_characters="/"), min_size=1).filter(
     lambda part: part == part.strip()
@@ -81,7 +82,7 @@ def test_a_text_with_a_slash_is_a_path_and_reaches_sql_quoted(path: str, sql: st
         (".a", "has an empty part"),
         ("a.", "has an empty part"),
         ("``", "has an empty part"),
-        ("a.b.c.d", "has 4 parts, where catalog, schema and table are 3"),
+        ("a.b.c.d", "has 4 parts, and a name has at most 3: catalog, schema and table"),
         ("a. b", "has a part that starts or ends with a space: ' b'"),
         ("/data/orders ", "has a part that starts or ends with a space: '/data/orders '"),
         ("a.b\tc", "has a control character: '\\t'"),
@@ -104,7 +105,7 @@ def test_the_refusal_names_the_source_as_it_was_written_and_says_what_to_write()
         Source.parse("a.b.c.d")
     assert isinstance(caught.value, Terminal)
     assert caught.value.text == "a.b.c.d"
-    assert caught.value.reason == "has 4 parts, where catalog, schema and table are 3"
+    assert caught.value.reason == "has 4 parts, and a name has at most 3: catalog, schema and table"
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
@@ -140,3 +141,66 @@ def test_no_name_ends_its_own_quotes(identifier: str) -> None:
     assert quoted[0] == quoted[-1] == "`"
     assert "`" not in quoted[1:-1].replace("``", "")
     assert quoted[1:-1].replace("``", "`") == identifier
+
+
+@pytest.mark.parametrize(
+    ("pattern", "source", "matches"),
+    [
+        ("main.sales.*", "main.sales.orders", True),
+        ("main.sales.*", "MAIN.Sales.Orders", True),
+        ("main.sales.*", "main.other.orders", False),
+        ("main.sales.*", "sales.orders", False),
+        ("main.sales.fact_*", "main.sales.fact_orders", True),
+        ("main.sales.fact_*", "main.sales.dim_fact_x", False),
+        ("main.sales.*_v*", "main.sales.orders_v2", True),
+        ("main.*.*", "main.sales.orders", True),
+        ("main.`my.schema`.*", "main.`my.schema`.orders", True),
+        ("main.sales.a[b]*", "main.sales.`a[b]c`", True),
+        ("main.sales.a[b]*", "main.sales.abc", False),
+        ("sales.*", "sales.orders", True),
+        ("/lake/*", "/lake/orders", True),
+        ("/lake/*", "/lake/sales/orders", False),
+        ("/lake/*/*", "/lake/sales/orders", True),
+        ("/lake/Fact_*", "/lake/fact_orders", False),
+    ],
+)
+def test_a_pattern_matches_names_without_regard_to_case_and_paths_with_it(
+    pattern: str, source: str, matches: bool
+) -> None:
+    assert Pattern.parse(pattern).matches(Source.parse(source)) is matches
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("main.sales.orders", "'main.sales.orders' contains no '*'. Name a single table with `source`"),
+        ("*", "'*' is not a schema and a table, with or without a catalog"),
+        ("a.b.c.*", "'a.b.c.*' is not a schema and a table, with or without a catalog"),
+        ("*.sales.*", "'*.sales.*' matches several catalogs. Write one entry for each catalog"),
+        ("main..*", "'main..*' has an empty part"),
+        ("main.`sales.*", "'main.`sales.*' has a backtick that does not enclose a whole part"),
+        ("abfss://c@a.net/*", "'abfss://c@a.net/*' is a URI, and only local folders can be listed"),
+        ("~/tables/*", "'~/tables/*' is not a path of folders"),
+        ("/a*/b/c/*", "'/a*/b/c/*' has '*' in a folder other than the last two"),
+    ],
+)
+def test_what_is_no_pattern_is_refused(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}"):
+        Pattern.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("ending", "source", "left_out"),
+    [
+        (("tmp_*",), "main.sales.tmp_orders", True),
+        (("TMP_*",), "main.sales.tmp_orders", True),
+        (("tmp_*",), "main.tmp_sales.orders", False),
+        (("staging", "*"), "main.staging.orders", True),
+        (("main", "sales", "orders"), "main.sales.orders", True),
+        (("other", "main", "sales", "orders"), "main.sales.orders", False),
+        (("tmp_*",), "/lake/tmp_orders", True),
+        (("tmp", "*"), "/lake/tmp/orders", True),
+    ],
+)
+def test_what_is_left_out_is_named_from_the_end(ending: tuple[str, ...], source: str, left_out: bool) -> None:
+    assert matches_end(Source.parse(source), ending) is left_out

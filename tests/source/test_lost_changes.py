@@ -67,7 +67,7 @@ def recreate(table: DeltaTable) -> None:
     ("loss", "finding", "words"),
     [
         (switch_off_and_on, Gap, "after version 1 cannot be read: at version 2 the change data feed is off."),
-        (update_and_vacuum, Gap, "after version 1 cannot be read: in version 2 a file is gone."),
+        (update_and_vacuum, Gap, "after version 1 cannot be read: in version 2 a file is missing."),
         (recreate, SourceRecreated, "was replaced, or dropped and created again"),
         (overwrite_with_another_type, IncompatibleSchema, "'id' was integer and is long"),
     ],

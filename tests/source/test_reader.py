@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.source.errors import FeedUnreadable, FileDamaged, FilesArchived, Gap, SnapshotGone
 from mirrorfeed.source.ranges import Range
-from mirrorfeed.source.reader import changes, read_faults, snapshot
+from mirrorfeed.source.reader import changes, read_errors, snapshot
 from tests.delta import DeltaTable
 
 MAPPED = {"delta.columnMapping.mode": "name"}
@@ -92,15 +92,15 @@ def bare(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delta
 def test_files_of_a_range_that_are_gone_are_a_gap(
     bare: DeltaTable, way: Callable[[DataFrame], object], range_: Range
 ) -> None:
-    with pytest.raises(Gap) as caught, read_faults("sales.orders", range_):
+    with pytest.raises(Gap) as caught, read_errors("sales.orders", range_):
         way(changes(bare.spark, bare.source, range_))
     assert (caught.value.published, caught.value.where) == (range_.from_version_exclusive, range_)
-    assert caught.value.reason == "a file is gone"
+    assert caught.value.reason == "a file is missing"
 
 
 @every_way
 def test_files_of_a_snapshot_that_are_gone_are_no_gap_yet(bare: DeltaTable, way: Callable[[DataFrame], object]) -> None:
-    with pytest.raises(SnapshotGone) as caught, read_faults("sales.orders", 2):
+    with pytest.raises(SnapshotGone) as caught, read_errors("sales.orders", 2):
         way(snapshot(bare.spark, bare.source, 2))
     assert (caught.value.version, caught.value.uris) == (2, ())
 
@@ -122,7 +122,7 @@ def test_a_damaged_file_is_named(truncated: DeltaTable, way: Callable[[DataFrame
         1: snapshot(truncated.spark, truncated.source, 1),
         Range(0, 1): changes(truncated.spark, truncated.source, Range(0, 1)),
     }.items():
-        with pytest.raises(FileDamaged) as caught, read_faults("sales.orders", what):
+        with pytest.raises(FileDamaged) as caught, read_errors("sales.orders", what):
             way(rows)
         assert caught.value.problem.startswith(
             f"A file of sales.orders cannot be read: file:{file} (java.lang.RuntimeException: is not a Parquet file."
@@ -143,7 +143,7 @@ def holed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Delt
 def test_a_log_with_a_hole_is_a_gap(holed: DeltaTable, way: Callable[[DataFrame], object]) -> None:
     with (
         pytest.raises(Gap, match="after version 2 cannot be read: in version 3 the log has a hole"),
-        read_faults("sales.orders", Range(2, 3)),
+        read_errors("sales.orders", Range(2, 3)),
     ):
         way(changes(holed.spark, holed.source, Range(2, 3)))
 
@@ -161,7 +161,7 @@ def switched_off(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
 def test_a_feed_that_is_off_is_a_gap_at_its_version(
     switched_off: DeltaTable, way: Callable[[DataFrame], object]
 ) -> None:
-    with pytest.raises(Gap) as caught, read_faults("sales.orders", Range(0, 2)):
+    with pytest.raises(Gap) as caught, read_errors("sales.orders", Range(0, 2)):
         way(changes(switched_off.spark, switched_off.source, Range(0, 2)))
     assert caught.value.problem == (
         "The changes of sales.orders after version 0 cannot be read: at version 2 the change data feed is off."
@@ -186,7 +186,7 @@ def changed(mapped: DeltaTable, tmp_path_factory: pytest.TempPathFactory, reques
 
 @every_way
 def test_a_range_across_a_changed_column_is_refused(changed: DeltaTable, way: Callable[[DataFrame], object]) -> None:
-    with pytest.raises(FeedUnreadable) as caught, read_faults("sales.orders", Range(0, 2)):
+    with pytest.raises(FeedUnreadable) as caught, read_errors("sales.orders", Range(0, 2)):
         way(changes(changed.spark, changed.source, Range(0, 2)))
     assert (caught.value.version, caught.value.read_version) == ("1", "2")
 
@@ -207,7 +207,7 @@ def test_without_column_mapping_columns_that_were_overwritten_make_older_changes
     new.option("overwriteSchema", "true").save(str(table.path))
     with (
         pytest.raises(FeedUnreadable, match="columns of version 1 do not match those of version 2"),
-        read_faults("sales.orders", Range(0, 1)),
+        read_errors("sales.orders", Range(0, 1)),
     ):
         changes(spark, table.source, Range(0, 1)).collect()
 
@@ -232,7 +232,11 @@ def test_an_added_column_is_null_in_changes_before_it(
     ("failure", "words", "reason"),
     [
         ("UTFDataFormatException", "encoded string too long: 471530 bytes", "a deletion vector is too large"),
-        ("FileNotFoundException", f"File file:/t/deletion_vector_{UUID(int=7)}.bin does not exist", "a file is gone"),
+        (
+            "FileNotFoundException",
+            f"File file:/t/deletion_vector_{UUID(int=7)}.bin does not exist",
+            "a file is missing",
+        ),
         ("FileNotFoundException", "/tmp/blockmgr-1/0c/shuffle_0_0_0.data (No such file or directory)", None),
     ],
 )
@@ -243,15 +247,15 @@ def test_failures_without_a_condition_are_known_by_their_text(
     expected = f"cannot be read: in versions 1 to 2 {reason}" if reason else str(error)
     with (
         pytest.raises(Gap if reason else RuntimeError, match=re.escape(expected)),
-        read_faults("sales.orders", Range(0, 2)),
+        read_errors("sales.orders", Range(0, 2)),
     ):
         raise error
 
 
 def test_other_failures_pass_as_they_are(table: DeltaTable) -> None:
-    with pytest.raises(ZeroDivisionError), read_faults("sales.orders", Range(0, 1)):
+    with pytest.raises(ZeroDivisionError), read_errors("sales.orders", Range(0, 1)):
         raise ZeroDivisionError
-    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"), read_faults("sales.orders", Range(0, 1)):
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"), read_errors("sales.orders", Range(0, 1)):
         changes(table.spark, table.source, Range(0, 1)).selectExpr("1 / (id - id)").collect()
 
 
@@ -266,6 +270,6 @@ def test_refusals_survive_pickling(error: Exception) -> None:
 @pytest.mark.parametrize(("what", "words"), [(7, "version 7"), (Range(3, 5), "the change feed in versions 4 to 5")])
 def test_files_in_the_archive_tier_are_said_to_be_there(what: Range | int, words: str) -> None:
     refused = '"This operation is not permitted on an archived blob.", 409, GET, https://acct/c/t/part-0, BlobArchived'
-    with pytest.raises(FilesArchived) as caught, read_faults("main.orders", what):
+    with pytest.raises(FilesArchived) as caught, read_errors("main.orders", what):
         raise OSError(f"Operation failed: {refused}")
     assert f"main.orders cannot be read: {words} needs files in the archive tier" in caught.value.problem

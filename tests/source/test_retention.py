@@ -1,10 +1,9 @@
-"""How long a table keeps its changes, against how long they wait."""
-
 from __future__ import annotations
 
 import pytest
 
-from mirrorfeed.source.retention import FILES, LOG, seconds_of, too_short
+from mirrorfeed.source.errors import BadInterval
+from mirrorfeed.source.retention import FILES, LOG, check_retention, parse_days, retention_seconds
 
 DAY = 86_400.0
 
@@ -21,7 +20,7 @@ DAY = 86_400.0
     ],
 )
 def test_a_retention_is_read_as_delta_spells_it(spelled: str | None, seconds: float | None) -> None:
-    assert seconds_of({} if spelled is None else {FILES: spelled}, FILES) == seconds
+    assert retention_seconds({} if spelled is None else {FILES: spelled}, FILES) == seconds
 
 
 @pytest.mark.parametrize(
@@ -35,12 +34,37 @@ def test_a_retention_is_read_as_delta_spells_it(spelled: str | None, seconds: fl
     ],
 )
 def test_what_waits_long_is_kept_too_short(properties: dict[str, str], waited: float, named: str | None) -> None:
-    found = too_short("a.b.c", properties, waited)
+    found = check_retention("a.b.c", properties, waited)
     assert (found and found.name) == named
 
 
 def test_the_warning_says_how_long_both_are() -> None:
-    found = too_short("a.b.c", {}, 5 * DAY)
+    found = check_retention("a.b.c", {}, 5 * DAY)
     assert found is not None
     assert "keeps changes for 7.0 d (delta.deletedFileRetentionDuration)" in found.problem
     assert "5.0 d after its commit" in found.problem
+
+
+@pytest.mark.parametrize(("text", "days"), [("60 days", 60), (" 1 day ", 1), ("90  DAYS", 90), ("36500 days", 36_500)])
+def test_an_interval_is_a_number_of_days(text: str, days: int) -> None:
+    assert parse_days(text) == days
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0 days", "is empty"),
+        ("60", "is not a whole number of days"),
+        ("60 hours", "is not a whole number of days"),
+        ("2 months", "is not a whole number of days"),
+        ("1.5 days", "is not a whole number of days"),
+        ("-3 days", "is not a whole number of days"),
+        ("interval 60 days", "is not a whole number of days"),
+        ("", "is not a whole number of days"),
+        ("36501 days", "is longer than 36500 days"),
+    ],
+)
+def test_any_other_interval_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(BadInterval) as caught:
+        parse_days(text)
+    assert (caught.value.text, caught.value.reason) == (text, reason)

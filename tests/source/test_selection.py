@@ -13,7 +13,7 @@ from mirrorfeed.landing.schema import FEED_COLUMNS, Column
 from mirrorfeed.landing.selection import BadCondition, Selection
 from mirrorfeed.mirror.verify.expected_selection import selected as expected
 from mirrorfeed.publish.translate.changes import full, net
-from mirrorfeed.source.reader import as_written, selected
+from mirrorfeed.source.reader import apply_selection, without_collations
 from tests.publish.translate.test_changes import DELETE, SHARED, UPSERT, Event, landed
 
 pytestmark = pytest.mark.connect
@@ -73,7 +73,7 @@ def translated(spark: SparkSession) -> dict[str, dict[str, list[tuple[Any, ...]]
     kinds = {"+": "insert", "-": "delete", "<": "update_preimage", ">": "update_postimage"}
     rows = [(case, key, v, kinds[kind], at) for case, (events, _, _) in CASES.items() for at, kind, key, v in events]
     events = spark.createDataFrame(rows, "case string, id int, v string, _change_type string, _commit_version long")
-    kept = selected("t", events, Selection(where="v NOT LIKE 'x%'"), ["_change_type", "_commit_version"])
+    kept = apply_selection("t", events, Selection(where="v NOT LIKE 'x%'"), ["_change_type", "_commit_version"])
     columns = (Column("case", "string"), Column("id", "integer"), Column("v", "string"))
     found: dict[str, dict[str, list[tuple[Any, ...]]]] = {}
     for translate in (net, full):
@@ -123,7 +123,7 @@ def test_values_are_cast_alike_in_every_session_and_by_both(session: SparkSessio
     selection = Selection(
         exclude_columns=("at",), rename={"text": "id", "id": "text"}, cast={**ALL, "short": "decimal(7,2)"}
     )
-    found = selected("t", rows, selection)
+    found = apply_selection("t", rows, selection)
     assert found.columns == ["text", "id", "small", "price", "flag", "day", "short"]
     assert [tuple(map(str, row)) for row in found.orderBy("text").collect()] == [
         ("1", "it's", "0.0000000001", "1.50", "true", "1582-10-10", "5.00"),
@@ -157,14 +157,14 @@ def test_a_condition_selects_the_same_rows_in_every_session_and_by_both(
     session: SparkSession, where: str, ids: list[int]
 ) -> None:
     rows, selection = session.sql(VALUES), Selection(where=where)
-    assert sorted(row["id"] for row in selected("t", rows, selection).select("id").collect()) == ids
+    assert sorted(row["id"] for row in apply_selection("t", rows, selection).select("id").collect()) == ids
     assert sorted(row["id"] for row in expected(rows, selection).select("id").collect()) == ids
 
 
 def test_texts_are_selected_as_they_are_written_whatever_their_collation(spark: SparkSession) -> None:
     rows = spark.sql("SELECT id, collate(t, 'UTF8_LCASE') AS t FROM VALUES (1, 'a'), (2, 'A') AS v(id, t)")
     selection = Selection(where="t = 'a'")
-    assert [row["id"] for row in selected("t", as_written(rows), selection).collect()] == [1]
+    assert [row["id"] for row in apply_selection("t", without_collations(rows), selection).collect()] == [1]
     assert [row["id"] for row in expected(rows, selection).collect()] == [1]
 
 
@@ -175,7 +175,7 @@ def test_a_zero_with_a_sign_is_a_zero_also_where_a_file_has_no_other(
     """By the dictionary of its file Parquet's reader takes it for less, and passes over the file."""
     spark.sql("SELECT id, double('-0.0') AS f, float('-0.0') AS g FROM range(3)").write.parquet(str(tmp_path / "t"))
     rows, selection = spark.read.parquet(str(tmp_path / "t")), Selection(where=where)
-    assert selected("t", rows, selection).count() == 3
+    assert apply_selection("t", rows, selection).count() == 3
     assert expected(rows, selection).count() == 3
 
 
@@ -191,12 +191,12 @@ def test_a_zero_with_a_sign_is_a_zero_also_where_a_file_has_no_other(
 )
 def test_what_the_engine_takes_for_no_condition_is_refused(spark: SparkSession, where: str, reason: str) -> None:
     with pytest.raises(BadCondition) as told:
-        selected("main.sales.orders", spark.sql(VALUES), Selection(where=where))
+        apply_selection("main.sales.orders", spark.sql(VALUES), Selection(where=where))
     assert f"The condition {where!r} cannot be asked of the rows of main.sales.orders: " in str(told.value)
     assert reason in str(told.value)
 
 
 def test_without_a_selection_rows_are_as_they_are(spark: SparkSession) -> None:
     rows = spark.sql(VALUES)
-    assert selected("t", rows, None, FEED_COLUMNS) is rows
+    assert apply_selection("t", rows, None, FEED_COLUMNS) is rows
     assert expected(rows, None) is rows

@@ -149,10 +149,10 @@ class ArchiveAwareTable:
 
     @cached_property
     def _tiers(self) -> TierStore | None:
-        from mirrorfeed.source.table_info import detail_of
+        from mirrorfeed.source.table_info import read_table_info
         from mirrorfeed.storage.tiers import tiers_at
 
-        return tiers_at(detail_of(self._spark, self._source).location)
+        return tiers_at(read_table_info(self._spark, self._source).location)
 
     @property
     def _writer(self) -> GuardedWriter:

@@ -478,13 +478,13 @@ class Feed:
         Raises `MirrorfeedError` if the history does not go so far, or its changes cannot be read.
         """
         from mirrorfeed.api.results import Changes
-        from mirrorfeed.source.change_feed import first_with_feed
+        from mirrorfeed.source.change_feed import first_version_with_feed
         from mirrorfeed.source.change_preview import changes_between
 
         source = self._source(table)
         spark = self._spark_for(source)
         progress.info("Reading the feed of %s", source)
-        begin = first_with_feed(spark, source) if start is None else start
+        begin = first_version_with_feed(spark, source) if start is None else start
         found = changes_between(spark, source, 0 if begin is None else begin, end, past_end)
         range_ = found.range
         rows = found.rows.orderBy("_commit_version")
@@ -724,14 +724,14 @@ class Feed:
 
     def _enabled(self, spark: SparkSession, table: Table) -> Enabled:
         from mirrorfeed.publish.sources.full_compare import COMPARED
-        from mirrorfeed.source.change_feed import enable
+        from mirrorfeed.source.change_feed import enable_feed
 
         name, source = str(table.target), str(table.source)
         if table.changes == "compare":
             return Enabled(name, source, COMPARED)
         progress.info("Enabling the change data feed of %s", source)
         try:
-            return Enabled(name, source, enable(spark, table.source).value)
+            return Enabled(name, source, enable_feed(spark, table.source).value)
         except Exception as error:
             return Enabled(name, source, None, named(f"Enabling the feed of {source}", error))
 

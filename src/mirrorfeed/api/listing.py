@@ -15,14 +15,14 @@ from mirrorfeed.landing.limits import about_tables
 from mirrorfeed.publish.plan import plan_of
 from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.parallel import each_of
-from mirrorfeed.source.catalog import Workspace, in_unity_catalog
+from mirrorfeed.source.catalog import Workspace, is_in_unity_catalog
 
 _NOT_ASKED = "its keys are those of Unity Catalog, and no workspace is configured here"
 
 
 def listed(expansion: Expansion, workspace: Callable[[], Workspace] = default_workspace) -> Result[Listed]:
     """Keys that are left out are asked of Unity Catalog, a call a table."""
-    asks = any(row.table and in_unity_catalog(row.source) for row in expansion.listed)
+    asks = any(row.table and is_in_unity_catalog(row.source) for row in expansion.listed)
     client = _client(workspace) if asks else None
     progress.info("Reading keys")
     rows = tuple(each_of(partial(_row, client), expansion.listed))
@@ -43,7 +43,7 @@ def _row(client: Workspace | None, decided: Decided) -> Listed:
         return Listed(None, source, False, why=decided.why)
     part = table.selection.in_short if table.selection else None
     row = Listed(str(table.target), source, True, why=decided.why, part=part)
-    if client is None and in_unity_catalog(table.source):
+    if client is None and is_in_unity_catalog(table.source):
         if table.keys is None:
             return replace(row, why=f"{decided.why}; {_NOT_ASKED}")
         return replace(row, keys=table.keys, takes=_takes(table.keys))

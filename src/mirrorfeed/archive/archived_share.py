@@ -30,7 +30,7 @@ from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.engine import is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import TierStore
 
 PARTS = HOT, ARCHIVED = "hot", "archived"
@@ -91,10 +91,10 @@ def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore |
     those came back, and sizes that Databricks does not name."""
     interval = intervals.read(spark, source)
     if (files := files_of(spark, source)) is not None:
-        archived = archived_of(spark, str(source), detail_of(spark, source).location, files, interval, now)
+        archived = archived_of(spark, str(source), read_table_info(spark, source).location, files, interval, now)
         return _seen(replace(share_of(files, archived), ages=ages_of(files, now)), archived, tiers)
     archived = list(NativeIndex(spark, source).needed(None, interval, now, None).archived)
-    whole = detail_of(spark, source, counted=True)
+    whole = read_table_info(spark, source, counted=True)
     # These are two statements, and the table may have changed between them.
     found = Share(max(whole.files, len(archived)), whole.bytes, len(archived), None if archived else 0)
     return _seen(found, archived, tiers)
@@ -207,7 +207,7 @@ def simulate(
     try:
         known = LocalIndex(spark, source).log().files(version)
         # A planned read tells whether this Spark shows its plans at all.
-        planned_files(reader.at(spark, source, version).where("false"))
+        planned_files(reader.at_version(spark, source, version).where("false"))
     except MirrorfeedError:
         raise
     except Exception as error:
@@ -240,7 +240,7 @@ def _outcome(
 
 def _planned(spark: SparkSession, source: Source, version: int, question: Question) -> DataFrame:
     if not question.is_statement:
-        return filtered(reader.at(spark, source, version), str(source), question.text)
+        return filtered(reader.at_version(spark, source, version), str(source), question.text)
     return query(spark, question.text)
 
 

@@ -19,9 +19,10 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.errors import LongerInterval, NoPolicy, NotUnderstood
 from mirrorfeed.runtime.engine import is_databricks, setting
+from mirrorfeed.source.errors import BadInterval
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.retention import BadInterval, parse_days, spell
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.retention import parse_days
+from mirrorfeed.source.table_info import read_table_info
 
 
 def counts_as_archived(created: datetime, days: int, now: datetime) -> bool:
@@ -108,13 +109,13 @@ def _at(change: Change, current: int, now: datetime) -> Policy:
 
 
 def to_properties(policy: Policy) -> dict[str, str]:
-    listed = {PROPERTY: spell(policy.days)}
+    listed = {PROPERTY: f"{policy.days} days"}
     if policy.change:
         frontier = policy.change.frontier
         listed |= {
-            _MOVED: spell(frontier.days),
+            _MOVED: f"{frontier.days} days",
             _SINCE: frontier.since.isoformat(),
-            _RULE: spell(frontier.rule),
+            _RULE: f"{frontier.rule} days",
             _MODE: "exact" if policy.change.exact else "keep",
         }
     return listed
@@ -148,7 +149,7 @@ _ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
 
 def read(spark: SparkSession, source: Source) -> Policy | None:
     """Or `NotUnderstood`."""
-    return understood(str(source), detail_of(spark, source).properties)
+    return understood(str(source), read_table_info(spark, source).properties)
 
 
 def required(spark: SparkSession, source: Source) -> Policy:

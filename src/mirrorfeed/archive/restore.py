@@ -20,7 +20,7 @@ from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.printable import shell_argument
 from mirrorfeed.source.errors import NoTableAtPath, NotDelta, SourceMissing
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.azure_tiers import BATCH_SIZE
 from mirrorfeed.storage.errors import OtherPlace
 from mirrorfeed.storage.prices import Prices
@@ -206,7 +206,7 @@ def is_there(spark: SparkSession, plan: Plan, into: Source) -> bool:
 def made_before(spark: SparkSession, into: Source, property_: str, told: str, expected: str) -> bool:
     """Whether the table is there and has this value of a property, as who made it gave it; or `TargetThere`."""
     try:
-        found = detail_of(spark, into)
+        found = read_table_info(spark, into)
     except (SourceMissing, NoTableAtPath):
         return False
     except NotDelta as error:

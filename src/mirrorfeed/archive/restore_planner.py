@@ -26,7 +26,7 @@ from mirrorfeed.runtime.spark_errors import FILES_GONE, first_of
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Range
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Priority, TierStore
 
@@ -136,7 +136,7 @@ def make_plan(
         version = _last_of_range(spark, source, feed_from, feed_to)
         range_ = Range(feed_from - 1, version)
         try:
-            table = detail_of(spark, source)
+            table = read_table_info(spark, source)
             changed = change_feed.needed(spark, source, table, range_)
         except AnalysisException as error:
             if first_of(error, FILES_GONE) is None:
@@ -159,7 +159,7 @@ def make_plan(
 
 def _check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
     """Or `Gap`, where Delta does not read the range whatever is brought back, as one that is past its retention."""
-    with reader.read_faults(str(source), range_):
+    with reader.read_errors(str(source), range_):
         reader.changes(spark, source, range_)
 
 
@@ -189,7 +189,7 @@ def check_plan(spark: SparkSession, made: Plan) -> None:
         source = Source.parse(table.table)
         newest = versions.newest_version(spark, source)
         one = replace(made, table=table.table, table_id=table.table_id, version=table.version)
-        restore.check_table(one, detail_of(spark, source).table_id, newest)
+        restore.check_table(one, read_table_info(spark, source).table_id, newest)
 
 
 def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
@@ -203,6 +203,6 @@ def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime)
     if made.feed_from is None:
         return ArchiveAwareTable(spark, source, tiers, lambda: now).query(made.where, version=made.version)
     range_ = Range(made.feed_from - 1, made.version)
-    change_feed.check(spark, source, range_, detail_of(spark, source).properties, tiers, now)
+    change_feed.check(spark, source, range_, read_table_info(spark, source).properties, tiers, now)
     _check_readable(spark, source, range_)
     return None

@@ -261,9 +261,9 @@ def _show(rows: DataFrame, most: int) -> list[dict[str, Any]] | None:
     if not for_programs():
         rows.show(most, truncate=60)
         return None
-    from mirrorfeed.source.change_preview import spelled
+    from mirrorfeed.source.change_preview import to_json_rows
 
-    return spelled(rows.limit(most))
+    return to_json_rows(rows.limit(most))
 
 
 def now() -> datetime:
@@ -278,10 +278,10 @@ def source_of(table: str) -> Source:
 
 def _tiers(spark: Any, source: Source) -> Any:
     """Those of the place where the table is; None where it has none, so that nothing archived counts as back."""
-    from mirrorfeed.source.table_info import detail_of
+    from mirrorfeed.source.table_info import read_table_info
     from mirrorfeed.storage.tiers import tiers_at
 
-    return tiers_at(detail_of(spark, source).location)
+    return tiers_at(read_table_info(spark, source).location)
 
 
 def given_rates(prices: str | None, path: str) -> Prices | None:

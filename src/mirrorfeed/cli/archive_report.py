@@ -141,12 +141,12 @@ def look(spark: Any, source: Source, rates: Prices | None, ledger: Source | None
     """Shows it, writes it into the ledger, and tells it. After the fact: what fails here is told, and harms nothing."""
     from mirrorfeed.archive.archived_share import share
     from mirrorfeed.orchestration.ledger import archived, keep, told
-    from mirrorfeed.source.table_info import detail_of
+    from mirrorfeed.source.table_info import read_table_info
     from mirrorfeed.storage.tiers import tiers_at
 
     now = datetime.now(UTC)
     try:
-        found = share(spark, source, now, tiers_at(detail_of(spark, source).location))
+        found = share(spark, source, now, tiers_at(read_table_info(spark, source).location))
     except Exception as error:
         trouble = named(f"Looking how much of {source} is archived", error)
         say_error(trouble)

@@ -11,7 +11,7 @@ from mirrorfeed.config import values
 from mirrorfeed.config.destination import secret_place
 from mirrorfeed.runtime.addresses import is_host
 from mirrorfeed.runtime.credentials import Secret
-from mirrorfeed.source.identifier import URI, without_query
+from mirrorfeed.source.identifier import URI, hide_query
 
 _FORM = ConfigDict(strict=True, extra="forbid", frozen=True)
 _ADDRESS = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
@@ -56,7 +56,7 @@ def _folder(value: str, info: ValidationInfo) -> str:
         raise ValueError("is empty: name a folder, or leave the field out")
     if URI.match(value) or value.startswith("~"):
         raise ValueError(
-            f"{without_query(value)!r} is not a folder that this process can write to: name a volume (/Volumes/…)"
+            f"{hide_query(value)!r} is not a folder that this process can write to: name a volume (/Volumes/…)"
         )
     return values.folder(value, info)
 

@@ -15,8 +15,8 @@ from mirrorfeed.display.humanize import a_few
 from mirrorfeed.errors import Terminal
 from mirrorfeed.landing.names import BadTarget, fold
 from mirrorfeed.runtime.databricks import default_workspace
-from mirrorfeed.source.catalog import found
-from mirrorfeed.source.identifier import Found, Source, is_left_out, named_parts
+from mirrorfeed.source.catalog import list_tables
+from mirrorfeed.source.identifier import FoundTable, Source, matches_end, parts_by_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,11 +45,11 @@ def expanded(
     config: Config, spark: Callable[[], SparkSession], workspace: Callable[[], Any] = default_workspace
 ) -> Expansion:
     """Nothing is asked, and no Spark started, for a configuration that names each table by itself."""
-    there = [found(each.sources, each.keys is not None, spark, workspace) for each in config.patterns]
+    there = [list_tables(each.sources, each.keys is not None, spark, workspace) for each in config.patterns]
     return expand(config, there)
 
 
-def expand(config: Config, found: Sequence[Sequence[Found]]) -> Expansion:
+def expand(config: Config, found: Sequence[Sequence[FoundTable]]) -> Expansion:
     """The tables that are named, and behind them those that were found for each pattern, which the first to match one
     takes. Or `NothingMatches`, `TargetsMeet`."""
     listed = [Listed(table.source, table, _BY_ITSELF) for table in config.tables]
@@ -81,12 +81,12 @@ def _if_here(row: Listed) -> Listed:
     return Listed(row.source, None, f"goes into {elsewhere}") if elsewhere else row
 
 
-def _why_not(config: Config, entry: Sources, found: Found) -> str:
+def _why_not(config: Config, entry: Sources, found: FoundTable) -> str:
     """Why a table that a pattern matches is none to publish; empty if it is."""
-    if any(is_left_out(found.source, ending) for ending in entry.exclude):
+    if any(matches_end(found.source, ending) for ending in entry.exclude):
         return "is left out by `exclude`"
-    if found.unfit and entry.changes != "compare":
-        return f"is {found.unfit}, which has no change data feed"
+    if found.unsupported and entry.changes != "compare":
+        return f"is {found.unsupported}, which has no change data feed"
     return _ours(config, found.source)
 
 
@@ -114,10 +114,10 @@ def _is_below(source: Source, place: Source) -> bool:
     return source.path is None and place.path is None and source.fold()[: len(place.parts)] == place.fold()
 
 
-def _listed(entry: Sources, found: Found) -> Listed:
+def _listed(entry: Sources, found: FoundTable) -> Listed:
     """As one table of its entry, with its options."""
     try:
-        target = values.filled(entry.target, named_parts(found.source))
+        target = values.filled(entry.target, parts_by_name(found.source))
     except BadTarget as error:
         return Listed(found.source, None, f"cannot be the target {error.text!r}, which {error.reason}")
     table = Table(source=found.source, target=target, keys=_keys(entry, found))
@@ -129,7 +129,7 @@ def _listed(entry: Sources, found: Found) -> Listed:
 _ALIKE = (Table.model_fields.keys() & Sources.model_fields.keys()) - {"target", "keys", "history"}
 
 
-def _keys(entry: Sources, found: Found) -> tuple[str, ...] | None:
+def _keys(entry: Sources, found: FoundTable) -> tuple[str, ...] | None:
     """Those of the entry where the table has all of these columns; None: Unity Catalog says which."""
     if entry.keys is None:
         return None

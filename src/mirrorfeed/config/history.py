@@ -8,8 +8,9 @@ from pydantic import ValidationInfo
 
 from mirrorfeed.config import values
 from mirrorfeed.landing.names import Target
-from mirrorfeed.source.identifier import MOST_PARTS, Source
-from mirrorfeed.source.retention import BadInterval, parse_days
+from mirrorfeed.source.errors import BadInterval
+from mirrorfeed.source.identifier import MAX_PARTS, Source
+from mirrorfeed.source.retention import parse_days
 
 _KNOWN = ("location", "archive")
 
@@ -26,7 +27,7 @@ class HistoryLocation:
 def of_all(value: object, info: ValidationInfo) -> HistoryLocation:
     """The place of all histories: a schema, or a folder."""
     found = _location(value, "a schema or a folder, as in main.history", info)
-    if len(found.table.parts) == MOST_PARTS:
+    if len(found.table.parts) == MAX_PARTS:
         raise ValueError(f"{str(found.table)!r} is a table: for all tables together name a schema, or a folder")
     return found
 

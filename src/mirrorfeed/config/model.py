@@ -102,7 +102,7 @@ class Sources(Entry):
 
     @model_validator(mode="after")
     def _names_are_there(self) -> Self:
-        if lacking := values.filled_in(self.target) - set(self.sources.names):
+        if lacking := values.filled_in(self.target) - set(self.sources.part_names):
             raise ValueError(f"target: {self.sources} has no {', '.join(sorted(lacking))} to fill in")
         return self
 

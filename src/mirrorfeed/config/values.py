@@ -22,7 +22,7 @@ from mirrorfeed.landing.names import BadTarget, Target, fold, split_name
 from mirrorfeed.landing.schema import reserved_names
 from mirrorfeed.runtime.addresses import HttpsAddress, is_host_pattern
 from mirrorfeed.source.errors import BadSource
-from mirrorfeed.source.identifier import URI, Pattern, Source, without_query
+from mirrorfeed.source.identifier import URI, Pattern, Source, hide_query
 
 _UNITS = {"kib": 2**10, "mib": 2**20, "gib": 2**30}
 _SIZE = re.compile(r"([0-9]{1,12}) *(KiB|MiB|GiB)", re.IGNORECASE)
@@ -130,7 +130,7 @@ def landing_zone(value: str, info: ValidationInfo) -> str:
     if value.startswith(ONELAKE):
         return _onelake(value)
     if URI.match(value):
-        raise ValueError(f"{without_query(value)!r} is not a folder: {_PLACES}")
+        raise ValueError(f"{hide_query(value)!r} is not a folder: {_PLACES}")
     if value.startswith("~"):
         raise ValueError(f"{value!r} is not expanded: write the folder in full")
     return folder(value, info)
@@ -152,7 +152,7 @@ def _onelake(value: str) -> str:
         return ONELAKE + "/".join(str(uuid.UUID(each)) for each in ids)
     except ValueError:
         raise ValueError(
-            f"{without_query(value)!r} does not name a workspace and a mirrored database by their ids: write"
+            f"{hide_query(value)!r} does not name a workspace and a mirrored database by their ids: write"
             " onelake://<workspace id>/<mirrored database id>, both ids as in the address that Fabric shows,"
             " https://onelake.dfs.fabric.microsoft.com/<workspace id>/<mirrored database id>/Files/LandingZone"
         ) from None
@@ -172,7 +172,7 @@ def endpoint(value: object) -> str:
     try:
         return str(HttpsAddress.parse(text(value)))
     except ValueError as error:
-        raise ValueError(f"{short(without_query(text(value)))} {error}, as in https://host:port") from None
+        raise ValueError(f"{short(hide_query(text(value)))} {error}, as in https://host:port") from None
 
 
 def trusted_hosts(value: object) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from mirrorfeed.runtime.spark_errors import first_of
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source import reader
 from mirrorfeed.source import versions as log
-from mirrorfeed.source.change_feed import facts_of, still_hold
+from mirrorfeed.source.change_feed import is_same_table, read_facts
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, LogDamaged, SourceRecreated, VersionExpired
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Commit, Decision, Facts, NothingNew, Published, Range, TakeSnapshot, decide
@@ -203,10 +203,10 @@ class _Run:
         if maps_columns(step.facts) and not seen.mapped:
             self.table.map_columns()
         rows = None if step.rows is None else kept_rows(step.rows, step.columns)
-        faults = reader.read_faults(self.source, step.what) if step.what is not None else nullcontext()
+        faults = reader.read_errors(self.source, step.what) if step.what is not None else nullcontext()
         with faults, faithful(self.spark):
             record = self._record(seen, step, rows.count() if rows is not None else 0)
-            if not still_hold(step.facts, self.spark, self.how.source):
+            if not is_same_table(step.facts, self.spark, self.how.source):
                 return None, False
             try:
                 self.table.append(rows if record.rows else None, record)
@@ -239,7 +239,7 @@ class _Run:
         self._schemas.clear()
         after = newest.to_version_inclusive if newest else None
         limit = self.how.max_versions_per_publication
-        facts = facts_of(self.spark, self.how.source, after, limit, self._schema)
+        facts = read_facts(self.spark, self.how.source, after, limit, self._schema)
         before = Published(newest.source_id, newest.to_version_inclusive, newest.partitions) if newest else None
         return facts, decide(self.source, before, facts, limit)
 
@@ -248,7 +248,7 @@ class _Run:
         refuse_names(self.source, schema)
         archive.check(self.spark, self.how.source, version, facts.properties)
         (commit,) = _commits(facts, version)
-        with reader.read_faults(self.source, version):
+        with reader.read_errors(self.source, version):
             rows = as_inserts(reader.snapshot(self.spark, self.how.source, version), commit)
         return _Step(facts, version, first_columns(schema, version, there), rows)
 
@@ -259,11 +259,11 @@ class _Run:
         last = last_alike(first, range_.to_version_inclusive, lambda at: same_columns(self._schema(at), schema))
         what = Range(range_.from_version_exclusive, last)
         operation = facts.commits[0].operation
-        told = log.parameters(self.spark, self.how.source, first) if operation in (RENAME, DROP) else {}
+        told = log.operation_parameters(self.spark, self.how.source, first) if operation in (RENAME, DROP) else {}
         refuse_names(self.source, schema)
         gone, new = drops(operation, told), renames(operation, told)
         columns = follow(self.source, first, newest.columns, schema, there, renamed=new, dropped=gone)
-        with reader.read_faults(self.source, what):
+        with reader.read_errors(self.source, what):
             archive.check(self.spark, self.how.source, what, facts.properties)
             feed = reader.changes(self.spark, self.how.source, what)
             if missing := lost(columns, json.loads(feed.schema.json())):

@@ -20,8 +20,8 @@ from mirrorfeed.landing.names import fold
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.ranges import Commit, Facts
-from mirrorfeed.source.table_info import Detail, counted_rows, detail_of, opened
-from mirrorfeed.source.versions import described
+from mirrorfeed.source.table_info import TableInfo, count_rows, open_local_table, read_table_info
+from mirrorfeed.source.versions import read_history
 
 _OWN = {
     "_commit_date": "date",
@@ -79,7 +79,7 @@ class HistoryTable:
     def look(self) -> Seen | None:
         """What it holds; None where there is none yet. Or `HistoryChanged`, where that is not what was kept."""
         try:
-            found = detail_of(self.spark, self.place)
+            found = read_table_info(self.spark, self.place)
         except (SourceMissing, NoTableAtPath):
             return None
         changes = self._changes(_FEW)
@@ -169,14 +169,14 @@ class HistoryTable:
         )
         from mirrorfeed.storage.tiers import tiers_at
 
-        tiers = tiers_at(detail_of(self.spark, self.place).location)
+        tiers = tiers_at(read_table_info(self.spark, self.place).location)
         return ArchiveAwareTable(self.spark, self.place, tiers).query(where, version=seen.version)
 
     def _held(self, version: int, archive_days: int | None, *, mapped: bool) -> tuple[int, tuple[Record, ...]]:
         """How many rows, and the records. Spark takes two jobs for it, so it is asked only where the table is not in a
         folder of this machine, has files in an archive, or other names in its files."""
-        here = None if mapped or archive_days is not None else opened(self.place, version)
-        if here is not None and (count := counted_rows(here)) is not None:
+        here = None if mapped or archive_days is not None else open_local_table(self.place, version)
+        if here is not None and (count := count_rows(here)) is not None:
             import pyarrow.dataset as ds
 
             with suppress(OSError):  # a file is not there: Spark will say which
@@ -216,7 +216,7 @@ class HistoryTable:
         """The newest commits, ascending."""
         return [
             Change(row["version"], row["operation"], row["userMetadata"], row["operationParameters"] or {})
-            for row in described(self.spark, self.place, most)
+            for row in read_history(self.spark, self.place, most)
         ]
 
     def _at(self, version: int) -> DataFrame:
@@ -241,7 +241,7 @@ def as_inserts(snapshot: DataFrame, commit: Commit) -> DataFrame:
     )
 
 
-def maps_columns(table: Detail | Facts) -> bool:
+def maps_columns(table: TableInfo | Facts) -> bool:
     """Whether its columns may have names that Delta takes no other way."""
     return table.properties.get(_MAPPING, "none") != "none"
 

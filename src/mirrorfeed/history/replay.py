@@ -15,7 +15,7 @@ from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.history.errors import HistoryChanged, NothingKept, NotKept
 from mirrorfeed.history.history_table import HistoryTable
 from mirrorfeed.history.record import Record, chapter_of, chapters, first_and_last, record_of, version_at
-from mirrorfeed.source.change_preview import moments, parse_bound
+from mirrorfeed.source.change_preview import parse_bound, time_parser
 from mirrorfeed.source.identifier import URI, Source, quote
 
 _REPLAY_OF = "mirrorfeed.history.replayOf"
@@ -48,7 +48,7 @@ def replay(spark: SparkSession, history: Source, into: Source, asked: str | int)
     if seen is None or seen.newest is None:
         raise NothingKept(history=str(history))
     records = table.records(seen)
-    version = resolve(str(history), records, parse_bound(asked, moments(spark)))
+    version = resolve(str(history), records, parse_bound(asked, time_parser(spark)))
     chapter = chapter_of(records, version)
     assert chapter is not None
     record = record_of(chapter, version)

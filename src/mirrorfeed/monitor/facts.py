@@ -214,10 +214,10 @@ class Collector:
         from mirrorfeed.publish.columns import no_longer_selected
         from mirrorfeed.publish.sources.full_compare import COMPARED
         from mirrorfeed.source import versions
-        from mirrorfeed.source.change_feed import feed_of
+        from mirrorfeed.source.change_feed import feed_kind
         from mirrorfeed.source.ranges import Published, recreated
-        from mirrorfeed.source.retention import FILES, LOG, seconds_of
-        from mirrorfeed.source.table_info import detail_of
+        from mirrorfeed.source.retention import FILES, LOG, retention_seconds
+        from mirrorfeed.source.table_info import read_table_info
 
         newest = view.newest if view else None
 
@@ -235,8 +235,8 @@ class Collector:
             records = list(log.records(view))
         begin = published if not self.deep or not records else records[-1].to_version_inclusive - 1
         commits = versions.commits(spark, table.source, begin)
-        detail = detail_of(spark, table.source)
-        feed = feed_of(spark, table.source, detail).value
+        detail = read_table_info(spark, table.source)
+        feed = feed_kind(spark, table.source, detail).value
         if newest:
             before = Published(newest.source_id, newest.to_version_inclusive)
             if found := recreated(str(table.source), before, detail.table_id, commits[-1].version):
@@ -258,19 +258,19 @@ class Collector:
             lag_seconds=None if published is None else _seconds(since, facts.at),
             lag_before=lag_before,
             longest_wait=longest_wait(records, times),
-            retention=seconds_of(detail.properties, FILES),
-            log_retention=seconds_of(detail.properties, LOG),
-            cloned_from=versions.cloned_from(spark, table.source) if self.deep else None,
+            retention=retention_seconds(detail.properties, FILES),
+            log_retention=retention_seconds(detail.properties, LOG),
+            cloned_from=versions.clone_source(spark, table.source) if self.deep else None,
             longest_text=self._longest_text(spark, table),
         )
         return replace(facts, source_facts=source, fresh=fresh(commits[-1].timestamp, since))
 
     def _longest_text(self, spark: SparkSession, table: Table) -> tuple[str, int] | None:
         from mirrorfeed.monitor.text_lengths import CHEAP, longest_text
-        from mirrorfeed.source.table_info import detail_of
+        from mirrorfeed.source.table_info import read_table_info
 
         with suppress(Exception):  # the checks of the next publication report what cannot be read
-            if self.deep and detail_of(spark, table.source, counted=True).bytes <= CHEAP:
+            if self.deep and read_table_info(spark, table.source, counted=True).bytes <= CHEAP:
                 return longest_text(spark, table.source, table.selection)
         return None
 
@@ -279,14 +279,14 @@ class Collector:
         from mirrorfeed.monitor.text_lengths import longest_text_here
         from mirrorfeed.publish.log.table_log import TableLog
         from mirrorfeed.publish.up_to_date_check import committed, is_up_to_date, newest_of
-        from mirrorfeed.source.change_feed import Feed
-        from mirrorfeed.source.retention import FILES, LOG, seconds_of
-        from mirrorfeed.source.table_info import opened
+        from mirrorfeed.source.change_feed import FeedKind
+        from mirrorfeed.source.retention import FILES, LOG, retention_seconds
+        from mirrorfeed.source.table_info import open_local_table
 
         if self.deep and table.selection is not None:  # only Spark selects rows
             return None
         try:
-            found, delta = newest_of(table), opened(table.source)
+            found, delta = newest_of(table), open_local_table(table.source)
             if found is None or delta is None:
                 return None
             (detail, version), path = found, table.source.path or ""
@@ -308,12 +308,12 @@ class Collector:
             records = list(log.records(view)) if self.deep and view else []
             firsts = {(record.from_version_exclusive or 0) + 1 for record in records[:-1]}
             source = SourceFacts(
-                (Feed.RECORDED if detail.records_changes else Feed.OFF).value,
+                (FeedKind.RECORDED if detail.records_changes else FeedKind.OFF).value,
                 version,
                 lag_seconds=0.0 if newest else None,
                 longest_wait=longest_wait(records, {each: at for each in firsts if (at := committed(path, each))}),
-                retention=seconds_of(detail.properties, FILES),
-                log_retention=seconds_of(detail.properties, LOG),
+                retention=retention_seconds(detail.properties, FILES),
+                log_retention=retention_seconds(detail.properties, LOG),
                 longest_text=longest_text_here(delta) if self.deep else None,
             )
             fresh = _freshness(log, view, committed(path, version), None, self.beyond(table), log_facts.lost)

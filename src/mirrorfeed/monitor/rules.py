@@ -18,7 +18,7 @@ from mirrorfeed.errors import Transient
 from mirrorfeed.monitor.facts import DatabaseFacts, LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.findings import Finding, Severity, error_finding
 from mirrorfeed.monitor.freshness import Step
-from mirrorfeed.source.retention import FILES, LEAST, LOG
+from mirrorfeed.source.retention import FILES, LOG, MIN_FACTOR
 
 NOTHING = "No problem was found. Only publishing can show others."
 
@@ -150,7 +150,7 @@ def _lost_already(kept: str) -> Callable[[SourceFacts], Values | None]:
 def _short(kept: str) -> Callable[[SourceFacts], Values | None]:
     def test(source: SourceFacts) -> Values | None:
         seconds, waited = getattr(source, kept), source.longest_wait
-        if seconds is None or seconds < (source.lag_seconds or 0.0) or seconds >= LEAST * waited:
+        if seconds is None or seconds < (source.lag_seconds or 0.0) or seconds >= MIN_FACTOR * waited:
             return None
         return {"kept": duration(seconds), "waited": duration(waited)}
 

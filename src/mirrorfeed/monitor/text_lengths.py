@@ -10,8 +10,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 
 from mirrorfeed.landing.selection import Selection
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.reader import selected
-from mirrorfeed.source.table_info import counted_files
+from mirrorfeed.source.reader import apply_selection
+from mirrorfeed.source.table_info import count_files
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -23,7 +23,7 @@ CHEAP = 64 * 2**20
 def longest_text(spark: SparkSession, source: Source, selection: Selection | None = None) -> tuple[str, int] | None:
     """The column with the longest text of what is selected, and its bytes in UTF-8, nested values as JSON; None without
     a text."""
-    frame = selected(str(source), spark.read.table(source.sql), selection)
+    frame = apply_selection(str(source), spark.read.table(source.sql), selection)
     lengths = {
         field.name: F.max(length)
         for field in frame.schema
@@ -48,7 +48,7 @@ def longest_text_here(table: DeltaTable) -> tuple[str, int] | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if counted_files(table)[1] > CHEAP:
+    if count_files(table)[1] > CHEAP:
         return None
     rows = table.to_pyarrow_dataset()
     if any(pa.types.is_nested(field.type) for field in rows.schema):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirrorfeed.errors import Terminal
-from mirrorfeed.source.ranges import Waiting
+from mirrorfeed.source.ranges import PendingCommits
 
 if TYPE_CHECKING:
     from mirrorfeed.config.schedule import FollowLimits
@@ -34,7 +34,7 @@ class State:
     """Not before this, after a failure."""
 
 
-def due(limits: FollowLimits, state: State, waiting: Waiting | None, now: float) -> bool:
+def due(limits: FollowLimits, state: State, waiting: PendingCommits | None, now: float) -> bool:
     """Whether the table is to be published now. None waits where nobody could say what does: then the run finds out."""
     if now < state.again:
         return False

@@ -30,8 +30,8 @@ from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.runtime.parallel import bearable
 from mirrorfeed.runtime.spark_session import renewed
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.ranges import Waiting
-from mirrorfeed.source.versions import waiting
+from mirrorfeed.source.ranges import PendingCommits
+from mirrorfeed.source.versions import pending_commits
 from mirrorfeed.storage import Store
 
 _ASKED_AT_ONCE, _THREADS = 8, 1024
@@ -45,7 +45,7 @@ class Runs(Protocol):
         """What patterns stand for now; None where there are none, or nobody could say."""
         ...
 
-    def waiting(self, table: Table, published: int) -> Waiting | None:
+    def waiting(self, table: Table, published: int) -> PendingCommits | None:
         """What is committed after a version; None if that cannot be told."""
         ...
 
@@ -235,10 +235,10 @@ class SparkRuns:
             self.on_trouble(error)
         self._unasked = str(error)
 
-    def waiting(self, table: Table, published: int) -> Waiting | None:
+    def waiting(self, table: Table, published: int) -> PendingCommits | None:
         source: Source = table.source
         try:
-            return waiting(self.spark, source, published, measured=table.follow.measures)
+            return pending_commits(self.spark, source, published, measured=table.follow.measures)
         except Exception as error:  # the run says what it is
             named(f"Asking what is new in {source}", error)
             return None

@@ -47,7 +47,7 @@ from mirrorfeed.publish.republish import repair
 from mirrorfeed.publish.translate.landing_rows import DELETE_FIRST
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.reader import selected, snapshot
+from mirrorfeed.source.reader import apply_selection, snapshot
 
 
 @row
@@ -297,7 +297,9 @@ def _of_mirror(
 
 
 def _of_source(spark: SparkSession, table: Table, newest: Record, where: str | None) -> DataFrame:
-    rows = selected(str(table.source), snapshot(spark, table.source, newest.to_version_inclusive), table.selection)
+    rows = apply_selection(
+        str(table.source), snapshot(spark, table.source, newest.to_version_inclusive), table.selection
+    )
     names = [quote(name) for name in newest.keys]
     try:
         chosen = rows if where is None else rows.where(where)

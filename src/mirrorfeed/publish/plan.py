@@ -14,7 +14,7 @@ from mirrorfeed.landing.schema import Column
 from mirrorfeed.landing.selection import Selection, keys_of
 from mirrorfeed.publish.errors import KeysRequired
 from mirrorfeed.runtime.databricks import default_workspace
-from mirrorfeed.source.catalog import Workspace, check_policies, in_unity_catalog, key_of, table_of
+from mirrorfeed.source.catalog import Workspace, check_policies, is_in_unity_catalog, primary_key, read_catalog_table
 from mirrorfeed.source.errors import KeysNotReadable, KeysUnavailable
 
 
@@ -48,9 +48,9 @@ class Plan:
 def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace) -> Plan:
     """How a table of the configuration is published; keys left out are asked of Unity Catalog."""
     keys = table.keys
-    if in_unity_catalog(table.source):
+    if is_in_unity_catalog(table.source):
         try:
-            found = table_of(workspace(), table.source)
+            found = read_catalog_table(workspace(), table.source)
         except (KeysNotReadable, KeysUnavailable, ValueError):
             if keys is None:
                 raise
@@ -58,7 +58,7 @@ def plan_of(table: Table, workspace: Callable[[], Workspace] = default_workspace
         else:
             if table.changes != "compare":
                 check_policies(table.source, found)
-            keys = key_of(found) if keys is None else keys
+            keys = primary_key(found) if keys is None else keys
     keys, compares = keys_of(str(table.source), table.selection, keys or ()), table.changes == "compare"
     if compares and not keys:
         raise KeysRequired(table=str(table.source))

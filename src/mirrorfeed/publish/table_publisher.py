@@ -28,7 +28,7 @@ from mirrorfeed.publish.unexpected import unknown_faults
 from mirrorfeed.runtime.version import this_build
 from mirrorfeed.source.errors import Finding
 from mirrorfeed.source.ranges import Decision, Facts, NothingNew, Published, PublishRanges, Range, TakeSnapshot, decide
-from mirrorfeed.source.retention import too_short
+from mirrorfeed.source.retention import check_retention
 from mirrorfeed.storage import Store
 
 
@@ -78,7 +78,7 @@ class TablePublisher:
             progress.decision = str(decision)
             if view and view.newest and facts.commits and not progress.made:
                 waited = (self.now() - facts.commits[0].timestamp).total_seconds()
-                progress.short = too_short(plan.source, facts.properties, waited)
+                progress.short = check_retention(plan.source, facts.properties, waited)
             if isinstance(decision, NothingNew):
                 self.check_unchanged(view)
                 return

@@ -24,18 +24,18 @@ from mirrorfeed.publish.result import Progress, TableResult
 from mirrorfeed.source.delta_protocol import commit_name
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import NothingNew
-from mirrorfeed.source.table_info import Detail, as_told, opened
+from mirrorfeed.source.table_info import TableInfo, local_table_info, open_local_table
 from mirrorfeed.storage import Store
 
 
-def newest_of(table: Table) -> tuple[Detail, int] | None:
+def newest_of(table: Table) -> tuple[TableInfo, int] | None:
     """As `newest`; None if the table is published by comparison, so that its own versions are not published."""
     return None if table.changes == "compare" else newest(table.source)
 
 
-def newest(source: Source) -> tuple[Detail, int] | None:
+def newest(source: Source) -> tuple[TableInfo, int] | None:
     """A table in a folder of this machine as its metadata says, and its newest version; None where only Spark tells."""
-    if (table := opened(source)) is None or (told := as_told(table, source)) is None:
+    if (table := open_local_table(source)) is None or (told := local_table_info(table, source)) is None:
         return None
     return told, table.version()
 
@@ -45,7 +45,7 @@ def known_here(place: Source, most: int) -> dict[str, Known] | None:
     read without Spark, or has to be made or given columns."""
     columns, stands = ", ".join(PublicationKey._fields), ", ".join(f"'{each}'" for each in STANDS)
     try:
-        if (table := opened(place)) is None:
+        if (table := open_local_table(place)) is None:
             return None
         if not {name for name, _, _ in COLUMNS} <= {field.name for field in table.schema().fields}:
             return None
@@ -137,7 +137,7 @@ def committed(folder: str, version: int) -> datetime | None:
     return None
 
 
-def is_up_to_date(view: View, detail: Detail, version: int) -> bool:
+def is_up_to_date(view: View, detail: TableInfo, version: int) -> bool:
     """Whether what is published is this very table, up to this version."""
     newest = view.newest
     return newest is not None and (newest.source_id, newest.to_version_inclusive) == (detail.table_id, version)

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote as percent_encoded
 
-from mirrorfeed.errors import first_line
+from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.landing.names import fold
 from mirrorfeed.source.errors import KeysNotReadable, KeysUnavailable, RowsProtected, SourcesUnavailable, SourcesUnknown
-from mirrorfeed.source.identifier import Found, Pattern, Source, like, quote
+from mirrorfeed.source.identifier import FoundTable, Pattern, Source, matches, quote
 
 if TYPE_CHECKING:
     from databricks.sdk.service.catalog import SchemaInfo, TableInfo
     from pyspark.sql import SparkSession
 
 _OTHER_CATALOGS = frozenset({"hive_metastore", "spark_catalog"})
+_SYSTEM_SCHEMA = "information_schema"
+_FORMATS_WITH_FEED = ("DELTA", "ICEBERG", "DELTA_UNIFORM_ICEBERG", "DELTA_UNIFORM_HUDI")
+_TABLE_TYPES = ("MANAGED", "EXTERNAL", "MANAGED_SHALLOW_CLONE", "EXTERNAL_SHALLOW_CLONE")
 
 
 class _Tables(Protocol):
@@ -25,51 +28,10 @@ class _Tables(Protocol):
 
 
 class Workspace(Protocol):
-    """As much of databricks-sdk's WorkspaceClient as is needed here."""
+    """The part of databricks-sdk's WorkspaceClient that reads one table."""
 
     @property
     def tables(self) -> _Tables: ...
-
-
-def in_unity_catalog(source: Source) -> bool:
-    """Whether a source can have a primary key there: only names in full lead to one."""
-    return len(source.parts) == 3 and source.parts[0].casefold() not in _OTHER_CATALOGS
-
-
-def key_of(table: TableInfo) -> tuple[str, ...]:
-    """The columns of the primary key constraint; none without one, then the table is keyless."""
-    for constraint in table.table_constraints or ():
-        if key := constraint.primary_key_constraint:
-            return tuple(key.child_columns)
-    return ()
-
-
-def check_policies(source: Source, table: TableInfo) -> None:
-    """Raises `RowsProtected` for a table with a row filter or a column mask."""
-    row_filter = table.row_filter.function_name if table.row_filter else None
-    masked = tuple(str(column.name) for column in table.columns or () if column.mask)
-    if row_filter or masked:
-        raise RowsProtected(table=str(source), row_filter=row_filter, masked=masked)
-
-
-def table_of(client: Workspace, source: Source) -> TableInfo:
-    """What Unity Catalog says of a table, or `KeysNotReadable`, `KeysUnavailable`."""
-    # Takes seconds to import, and most commands never need it.
-    from databricks.sdk import errors
-    from databricks.sdk.errors.base import DatabricksError
-
-    try:
-        # The client puts the name into an address as it stands: a '#' or '?' in it would ask for another table.
-        return client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
-    except (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest) as error:
-        raise KeysNotReadable(table=str(source), reason=str(error)) from error
-    except (DatabricksError, OSError) as error:  # without an answer the client raises what is below it
-        raise KeysUnavailable(table=str(source), reason=str(error)) from error
-
-
-_NO_DATA = "information_schema"
-_FEEDS = ("DELTA", "ICEBERG", "DELTA_UNIFORM_ICEBERG", "DELTA_UNIFORM_HUDI")
-_TABLES = ("MANAGED", "EXTERNAL", "MANAGED_SHALLOW_CLONE", "EXTERNAL_SHALLOW_CLONE")
 
 
 class _SchemaLister(Protocol):
@@ -80,8 +42,8 @@ class _TableLister(Protocol):
     def list(self, catalog_name: str, schema_name: str) -> Iterable[TableInfo]: ...
 
 
-class Listing(Protocol):
-    """As much of databricks-sdk's WorkspaceClient as is needed here."""
+class ListingWorkspace(Protocol):
+    """The part of databricks-sdk's WorkspaceClient that lists tables."""
 
     @property
     def schemas(self) -> _SchemaLister: ...
@@ -90,106 +52,143 @@ class Listing(Protocol):
     def tables(self) -> _TableLister: ...
 
 
-def found(
-    pattern: Pattern, columns: bool, spark: Callable[[], SparkSession], workspace: Callable[[], Listing]
-) -> list[Found]:
-    """All that the pattern matches, by name, with their columns if wanted; or `SourcesUnknown`, `SourcesUnavailable`.
+def is_in_unity_catalog(source: Source) -> bool:
+    """Whether a source has a full name in Unity Catalog, so that it can have a primary key there."""
+    return len(source.parts) == 3 and source.parts[0].casefold() not in _OTHER_CATALOGS
 
-    Spark is asked about a catalog that is no Unity Catalog of a workspace that is configured here.
+
+def read_catalog_table(client: Workspace, source: Source) -> TableInfo:
+    """Read a table's entry in Unity Catalog. Raise `KeysNotReadable` or `KeysUnavailable`."""
+    with _catalog_errors(
+        lambda reason: KeysNotReadable(table=str(source), reason=reason),
+        lambda reason: KeysUnavailable(table=str(source), reason=reason),
+    ):
+        # The client puts the name into a URL as it is: a '#' or '?' in it would request another table.
+        return client.tables.get(".".join(percent_encoded(part, safe="") for part in source.parts))
+
+
+def primary_key(table: TableInfo) -> tuple[str, ...]:
+    """The columns of the primary key constraint; empty without one, so that the table has no keys."""
+    for constraint in table.table_constraints or ():
+        if key := constraint.primary_key_constraint:
+            return tuple(key.child_columns)
+    return ()
+
+
+def check_policies(source: Source, table: TableInfo) -> None:
+    """Raise `RowsProtected` if the table has a row filter or a column mask."""
+    row_filter = table.row_filter.function_name if table.row_filter else None
+    masked = tuple(str(column.name) for column in table.columns or () if column.mask)
+    if row_filter or masked:
+        raise RowsProtected(table=str(source), row_filter=row_filter, masked=masked)
+
+
+def list_tables(
+    pattern: Pattern, columns: bool, spark: Callable[[], SparkSession], workspace: Callable[[], ListingWorkspace]
+) -> list[FoundTable]:
+    """All tables that match the pattern, by name, with their columns if requested.
+
+    Unity Catalog is read through the configured workspace, other catalogs and unconfigured ones through Spark. Raise
+    `SourcesUnknown` or `SourcesUnavailable`.
     """
     if pattern.path is not None:
-        told = _in_folders(pattern, columns, spark)
-    elif in_unity_catalog(Source(pattern.parts)) and (client := _client(workspace)):
-        told = in_unity(client, pattern)
+        tables = _list_folders(pattern, columns, spark)
+    elif is_in_unity_catalog(Source(pattern.parts)) and (client := _configured(workspace)):
+        tables = _list_unity_catalog(client, pattern)
     else:
-        told = _in_spark(spark(), pattern, columns)
-    return sorted((each for each in told if pattern.matches(each.source)), key=lambda each: each.source.fold())
+        tables = _list_spark_catalog(spark(), pattern, columns)
+    return sorted((each for each in tables if pattern.matches(each.source)), key=lambda each: each.source.fold())
 
 
-def _client(workspace: Callable[[], Listing]) -> Listing | None:
+def _configured(workspace: Callable[[], ListingWorkspace]) -> ListingWorkspace | None:
     try:
         return workspace()
-    except ValueError:  # none is configured
+    except ValueError:
         return None
 
 
-def in_unity(client: Listing, pattern: Pattern) -> Iterator[Found]:
+def _list_unity_catalog(client: ListingWorkspace, pattern: Pattern) -> Iterator[FoundTable]:
     catalog, schema, _ = pattern.parts
-    with _refusals(pattern):
+    with _catalog_errors(
+        lambda reason: SourcesUnknown(pattern=str(pattern), reason=first_line(reason)),
+        lambda reason: SourcesUnavailable(pattern=str(pattern), reason=first_line(reason)),
+    ):
         for name in _schemas(schema, lambda: [each.name or "" for each in client.schemas.list(catalog)]):
             for table in client.tables.list(catalog, name):
                 columns = tuple(str(column.name) for column in table.columns or ())
-                yield Found(Source((catalog, name, str(table.name))), _unfit(table), columns)
+                yield FoundTable(Source((catalog, name, str(table.name))), _unsupported(table), columns)
 
 
-def _schemas(pattern: str, ask: Callable[[], Iterable[str]]) -> list[str]:
+def _schemas(pattern: str, list_all: Callable[[], Iterable[str]]) -> list[str]:
     if "*" not in pattern:
         return [pattern]
-    return [name for name in ask() if fold(name) != _NO_DATA and like(fold(pattern), fold(name))]
+    return [name for name in list_all() if fold(name) != _SYSTEM_SCHEMA and matches(fold(pattern), fold(name))]
 
 
-def _unfit(table: TableInfo) -> str:
+def _unsupported(table: TableInfo) -> str:
     kind, form = (each.value if each else "" for each in (table.table_type, table.data_source_format))
-    if kind and kind not in _TABLES:
+    if kind and kind not in _TABLE_TYPES:
         return f"a {kind.lower().replace('_', ' ')}{' table' if kind == 'FOREIGN' else ''}"
-    return "" if form in ("", *_FEEDS) else f"a table in the format {form.lower()}"
+    return "" if form in ("", *_FORMATS_WITH_FEED) else f"a table in the format {form.lower()}"
 
 
 @contextmanager
-def _refusals(pattern: Pattern) -> Iterator[None]:
+def _catalog_errors(
+    refused: Callable[[str], MirrorfeedError], unavailable: Callable[[str], MirrorfeedError]
+) -> Iterator[None]:
     from databricks.sdk import errors  # takes seconds to import, and most commands never need it
     from databricks.sdk.errors.base import DatabricksError
 
     try:
         yield
     except (errors.NotFound, errors.PermissionDenied, errors.Unauthenticated, errors.BadRequest) as error:
-        raise SourcesUnknown(pattern=str(pattern), reason=first_line(str(error))) from error
-    except (DatabricksError, OSError) as error:  # without an answer the client raises what is below it
-        raise SourcesUnavailable(pattern=str(pattern), reason=first_line(str(error))) from error
+        raise refused(str(error)) from error
+    except (DatabricksError, OSError) as error:  # without a response, the client raises errors of lower layers
+        raise unavailable(str(error)) from error
 
 
-def _in_spark(spark: SparkSession, pattern: Pattern, columns: bool) -> Iterator[Found]:
+def _list_spark_catalog(spark: SparkSession, pattern: Pattern, columns: bool) -> Iterator[FoundTable]:
     from pyspark.errors import AnalysisException
 
-    *above, schema, _ = pattern.parts
-    within = f" IN {quote(above[0])}" if above else ""
+    *catalog, schema, _ = pattern.parts
+    within = f" IN {quote(catalog[0])}" if catalog else ""
     try:
         for name in _schemas(schema, lambda: [row[0] for row in spark.sql(f"SHOW SCHEMAS{within}").collect()]):
-            place = ".".join(map(quote, (*above, name)))
-            for row in spark.sql(f"SHOW TABLE EXTENDED IN {place} LIKE '*'").collect():
-                source = Source((*above, name, row["tableName"]))
+            full_name = ".".join(map(quote, (*catalog, name)))
+            for row in spark.sql(f"SHOW TABLE EXTENDED IN {full_name} LIKE '*'").collect():
+                source = Source((*catalog, name, row["tableName"]))
                 if row["isTemporary"] or not pattern.matches(source):
                     continue
-                unfit = _unfit_for_spark(row["information"])
-                named: tuple[str, ...] = ()
-                with suppress(AnalysisException) if unfit else nullcontext():  # as of a view whose table is gone
-                    named = tuple(spark.table(source.sql).columns) if columns else ()
-                yield Found(source, unfit, named)
+                unsupported = _unsupported_in_spark(row["information"])
+                names: tuple[str, ...] = ()
+                # A view cannot be read if its table is gone.
+                with suppress(AnalysisException) if unsupported else nullcontext():
+                    names = tuple(spark.table(source.sql).columns) if columns else ()
+                yield FoundTable(source, unsupported, names)
     except AnalysisException as error:
         raise SourcesUnknown(pattern=str(pattern), reason=first_line(str(error))) from error
 
 
-def _unfit_for_spark(information: str) -> str:
-    """By lines such as `Type: VIEW` and `Provider: delta`."""
+def _unsupported_in_spark(information: str) -> str:
+    """From lines such as `Type: VIEW` and `Provider: delta`."""
     lines = (line.partition(": ") for line in information.splitlines())
-    told = {name.strip(): value.strip().lower() for name, colon, value in lines if colon}
-    if told.get("Type", "") == "view":
+    values = {name.strip(): value.strip().lower() for name, colon, value in lines if colon}
+    if values.get("Type", "") == "view":
         return "a view"
-    form = told.get("Provider", "")
+    form = values.get("Provider", "")
     return "" if form in ("", "delta", "iceberg") else f"a table in the format {form}"
 
 
-def _in_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSession]) -> Iterator[Found]:
-    """Those that hold a log of Delta; nothing else is a table that was forgotten."""
-    above, last = Path(str(pattern.path)).parent, Path(str(pattern.path)).name
-    folders = [above]
+def _list_folders(pattern: Pattern, columns: bool, spark: Callable[[], SparkSession]) -> Iterator[FoundTable]:
+    parent, last = Path(str(pattern.path)).parent, Path(str(pattern.path)).name
+    folders = [parent]
     try:
-        if "*" in above.name:
-            folders = [each for each in above.parent.iterdir() if like(above.name, each.name) and each.is_dir()]
+        if "*" in parent.name:
+            folders = [each for each in parent.parent.iterdir() if matches(parent.name, each.name) and each.is_dir()]
         for folder in folders:
             for each in folder.iterdir():
-                if like(last, each.name) and (each / "_delta_log").is_dir():
-                    yield Found(Source(path=str(each)), columns=_columns_at(str(each), spark) if columns else ())
+                if matches(last, each.name) and (each / "_delta_log").is_dir():
+                    yield FoundTable(Source(path=str(each)), columns=_columns_at(str(each), spark) if columns else ())
     except OSError as error:
         raise SourcesUnknown(pattern=str(pattern), reason=f"{error.filename}: {error.strerror}") from error
 
@@ -200,5 +199,5 @@ def _columns_at(path: str, spark: Callable[[], SparkSession]) -> tuple[str, ...]
 
         schema: Any = DeltaTable(path).schema()
         return tuple(field.name for field in schema.fields)
-    except Exception:  # not installed, or more than it knows
+    except Exception:  # not installed, or it does not support the table
         return tuple(spark().read.format("delta").load(path).columns)

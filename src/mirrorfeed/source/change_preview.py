@@ -1,4 +1,4 @@
-"""The change feed for people: from a version or time to another, both included, as a DataFrame and as counts."""
+"""The change data feed between two versions or times, for people: as a DataFrame, as counts, and as JSON rows."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from mirrorfeed.source.errors import (
     BoundsCrossed,
     FeedUnreadable,
     Gap,
+    GapReason,
     NotRecorded,
     OutsideHistory,
     SchemasDiffer,
-    spell_time,
+    format_time,
 )
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.ranges import Commit, Range, first_missing
-from mirrorfeed.source.reader import changes, read_faults
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.reader import changes, read_errors
+from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.source.versions import commits, schema_at
 
+Bound = int | datetime
+"""A version or a time."""
 PastEnd = Literal["error", "empty"]
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.\d{3})?)?")
 
 
-Bound = int | datetime
-
-
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The rows of a range of the feed, pinned at both ends; no rows where the range is empty. What else is made of them
-    is to be asked for within `faithful`."""
+    """The rows of a range of the feed, pinned at both ends; empty if the range is. Further queries on `rows` must run
+    within `faithful`."""
 
     table: str
     range: Range
@@ -49,7 +49,7 @@ class Changes:
 
     def counts(self) -> dict[str, int]:
         """Rows by change type."""
-        with _refusals(self.table, self.range):
+        with _preview_errors(self.table, self.range):
             found = self.rows.groupBy("_change_type").count().collect()
         return {row["_change_type"]: row["count"] for row in sorted(found)}
 
@@ -57,12 +57,12 @@ class Changes:
         """The first rows, by version."""
         if not count:
             return []
-        with _refusals(self.table, self.range):
-            return spelled(self.rows.orderBy("_commit_version").limit(count))
+        with _preview_errors(self.table, self.range):
+            return to_json_rows(self.rows.orderBy("_commit_version").limit(count))
 
 
-def spelled(rows: DataFrame) -> list[dict[str, Any]]:
-    """As JSON has them; decimals are text, for numbers of JSON would be rounded."""
+def to_json_rows(rows: DataFrame) -> list[dict[str, Any]]:
+    """Rows as JSON values. Decimals are text, because JSON numbers would be rounded."""
     columns = [
         F.col(quote(name)).cast("string").alias(name) if type_.startswith("decimal") else F.col(quote(name))
         for name, type_ in rows.dtypes
@@ -75,39 +75,37 @@ def spelled(rows: DataFrame) -> list[dict[str, Any]]:
 def changes_between(
     spark: SparkSession, source: Source, start: str | int, end: str | int | None = None, past_end: PastEnd = "error"
 ) -> Changes:
-    """The feed from a version or time to another, both included, in the columns of the range's end. Without an end,
-    to the newest version. Past the newest, an error, or, with `empty`, what there is."""
-    detail_of(spark, source)  # a view has no history, and says so less clearly
+    """The feed between two versions or times, both included, in the columns of the range's last version.
+
+    Without `end`, up to the newest version. Beyond the newest version, `past_end` decides: raise an error, or return
+    the changes that exist.
+    """
+    read_table_info(spark, source)  # reports a view more clearly than its missing history would
     known = commits(spark, source)
-    last = None if end is None else parse_bound(end, moments(spark))
-    range_ = resolve(str(source), parse_bound(start, moments(spark)), last, known, past_end)
-    if range_.from_version_exclusive >= range_.to_version_inclusive:
+    last = None if end is None else parse_bound(end, time_parser(spark))
+    range_ = resolve(str(source), parse_bound(start, time_parser(spark)), last, known, past_end)
+    if not range_.versions:
         newest = Range(known[-1].version - 1, known[-1].version)
         return Changes(str(source), range_, changes(spark, source, newest).limit(0))
     hole = first_missing(range_.from_version_exclusive, range_.to_version_inclusive, [each.version for each in known])
     if hole is not None:
-        raise NotRecorded(table=str(source), where=hole, reason="the log has no commit")
+        raise NotRecorded(table=str(source), where=hole, reason=GapReason.NO_COMMIT)
     names = [field["name"] for field in schema_at(spark, source, range_.to_version_inclusive)["fields"]]
-    with _refusals(str(source), range_):
+    with _preview_errors(str(source), range_):
         feed = changes(spark, source, range_)
         if missing := [f"{name!r} is gone" for name in names if name not in feed.columns]:
-            raise FeedUnreadable(
-                table=str(source),
-                range=range_,
-                version=str(range_.to_version_inclusive),
-                read_version=None,
-                lost=missing,
-            )
+            version = str(range_.to_version_inclusive)
+            raise FeedUnreadable(table=str(source), range=range_, version=version, read_version=None, lost=missing)
         rows = feed.select(*(quote(name) for name in names), *FEED_COLUMNS)
-        rows.isEmpty()  # most refusals show up when a read is planned: here, and not in the caller's hands
+        rows.isEmpty()  # most errors occur when a read is planned, so report them now
     return Changes(str(source), range_, rows)
 
 
 @contextmanager
-def _refusals(table: str, range_: Range) -> Iterator[None]:
-    """Findings in words for someone who looks, and does not publish."""
+def _preview_errors(table: str, range_: Range) -> Iterator[None]:
+    """Translate findings into errors for somebody who reads and does not publish."""
     try:
-        with read_faults(table, range_):
+        with read_errors(table, range_):
             yield
     except Gap as gap:
         raise NotRecorded(table=table, where=gap.where, reason=gap.reason) from gap
@@ -115,70 +113,61 @@ def _refusals(table: str, range_: Range) -> Iterator[None]:
         raise SchemasDiffer(fault=fault) from fault
 
 
-def moments(spark: SparkSession) -> Callable[[str], datetime]:
-    """When a time in the session's zone is, which Spark alone can tell: it knows zones that Python does not."""
+def time_parser(spark: SparkSession) -> Callable[[str], datetime]:
+    """A function that parses times in the session's zone. Spark knows zones that Python does not."""
 
-    def moment(text: str) -> datetime:
+    def parse_time(text: str) -> datetime:
         (row,) = spark.sql(f"SELECT unix_micros(TIMESTAMP_LTZ '{text}')").collect()
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=row[0])
 
-    return moment
+    return parse_time
 
 
-def parse_bound(text: str | int, moment: Callable[[str], datetime]) -> Bound:
-    """A version, or a time that is asked for when it is."""
+def parse_bound(text: str | int, parse_time: Callable[[str], datetime]) -> Bound:
+    """Parse a version or a time. Raise `BadBound`."""
     if isinstance(text, int):
         return text
     if text.isascii() and text.isdigit():
         return int(text)
-    if not _TIME.fullmatch(text):
-        raise BadBound(text=text)
     try:
+        if not _TIME.fullmatch(text):
+            raise ValueError(text)
         datetime.fromisoformat(text)
-        return moment(text)
+        return parse_time(text)
     except (ValueError, OverflowError) as error:
         raise BadBound(text=text) from error
 
 
 def resolve(table: str, start: Bound, end: Bound | None, known: Sequence[Commit], past_end: PastEnd) -> Range:
-    """The versions between two bounds, both included: a start at a time is the first commit then or later, an end the
-    last one then or earlier."""
+    """The versions between two bounds, both included: from the first commit at or after a start time to the last commit
+    at or before an end time."""
     first, last = known[0], known[-1]
+
+    def outside(bound: Bound, reason: str) -> OutsideHistory:
+        text = f"Version {bound}" if isinstance(bound, int) else f"The time {format_time(bound)} UTC"
+        return OutsideHistory(table=table, bound=text, reason=reason, first=first, last=last)
+
     if end is not None and type(start) is type(end) and start > end:  # type: ignore[operator]
-        shown = [str(each) if isinstance(each, int) else f"{spell_time(each)} UTC" for each in (start, end)]
+        shown = [str(each) if isinstance(each, int) else f"{format_time(each)} UTC" for each in (start, end)]
         raise BoundsCrossed(start=shown[0], end=shown[1])
-    if isinstance(start, datetime) and start < first.timestamp and first.version > 0:
-        raise OutsideHistory(table=table, bound=_spell(start), reason="before the kept history", first=first, last=last)
     if isinstance(start, datetime):
+        if start < first.timestamp and first.version > 0:
+            raise outside(start, "before the kept history")
         from_version = next((c.version for c in known if c.timestamp >= start), last.version + 1)
     else:
         from_version = start
     if from_version < first.version:
-        raise OutsideHistory(
-            table=table, bound=f"Version {from_version}", reason="before the kept history", first=first, last=last
-        )
+        raise outside(from_version, "before the kept history")
     if from_version > last.version:
         if past_end == "error":
-            raise OutsideHistory(
-                table=table, bound=_spell(start), reason="past the newest version", first=first, last=last
-            )
+            raise outside(start, "past the newest version")
         return Range(last.version, last.version)
-
     to_version = last.version
-    if isinstance(end, datetime):
-        if end > last.timestamp and past_end == "error":
-            raise OutsideHistory(
-                table=table, bound=_spell(end), reason="past the newest version", first=first, last=last
-            )
-        to_version = max((c.version for c in known if c.timestamp <= end), default=from_version - 1)
-    elif end is not None:
-        if end > last.version and past_end == "error":
-            raise OutsideHistory(
-                table=table, bound=_spell(end), reason="past the newest version", first=first, last=last
-            )
-        to_version = min(end, last.version)
+    if end is not None:
+        if past_end == "error" and end > (last.timestamp if isinstance(end, datetime) else last.version):  # type: ignore[operator]
+            raise outside(end, "past the newest version")
+        if isinstance(end, datetime):
+            to_version = max((c.version for c in known if c.timestamp <= end), default=from_version - 1)
+        else:
+            to_version = min(end, last.version)
     return Range(from_version - 1, max(to_version, from_version - 1))
-
-
-def _spell(bound: Bound) -> str:
-    return f"Version {bound}" if isinstance(bound, int) else f"The time {spell_time(bound)} UTC"

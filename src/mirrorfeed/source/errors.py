@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from mirrorfeed.errors import Template, Terminal, Transient
@@ -11,8 +12,23 @@ from mirrorfeed.errors import Template, Terminal, Transient
 if TYPE_CHECKING:
     from mirrorfeed.source.ranges import Commit, Range
 
-EXPIRED = "the delta.deletedFileRetentionDuration of the table has passed"
-"""Reason of a `Gap` whose files VACUUM may or may not have deleted."""
+
+class GapReason(StrEnum):
+    FEED_OFF = "the change data feed is off"
+    FILE_MISSING = "a file is missing"
+    LOG_HOLE = "the log has a hole"
+    NO_COMMIT = "the log has no commit"
+    EXPIRED = "the delta.deletedFileRetentionDuration of the table has passed"
+    """VACUUM may or may not have deleted the files."""
+    LARGE_VECTOR = "a deletion vector is too large for Delta's feed reader"
+
+
+class BadInterval(Terminal):
+    code = "MF1108"
+    what = "The interval {text!r} {reason}."
+    fix = "Write at least one whole day, such as '60 days'. Lifecycle rules of the clouds support no other unit."
+    text: str
+    reason: str
 
 
 class BadSource(Terminal):
@@ -114,7 +130,7 @@ class Gap(Finding):
 
     @property
     def case(self) -> bool:
-        return self.reason == EXPIRED
+        return self.reason == GapReason.EXPIRED
 
     @property
     def place(self) -> str:
@@ -352,9 +368,9 @@ def _place(where: int | Range) -> str:
 
 
 def _commit(commit: Commit) -> str:
-    return f"version {commit.version} ({spell_time(commit.timestamp)} UTC)"
+    return f"version {commit.version} ({format_time(commit.timestamp)} UTC)"
 
 
-def spell_time(at: datetime) -> str:
-    """A time with its milliseconds, if it has any."""
+def format_time(at: datetime) -> str:
+    """A time, with milliseconds if it has any."""
     return at.replace(tzinfo=None).isoformat(" ", "milliseconds" if at.microsecond else "seconds")

@@ -9,18 +9,20 @@ from pathlib import PurePath
 from mirrorfeed.landing.names import fold, join_name, part_fault, split_name
 from mirrorfeed.source.errors import BadSource
 
-MOST_PARTS = 3
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+MAX_PARTS = 3
+_PATTERN_PARTS = 2
+"""How many parts at the end may contain `*`: schema and table, or the last two folders."""
 _QUOTED = re.compile(r"`(?:[^`]|``)*`")
 
 
 def quote(identifier: str) -> str:
-    """One raw identifier (a table's part or a column) as SQL takes it, whatever it holds."""
+    """Quote one raw identifier (a part of a table's name, or a column) for SQL, whatever it contains."""
     return "`" + identifier.replace("`", "``") + "`"
 
 
-def without_query(text: str) -> str:
-    """For people: what follows a '?' in an address may be a secret."""
+def hide_query(text: str) -> str:
+    """An address without what follows its '?', which may be a secret."""
     address, mark, _ = text.partition("?")
     return f"{address}?…" if mark and "/" in address else text
 
@@ -33,141 +35,126 @@ class Source:
     path: str | None = None
 
     def __post_init__(self) -> None:
-        if fault := self._fault():
-            raise BadSource(text=without_query(without_query(without_query(without_query(str(self))))), reason=fault)
+        if fault := _fault(self.parts, self.path):
+            raise BadSource(text=hide_query(str(self)), reason=fault)
 
     @classmethod
     def parse(cls, text: str) -> Source:
-        """From a name of one to three parts, or, with a `/` in it, from a path as it stands; or `BadSource`."""
+        """Parse a name of one to three parts or, if it contains a `/`, a path. Raise `BadSource`."""
         if "/" in _QUOTED.sub("", text):
             return cls(path=text)
-        if "/" in text:
-            raise BadSource(
-                text=without_query(without_query(without_query(without_query(text)))), reason="has '/' inside backticks"
-            )
         try:
             parts = split_name(text)
+            fault = "has '/' inside backticks" if "/" in text else _fault(parts)
         except ValueError as error:
-            raise BadSource(
-                text=without_query(without_query(without_query(without_query(text)))), reason=str(error)
-            ) from error
-        try:
-            return cls(parts)
-        except BadSource as error:
-            raise BadSource(
-                text=without_query(without_query(without_query(without_query(text)))), reason=error.reason
-            ) from None
+            fault = str(error)
+        if fault:
+            raise BadSource(text=hide_query(text), reason=fault)
+        return cls(parts)
 
     @property
     def sql(self) -> str:
-        """How a statement names it."""
         return ".".join(quote(part) for part in (self.parts if self.path is None else ("delta", self.path)))
 
     def fold(self) -> tuple[str, ...]:
-        """Equal for two names of one table: catalogs have no regard to case, paths have."""
+        """Equal for two names of one table: catalogs are case-insensitive, paths are not."""
         return tuple(fold(part) for part in self.parts) if self.path is None else ("/", self.path)
 
     def __str__(self) -> str:
         return join_name(self.parts) if self.path is None else self.path
 
-    def _fault(self) -> str | None:
-        if self.path is not None:
-            if "?" in self.path:
-                return (
-                    "has a query, and what gives access would be shown wherever the table is named: leave out the '?'"
-                )
-            return "is both a name and a path" if self.parts else part_fault(self.path)
-        if not 1 <= len(self.parts) <= MOST_PARTS:
-            return f"has {len(self.parts)} parts, where catalog, schema and table are {MOST_PARTS}"
-        return next(filter(None, map(part_fault, self.parts)), None)
-
-
-_OPEN = 2
-"""So many parts at the end may hold `*`: schema and table, or a folder and the one above it."""
-
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A table, or what looks like one, as a catalog or a folder shows it."""
+class FoundTable:
+    """A table, or something similar, that a catalog or a folder lists."""
 
     source: Source
-    unfit: str = ""
-    """What it is, where that is nothing with a change data feed."""
+    unsupported: str = ""
+    """What it is, such as "a view", if it has no change data feed."""
     columns: tuple[str, ...] = ()
-    """Only where they were asked for."""
+    """Empty unless they were requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The raw parts of names in a catalog, or a path."""
+    """Names in a catalog, or folders, in which `*` matches any part of a schema's or table's name."""
 
     parts: tuple[str, ...] = ()
     path: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """From a name of two or three parts, or from a path; a ValueError says what is wrong with it."""
+        """Parse a name of two or three parts, or a path. Raise `ValueError`."""
         if "*" not in text:
-            raise ValueError(f"{text!r} holds no '*': one table is named by `source`")
+            raise ValueError(f"{text!r} contains no '*'. Name a single table with `source`")
         if "/" in text:
-            return cls._of_path(text)
+            return cls._parse_path(text)
         try:
             parts = split_name(text)
         except ValueError as error:
             raise ValueError(f"{text!r} {error}") from None
-        if not 2 <= len(parts) <= MOST_PARTS:
-            raise ValueError(f"{text!r} is no schema and table, with or without a catalog before them")
+        if not 2 <= len(parts) <= MAX_PARTS:
+            raise ValueError(f"{text!r} is not a schema and a table, with or without a catalog")
         if fault := next(filter(None, map(part_fault, parts)), None):
             raise ValueError(f"{text!r} {fault}")
-        if any("*" in part for part in parts[:-_OPEN]):
-            raise ValueError(f"{text!r} stands for several catalogs: name one, and write an entry for each")
+        if any("*" in part for part in parts[:-_PATTERN_PARTS]):
+            raise ValueError(f"{text!r} matches several catalogs. Write one entry for each catalog")
         return cls(parts)
 
     @classmethod
-    def _of_path(cls, text: str) -> Pattern:
+    def _parse_path(cls, text: str) -> Pattern:
         if URI.match(text):
-            raise ValueError(f"{text!r} is an address, in which no folders are listed here: name tables in a catalog")
+            raise ValueError(f"{text!r} is a URI, and only local folders can be listed. Name tables in a catalog")
         if "?" in text or text.startswith("~"):
-            raise ValueError(f"{text!r} is no path of folders")
-        if any("*" in part for part in text.rstrip("/").split("/")[:-_OPEN]):
-            raise ValueError(f"{text!r} has '*' in another than the last two folders")
+            raise ValueError(f"{text!r} is not a path of folders")
+        if any("*" in part for part in text.rstrip("/").split("/")[:-_PATTERN_PARTS]):
+            raise ValueError(f"{text!r} has '*' in a folder other than the last two")
         return cls(path=text.rstrip("/"))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """What its parts are called from the end: table, schema, catalog."""
-        return ("table", "schema", "catalog")[: len(self.parts) or _OPEN]
+    def part_names(self) -> tuple[str, ...]:
+        """Names of its parts from the end: table, schema, catalog."""
+        return ("table", "schema", "catalog")[: len(self.parts) or _PATTERN_PARTS]
 
     def matches(self, source: Source) -> bool:
-        mine, theirs = _parts(self), _parts(source)
-        return len(mine) == len(theirs) and _alike(mine, theirs, source)
+        own, other = _parts(self), _parts(source)
+        return len(own) == len(other) and _all_match(own, other, source)
 
     def __str__(self) -> str:
         plain = ".".join(part if "*" in part else join_name((part,)) for part in self.parts)
         return plain if self.path is None else self.path
 
 
-def is_left_out(source: Source, ending: tuple[str, ...]) -> bool:
-    """Whether the name of a table ends as these parts say."""
-    theirs = _parts(source)
-    return len(ending) <= len(theirs) and _alike(ending, theirs[len(theirs) - len(ending) :], source)
+def matches_end(source: Source, ending: tuple[str, ...]) -> bool:
+    """Whether the last parts of a table's name match these parts, which may contain `*`."""
+    parts = _parts(source)
+    return len(ending) <= len(parts) and _all_match(ending, parts[len(parts) - len(ending) :], source)
 
 
-def named_parts(source: Source) -> dict[str, str]:
-    """What the parts of a table's name are called."""
+def parts_by_name(source: Source) -> dict[str, str]:
+    """The parts of a table's name by `table`, `schema` and `catalog`."""
     return dict(zip(("table", "schema", "catalog"), reversed(_parts(source)), strict=False))
 
 
-def like(pattern: str, name: str) -> bool:
-    """Whether a name is as the pattern says, with regard to case."""
+def matches(pattern: str, name: str) -> bool:
+    """Whether a name matches a pattern with `*`, case-sensitively."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name, re.DOTALL) is not None
+
+
+def _fault(parts: tuple[str, ...], path: str | None = None) -> str | None:
+    if path is not None:
+        if "?" in path:
+            return "has a query, which may contain a secret that would be shown with the table: remove the '?'"
+        return "is both a name and a path" if parts else part_fault(path)
+    if not 1 <= len(parts) <= MAX_PARTS:
+        return f"has {len(parts)} parts, and a name has at most {MAX_PARTS}: catalog, schema and table"
+    return next(filter(None, map(part_fault, parts)), None)
 
 
 def _parts(of: Pattern | Source) -> tuple[str, ...]:
     return of.parts if of.path is None else PurePath(of.path).parts
 
 
-def _alike(patterns: tuple[str, ...], names: tuple[str, ...], source: Source) -> bool:
-    """Catalogs have no regard to case, paths have."""
-    told = fold if source.path is None else str
-    return all(like(told(pattern), told(name)) for pattern, name in zip(patterns, names, strict=True))
+def _all_match(patterns: tuple[str, ...], names: tuple[str, ...], source: Source) -> bool:
+    form = fold if source.path is None else str
+    return all(matches(form(pattern), form(name)) for pattern, name in zip(patterns, names, strict=True))

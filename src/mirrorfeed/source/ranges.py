@@ -1,6 +1,6 @@
-"""Which versions to publish next: decisions over what the history says, without Spark.
+"""Decide which versions to publish next, from facts about the table's history. Pure: no Spark.
 
-`decide` returns a decision or a finding. A finding is an error value: nothing can be published until a person acts.
+`decide` returns a decision or a finding. With a finding, nothing can be published until a person acts.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from mirrorfeed.source.errors import EXPIRED, FeedOff, Finding, Gap, PartitionsChanged, SourceRecreated
+from mirrorfeed.source.errors import FeedOff, Finding, Gap, GapReason, PartitionsChanged, SourceRecreated
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """What was committed after the published version."""
+class PendingCommits:
+    """The size of what was committed after the published version."""
 
     versions: int
     rows: int | None = 0
-    """Changed rows according to the commits; None if a commit does not say."""
+    """Changed rows according to the commits; None if a commit does not tell."""
     bytes: int | None = 0
-    """Bytes that the commits wrote; None if a commit does not say."""
+    """Bytes that the commits wrote; None if a commit does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,39 +29,38 @@ class Commit:
     timestamp: datetime
     operation: str
     rows: int | None = field(default=None, compare=False)
-    """How many rows it inserted, updated and deleted, by its own metrics: a hint."""
+    """Inserted, updated and deleted rows according to its metrics: a hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the history of a table says about the versions after the one that was published last."""
+    """What the history of a table says about the versions after the published one."""
 
     table_id: str
     latest: int
     commits: tuple[Commit, ...]
-    """Those after the published version, ascending; a version that is not among them is missing from the log. Before
-    a first publication the newest alone."""
+    """Commits after the published version, ascending. Missing versions are missing from the log. Before the first
+    publication, only the newest."""
     feed_off_at: int | None = None
-    """The first of these versions at which the feed is off; before a first publication, the latest version if so."""
+    """The first of these versions at which the feed is off."""
     breaks: tuple[int, ...] = ()
-    """Versions whose schema differs from the one before by more than added columns."""
+    """Versions that change the schema by more than added columns."""
     damaged_at: int | None = None
-    """The first of these versions whose state the log cannot give any more."""
+    """The first of these versions whose state cannot be restored from the log."""
     expired_at: int | None = None
-    """The first of these versions, if it is older than the table lets anyone look back."""
+    """The first of these versions, if it is older than the table's retention."""
     properties: Mapping[str, str] = field(default_factory=dict)
-    """The table's own, now."""
+    """Current table properties, like `partitions` and `bytes`."""
     partitions: tuple[str, ...] = ()
-    """Its partition columns, now."""
     bytes: int | None = field(default=None, compare=False)
-    """The size of its files, now; None where that is not known."""
+    """The size of all files; None if unknown."""
 
     def rows_in(self, range_: Range) -> int | None:
-        """How many rows the commits of a range changed together, by their own metrics: a hint. None if one has none."""
+        """Rows that the commits of a range changed according to their metrics: a hint. None if one does not tell."""
         first, last = range_.from_version_exclusive + 1, range_.to_version_inclusive
-        changed = [commit.rows for commit in self.commits if first <= commit.version <= last]
-        told = [rows for rows in changed if rows is not None]
-        return sum(told) if len(told) == len(changed) == range_.versions else None
+        rows = [commit.rows for commit in self.commits if first <= commit.version <= last]
+        known = [count for count in rows if count is not None]
+        return sum(known) if len(known) == len(rows) == range_.versions else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Published:
     table_id: str
     version: int
     partitions: tuple[str, ...] | None = None
-    """The partition columns then; None where the record does not say."""
+    """None if the record does not have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class TakeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PublishRanges:
-    """In order, without overlap or hole; a schema change that a read cannot span is a part of its own."""
+    """Consecutive ranges. A schema change that one read cannot span is a range of its own."""
 
     ranges: tuple[Range, ...]
 
@@ -115,14 +114,11 @@ class NothingNew:
         return f"nothing new, version {self.version} is published"
 
 
-LARGE_VECTOR = "a deletion vector is too large for Delta's feed reader"
-
-
 Decision = TakeSnapshot | PublishRanges | NothingNew | Finding
 
 
 def decide(table: str, published: Published | None, facts: Facts, max_versions_per_publication: int) -> Decision:
-    """What comes next for a table, given what was published last."""
+    """Decide the next step for a table."""
     latest = facts.latest
     if published is None:
         return TakeSnapshot(latest) if facts.feed_off_at is None else FeedOff(table=table, version=latest)
@@ -136,10 +132,10 @@ def decide(table: str, published: Published | None, facts: Facts, max_versions_p
         )
 
     obstacles = {
-        facts.feed_off_at: "the change data feed is off",
-        facts.damaged_at: "the log has a hole, so that its state is not known",
-        facts.expired_at: EXPIRED,
-        first_missing(published.version, latest, [commit.version for commit in facts.commits]): "the log has no commit",
+        facts.feed_off_at: GapReason.FEED_OFF,
+        facts.damaged_at: GapReason.LOG_HOLE,
+        facts.expired_at: GapReason.EXPIRED,
+        first_missing(published.version, latest, [commit.version for commit in facts.commits]): GapReason.NO_COMMIT,
     }
     obstacle = min((version for version in obstacles if version is not None), default=None)
     readable_to = latest if obstacle is None else obstacle - 1
@@ -149,7 +145,7 @@ def decide(table: str, published: Published | None, facts: Facts, max_versions_p
 
 
 def recreated(table: str, published: Published, table_id: str, latest: int) -> SourceRecreated | None:
-    """What is to be said if the source is not the table any more that was published."""
+    """A finding if the source is no longer the table that was published."""
     if published.table_id == table_id and published.version <= latest:
         return None
     return SourceRecreated(
@@ -158,14 +154,14 @@ def recreated(table: str, published: Published, table_id: str, latest: int) -> S
 
 
 def first_missing(after: int, to: int, versions: Sequence[int]) -> int | None:
-    """The first of the versions `after + 1` to `to` that is not among these."""
-    there = set(versions)
-    return next((version for version in range(after + 1, to + 1) if version not in there), None)
+    """The first of the versions `after + 1` to `to` that is missing; None if there is none."""
+    found = set(versions)
+    return next((version for version in range(after + 1, to + 1) if version not in found), None)
 
 
 def split(after: int, to: int, breaks: Sequence[int], limit: int) -> list[Range]:
-    """Cuts the versions `after + 1` to `to` so that each break is a part of its own (what it did to the columns must
-    not be hidden by what followed), and no part has more than `limit` versions."""
+    """Split the versions `after + 1` to `to` into ranges of at most `limit` versions. Each break is a range of its own,
+    so that a later change cannot hide what it did to the columns."""
     parts = []
     ends = {end for version in breaks if after < version <= to for end in (version - 1, version)} | {to}
     start = after

@@ -1,11 +1,12 @@
-"""Read a source: a version, the changes of a range, or a source without versions; and select rows and columns."""
+"""Read a source: a version, the changes of a range, or a source without versions; and select rows and columns.
+
+Reads of versions and ranges are pinned at both ends, so that repeating one returns the same rows.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,13 +30,13 @@ from mirrorfeed.runtime.spark_errors import (
     unreadable_file,
 )
 from mirrorfeed.runtime.spark_session import looked_at
-from mirrorfeed.source import errors, ranges
 from mirrorfeed.source.errors import (
     FeedUnreadable,
     FileDamaged,
     FilesArchived,
     Finding,
     Gap,
+    GapReason,
     NothingToRead,
     SnapshotGone,
     SourceMissing,
@@ -43,148 +44,125 @@ from mirrorfeed.source.errors import (
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.ranges import Range
 
-_ARCHIVED = "BlobArchived"
-"""What the storage answers for a blob in the archive tier; Spark passes it on as text alone."""
 TASKS_PER_CORE = 4
-_GUESSED_CORES = 32
+_DEFAULT_CORES = 32
+_ARCHIVED = "BlobArchived"
+"""The response of the storage for a blob in the archive tier. Spark passes it on as text only."""
+_NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
+_NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
+_IN_UTC = "timestampadd(MICROSECOND, unix_micros({}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
+"""An instant as a time without a zone, in UTC, whatever the session's zone is."""
+_NO_SKIPPING = "nanvl({0}, {0})"
+"""The same value, but file readers cannot skip by it. With a file's dictionary they take -0.0 for less than 0.0, and
+leave out rows that Spark would find."""
 
 
-def at(spark: SparkSession, source: Source, version: int) -> DataFrame:
+def at_version(spark: SparkSession, source: Source, version: int) -> DataFrame:
     """The table at a version, as any query reads it."""
     return spark.read.option("versionAsOf", version).table(source.sql)
 
 
 def snapshot(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    return as_written(at(spark, source, version))
+    """The table at a version, without collations."""
+    return without_collations(at_version(spark, source, version))
 
 
 def changes(spark: SparkSession, source: Source, range_: Range) -> DataFrame:
-    """To be asked for rows within `faithful`."""
+    """The change data feed of a range. Its rows must be requested within `faithful`."""
     feed = (
         spark.read.option("readChangeFeed", "true")
         .option("startingVersion", range_.from_version_exclusive + 1)
         .option("endingVersion", range_.to_version_inclusive)
         .table(source.sql)
     )
-    return as_written(_in_few_tasks(spark, feed, range_.versions))
+    # With deletion vectors, Spark makes two or more tasks for each version and sends the plans of all versions to every
+    # task: 40 versions of one row took 20 seconds of CPU, and 7 with only as many tasks as keep all cores busy.
+    most = (_known_cores(spark) or 0) * TASKS_PER_CORE
+    return without_collations(feed.coalesce(most) if most and range_.versions > most // 2 else feed)
 
 
-def _in_few_tasks(spark: SparkSession, feed: DataFrame, versions: int) -> DataFrame:
-    """The same rows, read by no more tasks than keep all cores busy. With deletion vectors Spark makes two and more for
-    each version, and every one of them is sent the plans of all versions: 40 versions of one row took 20 seconds of
-    CPU, and 7 so."""
-    most = (_cores(spark) or 0) * TASKS_PER_CORE
-    return feed.coalesce(most) if most and versions > most // 2 else feed
+def read_full(spark: SparkSession, source: Source) -> DataFrame:
+    """All rows of a source without versions: anything that Spark reads by name, or a folder of Delta or Parquet files.
+
+    Another read may return other rows.
+    """
+    if source.path is not None:
+        return without_collations(_read_folder(spark, source.path))
+    try:
+        spark.sql(f"REFRESH TABLE {source.sql}")  # otherwise Spark reads the files that it remembers
+        found = spark.read.table(source.sql)
+        _ = found.schema  # Spark Connect looks the table up only now
+    except Exception as error:
+        if first_of(error, NOT_IN_CATALOG):
+            raise SourceMissing(table=str(source)) from error
+        raise
+    return without_collations(found)
 
 
 def cores(spark: SparkSession) -> int:
-    """How many tasks run at a time, or a fair guess."""
-    return _cores(spark) or _GUESSED_CORES
+    """How many tasks run at a time, or a guess."""
+    return _known_cores(spark) or _DEFAULT_CORES
 
 
-def _cores(spark: SparkSession) -> int | None:
-    try:
-        return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # over Connect, as on serverless compute, nobody says how many cores there are
-        return None
-
-
-def as_written(rows: DataFrame) -> DataFrame:
-    """The same rows, with texts that are equal only where they are written alike, whatever the collations of their
-    columns say: the service compares keys so, and other spelling is another value."""
+def without_collations(rows: DataFrame) -> DataFrame:
+    """The same rows, in which texts are equal only if they are spelled alike: Fabric compares keys that way, and
+    another spelling is another value."""
     texts = [field for field in rows.schema if isinstance(field.dataType, StringType)]
     collated = [field.name for field in texts if field.dataType != StringType()]
-    if not collated:  # over Connect, no columns are refused
+    if not collated:  # Spark Connect rejects an empty dictionary
         return rows
     return rows.withColumns({name: F.collate(F.col(quote(name)), "UTF8_BINARY") for name in collated})
 
 
+def apply_selection(table: str, rows: DataFrame, selection: Selection | None, extra: Sequence[str] = ()) -> DataFrame:
+    """The rows and columns of a snapshot or feed that are published, and the columns `extra`, which are not the
+    source's own. Raise `BadCondition`.
+
+    Each image of a changed row is selected by itself, so the result is the feed of the selected rows: a row that no
+    longer matches ends with a pre-image, which is a delete.
+    """
+    if selection is None:
+        return rows
+    types = {field.name: field.dataType for field in rows.schema if field.name not in extra}
+    values = [
+        _cast(F.col(quote(name)), type_, selection.cast_of(name)).alias(selection.name_of(name))
+        for name, type_ in types.items()
+        if selection.takes(name)
+    ]
+    return _filter(table, rows, selection, types).select(*values, *extra)
+
+
 @contextmanager
-def read_faults(table: str, what: Range | int) -> Iterator[None]:
-    """Turns Delta's refusals into findings: of a range, or of a snapshot's version."""
+def read_errors(table: str, what: Range | int) -> Iterator[None]:
+    """Translate errors of Delta that occur while reading a range, or a snapshot's version."""
     try:
         yield
     except MirrorfeedError:
         raise
     except Exception as error:
-        if fault := _fault(table, what, error):
-            raise fault from error
+        if found := _read_error(table, what, error):
+            raise found from error
         raise
 
 
-def _fault(table: str, what: Range | int, error: Exception) -> Terminal | None:
-    if _ARCHIVED in str(error):
-        return FilesArchived(table=table, range=what)
-    found = first_of(error, SOURCE_FAULTS) or ""
-    gone = found.startswith((*FILES_GONE, *LOG_GONE))
-    if found.startswith(UNREADABLE) and not gone:
-        uri = unreadable_file(error)
-        return FileDamaged(table=table, uri=uri, cause=innermost_cause(error).replace(f"{uri} ", ""))
-    if isinstance(what, int):
-        return SnapshotGone(table=table, version=what) if gone or found == EXPIRED else None
-    after = what.from_version_exclusive
-    if found == EXPIRED:
-        return Gap(table=table, published=after, where=after + 1, reason=errors.EXPIRED)
-    if gone:
-        return Gap(
-            table=table,
-            published=after,
-            where=what,
-            reason="a file is gone" if found.startswith(FILES_GONE) else "the log has a hole",
-        )
-    if found == FEED_OFF:
-        return Gap(
-            table=table,
-            published=after,
-            where=int(parameter(error, "version") or after + 1),
-            reason="the change data feed is off",
-        )
-    if found.startswith(SCHEMA_DIFFERS):
-        return FeedUnreadable(
-            table=table,
-            range=what,
-            version=parameter(error, "incompatibleVersion"),
-            read_version=parameter(error, "readVersion"),
-        )
-    return Gap(table=table, published=after, where=what, reason=ranges.LARGE_VECTOR) if found == LARGE_VECTOR else None
+def is_only_feed_unreadable(error: Finding) -> bool:
+    """Whether the feed of a range cannot be read, but the versions at its two ends may be.
 
-
-def leaves_snapshots(error: Finding) -> bool:
-    """Whether only the feed of a range cannot be read, and the versions at its two ends may be.
-
-    Columns that were lost within the range are not such a case: they stop the table at the next version anyway.
+    If columns were dropped within the range, False: they stop the table at the next version anyway.
     """
     if isinstance(error, FeedUnreadable):
         return not error.lost
-    return isinstance(error, Gap) and error.reason == ranges.LARGE_VECTOR
+    return isinstance(error, Gap) and error.reason == GapReason.LARGE_VECTOR
 
 
-_NO_FILES = ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA", "FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER")
-_NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
-
-
-def whole(spark: SparkSession, source: Source) -> DataFrame:
-    """All rows as they are when they are asked for: twice asked, they may be others."""
-    if source.path is not None:
-        return as_written(_folder(spark, source.path))
+def _known_cores(spark: SparkSession) -> int | None:
     try:
-        spark.sql(f"REFRESH TABLE {source.sql}")  # or Spark reads the files that it remembers
-        found = spark.read.table(source.sql)
-        _ = found.schema  # over Connect, only now anything is looked up
-    except Exception as error:
-        if first_of(error, NOT_IN_CATALOG):
-            raise SourceMissing(table=str(source)) from error
-        raise
-    return as_written(found)
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # Spark Connect, as on serverless compute, does not report cores
+        return None
 
 
-def schema_of(rows: DataFrame) -> dict[str, Any]:
-    """As Spark spells it in JSON."""
-    found: dict[str, Any] = json.loads(rows.schema.json())
-    return found
-
-
-def _folder(spark: SparkSession, path: str) -> DataFrame:
+def _read_folder(spark: SparkSession, path: str) -> DataFrame:
     try:
         found = spark.read.table(f"delta.{quote(path)}")
         _ = found.schema
@@ -202,38 +180,47 @@ def _folder(spark: SparkSession, path: str) -> DataFrame:
     return found
 
 
-_IN_UTC = "timestampadd(MICROSECOND, unix_micros({}), TIMESTAMP_NTZ '1970-01-01 00:00:00')"
-"""An instant as the time without a zone that it is in UTC, whatever the session's zone is."""
-_FLOATS = (FloatType, DoubleType)
-_FLOATING = "nanvl({0}, {0})"
-"""The same value, of which readers of files know nothing: by a file's dictionary they take -0.0 for less than 0.0, and
-leave out rows that Spark would find."""
+def _read_error(table: str, what: Range | int, error: Exception) -> Terminal | None:
+    if _ARCHIVED in str(error):
+        return FilesArchived(table=table, range=what)
+    found = first_of(error, SOURCE_FAULTS) or ""
+    is_gone = found.startswith((*FILES_GONE, *LOG_GONE))
+    if found.startswith(UNREADABLE) and not is_gone:
+        uri = unreadable_file(error)
+        return FileDamaged(table=table, uri=uri, cause=innermost_cause(error).replace(f"{uri} ", ""))
+    if isinstance(what, int):
+        return SnapshotGone(table=table, version=what) if is_gone or found == EXPIRED else None
+    after = what.from_version_exclusive
+    if found.startswith(SCHEMA_DIFFERS):
+        version, read_version = parameter(error, "incompatibleVersion"), parameter(error, "readVersion")
+        return FeedUnreadable(table=table, range=what, version=version, read_version=read_version)
+    if found == EXPIRED:
+        return Gap(table=table, published=after, where=after + 1, reason=GapReason.EXPIRED)
+    if found == FEED_OFF:
+        off_at = int(parameter(error, "version") or after + 1)
+        return Gap(table=table, published=after, where=off_at, reason=GapReason.FEED_OFF)
+    if found == LARGE_VECTOR:
+        return Gap(table=table, published=after, where=what, reason=GapReason.LARGE_VECTOR)
+    if is_gone:
+        reason = GapReason.FILE_MISSING if found.startswith(FILES_GONE) else GapReason.LOG_HOLE
+        return Gap(table=table, published=after, where=what, reason=reason)
+    return None
 
 
-def selected(table: str, rows: DataFrame, selection: Selection | None, beside: Sequence[str] = ()) -> DataFrame:
-    """The rows and columns that a target gets, and those columns `beside` them that are not the source's own; or
-    `BadCondition`."""
-    if selection is None:
-        return rows
-    types = {field.name: field.dataType for field in rows.schema if field.name not in beside}
-    values = [
-        _cast(F.col(quote(name)), type_, selection.cast_of(name)).alias(selection.name_of(name))
-        for name, type_ in types.items()
-        if selection.takes(name)
-    ]
-    return _fulfilling(table, rows, selection, types).select(*values, *beside)
-
-
-def _fulfilling(table: str, rows: DataFrame, selection: Selection, types: dict[str, DataType]) -> DataFrame:
+def _filter(table: str, rows: DataFrame, selection: Selection, types: dict[str, DataType]) -> DataFrame:
     condition = selection.condition
     if condition is None or selection.where is None:
         return rows
     names = asked(selection, {name: type_.typeName() for name, type_ in types.items()})
 
     def column(name: str) -> str:
-        type_ = types.get(names.get(name, ""))
-        form = _IN_UTC if isinstance(type_, TimestampType) else _FLOATING if isinstance(type_, _FLOATS) else "{0}"
-        return form.format(quote(names.get(name, name)))
+        spelled = quote(names.get(name, name))
+        match types.get(names.get(name, "")):
+            case TimestampType():
+                return _IN_UTC.format(spelled)
+            case FloatType() | DoubleType():
+                return _NO_SKIPPING.format(spelled)
+        return spelled
 
     try:
         return looked_at(rows.where(f"({condition.sql(column)})"))
@@ -248,6 +235,6 @@ def _cast(value: Column, type_: DataType, cast: Cast | None) -> Column:
     if cast.length is not None:
         return F.substring(value, 1, cast.length)
     if cast.type == "string" and isinstance(type_, DecimalType):
-        # A session decides whether a small one is cast to digits or to a power of ten.
+        # Session settings decide whether a small decimal is cast to digits or to a power of ten.
         return F.replace(F.format_number(value, type_.scale), F.lit(","))
     return value if isinstance(type_, StringType) else value.cast(cast.type)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.runtime.spark_errors import LOG_GONE, NOT_IN_CATALOG, first_of
 from mirrorfeed.runtime.spark_session import Kind, kind
-from mirrorfeed.source.delta_protocol import commits_elsewhere, unknown_features
+from mirrorfeed.source.delta_protocol import external_commit_features, unknown_features
 from mirrorfeed.source.errors import LogDamaged, NoIdentity, NoTableAtPath, NotDelta, SourceMissing, UnknownFeatures
 from mirrorfeed.source.identifier import Source
 
@@ -23,21 +23,27 @@ if TYPE_CHECKING:
 FEED = "delta.enableChangeDataFeed"
 _ROW_TRACKING = "delta.enableRowTracking"
 _FORMATS = ("delta", "iceberg")
-"""Of which Databricks computes changes; that another engine has none of Iceberg is said by the engine."""
+"""Databricks computes the changes of Iceberg tables. Other engines report that they cannot."""
+_NO_TABLE = (
+    *NOT_IN_CATALOG,
+    "INVALID_ATTRIBUTE_NAME_SYNTAX",  # a backtick in a name, which Delta's commands cannot spell
+    "DELTA_PATH_DOES_NOT_EXIST",
+)
+_NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_ONLY_OPERATION", "DELTA_NOT_A_DELTA_TABLE")
 
 
 @dataclass(frozen=True, slots=True)
-class Detail:
+class TableInfo:
     table_id: str
     location: str
     properties: Mapping[str, str]
     partition_columns: tuple[str, ...]
     files: int
+    """0, like `bytes`, if files were not counted."""
     bytes: int
-    """Of all files together, as `files` nothing where they were not counted."""
     format: str = "delta"
     features: tuple[str, ...] = ()
-    """Those that the protocol names; an engine adds what older protocols imply by their numbers."""
+    """Those that the protocol names. An engine adds those that older protocols imply by their numbers."""
 
     @property
     def records_changes(self) -> bool:
@@ -48,30 +54,89 @@ class Detail:
         return self.format == "iceberg" or self.properties.get(_ROW_TRACKING, "false").lower() == "true"
 
 
-def detail_of(spark: SparkSession, source: Source, *, counted: bool = False) -> Detail:
-    """The table's identity, or a refusal where the source is missing, a view, or not Delta. Of a table in a folder of
-    this machine Spark is not asked, for DESCRIBE DETAIL makes it count all files of every new version; there they are
-    counted for those who need it."""
-    table = opened(source)
-    return (table and as_told(table, source, counted=counted)) or _described(spark, source)
+def read_table_info(spark: SparkSession, source: Source, *, counted: bool = False) -> TableInfo:
+    """Read the table's identity. Raise an error if the source is missing, a view, or not a Delta table.
+
+    For a local folder Spark is not used, because DESCRIBE DETAIL makes it count all files of every new version; files
+    are then counted only with `counted`.
+    """
+    table = open_local_table(source)
+    return (table and local_table_info(table, source, counted=counted)) or _describe(spark, source)
 
 
-def as_told(table: DeltaTable, source: Source, *, counted: bool = False) -> Detail | None:
-    """A table that was opened here as its metadata says, with its files if they are to be counted; None where only
-    Spark tells."""
-    try:
-        told, files, size = table.metadata(), 0, 0
-        if counted:
-            files, size = counted_files(table)
-        place = "file:/" + Path(normpath(source.path or "")).as_posix().lstrip("/")
-        columns, features = tuple(told.partition_columns), features_of(table)
-    except Exception:  # more than it knows
+def open_local_table(source: Source, version: int | None = None) -> DeltaTable | None:
+    """Open a table in a local folder with delta-rs, at a version or the newest one.
+
+    None if the table is not in a local folder, delta-rs is not installed, or the table needs Spark.
+    """
+    if source.path is None or not Path(source.path).is_absolute():
         return None
-    return Detail(str(told.id), place, told.configuration, columns, files, size, features=features)
+    try:
+        if kind() is not Kind.LOCAL:  # the path belongs to another machine or file system
+            return None
+        from deltalake import DeltaTable
+
+        table = DeltaTable(source.path, version=version)
+        features = _features(table)
+    except Exception:  # Spark will report the reason
+        return None
+    return None if unknown_features(features) or external_commit_features(features) else table
 
 
-def _described(spark: SparkSession, source: Source) -> Detail:
-    with refusals(source):
+def local_table_info(table: DeltaTable, source: Source, *, counted: bool = False) -> TableInfo | None:
+    """The same from delta-rs; None if only Spark can read it."""
+    try:
+        metadata = table.metadata()
+        files, size = count_files(table) if counted else (0, 0)
+        location = "file:/" + Path(normpath(source.path or "")).as_posix().lstrip("/")
+        columns, features = tuple(metadata.partition_columns), _features(table)
+    except Exception:  # delta-rs does not support the table
+        return None
+    return TableInfo(str(metadata.id), location, metadata.configuration, columns, files, size, features=features)
+
+
+def count_files(table: DeltaTable) -> tuple[int, int]:
+    """The number of files, and their total size in bytes."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sizes = pa.table(table.get_add_actions()).column("size_bytes")
+    return len(sizes), pc.sum(sizes).as_py() or 0
+
+
+def count_rows(table: DeltaTable) -> int | None:
+    """The number of rows; None if the log does not have it for every file."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    files = pa.table(table.get_add_actions())
+    if not len(files):
+        return 0
+    counts = files["num_records"] if "num_records" in files.column_names else None
+    return None if counts is None or counts.null_count else pc.sum(counts).as_py()
+
+
+@contextmanager
+def table_errors(source: Source) -> Iterator[None]:
+    """Translate errors of the engine about a missing or unreadable table."""
+    try:
+        yield
+    except Exception as error:
+        if first_of(error, LOG_GONE):
+            raise LogDamaged(table=str(source)) from error
+        if first_of(error, ("EXPECT_TABLE_NOT_VIEW",)):
+            raise NotDelta(table=str(source), found="a view") from error
+        if first_of(error, (*_NO_TABLE, *_NOT_DELTA)) and source.path is not None:
+            raise NoTableAtPath(path=source.path) from error
+        if first_of(error, _NO_TABLE):
+            raise SourceMissing(table=str(source)) from error
+        if first_of(error, _NOT_DELTA):
+            raise NotDelta(table=str(source), found="a table in another format") from error
+        raise
+
+
+def _describe(spark: SparkSession, source: Source) -> TableInfo:
+    with table_errors(source):
         row = spark.sql(f"DESCRIBE DETAIL {source.sql}").first()
     found = row.asDict() if row else {}
     format_ = (found.get("format") or "unknown").lower()
@@ -80,9 +145,9 @@ def _described(spark: SparkSession, source: Source) -> Detail:
     if not found.get("id"):
         raise NoIdentity(table=str(source), format=format_)
     features = tuple(found.get("tableFeatures") or ())
-    if strange := unknown_features(features):
-        raise UnknownFeatures(table=str(source), names=strange)
-    return Detail(
+    if unknown := unknown_features(features):
+        raise UnknownFeatures(table=str(source), names=unknown)
+    return TableInfo(
         found["id"],
         found.get("location") or "",
         found.get("properties") or {},
@@ -94,71 +159,6 @@ def _described(spark: SparkSession, source: Source) -> Detail:
     )
 
 
-_NO_TABLE = (
-    *NOT_IN_CATALOG,
-    "INVALID_ATTRIBUTE_NAME_SYNTAX",  # a backtick in a name, which Delta's commands cannot spell
-    "DELTA_PATH_DOES_NOT_EXIST",
-)
-_VIEW = ("EXPECT_TABLE_NOT_VIEW",)
-_NOT_DELTA = ("DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_ONLY_OPERATION", "DELTA_NOT_A_DELTA_TABLE")
-
-
-@contextmanager
-def refusals(source: Source) -> Iterator[None]:
-    """What stands for no table, or for none that can be read, becomes an error that says so."""
-    try:
-        yield
-    except Exception as error:
-        if first_of(error, LOG_GONE):
-            raise LogDamaged(table=str(source)) from error
-        if first_of(error, _VIEW):
-            raise NotDelta(table=str(source), found="a view") from error
-        if first_of(error, (*_NO_TABLE, *_NOT_DELTA)) and source.path is not None:
-            raise NoTableAtPath(path=source.path) from error
-        if first_of(error, _NO_TABLE):
-            raise SourceMissing(table=str(source)) from error
-        if first_of(error, _NOT_DELTA):
-            raise NotDelta(table=str(source), found="a table in another format") from error
-        raise
-
-
-def opened(source: Source, version: int | None = None) -> DeltaTable | None:
-    """At a version, or the newest. None of a table that is elsewhere or cannot be read without Spark."""
-    if source.path is None or not Path(source.path).is_absolute():
-        return None
-    try:
-        if kind() is not Kind.LOCAL:  # paths are those of another machine, or of another file system
-            return None
-        from deltalake import DeltaTable
-
-        table = DeltaTable(source.path, version=version)
-        features = features_of(table)
-    except Exception:  # not installed, not a table, or more than it knows: Spark will tell
-        return None
-    return None if unknown_features(features) or commits_elsewhere(features) else table
-
-
-def features_of(table: DeltaTable) -> tuple[str, ...]:
+def _features(table: DeltaTable) -> tuple[str, ...]:
     protocol = table.protocol()
     return tuple(sorted({*(protocol.reader_features or ()), *(protocol.writer_features or ())}))
-
-
-def counted_files(table: DeltaTable) -> tuple[int, int]:
-    """How many there are, and their bytes together."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    sizes = pa.table(table.get_add_actions()).column("size_bytes")
-    return len(sizes), pc.sum(sizes).as_py() or 0
-
-
-def counted_rows(table: DeltaTable) -> int | None:
-    """None where the log does not say it of every file."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    files = pa.table(table.get_add_actions())
-    if not len(files):
-        return 0
-    counts = files["num_records"] if "num_records" in files.column_names else None
-    return None if counts is None or counts.null_count else pc.sum(counts).as_py()

@@ -16,7 +16,7 @@ from mirrorfeed.archive.guard import change_feed
 from mirrorfeed.archive.guard.local_engine import LocalIndex
 from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 from tests.archive.scenes import Orders, days
 from tests.delta import SPARK_4_0
 
@@ -79,7 +79,7 @@ def engine(*features: str) -> Any:
 def test_a_log_whose_newest_commits_are_known_to_the_catalog_alone_is_refused_by_its_name(feature: str) -> None:
     spark, orders = engine("appendOnly", feature), Source.parse("main.sales.orders")
     with pytest.raises(CommitsElsewhere) as refused:
-        log_of(spark, orders, detail_of(spark, orders))
+        log_of(spark, orders, read_table_info(spark, orders))
     assert str(refused.value) == (
         f"main.sales.orders has the table feature {feature}: its newest commits may be known to its catalog alone, so"
         " what stands in its _delta_log is perhaps not all. Ask on Databricks, where the engine itself names the"
@@ -88,12 +88,12 @@ def test_a_log_whose_newest_commits_are_known_to_the_catalog_alone_is_refused_by
     with pytest.raises(CommitsElsewhere):
         LocalIndex(spark, orders).log()
     with pytest.raises(CommitsElsewhere):
-        change_feed.needed(spark, orders, detail_of(spark, orders), 3)
+        change_feed.needed(spark, orders, read_table_info(spark, orders), 3)
 
 
 def test_a_log_that_is_all_in_its_folder_is_read() -> None:
     spark, orders = engine("inCommitTimestamp", "rowTracking"), Source.parse("main.sales.orders")
-    assert log_of(spark, orders, detail_of(spark, orders)).location == "s3://b/t"
+    assert log_of(spark, orders, read_table_info(spark, orders)).location == "s3://b/t"
 
 
 COLUMNS = "delta.checkpoint.writeStatsAsJson = false, delta.checkpoint.writeStatsAsStruct = true"

@@ -23,7 +23,7 @@ from mirrorfeed.publish.reload import clear
 from mirrorfeed.publish.sources.delta_feed import DeltaFeed, LookUpNeedsArchive
 from mirrorfeed.source.errors import Gap, SnapshotGone, VersionExpired
 from mirrorfeed.source.ranges import Range
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days
 from tests.commits import commit
@@ -36,7 +36,7 @@ LATER = NOW + timedelta(days=90)
 
 
 def check(table: Orders, what: Range | int, tiers: FolderTiers | None = None, now: datetime = NOW) -> None:
-    found = detail_of(table.spark, table.source)
+    found = read_table_info(table.spark, table.source)
     change_feed.check(table.spark, table.source, what, found.properties, tiers, now)
 
 

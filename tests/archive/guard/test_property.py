@@ -26,7 +26,7 @@ from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.interval import Policy
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 
 LATER = datetime.now(UTC) + timedelta(days=400)
 """Everything counts as archived by then."""
@@ -234,7 +234,7 @@ def test_no_file_with_a_matching_row_is_missing(
     with_files = frame.withColumn("__file__", F.col("_metadata.file_path"))
     every = files_of(frame)
     # The log is the same for all, so it is read once.
-    log = DeltaLog(spark, str(table), detail_of(spark, table).location)
+    log = DeltaLog(spark, str(table), read_table_info(spark, table).location)
     known = log.files(versions.newest_version(spark, table))
     assert set(known) == set(every)
     assert len(archived_among([known[uri] for uri in every], Policy(1), LATER)) == len(every)

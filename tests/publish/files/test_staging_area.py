@@ -332,7 +332,7 @@ def test_a_source_that_lost_files_is_blamed_itself(spark: SparkSession, orders: 
     orders.table.insert(5000)
     newest = max(orders.table.path.glob("*.parquet"), key=os.path.getmtime)
     newest.unlink()
-    with pytest.raises(Gap, match="a file is gone"):
+    with pytest.raises(Gap, match="a file is missing"):
         published(orders)
 
 

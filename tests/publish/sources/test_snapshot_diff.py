@@ -189,7 +189,7 @@ def test_a_feed_and_a_version_that_cannot_be_read_are_a_gap(
         vector.unlink()
     outcome, told = published(spark, a_config(tmp_path, ""))
     assert isinstance(outcome.error, Gap)
-    assert outcome.error.problem.endswith("cannot be read: in versions 3 to 5 a file is gone.")
+    assert outcome.error.problem.endswith("cannot be read: in versions 3 to 5 a file is missing.")
     assert told == []
 
 

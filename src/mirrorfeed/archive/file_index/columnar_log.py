@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed.archive.file_index.data_skipping import Doubt, Rules, in_one, left
 from mirrorfeed.archive.file_index.log_file import ELSEWHERE, LogFile, column_names, file_of, plain
 from mirrorfeed.archive.file_index.spark_log import Parts, parts_at
-from mirrorfeed.source.delta_protocol import commit_version, commits_elsewhere
+from mirrorfeed.source.delta_protocol import commit_version, external_commit_features
 from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
 
@@ -83,7 +83,7 @@ class Columns:
         else:
             raise Doubt("a log that does not describe its table")
         reading, writing = (protocol.get(f"{who}Features") or () for who in ("reader", "writer"))
-        if protocol["minReaderVersion"] > 3 or not set(reading) <= _FEATURES or commits_elsewhere(writing):
+        if protocol["minReaderVersion"] > 3 or not set(reading) <= _FEATURES or external_commit_features(writing):
             raise Doubt("a table of a newer kind")
         properties = dict(metadata.get("configuration") or {})
         return Described(metadata["id"], metadata["schemaString"], tuple(metadata["partitionColumns"]), properties)

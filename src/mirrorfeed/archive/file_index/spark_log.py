@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 
 from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.archive.file_index.log_file import LogFile, column_names, file_of, no_pattern
-from mirrorfeed.source.delta_protocol import commit_name, commits_elsewhere
+from mirrorfeed.source.delta_protocol import commit_name, external_commit_features
 from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import Detail
+from mirrorfeed.source.table_info import TableInfo
 
 _VECTOR = "struct<storageType string, pathOrInlineDv string, offset int, cardinality bigint>"
 _FILE = f"path string, partitionValues map<string, string>, size bigint, deletionVector {_VECTOR}, dataChange boolean"
@@ -73,9 +73,9 @@ def _whole(found: Sequence[tuple[str, int]]) -> tuple[str, ...]:
     return ()
 
 
-def log_of(spark: SparkSession, source: Source, found: Detail) -> DeltaLog:
+def log_of(spark: SparkSession, source: Source, found: TableInfo) -> DeltaLog:
     """Or `CommitsElsewhere`, where the files of the log may not be all of it."""
-    if features := commits_elsewhere(found.features):
+    if features := external_commit_features(found.features):
         raise CommitsElsewhere(table=str(source), feature=features[0])
     return DeltaLog(spark, str(source), found.location)
 

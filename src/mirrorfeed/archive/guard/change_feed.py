@@ -23,7 +23,7 @@ from mirrorfeed.runtime.engine import is_databricks
 from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Range
-from mirrorfeed.source.table_info import Detail, detail_of
+from mirrorfeed.source.table_info import TableInfo, read_table_info
 from mirrorfeed.storage.tiers import tiers_at
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def check(
     interval = understood(str(source), properties)
     if interval is None or is_databricks(spark):
         return
-    found = detail_of(spark, source)
+    found = read_table_info(spark, source)
     tiers = tiers or tiers_at(found.location)
     files = needed(spark, source, found, what)
     last = what if isinstance(what, int) else what.to_version_inclusive
@@ -63,7 +63,7 @@ def check(
         raise ArchivedFilesNeeded(asked, str(source), last, None, blocked, feed_from=first)
 
 
-def needed(spark: SparkSession, source: Source, found: Detail, what: Range | int) -> Sequence[LogFile]:
+def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | int) -> Sequence[LogFile]:
     log = log_of(spark, source, found)
     if isinstance(what, int):
         return list(log.files(what).values())

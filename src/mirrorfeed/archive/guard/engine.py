@@ -15,7 +15,7 @@ from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.interval import Policy
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class NativeIndex:
     guards_itself: ClassVar[bool] = True
 
     def facts(self) -> Facts:
-        found = detail_of(self.spark, self.source)
+        found = read_table_info(self.spark, self.source)
         return Facts(found.table_id, tuple(self.spark.table(self.source.sql).columns), found.properties)
 
     def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
@@ -155,13 +155,13 @@ class NativeIndex:
         return Answer(tuple(LogFile(plain(str(row[0]))) for row in rows), None, at)
 
     def location(self) -> str:
-        return detail_of(self.spark, self.source).location
+        return read_table_info(self.spark, self.source).location
 
     def newest_version(self) -> int:
         return versions.newest_version(self.spark, self.source)
 
     def rows(self, version: int) -> DataFrame:
-        return reader.at(self.spark, self.source, version)
+        return reader.at_version(self.spark, self.source, version)
 
     def partitions(self, version: int | None) -> list[dict[str, str | None]]:
         return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {self.source.sql}").collect()]

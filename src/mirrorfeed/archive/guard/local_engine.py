@@ -49,7 +49,7 @@ from mirrorfeed.runtime.spark_session import unlogged
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.errors import NotDelta, VersionExpired
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage import UnreadableFile
 from mirrorfeed.storage.folder import open_regular
 
@@ -180,7 +180,7 @@ class LocalIndex:
         except AnalysisException:
             found = None
         if found is None:
-            what = detail_of(self.spark, self.source)  # which says what is there instead
+            what = read_table_info(self.spark, self.source)  # which says what is there instead
             raise NotDelta(table=str(self.source), found=f"a table at {what.location} whose log cannot be found")
         return found
 
@@ -201,16 +201,16 @@ class LocalIndex:
         if left_out:
             rows = clone_without(self.spark, self.source, self.newest().table_id, version, left_out)
         else:
-            rows = reader.at(self.spark, self.source, version)
+            rows = reader.at_version(self.spark, self.source, version)
         return planned(rows).rows
 
     def log(self) -> DeltaLog:
-        return log_of(self.spark, self.source, detail_of(self.spark, self.source))
+        return log_of(self.spark, self.source, read_table_info(self.spark, self.source))
 
     def rows(self, version: int) -> DataFrame:
         try:
             if version >= 0:
-                return reader.at(self.spark, self.source, version)
+                return reader.at_version(self.spark, self.source, version)
         except Exception as error:
             if first_of(error, (EXPIRED,)):
                 raise VersionExpired(table=str(self.source), version=version) from error

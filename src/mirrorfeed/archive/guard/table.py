@@ -35,7 +35,7 @@ from mirrorfeed.archive.guard.query import Guarded, guarded_change, guarded_rows
 from mirrorfeed.archive.interval import Policy, understood
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.source.identifier import Source, quote
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage.tiers import TierStore, tiers_at
 
 
@@ -115,7 +115,7 @@ class ArchiveAwareTable:
         The predicate may name partition columns only."""
         if n < 0:
             raise BadNumber(table=str(self.source), named="LIMIT", value=n)
-        partitions = detail_of(self._spark, self.source).partition_columns
+        partitions = read_table_info(self._spark, self.source).partition_columns
         names = self._spark.table(self.source.sql).select(*map(quote, partitions))
         filtered(names, f"the partitions of {self.source}", partition_predicate)
         if self._index.guards_itself:

@@ -23,7 +23,7 @@ from mirrorfeed.archive.interval import any_property
 from mirrorfeed.archive.spark_scans import merge_has_subqueries
 from mirrorfeed.runtime.spark_session import looked_at, unlogged
 from mirrorfeed.source.identifier import quote
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
@@ -88,7 +88,7 @@ class GuardedWriter:
 
     def replace(self, rows: DataFrame) -> None:
         """The table by a new one with these rows and columns, which keeps its properties. None of its files is read."""
-        found = detail_of(self._spark, self._source)
+        found = read_table_info(self._spark, self._source)
         writer = self._table.of_any(rows).writeTo(self._source.sql).using("delta")
         for name, value in found.properties.items():
             writer = writer.tableProperty(name, value)

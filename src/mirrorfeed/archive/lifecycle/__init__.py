@@ -12,7 +12,7 @@ from mirrorfeed.archive.lifecycle.azure import AzureRules
 from mirrorfeed.archive.lifecycle.base import Rules, starts
 from mirrorfeed.archive.lifecycle.s3 import S3Rules
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 
 
 def rules_at(location: str, partition_columns: Sequence[str], random_names: bool) -> Rules | None:
@@ -27,7 +27,7 @@ def rules_at(location: str, partition_columns: Sequence[str], random_names: bool
 
 def rules_of(spark: SparkSession, source: Source) -> Rules:
     """Those of a table, or `NoLifecycle`."""
-    found = detail_of(spark, source)
+    found = read_table_info(spark, source)
     names = ("delta.columnMapping.mode", "delta.randomizeFilePrefixes")
     random_names = any(found.properties.get(name, "none") not in ("none", "false") for name in names)
     if rules := rules_at(found.location, found.partition_columns, random_names):

@@ -30,8 +30,8 @@ from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.runtime.spark_session import looked_at
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.reader import whole
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.reader import read_full
+from mirrorfeed.source.table_info import read_table_info
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def readable(spark: SparkSession, source: Source, version: int, mirror: Source |
         of_mirror = mirror is not None and str(mirror.path) in unquote(str(error))
         if not of_mirror and first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
             raise VersionGone(table=str(source), version=version) from error
-        detail_of(spark, source)  # refuses one that is not there
+        read_table_info(spark, source)  # refuses one that is not there
         raise
 
 
@@ -148,7 +148,7 @@ def differing(
 def _both(
     spark: SparkSession, source: Source, version: int | None, mirror: Source, selection: Selection | None
 ) -> tuple[DataFrame, DataFrame]:
-    expected = whole(spark, source) if version is None else _at(spark, source, version)
+    expected = read_full(spark, source) if version is None else _at(spark, source, version)
     try:
         expected = selected(expected, selection)
         _ = expected.schema

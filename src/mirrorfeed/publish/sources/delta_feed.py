@@ -39,11 +39,11 @@ from mirrorfeed.publish.translate.row_diff import (
 )
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source import reader
-from mirrorfeed.source.change_feed import facts_of, still_hold
+from mirrorfeed.source.change_feed import is_same_table, read_facts
 from mirrorfeed.source.errors import FeedUnreadable, Finding, Gap, SnapshotGone
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Facts, Range
-from mirrorfeed.source.reader import selected
+from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.versions import schema_at
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ class DeltaFeed:
 
     def facts(self, after: int | None, limit: int) -> Facts:
         self._schemas.clear()
-        self._last[:] = [facts_of(self.spark, self.source, after, limit, self._schema)]
+        self._last[:] = [read_facts(self.spark, self.source, after, limit, self._schema)]
         return self._last[0]
 
     def is_as(self, facts: Facts) -> bool:
-        return still_hold(facts, self.spark, self.source)
+        return is_same_table(facts, self.spark, self.source)
 
     def columns(self, version: int) -> tuple[Column, ...]:
         return columns_of(str(self.source), applied(str(self.source), self.selection, self._schema(version)))
@@ -88,7 +88,7 @@ class DeltaFeed:
         return types_of(self._schema(version))
 
     def check(self, what: Range | int, facts: Facts) -> None:
-        with reader.read_faults(str(self.source), what):
+        with reader.read_errors(str(self.source), what):
             archive.check(self.spark, self.source, what, facts.properties)
             if isinstance(what, int) and self.selection:
                 self._rows_at(what)
@@ -97,23 +97,23 @@ class DeltaFeed:
 
     def _check_feed(self, range_: Range) -> None:
         try:
-            with reader.read_faults(str(self.source), range_):
+            with reader.read_errors(str(self.source), range_):
                 self._feed(range_, self.columns(range_.to_version_inclusive))
         except Finding as error:
-            if not reader.leaves_snapshots(error):
+            if not reader.is_only_feed_unreadable(error):
                 raise
 
     def stage(self, what: Range | int, plan: Plan, job: StagingJob) -> Staged:
         self._looked_up.clear()
         if isinstance(what, int):
-            with reader.read_faults(str(self.source), what), faithful(self.spark):
+            with reader.read_errors(str(self.source), what), faithful(self.spark):
                 return self._snapshot(what, plan, job)
         try:
-            with reader.read_faults(str(self.source), what), faithful(self.spark):
+            with reader.read_errors(str(self.source), what), faithful(self.spark):
                 rows = self._changed_rows(what, plan, job)
                 return self._stage_range(what, job, rows, self._still_there(what.to_version_inclusive, plan, job))
         except Finding as error:
-            if not (plan.keys and reader.leaves_snapshots(error)):
+            if not (plan.keys and reader.is_only_feed_unreadable(error)):
                 raise
             return self._stage_differing(what, plan, job, error)
 
@@ -136,7 +136,7 @@ class DeltaFeed:
         ends, table = (range_.from_version_exclusive, range_.to_version_inclusive), str(self.source)
         properties = self._last[0].properties if self._last else {}
         try:
-            with reader.read_faults(table, range_), faithful(self.spark):
+            with reader.read_errors(table, range_), faithful(self.spark):
                 for version in ends:
                     archive.check(self.spark, self.source, version, properties)
                 staged = self._stage_range(range_, job, self._differing_rows(range_, plan, job))
@@ -146,12 +146,12 @@ class DeltaFeed:
         return staged
 
     def stage_again(self, what: Repair, plan: Plan, job: StagingJob) -> Staged:
-        with reader.read_faults(str(self.source), what.version), faithful(self.spark):
+        with reader.read_errors(str(self.source), what.version), faithful(self.spark):
             rows = landing_rows.rows_of_keys(self._rows_at(what.version), job.columns, plan.keys, what.keys)
             return self._stage(rows, job)
 
     def bad_keys(self, version: int, plan: Plan) -> list[BadRow]:
-        with reader.read_faults(str(self.source), version), faithful(self.spark):
+        with reader.read_errors(str(self.source), version), faithful(self.spark):
             found = landing_rows.key_problems(self._rows_at(version), plan.keys, PROBLEMS_SHOWN).toArrow()
         return bad_rows(found, landing_rows.PROBLEM, plan.keys)
 
@@ -207,7 +207,7 @@ class DeltaFeed:
         """Those of the deleted keys that the source has at a version. If its files are gone, at the newest version:
         the changes up to that are published later, and lead to the same rows."""
         try:
-            with reader.read_faults(str(self.source), version):
+            with reader.read_errors(str(self.source), version):
                 found = self._guarded(version, job, deleted)
                 taken = small_batch.taken(found)
         except SnapshotGone:
@@ -264,7 +264,7 @@ class DeltaFeed:
         if size is None or per_file is None or self.selection is None:
             return size, per_file
         whole = replace(self.selection, where=None)
-        some = selected(str(self.source), reader.snapshot(self.spark, self.source, version), whole)
+        some = apply_selection(str(self.source), reader.snapshot(self.spark, self.source, version), whole)
         each = small_batch.bytes_a_row(landing_rows.snapshot_rows(some, job.columns), job.compression)
         wanted = max(per_file, int(job.target_file_size / each)) if each else per_file
         return size * per_file // wanted, wanted
@@ -296,11 +296,11 @@ class DeltaFeed:
 
     def _rows_at(self, version: int) -> DataFrame:
         """What is selected of a version."""
-        return selected(str(self.source), reader.snapshot(self.spark, self.source, version), self.selection)
+        return apply_selection(str(self.source), reader.snapshot(self.spark, self.source, version), self.selection)
 
     def _feed(self, range_: Range, columns: Sequence[Column]) -> DataFrame:
         """What is selected of a range's rows."""
-        return selected(str(self.source), self._images(range_, columns), self.selection, FEED_COLUMNS)
+        return apply_selection(str(self.source), self._images(range_, columns), self.selection, FEED_COLUMNS)
 
     def _images(self, range_: Range, columns: Sequence[Column]) -> DataFrame:
         """The rows of a range, or a finding where Delta reads them with columns that lack something of these."""

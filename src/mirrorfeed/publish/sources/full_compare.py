@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from mirrorfeed.publish.translate.row_diff import DIFFERS, differences, key_posi
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Commit, Facts, Range
-from mirrorfeed.source.reader import schema_of, whole
+from mirrorfeed.source.reader import read_full
 
 COMPARED = "none: all of it is compared each time"
 """What is said of its change data feed."""
@@ -62,10 +63,10 @@ class FullCompare:
         return self.states.id() == facts.table_id
 
     def columns(self, version: int) -> tuple[Column, ...]:
-        return self._columns(whole(self.spark, self.source))
+        return self._columns(read_full(self.spark, self.source))
 
     def source_columns(self, version: int) -> Mapping[str, str]:
-        return types_of(schema_of(whole(self.spark, self.source)))
+        return types_of(json.loads(read_full(self.spark, self.source).schema.json()))
 
     def check(self, what: Range | int, facts: Facts) -> None:
         if isinstance(what, Range):
@@ -113,7 +114,7 @@ class FullCompare:
         """Keeps what the source has in one commit, from one read. None, and no commit, where nothing differs from the
         state before and that is the newest; where it is not, a commit says what the state is."""
         ((seen, new, at),) = self._next
-        now = whole(self.spark, self.source)
+        now = read_full(self.spark, self.source)
         if lost(job.columns, self._columns(now)):  # they were looked at a moment ago
             raise ColumnsChanged(table=str(self.source))
         key = key_positions(job.columns, job.keys)
@@ -135,7 +136,7 @@ class FullCompare:
         return written
 
     def _columns(self, rows: DataFrame) -> tuple[Column, ...]:
-        return columns_of(str(self.source), schema_of(rows))
+        return columns_of(str(self.source), json.loads(rows.schema.json()))
 
 
 def compared(spark: SparkSession, config: Config, table: Table) -> FullCompare:

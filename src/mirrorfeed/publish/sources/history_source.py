@@ -22,8 +22,8 @@ from mirrorfeed.publish.sources.snapshot_diff import SnapshotDiff
 from mirrorfeed.source.errors import Gap
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.ranges import Facts, Range
-from mirrorfeed.source.table_info import detail_of
-from mirrorfeed.source.versions import only_adds
+from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.versions import only_adds_columns
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class HistorySource(DeltaFeed):
     def is_as(self, facts: Facts) -> bool:
         if not self._held:
             return super().is_as(facts)
-        return detail_of(self.spark, self.source).table_id == facts.table_id  # what is kept stays as it was read
+        return read_table_info(self.spark, self.source).table_id == facts.table_id  # what is kept stays as it was read
 
     def check(self, what: Range | int, facts: Facts) -> None:
         if not self._holds(what):
@@ -118,7 +118,7 @@ def is_kept(
         return False
     place = table.history.table
     try:
-        return held(spark, place, gap.published, detail_of(spark, table.source).table_id) is not None
+        return held(spark, place, gap.published, read_table_info(spark, table.source).table_id) is not None
     except Exception as error:
         on_trouble(HistoryUnusable(gap=gap, history=str(place), error=named(f"Asking the history {place}", error)))
         return False
@@ -139,5 +139,5 @@ def breaks(chapter: Chapter) -> tuple[int, ...]:
     return tuple(
         record.commits[0].version
         for before, record in pairwise(chapter)
-        if record.commits and not only_adds(before.schema, record.schema)
+        if record.commits and not only_adds_columns(before.schema, record.schema)
     )

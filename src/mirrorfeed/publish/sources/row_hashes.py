@@ -24,8 +24,8 @@ from mirrorfeed.publish.translate.row_diff import CHANGED, DIFFERS, GAIN, HASH, 
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
 from mirrorfeed.source.errors import NoTableAtPath, SourceMissing
 from mirrorfeed.source.identifier import Source
-from mirrorfeed.source.table_info import Detail, detail_of
-from mirrorfeed.source.versions import commits, described, newest_version
+from mirrorfeed.source.table_info import TableInfo, read_table_info
+from mirrorfeed.source.versions import commits, newest_version, read_history
 
 _ID = "mirrorfeed.states"
 _STATE = "_state"
@@ -122,7 +122,7 @@ class RowHashTable:
             if first_of(error, _CONFLICTS):
                 raise RowHashesChanged(states=str(self.place), table=self.table) from error
             raise
-        newest = described(self.spark, self.place, 16)
+        newest = read_history(self.spark, self.place, 16)
         ours = [row for row in newest if (row["version"] == 0 if seen is None else row["userMetadata"] == batch)]
         if seen and not ours and newest[-1]["version"] == seen.version:
             return None
@@ -174,13 +174,13 @@ class RowHashTable:
                 ) from error
             raise
 
-    def _detail(self) -> Detail | None:
+    def _detail(self) -> TableInfo | None:
         try:
-            return detail_of(self.spark, self.place)
+            return read_table_info(self.spark, self.place)
         except (SourceMissing, NoTableAtPath):
             return None
 
-    def _id(self, found: Detail) -> str:
+    def _id(self, found: TableInfo) -> str:
         if _ID not in found.properties:
             raise NotRowHashes(states=str(self.place), table=self.table)
         return found.properties[_ID]

@@ -20,7 +20,7 @@ from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first
 from mirrorfeed.source import versions
 from mirrorfeed.source.errors import Gap, SnapshotGone
 from mirrorfeed.source.ranges import Commit, Facts, Range
-from mirrorfeed.source.table_info import detail_of
+from mirrorfeed.source.table_info import read_table_info
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SnapshotDiff(DeltaFeed):
             return super().facts(after, limit)
         self._schemas.clear()
         table, known = (
-            detail_of(self.spark, self.source, counted=True),
+            read_table_info(self.spark, self.source, counted=True),
             versions.commits(self.spark, self.source, after),
         )
         times = {commit.version: commit.timestamp for commit in known}

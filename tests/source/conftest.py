@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import deltalake
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.delta import DeltaTable
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """Versions 0 to 8, with the feed off at 2 and 3, and a column added at 6."""
+    made = DeltaTable(spark, tmp_path_factory.mktemp("delta") / "orders")
+    made.insert(1)
+    made.set_feed(False)
+    made.insert(2)
+    made.set_feed(True)
+    made.insert(3)
+    made.sql("ALTER TABLE {} ADD COLUMNS (w int)")
+    made.sql("OPTIMIZE {}")
+    made.sql("UPDATE {} SET w = 1")
+    return made
+
+
+@pytest.fixture(scope="module")
+def holed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
+    """Version 4 of 0 to 8 is missing, between the checkpoints of 3 and 6: nothing but the history shows it."""
+    path = tmp_path_factory.mktemp("delta") / "holed"
+    made = DeltaTable(spark, path)
+    for i in range(1, 9):
+        made.insert(i)
+        if i % 3 == 0:
+            deltalake.DeltaTable(path).create_checkpoint()
+    made.commit_file(4).unlink()
+    return made

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from mirrorfeed.cli import main
+from mirrorfeed.landing.schema import ReservedColumn
+from mirrorfeed.source import change_feed, versions
+from mirrorfeed.source.change_feed import (
+    DEFAULT_LINE,
+    EnableResult,
+    FeedKind,
+    enable_feed,
+    feed_kind,
+    find_feed_start,
+    first_version_with_feed,
+    is_feed_on,
+    read_facts,
+)
+from mirrorfeed.source.change_preview import changes_between
+from mirrorfeed.source.errors import LogDamaged, NotDelta
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.ranges import Commit
+from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.versions import commits
+from tests.delta import DeltaTable
+
+ROW_TRACKING = {"delta.enableRowTracking": "true"}
+
+
+@pytest.mark.parametrize(
+    ("feed", "properties", "found"),
+    [
+        (True, {}, FeedKind.RECORDED),
+        (False, {}, FeedKind.OFF),
+        (False, ROW_TRACKING, FeedKind.OFF),
+        (True, ROW_TRACKING, FeedKind.RECORDED),
+    ],
+)
+def test_an_engine_that_computes_no_changes_has_those_that_are_recorded(
+    spark: SparkSession, tmp_path: Path, feed: bool, properties: dict[str, str], found: FeedKind
+) -> None:
+    table = DeltaTable(spark, tmp_path / "t", feed=feed, properties=properties)
+    assert feed_kind(spark, table.source, read_table_info(spark, table.source)) is found
+
+
+def test_a_table_whose_changes_the_engine_computes_needs_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an engine answers that does so: reading changes of the newest version is no error."""
+    monkeypatch.setattr(change_feed, "is_feed_on", lambda *_: True)
+    table = DeltaTable(spark, tmp_path / "t", feed=False, properties=ROW_TRACKING)
+    assert feed_kind(spark, table.source, read_table_info(spark, table.source)) is FeedKind.COMPUTED
+    assert enable_feed(spark, table.source) is EnableResult.COMPUTED
+    assert not read_table_info(spark, table.source).records_changes
+
+    (tmp_path / "mirrorfeed.yml").write_text("landing_zone: zone\ntables: [{source: ./t, target: t, keys: [id]}]\n")
+    said = {
+        command: " ".join(
+            CliRunner().invoke(main, [*command.split(), "--config", str(tmp_path / "mirrorfeed.yml")]).output.split()
+        )
+        for command in ("enable", "doctor --setup", "status")
+    }
+    assert "computed from row tracking when it is read: nothing is to be done" in said["enable"]
+    assert "computed from row tracking when it is read" in said["doctor --setup"]
+    assert "computed" in said["status"]
+
+
+def test_the_feed_is_known_for_every_version(spark: SparkSession, table: DeltaTable) -> None:
+    on = [version for version in range(9) if is_feed_on(spark, table.source, version)]
+    assert on == [0, 1, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(("after", "off"), [(0, 2), (1, 2), (4, None), (8, None)])
+def test_the_first_version_without_the_feed_is_a_fact(
+    spark: SparkSession, table: DeltaTable, after: int, off: int | None
+) -> None:
+    found = read_facts(spark, table.source, after, limit=100)
+    assert found.feed_off_at == off
+    assert [commit.version for commit in found.commits] == list(range(after + 1, 9))
+    assert found.latest == 8
+
+
+def test_a_table_that_was_never_published_is_judged_by_its_newest_version(
+    spark: SparkSession, table: DeltaTable, tmp_path: Path
+) -> None:
+    found = read_facts(spark, table.source, None, limit=100)
+    assert (found.latest, [commit.version for commit in found.commits], found.feed_off_at) == (8, [8], None)
+    off = DeltaTable(spark, tmp_path / "off", feed=False)
+    assert read_facts(spark, off.source, None, limit=100).feed_off_at == 0
+
+
+def test_a_table_with_nothing_new_is_not_asked_for_its_history(
+    spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asked(*_: object) -> None:
+        raise AssertionError("the history was asked")
+
+    monkeypatch.setattr(versions, "read_history", asked)
+    for _ in ("here", "by Spark"):
+        found = read_facts(spark, table.source, 8, limit=100)
+        assert (found.latest, found.commits, found.breaks, found.feed_off_at) == (8, (), (), None)
+        with pytest.raises(AssertionError, match="the history was asked"):
+            read_facts(spark, table.source, 7, limit=100)
+        with pytest.raises(AssertionError, match="the history was asked"):  # it went back
+            read_facts(spark, table.source, 9, limit=100)
+        monkeypatch.setattr(versions, "open_local_table", lambda _: None)
+
+
+def test_an_engine_that_does_not_say_which_version_is_the_newest_is_asked_for_the_history(
+    spark: SparkSession, table: DeltaTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(versions, "open_local_table", lambda _: None)
+    monkeypatch.setattr(versions, "parameter", lambda *_: None)
+    found = read_facts(spark, table.source, 8, limit=100)
+    assert (found.latest, found.commits) == (8, ())
+
+
+def test_added_columns_break_no_range(spark: SparkSession, table: DeltaTable) -> None:
+    assert read_facts(spark, table.source, 4, limit=100).breaks == ()
+
+
+@pytest.mark.parametrize(
+    ("statement", "follows"),
+    [
+        ("ALTER TABLE {} RENAME COLUMN v TO w", "RENAME COLUMN"),
+        ("ALTER TABLE {} DROP COLUMN v", "DROP COLUMNS"),
+        ("ALTER TABLE {} ALTER COLUMN id DROP NOT NULL", "CHANGE COLUMN"),
+    ],
+)
+def test_other_changes_of_columns_break_a_range(
+    spark: SparkSession, tmp_path: Path, statement: str, follows: str
+) -> None:
+    mapped = {"delta.columnMapping.mode": "name"}
+    table = DeltaTable(spark, tmp_path / "t", "id int NOT NULL, v string", properties=mapped)
+    table.insert(1)
+    table.sql(statement)
+    assert commits(spark, table.source)[-1].operation == follows
+    assert read_facts(spark, table.source, 0, limit=100).breaks == (2,)
+    assert read_facts(spark, table.source, 1, limit=100).breaks == (2,)
+
+
+def test_schemas_and_the_feed_are_looked_at_for_no_more_versions_than_asked_for(
+    spark: SparkSession, table: DeltaTable
+) -> None:
+    assert read_facts(spark, table.source, 0, limit=1).feed_off_at is None
+    assert read_facts(spark, table.source, 0, limit=2).feed_off_at == 2
+
+
+@pytest.mark.parametrize(
+    ("after", "there", "damaged_at"), [(2, [3, 5, 6, 7, 8], None), (3, [5, 6, 7, 8], None), (4, [5, 6, 7, 8], 5)]
+)
+def test_a_missing_version_is_a_fact_and_not_a_failure(
+    spark: SparkSession, holed: DeltaTable, after: int, there: list[int], damaged_at: int | None
+) -> None:
+    found = read_facts(spark, holed.source, after, limit=100)
+    assert [commit.version for commit in found.commits] == there
+    assert found.damaged_at == damaged_at
+
+
+def test_a_log_that_cannot_be_read_at_all_is_an_error_that_says_so(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t")
+    for i in range(3):
+        table.insert(i)
+    table.commit_file(2).unlink()
+    with pytest.raises(LogDamaged) as caught:
+        read_facts(spark, table.source, 1, limit=100)
+    assert caught.value.table == f"{tmp_path}/t"
+
+
+@pytest.mark.parametrize(
+    ("operations", "on", "expected"),
+    [
+        (["CREATE TABLE", "WRITE", "WRITE"], [0, 1, 2], 0),
+        (["CREATE TABLE", "WRITE", "SET TBLPROPERTIES", "WRITE"], [2, 3], 2),
+        (["CREATE TABLE", "SET TBLPROPERTIES", "SET TBLPROPERTIES", "WRITE"], [0, 2, 3], 2),
+        (["CREATE TABLE", "WRITE"], [], None),
+    ],
+    ids=["from the first on", "switched on later", "off in between", "off"],
+)
+def test_the_feed_begins_after_the_last_version_without_it(
+    operations: list[str], on: list[int], expected: int | None
+) -> None:
+    known = [Commit(n, datetime(2026, 1, 1, tzinfo=UTC), operation) for n, operation in enumerate(operations)]
+    asked: list[int] = []
+
+    def on_at(version: int) -> bool:
+        asked.append(version)
+        return version in on
+
+    assert find_feed_start(known, on_at) == expected
+    assert 1 not in asked or operations[2:3] != ["WRITE"]  # a write switches nothing
+    holed = [known[0], *(replace(each, version=each.version + 5) for each in known[1:])]
+    assert find_feed_start(holed, lambda _: True) == 6
+
+
+def test_a_feed_that_was_just_switched_on_begins_with_that_version_and_has_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    quiet = DeltaTable(spark, tmp_path / "quiet", feed=False)
+    quiet.insert(1)
+    assert first_version_with_feed(spark, quiet.source) is None
+    quiet.set_feed(True)
+    assert first_version_with_feed(spark, quiet.source) == 2
+    assert changes_between(spark, quiet.source, 2).rows.isEmpty()
+
+
+def test_an_existing_table_is_altered_once(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(spark, tmp_path / "t", feed=False)
+    assert enable_feed(spark, table.source) is EnableResult.NOW
+    assert read_table_info(spark, table.source).records_changes
+    assert enable_feed(spark, table.source) is EnableResult.BEFORE
+    assert table.latest == 1
+
+
+def test_the_default_holds_for_all_new_tables(spark: SparkSession, tmp_path: Path) -> None:
+    setting, value = DEFAULT_LINE.split()
+    spark.conf.set(setting, value)
+    try:
+        spark.sql(f"CREATE TABLE delta.`{tmp_path}/t` (id int) USING DELTA")
+    finally:
+        spark.conf.unset(setting)
+    assert read_table_info(spark, Source(path=str(tmp_path / "t"))).records_changes
+    assert DEFAULT_LINE == "spark.databricks.delta.properties.defaults.enableChangeDataFeed true"
+
+
+@pytest.mark.parametrize("name", ["_change_type", "_commit_version", "_COMMIT_TIMESTAMP", "__rowMarker__"])
+def test_reserved_column_names_are_refused_by_name(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    table = DeltaTable(spark, tmp_path / "t", f"id int, `{name}` int", feed=False)
+    with pytest.raises(ReservedColumn, match=f"need: '{name}'. Rename them in the source."):
+        enable_feed(spark, table.source)
+    assert table.latest == 0
+
+
+def test_a_view_is_refused(spark: SparkSession) -> None:
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW one AS SELECT 1 AS id")
+    with pytest.raises(NotDelta, match="one is a view, not a Delta table, so it has no change data feed"):
+        enable_feed(spark, Source(("one",)))

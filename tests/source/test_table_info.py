@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from mirrorfeed.source import table_info
+from mirrorfeed.source.change_feed import (
+    read_facts,
+)
+from mirrorfeed.source.delta_protocol import unknown_features
+from mirrorfeed.source.errors import NoIdentity, NoTableAtPath, NotDelta, SourceMissing, UnknownFeatures
+from mirrorfeed.source.identifier import Source
+from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.source.versions import commits
+from tests.delta import DeltaTable
+
+MAPPED = "delta.columnMapping.mode"
+
+
+def test_a_table_in_a_folder_of_this_machine_is_told_without_spark_as_spark_tells_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = (
+        DeltaTable(spark, tmp_path / "a b é" / "empty", feed=False),
+        DeltaTable(spark, tmp_path / "parts", "id int, `a day` int", properties={MAPPED: "name"}, by="`a day`"),
+    )
+    tables[1].sql("INSERT INTO {} VALUES (1, 2), (3, 4)")
+    sources = [*(table.source for table in tables), Source(path=f"{tables[1].path}/../parts/")]
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(SparkSession, "sql", lambda *_: pytest.fail("Spark was asked"))
+        told = [read_table_info(spark, source, counted=True) for source in sources]
+        assert read_table_info(spark, sources[1]) == replace(told[1], files=0, bytes=0)
+    monkeypatch.setattr(table_info, "open_local_table", lambda _: None)
+    asked = [read_table_info(spark, source) for source in sources]
+    assert asked[1].files == 2
+    implied = set(asked[0].features)  # by the protocol's numbers; it names none
+    assert [{*each.features} | implied for each in told] == [{*each.features} | implied for each in asked]
+    assert [replace(each, features=()) for each in told] == [replace(each, features=()) for each in asked]
+
+
+DETAIL = {
+    "format": "delta",
+    "id": "a",
+    "location": "s3://b/t",
+    "properties": {},
+    "partitionColumns": [],
+    "numFiles": 1,
+    "sizeInBytes": 10,
+    "tableFeatures": ["appendOnly", "catalogManaged", "rowTracking", "typeWidening-preview"],
+}
+
+
+def engine(**answers: Any) -> Any:
+    """As much of a session as answers DESCRIBE DETAIL."""
+    row = Row(**DETAIL | answers)
+    return SimpleNamespace(sql=lambda statement: SimpleNamespace(first=lambda: row))
+
+
+ICEBERG = Source.parse("main.sales.orders")
+
+
+def test_iceberg_comes_through_the_same_interface() -> None:
+    found = read_table_info(
+        engine(format="iceberg", properties=None, partitionColumns=None, numFiles=None, sizeInBytes=None), ICEBERG
+    )
+    assert (found.table_id, found.properties, found.partition_columns, found.files) == ("a", {}, (), 0)
+    assert found.tracks_rows
+    assert not replace(found, format="delta").tracks_rows
+
+
+@pytest.mark.parametrize("format_", ["parquet", "CSV", None])
+def test_other_formats_have_no_changes(format_: str | None) -> None:
+    with pytest.raises(NotDelta, match=r"orders is a table in the format (parquet|csv|unknown), not a Delta table"):
+        read_table_info(engine(format=format_), ICEBERG)
+
+
+def test_a_table_without_an_identity_is_refused_for_it_could_be_another_tomorrow() -> None:
+    with pytest.raises(NoIdentity) as refused:
+        read_table_info(engine(format="iceberg", id=None), ICEBERG)
+    assert (refused.value.table, refused.value.format) == ("main.sales.orders", "iceberg")
+
+
+@pytest.mark.parametrize(
+    ("features", "found"),
+    [
+        ([], ()),
+        (DETAIL["tableFeatures"], ()),
+        (["catalogOwned-preview", "variantType-preview"], ()),
+        (["timeMachine", "appendOnly", "clocks-preview"], ("clocks-preview", "timeMachine")),
+    ],
+)
+def test_features_are_known_by_name_and_so_are_their_previews(features: list[str], found: tuple[str, ...]) -> None:
+    assert unknown_features(features) == found
+
+
+def test_a_feature_that_nobody_looked_at_is_refused_by_its_name() -> None:
+    with pytest.raises(UnknownFeatures) as refused:
+        read_table_info(engine(tableFeatures=["appendOnly", "timeMachine"]), ICEBERG)
+    assert refused.value.names == ("timeMachine",)
+
+
+def test_an_id_tells_a_table_from_another_at_its_place(spark: SparkSession) -> None:
+    source = Source.parse("recreated")
+    ids = []
+    for statement in ("CREATE TABLE", "CREATE OR REPLACE TABLE", "CREATE TABLE"):
+        spark.sql(f"{statement} recreated (id int) USING DELTA")
+        ids.append(read_table_info(spark, source).table_id)
+        if statement != "CREATE TABLE" or len(ids) == 3:
+            spark.sql("DROP TABLE recreated")
+    assert len(set(ids)) == 3
+
+
+def test_restoring_and_optimizing_keep_the_id(spark: SparkSession, tmp_path: Path) -> None:
+    """What Spark itself restores and optimizes is published as the same table in `test_delta_cases`."""
+    table = DeltaTable(spark, tmp_path / "t")
+    table.insert(1)
+    before = read_table_info(spark, table.source).table_id
+    table.sql("RESTORE TABLE {} TO VERSION AS OF 0")
+    table.sql("OPTIMIZE {}")
+    assert read_table_info(spark, table.source).table_id == before
+
+
+def test_a_missing_table_is_said_to_be_missing(spark: SparkSession) -> None:
+    for name in ("nowhere", "no_schema.nowhere", "no_catalog.no_schema.nowhere"):
+        with pytest.raises(SourceMissing) as caught:
+            read_table_info(spark, Source.parse(name))
+        assert caught.value.table == name
+
+
+@pytest.mark.parametrize("kind", ["nothing", "an empty folder", "Parquet files", "a log without commits", "a file"])
+@pytest.mark.parametrize("look", [read_table_info, commits], ids=["detail", "commits"])
+def test_a_path_without_a_delta_table_is_said_to_have_none(
+    spark: SparkSession, tmp_path: Path, kind: str, look: Any
+) -> None:
+    path = tmp_path / "orders"
+    match kind:
+        case "an empty folder":
+            path.mkdir()
+        case "Parquet files":
+            spark.range(1).write.parquet(str(path))
+        case "a log without commits":
+            (path / "_delta_log").mkdir(parents=True)
+        case "a file":
+            path.write_text("id\n1\n")
+    with pytest.raises(NoTableAtPath) as caught:
+        look(spark, Source(path=str(path)))
+    assert caught.value.path == str(path)
+
+
+def test_views_and_tables_of_other_formats_are_refused(spark: SparkSession, table: DeltaTable) -> None:
+    spark.sql(f"CREATE VIEW a_view AS SELECT * FROM {table.source.sql}")
+    spark.sql(f"CREATE TEMPORARY VIEW a_temporary_view AS SELECT * FROM {table.source.sql}")
+    spark.sql("CREATE TABLE in_parquet (id int) USING PARQUET")
+    expected = {
+        "a_view": "a_view is a view, not a Delta table, so it has no change data feed.",
+        "a_temporary_view": "a_temporary_view is a view, not a Delta table, so it has no change data feed.",
+        "in_parquet": "in_parquet is a table in the format parquet, not a Delta table, so it has no change data feed.",
+    }
+    try:
+        for name, words in expected.items():
+            with pytest.raises(NotDelta) as caught:
+                read_table_info(spark, Source.parse(name))
+            assert caught.value.problem == words
+    finally:
+        spark.sql("DROP VIEW a_view")
+        spark.sql("DROP VIEW a_temporary_view")
+        spark.sql("DROP TABLE in_parquet")
+
+
+@pytest.mark.parametrize(
+    "folder", ["with space", "dotted.name", "tick`ed", "quo'te\"d", "Łódź-注文", "a%20b", "semi;colon--"]
+)
+def test_paths_of_any_spelling_lead_to_their_table(spark: SparkSession, tmp_path: Path, folder: str) -> None:
+    table = DeltaTable(spark, tmp_path / folder)
+    table.insert(1)
+    assert [commit.version for commit in commits(spark, table.source)] == [0, 1]
+    assert read_facts(spark, table.source, 0, limit=10).table_id
+    assert table.commit_file(1).exists()
+
+
+@pytest.mark.parametrize("name", ["a.b", "it's; DROP TABLE x --", "two words", "ti`ck", "Łódź", "x` y"])
+def test_a_name_of_any_spelling_is_looked_up_as_it_is(spark: SparkSession, name: str) -> None:
+    """Spark's own catalog has no such names; others may."""
+    for source in (Source((name,)), Source(("default", name)), Source((name, name)), Source((name, name, name))):
+        with pytest.raises(SourceMissing) as caught:
+            read_table_info(spark, source)
+        assert str(source) in str(caught.value)
