@@ -19,7 +19,7 @@ from mirrorfeed.archive.file_index.columnar_log import Columns
 from mirrorfeed.archive.file_index.data_skipping import Rules
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.file_index.spark_log import DeltaLog, parts_at
-from mirrorfeed.archive.guard.local_engine import LocalIndex
+from mirrorfeed.archive.guard.local_engine import LocalEngine
 from mirrorfeed.archive.interval import Policy
 from mirrorfeed.archive.lifecycle.azure import Place
 from mirrorfeed.archive.lifecycle.base import starts
@@ -75,14 +75,14 @@ class Orders(SparkTable):
                 each.write_text(each.read_text().replace(own, anew))
 
     def log(self) -> DeltaLog:
-        return LocalIndex(self.spark, self.source).log()
+        return LocalEngine(self.spark).log(self.source)
 
     def files(self, *of: str) -> list[LogFile]:
         """Those of the newest version, all or of these days."""
         folder = self.path / "_delta_log"
         parts = parts_at(str(self.path), [each.name for each in folder.iterdir()], self.latest)
         log = Columns(f"file:{self.path}", parts, lambda name: folder / name)
-        found = sorted(log.files(log.described(), Rules((), ()), _EVER).files, key=lambda file: file.uri)
+        found = sorted(log.files(log.described(), Rules((), ()), _EVER)[1], key=lambda file: file.uri)
         return [file for file in found if not of or (file.partition or {}).get("day") in of]
 
 

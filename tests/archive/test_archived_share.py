@@ -15,6 +15,7 @@ from mirrorfeed.archive.archived_share import Share, ages_of, by_age, files_of, 
 from mirrorfeed.archive.file_index.archived_files import archived_among
 from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.interval import Policy
+from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, POLICY, Orders
 
@@ -28,43 +29,43 @@ def file(size: int | None, days: float | None) -> LogFile:
 @pytest.mark.parametrize(
     ("files", "interval", "expected", "archived", "words"),
     [
-        ([], POLICY, Share(0, 0, 0, 0), None, "0 of 0 files in the archive, 0 B of 0 B"),
-        ([file(30, 1), file(10, 61)], POLICY, Share(2, 40, 1, 10), 0.25, "1 of 2 files in the archive, 10 B of 40 B"),
-        ([file(30, 60), file(10, 59.9)], POLICY, Share(2, 40, 1, 30), 0.75, None),
-        ([file(30, None), file(10, 1)], POLICY, Share(2, 40, 1, 30), 0.75, None),
-        ([file(30, 900)], None, Share(1, 30, 0, 0), 0.0, "0 of 1 file in the archive, 0 B of 30 B"),
-        ([file(None, 900), file(10, 1), file(10, 1)], POLICY, Share(3, 20, 1, None), 1 / 3,
-         "1 of 3 files in the archive"),
-        ([file(0, 900), file(0, 1)], POLICY, Share(2, 0, 1, 0), 0.5, None),
+        ([], POLICY, Share("t", 0, 0, 0, 0), None, "0 of 0 files archived, 0 B of 0 B"),
+        ([file(30, 1), file(10, 61)], POLICY, Share("t", 2, 40, 1, 10), 0.25, "1 of 2 files archived, 10 B of 40 B"),
+        ([file(30, 60), file(10, 59.9)], POLICY, Share("t", 2, 40, 1, 30), 0.75, None),
+        ([file(30, None), file(10, 1)], POLICY, Share("t", 2, 40, 1, 30), 0.75, None),
+        ([file(30, 900)], None, Share("t", 1, 30, 0, 0), 0.0, "0 of 1 file archived, 0 B of 30 B"),
+        ([file(None, 900), file(10, 1), file(10, 1)], POLICY, Share("t", 3, 20, 1, None), 1 / 3,
+         "1 of 3 files archived"),
+        ([file(0, 900), file(0, 1)], POLICY, Share("t", 2, 0, 1, 0), 0.5, None),
     ],
     ids=["no files", "by bytes", "at the interval", "unknown age", "no archive", "unknown bytes", "empty files"],
 )  # fmt: skip
 def test_the_share_is_of_the_bytes_or_else_of_the_files(
     files: list[LogFile], interval: Policy | None, expected: Share, archived: float | None, words: str | None
 ) -> None:
-    found = share_of(files, archived_among(files, interval, NOW))
+    found = share_of(Source(path="t"), files, archived_among(files, interval, NOW))
     assert (found, found.archived) == (expected, archived)
-    assert words is None or str(found) == words
+    assert words is None or found.summary == words
 
 
 @pytest.mark.parametrize(
     ("days", "label", "part"),
     [
-        (-1, "0-7 d", "hot"),
-        (0, "0-7 d", "hot"),
-        (6.9, "0-7 d", "hot"),
-        (7, "7-30 d", "hot"),
-        (59.9, "30-60 d", "hot"),
+        (-1, "0-7 d", "active"),
+        (0, "0-7 d", "active"),
+        (6.9, "0-7 d", "active"),
+        (7, "7-30 d", "active"),
+        (59.9, "30-60 d", "active"),
         (60, "60-90 d", "archived"),
         (364, "180-365 d", "archived"),
         (365, "365 d on", "archived"),
-        (None, "not known", "archived"),
+        (None, "unknown", "archived"),
     ],
 )
 def test_a_file_stands_at_its_age_as_hot_or_as_archived(days: float | None, label: str, part: str) -> None:
     found = by_age([file(100, days)], POLICY, NOW)
     assert [(name, parts) for name, parts in found if any(parts.values())] == [
-        (label, {"hot": 0, "archived": 0} | {part: 100})
+        (label, {"active": 0, "archived": 0} | {part: 100})
     ]
 
 
@@ -86,17 +87,21 @@ def test_the_interval_is_one_of_the_ages_and_every_age_has_its_column(interval: 
 def test_ages_are_counted_in_the_same_parts_for_all_tables() -> None:
     found = ages_of([file(1, 3), file(2, 3), file(4, 61), file(8, 999)], NOW)
     assert found == {"0-7 d": 3, "7-30 d": 0, "30-90 d": 4, "90-180 d": 0, "180-365 d": 0, "365 d on": 8}
-    assert ages_of([file(1, None)], NOW)["not known"] == 1
+    assert ages_of([file(1, None)], NOW)["unknown"] == 1
 
 
 def test_the_log_tells_it_for_open_source_delta_and_databricks_is_asked(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "orders")
     sizes = {str(each.partition): each.size or 0 for each in table.files()}
     ages = ages_of(table.files(), NOW)
-    assert share(spark, table.source, NOW) == Share(4, sum(sizes.values()), 0, 0, ages=ages)  # it has no archive yet
+    assert share(spark, table.source, NOW) == Share(  # it has no archive yet
+        str(table.source), 4, sum(sizes.values()), 0, 0, bytes_by_age=ages
+    )
     intervals.set_first(spark, table.source, 60, NOW)
     old = sum(sizes[str({"day": day})] for day in "12")
-    assert share(spark, table.source, NOW) == Share(4, sum(sizes.values()), 2, old, ages=ages)
+    assert share(spark, table.source, NOW) == Share(
+        str(table.source), 4, sum(sizes.values()), 2, old, bytes_by_age=ages
+    )
     clock = Clock(NOW)
     tiers = FolderTiers(tmp_path / "aside", clock)
     tiers.archive(file.uri for file in table.files("1", "2"))
@@ -104,14 +109,14 @@ def test_the_log_tells_it_for_open_source_delta_and_databricks_is_asked(spark: S
     clock.pass_(1)
     seen = share(spark, table.source, NOW, tiers)
     assert (seen.restored_files, seen.restored_bytes) == (1, 4)  # every file of this store has four bytes
-    assert (seen.hot_bytes, seen.cold_bytes) == (seen.bytes - old + 4, old - 4)
-    assert str(seen).endswith("; back from it: 1")
+    assert (seen.active_bytes, seen.cold_bytes) == (seen.bytes - old + 4, old - 4)
+    assert seen.summary.endswith("; 1 restored")
     assert len(files_of(spark, table.source) or []) == 4
 
     engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [("file:/t/1",), ("file:/t/2",)]})
     found = share(engine, table.source, NOW)  # type: ignore[arg-type]
-    assert found == Share(4, sum(sizes.values()), 2, None)
-    assert (found.archived, str(found)) == (0.5, "2 of 4 files in the archive")
+    assert found == Share(str(table.source), 4, sum(sizes.values()), 2, None)
+    assert (found.archived, found.summary) == (0.5, "2 of 4 files archived")
     engine = RecordingDatabricks(spark, {"SHOW ARCHIVED FILES FOR ": [(file.uri,) for file in table.files()[:2]]})
     told = share(engine, table.source, NOW, tiers)  # type: ignore[arg-type]
     assert (told.archived_files, told.archived_bytes, told.restored_bytes) == (2, 8, 4)  # the storage knows their sizes
@@ -120,4 +125,4 @@ def test_the_log_tells_it_for_open_source_delta_and_databricks_is_asked(spark: S
     assert engine.statements == [f"SHOW ARCHIVED FILES FOR {table.source.sql}"]
     assert files_of(engine, table.source) is None  # type: ignore[arg-type]
     none = RecordingDatabricks(spark, {})
-    assert share(none, table.source, NOW) == Share(4, sum(sizes.values()), 0, 0)  # type: ignore[arg-type]
+    assert share(none, table.source, NOW) == Share(str(table.source), 4, sum(sizes.values()), 0, 0)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from mirrorfeed.archive.archived_share import Need, Outcome, Question, Simulation, asked, conditions_in, simulate
+from mirrorfeed.archive.archived_share import Query, query_history, read_conditions, simulate
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
 from mirrorfeed.source.identifier import Source
 from tests.archive.scenes import NOW, Orders, data_moved_away
@@ -21,35 +21,24 @@ def test_questions_are_planned_and_none_is_carried_out(spark: SparkSession, tmp_
     other = Orders(spark, tmp_path / "other")
     name, joined = table.source.sql, other.source.sql
     questions = [
-        Question("id = 15"),
-        Question("id = 35"),
-        Question(f"SELECT count(id) FROM {name} WHERE day = 1 AND v LIKE '%1' -- old", True, 40),
-        Question(f"WITH new AS (SELECT * FROM {name} WHERE day > 2) SELECT * FROM new JOIN {joined} USING (id);", True),
-        Question(f"DELETE FROM {name}", True),
-        Question(f"DROP TABLE {name}", True),
-        Question("SELECT * FROM nowhere", True, 2),
+        Query("id = 15"),
+        Query("id = 35"),
+        Query(f"SELECT count(id) FROM {name} WHERE day = 1 AND v LIKE '%1' -- old", True, 40),
+        Query(f"WITH new AS (SELECT * FROM {name} WHERE day > 2) SELECT * FROM new JOIN {joined} USING (id);", True),
+        Query(f"DELETE FROM {name}", True),
+        Query(f"DROP TABLE {name}", True),
+        Query("SELECT * FROM nowhere", True, 2),
     ]  # fmt: skip
     with data_moved_away(table.path):
-        found = simulate(spark, table.source, [60, 120], questions, NOW)
-    assert table.latest == found.version
-    assert [outcome.needs[60].files if outcome.needs else None for outcome in found.outcomes] == [
-        1, 0, 1, 0, None, None, None,
+        (first, second), notes = simulate(spark, table.source, [60, 120], questions, None, NOW)
+    assert (first.version, first.days, second.days) == (table.latest, 60, 120)
+    assert [(each.query, each.times, each.files) for each in first.failing_queries] == [
+        ("id = 15", 1, 1), (questions[2].text, 40, 1),
     ]  # fmt: skip
-    assert found.outcomes[0].needs[60].bytes == next(file.size for file in table.files())
-    assert [outcome.fails(120) for outcome in found.outcomes if outcome.needs] == [False] * 4
-    assert (found.failing(60), found.failing(120)) == ((41, 43), (0, 43))
-    assert {days: share.archived_files for days, share in found.shares.items()} == {60: 2, 120: 0}
-    assert all(outcome.error for outcome in found.outcomes[4:])
-
-
-def test_questions_count_as_often_as_they_were_asked() -> None:
-    fails, runs = {60: Need(1, 10)}, {60: Need(0, 0)}
-    outcomes = (
-        Outcome(Question("a", times=3), fails),
-        Outcome(Question("b", times=7), runs),
-        Outcome(Question("c", times=100), {}, "why"),
-    )
-    assert Simulation(4, {}, outcomes).failing(60) == (3, 10)
+    assert first.failing_queries[0].bytes == next(file.size for file in table.files())
+    assert (first.failing, first.queries, second.failing, second.queries) == (41, 43, 0, 43)
+    assert (first.archived_files, second.archived_files, second.failing_queries) == (2, 0, ())
+    assert [note.partition(" cannot be planned: ")[0] for note in notes] == [each.text for each in questions[4:]]
 
 
 def test_the_history_is_asked_for_queries_that_name_the_table() -> None:
@@ -60,7 +49,7 @@ def test_the_history_is_asked_for_queries_that_name_the_table() -> None:
         return SimpleNamespace(collect=lambda: [("SELECT 1", 7)])
 
     spark: Any = SimpleNamespace(sql=sql)
-    assert asked(spark, Source.parse("main.sales.`Ord'ers`"), 30) == [Question("SELECT 1", True, 7)]
+    assert query_history(spark, Source.parse("main.sales.`Ord'ers`"), 30) == [Query("SELECT 1", True, 7)]
     assert statements == [
         "SELECT statement_text, count(*) AS times FROM system.query.history WHERE start_time >= current_timestamp() -"
         " INTERVAL 30 DAYS AND execution_status = 'FINISHED' AND statement_type = 'SELECT' AND"
@@ -73,7 +62,7 @@ def test_without_a_history_it_is_said_what_helps() -> None:
         raise AnalysisException("no such catalog.")
 
     with pytest.raises(NoHistory) as caught:
-        asked(SimpleNamespace(sql=sql), Source.parse("main.t"), 7)  # type: ignore[arg-type]
+        query_history(SimpleNamespace(sql=sql), Source.parse("main.t"), 7)  # type: ignore[arg-type]
     assert str(caught.value) == (
         "The query history (system.query.history) does not tell what main.t was asked: no such catalog. On Databricks,"
         " name the table as in the catalog, and let an administrator give the right to read that system table;"
@@ -84,10 +73,10 @@ def test_without_a_history_it_is_said_what_helps() -> None:
 def test_conditions_stand_one_a_line(tmp_path: Path) -> None:
     path = tmp_path / "asked"
     path.write_text("\ufeffa = 1\n\n  -- why\n  b = 'é'  \n")
-    assert conditions_in(str(path)) == [Question("a = 1"), Question("b = 'é'")]
+    assert read_conditions(str(path)) == [Query("a = 1"), Query("b = 'é'")]
     path.write_bytes(b"\xff\xff\xff")
     with pytest.raises(NoConditions) as caught:
-        conditions_in(str(path))
+        read_conditions(str(path))
     assert str(caught.value).startswith(f"{path} is no list of conditions (")
     assert str(caught.value).endswith("Write a condition a line, as after WHERE, in UTF-8.")
 

@@ -45,7 +45,7 @@ def test_maintenance_takes_what_is_hot_and_names_what_it_leaves_out(spark: Spark
     tiers.archive(file.uri for file in old)
 
     done = maintain(spark, table.source, Maintenance(zorder=("id",), purge=True, analyze=True, vacuum=True), NOW)
-    assert done.left_out == ((("day", "1"),), (("day", "2"),))
+    assert done.left_out == ({"day": "1"}, {"day": "2"})
     where = "WHERE (`day` = CAST('3' AS int)) OR (`day` = CAST('4' AS int))"
     assert done.statements == (
         f"OPTIMIZE {table.source.sql} {where} ZORDER BY (`id`)",
@@ -54,7 +54,7 @@ def test_maintenance_takes_what_is_hot_and_names_what_it_leaves_out(spark: Spark
     )
     assert done.notes == (
         EARLY_DELETION,
-        "ANALYZE is not supported on open source Delta, whose writes keep the statistics of files.",
+        "ANALYZE is not supported on open source Delta, which collects statistics when it writes.",
     )
     now = table.files()
     assert {file.uri for file in old} <= {file.uri for file in now}
@@ -83,4 +83,4 @@ def test_a_table_without_a_hot_partition_is_not_rewritten(spark: SparkSession, t
     for what, statements in ((Maintenance(), ()), (Maintenance(vacuum=True), (f"VACUUM {table.source.sql}",))):
         done = maintain(spark, table.source, what, later)
         assert done.statements == statements
-        assert done.notes[-1] == "Every partition holds archived files, so nothing is rewritten."
+        assert done.notes[-1] == "Every partition contains archived files, so nothing is rewritten."

@@ -13,12 +13,14 @@ from fixtures.onelake.blobs import Blob
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import restore
 from mirrorfeed.archive.errors import FilesGone, KeptByARule, NotTaken, OnlyHot, PlanOfAnotherTable
-from mirrorfeed.archive.restore import Progress, Terms
-from mirrorfeed.archive.restore_plan import Plan, PlannedFile
+from mirrorfeed.archive.restore import Restoring, Terms
+from mirrorfeed.archive.restore_plan import Plan, PlannedFile, PlannedTable
+from mirrorfeed.archive.restore_planner import check_table
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Tier
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+TABLE = PlannedTable("t", "id-1", 7)
 
 
 class Scene:
@@ -33,37 +35,37 @@ class Scene:
         for path in self.paths:
             path.write_text("data")
         self.tiers.archive(self.uris)
-        self.plan = Plan("t", "id-1", 7, None, None, priority, tuple(PlannedFile(uri, 4) for uri in self.uris))
+        self.plan = Plan((TABLE,), priority, tuple(PlannedFile(uri, 4) for uri in self.uris))
 
 
 def test_files_are_asked_for_in_batches_of_256(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 600)
-    assert restore.ask(scene.plan, scene.tiers) == Progress(ready=0, pending=600, archived=0)
+    assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 600, 0)
     assert scene.tiers.asked == [256, 256, 88]
 
 
 def test_a_second_run_asks_for_nothing_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3)
-    restore.ask(scene.plan, scene.tiers)
-    assert restore.ask(scene.plan, scene.tiers) == Progress(0, 3, 0)
+    restore.request(scene.plan, scene.tiers)
+    assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 3, 0)
     scene.clock.pass_(15)
-    assert restore.ask(scene.plan, scene.tiers) == Progress(3, 0, 0)
+    assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 3, 0, 0)
     assert scene.tiers.asked == [3]
     assert all(path.read_text() == "data" for path in scene.paths)
 
 
 def test_a_run_that_was_stopped_goes_on_with_the_rest(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 5)
-    half = Plan("t", "id-1", 7, None, None, "HIGH", scene.plan.files[:2])
-    restore.ask(half, scene.tiers)
+    half = Plan((TABLE,), "HIGH", scene.plan.files[:2])
+    restore.request(half, scene.tiers)
     scene.clock.pass_(1)
-    assert restore.ask(scene.plan, scene.tiers) == Progress(ready=2, pending=3, archived=0)
+    assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 2, 3, 0)
     assert scene.tiers.asked == [2, 3]
 
 
 def test_progress_is_followed_until_every_file_is_back(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3, "HIGH")
-    seen: list[Progress] = []
+    seen: list[Restoring] = []
     waited: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -77,17 +79,17 @@ def test_progress_is_followed_until_every_file_is_back(tmp_path: Path) -> None:
 
 def test_a_file_that_is_archived_again_while_others_are_awaited_is_asked_for_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 2, "HIGH")
-    restore.ask(scene.plan, scene.tiers)
+    restore.request(scene.plan, scene.tiers)
     scene.clock.pass_(1)
     assert restore.progress(scene.plan, scene.tiers).done
     scene.tiers.archive(scene.uris[:1])
-    assert restore.ask(scene.plan, scene.tiers) == Progress(ready=1, pending=1, archived=0)
+    assert restore.request(scene.plan, scene.tiers) == Restoring(scene.plan.table, 1, 1, 0)
 
 
 def test_what_a_busy_storage_did_not_take_is_asked_for_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3)
     scene.tiers.refuse = {scene.uris[1]: "503 ServerBusy"}
-    assert restore.ask(scene.plan, scene.tiers).pending == 3
+    assert restore.request(scene.plan, scene.tiers).pending == 3
     assert scene.tiers.asked == [3, 1]
 
 
@@ -95,7 +97,7 @@ def test_what_is_never_taken_is_named(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 3)
     scene.tiers.busy = True
     with pytest.raises(NotTaken) as caught:
-        restore.ask(scene.plan, scene.tiers)
+        restore.request(scene.plan, scene.tiers)
     assert list(caught.value.refused.values()) == ["503 ServerBusy"] * 3
     assert (caught.value.table, caught.value.files) == ("t", "3 files")
 
@@ -103,7 +105,7 @@ def test_what_is_never_taken_is_named(tmp_path: Path) -> None:
 def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     gone = f"file:{tmp_path}/t/gone"
-    plan = Plan("t", "id-1", 7, None, None, "HIGH", (*scene.plan.files, PlannedFile(gone, 1)))
+    plan = Plan((TABLE,), "HIGH", (*scene.plan.files, PlannedFile(gone, 1)))
     with pytest.raises(FilesGone) as caught:
         restore.progress(plan, scene.tiers)
     assert str(caught.value) == (
@@ -113,41 +115,40 @@ def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("table_id", "newest"), [("id-2", 9), ("id-1", 6)])
-def test_a_plan_of_another_table_is_refused(tmp_path: Path, table_id: str, newest: int) -> None:
-    scene = Scene(tmp_path, 1)
-    restore.check_table(scene.plan, "id-1", 7)
+def test_a_plan_of_another_table_is_refused(table_id: str, newest: int) -> None:
+    check_table(TABLE, "id-1", 7)
     with pytest.raises(PlanOfAnotherTable) as caught:
-        restore.check_table(scene.plan, table_id, newest)
+        check_table(TABLE, table_id, newest)
     assert str(caught.value).startswith("The plan is of another table than t is now: its id was id-1")
     assert str(caught.value).endswith("Make a new plan with `mirrorfeed archive plan`.")
 
 
 def test_files_are_brought_back_to_the_tier_that_is_asked_for(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
-    restore.ask(scene.plan, scene.tiers, Terms(Tier.COOL))
+    restore.request(scene.plan, scene.tiers, Terms(Tier.COOL))
     assert scene.tiers.to is Tier.COOL
 
 
 def test_copies_are_kept_for_the_days_asked_and_longer_when_asked_again(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 2, "HIGH", copies=True)
     week = Terms(keep_days=7)
-    restore.ask(scene.plan, scene.tiers, week, scene.clock())
+    restore.request(scene.plan, scene.tiers, week, scene.clock())
     scene.clock.pass_(1)
-    assert restore.ask(scene.plan, scene.tiers, Terms(keep_days=5), scene.clock()).done
+    assert restore.request(scene.plan, scene.tiers, Terms(keep_days=5), scene.clock()).done
     assert scene.tiers.asked == [2]
     scene.clock.pass_(48)
-    assert restore.ask(scene.plan, scene.tiers, week, scene.clock()).done
+    assert restore.request(scene.plan, scene.tiers, week, scene.clock()).done
     assert scene.tiers.asked == [2, 2]
     scene.clock.pass_(6 * 24)
     assert restore.progress(scene.plan, scene.tiers).done
     scene.clock.pass_(24)
-    assert restore.progress(scene.plan, scene.tiers) == Progress(ready=0, pending=0, archived=2)
+    assert restore.progress(scene.plan, scene.tiers) == Restoring(scene.plan.table, 0, 0, 2)
 
 
 def test_where_a_rule_archives_restored_files_again_no_days_are_promised(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
     with pytest.raises(KeptByARule) as caught:
-        restore.ask(scene.plan, scene.tiers, Terms(keep_days=7))
+        restore.request(scene.plan, scene.tiers, Terms(keep_days=7))
     assert scene.tiers.asked == []
     assert str(caught.value) == (
         "Files of t cannot be kept for 7 days by bringing them back: in Azure a file that is back keeps its creation"
@@ -160,7 +161,7 @@ def test_where_a_rule_archives_restored_files_again_no_days_are_promised(tmp_pat
 def test_where_copies_are_laid_there_is_one_tier(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1, copies=True)
     with pytest.raises(OnlyHot) as caught:
-        restore.ask(scene.plan, scene.tiers, Terms(Tier.COOL))
+        restore.request(scene.plan, scene.tiers, Terms(Tier.COOL))
     assert str(caught.value) == (
         "Files of t cannot be brought back to cool: S3 lays a copy into its standard class. Leave --tier out, and say"
         " with --keep for how many days the copies are wanted."
@@ -181,12 +182,13 @@ def test_what_it_costs_is_told_before_anything_is_asked(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 2)  # of four bytes each
     assert restore.costs(scene.plan, scene.tiers, Terms(), None, START) is None
     assert restore.costs(scene.plan, scene.tiers, Terms(), RATES, START) == (
-        "This costs about 8.00 EUR for retrieval, 2.00 EUR for requests, 8.00 EUR for 1 day in hot, 18.00 EUR in all;"
+        "Estimated costs: 8.00 EUR for retrieval, 2.00 EUR for requests, 8.00 EUR for 1 day in hot, 18.00 EUR in total;"
         " without a price: archiving again."
     )
     scene.tiers.copies = True
     assert restore.costs(scene.plan, scene.tiers, Terms(keep_days=2), RATES, START) == (
-        "This costs about 8.00 EUR for retrieval, 2.00 EUR for requests, 16.00 EUR for 2 days in hot, 26.00 EUR in all."
+        "Estimated costs: 8.00 EUR for retrieval, 2.00 EUR for requests, 16.00 EUR for 2 days in hot, 26.00 EUR in"
+        " total."
     )
     assert scene.tiers.asked == []
     with pytest.raises(OnlyHot):
@@ -195,13 +197,11 @@ def test_what_it_costs_is_told_before_anything_is_asked(tmp_path: Path) -> None:
 
 def test_what_becomes_of_the_files_is_told_as_the_storage_does_it(tmp_path: Path) -> None:
     scene = Scene(tmp_path, 1)
-    assert restore.afterwards("t", scene.tiers, Terms()) == (
-        "Unless it is paused (`mirrorfeed archive rule t --merge EXPORTED --paused`), the cloud's rule archives these"
-        " files again at one of its next runs, which are daily, for they keep their creation time. --into copies the"
-        " rows, so that this does no harm."
-    )
+    said = restore.next_steps("t", scene.tiers, Terms())
+    assert "archives these files again within about a day" in said
+    assert "`mirrorfeed archive rule t --merge EXPORTED --paused`" in said
     scene.tiers.copies = True
-    assert restore.afterwards("t", scene.tiers, Terms(keep_days=1)).startswith("The copies go 1 day after they were")
+    assert restore.next_steps("t", scene.tiers, Terms(keep_days=1)).startswith("The copies expire 1 day after")
 
 
 CARRIED_OUT = """
@@ -226,7 +226,7 @@ def test_a_restore_that_is_killed_is_taken_up_where_it_was(onelake: OneLake, tmp
     names = [f"t/part-{number:04d}" for number in range(600)]
     blobs.blobs |= {name: Blob("Archive") for name in names}
     blobs.page = 5000
-    plan = Plan("t", "id-1", 7, None, None, "STANDARD", tuple(PlannedFile(root + name, 1) for name in names))
+    plan = Plan((TABLE,), "STANDARD", tuple(PlannedFile(root + name, 1) for name in names))
     plan.save(str(tmp_path / "plan.json"))
     place = [str(tmp_path / "plan.json"), store.endpoint, WORKSPACE, root, str(store.ca_bundle)]
     login = [TENANT, CLIENT, SECRET, f"https://{onelake.address}"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from mirrorfeed.archive import restore_plan as planning
 from mirrorfeed.archive.errors import BadPlan, NoPlaceForPlan, PlanInTheWay
 from mirrorfeed.archive.file_index.log_file import LogFile
+from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
 from mirrorfeed.archive.restore_plan import Plan, PlannedFile, PlannedTable, check_place
 from mirrorfeed.storage.prices import Prices, RestorePrices
 from mirrorfeed.storage.tiers import Priority
@@ -22,8 +24,16 @@ RATES = Prices(
 )
 
 
+def needed(table: str, files: Sequence[LogFile]) -> NeededFiles:
+    return NeededFiles(table, f"id-{table}", f"file:/{table}", 7, tuple(files))
+
+
 def made(priority: Priority = Priority.STANDARD, **more: Any) -> Plan:
-    return planning.make("t", "id-1", 7, FILES, priority, **more)
+    return planning.make([needed("t", FILES)], priority, **more)
+
+
+def of_table(**change: Any) -> dict[str, Any]:
+    return {"tables": [{"table": "t", "table_id": "id-t", "version": 7} | change]}
 
 
 def test_a_plan_names_each_data_file_and_deletion_vector_once() -> None:
@@ -47,11 +57,11 @@ def test_the_cost_is_bytes_and_objects_at_the_price_of_the_priority() -> None:
     [(Priority.STANDARD, 5 * GIB, 15), (Priority.HIGH, 5 * GIB, 1), (Priority.HIGH, 40 * GIB, 4)],
 )
 def test_how_long_it_takes_depends_on_priority_and_bytes(priority: Priority, size: int, hours: float) -> None:
-    assert planning.make("t", "id", 1, [LogFile("a", size)], priority).hours == hours
+    assert planning.make([needed("t", [LogFile("a", size)])], priority).hours == hours
 
 
 def test_nothing_to_bring_back_takes_no_time() -> None:
-    assert planning.make("t", "id", 1, [], Priority.STANDARD).hours == 0
+    assert planning.make([needed("t", [])]).hours == 0
 
 
 def test_a_plan_survives_its_file(tmp_path: Path) -> None:
@@ -61,16 +71,13 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
     assert Plan.load(path) == plan
     with pytest.raises(PlanInTheWay) as caught:
         plan.save(path)
-    assert str(caught.value) == (
-        f"{path} is there already and is left as it is. Carry it out with `mirrorfeed archive restore`, remove it, or"
-        " name another file."
-    )
+    assert caught.value.path == path
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"format": 1}', "it has the format 1, and 2 is read here"),
+        ('{"format": 1}', "its format is 1, and this version reads 3"),
         ("[]", "it has no format number"),
         ("no JSON", "it is not valid JSON ("),
     ],
@@ -87,13 +94,14 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, reason: st
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"version": "7"}, "version: Input should be a valid integer"),
-        ({"version": None}, "version: Input should be a valid integer"),
-        ({"version": True}, "version: Input should be a valid integer"),
-        ({"version": -1}, "version: Input should be greater than or equal to 0"),
-        ({"version": 2.5}, "version: Input should be a valid integer"),
+        (of_table(version="7"), "tables.0.version: Input should be a valid integer"),
+        (of_table(version=None), "tables.0.version: Input should be a valid integer"),
+        (of_table(version=True), "tables.0.version: Input should be a valid integer"),
+        (of_table(version=-1), "tables.0.version: Input should be greater than or equal to 0"),
+        (of_table(version=2.5), "tables.0.version: Input should be a valid integer"),
         ({"feed_from": -3}, "feed_from: Input should be greater than or equal to 0"),
-        ({"table": 5}, "table: Input should be a valid string"),
+        (of_table(table=5), "tables.0.table: Input should be a valid string"),
+        ({"tables": []}, "tables: Tuple should have at least 1 item"),
         ({"where": 5}, "where: Input should be a valid string"),
         ({"priority": "FAST"}, "priority: Input should be 'STANDARD' or 'HIGH'"),
         ({"files": [{"uri": 5, "bytes": 1}]}, "files.0.uri: Input should be a valid string"),
@@ -116,10 +124,10 @@ def test_a_plan_with_wrong_values_is_refused_with_the_place(
 
 
 def test_a_plan_for_a_statement_holds_the_files_of_all_its_tables(tmp_path: Path) -> None:
-    first, second = PlannedTable("a", "id-a", 3), PlannedTable("b", "id-b", 5)
-    listed = [(first, FILES[:1]), (second, FILES[1:])]
-    plan = planning.make_for_statement("SELECT 1", listed, Priority.HIGH, RATES, "UTC")
-    assert (plan.tables, plan.sql, plan.zone) == ((first, second), "SELECT 1", "UTC")
+    listed = [needed("a", FILES[:1]), needed("b", FILES[1:])]
+    plan = planning.make(listed, Priority.HIGH, rates=RATES, sql="SELECT 1", zone="UTC")
+    assert plan.tables == (PlannedTable("a", "id-a", 7), PlannedTable("b", "id-b", 7))
+    assert (plan.sql, plan.zone) == ("SELECT 1", "UTC")
     assert (plan.files, plan.cost) == (made().files, made(Priority.HIGH, rates=RATES).cost)
     plan.save(str(tmp_path / "plan"))
     assert Plan.load(str(tmp_path / "plan")) == plan
@@ -127,13 +135,9 @@ def test_a_plan_for_a_statement_holds_the_files_of_all_its_tables(tmp_path: Path
 
 def test_where_a_plan_cannot_be_written_that_is_said_before_it_is_made(tmp_path: Path) -> None:
     path = str(tmp_path / "no" / "plan.json")
-    expected = (
-        f"The plan cannot be written to {path}: there is no folder {tmp_path / 'no'}. Make the folder, or name a file"
-        " in one that is there."
-    )
     with pytest.raises(NoPlaceForPlan) as caught:
         check_place(path)
-    assert str(caught.value) == expected
+    assert caught.value.reason == f"the folder {tmp_path / 'no'} does not exist"
     with pytest.raises(NoPlaceForPlan, match="No such file or directory"):
         made().save(path)
     check_place(str(tmp_path / "plan"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mirrorfeed.archive.restore_plan import Cost, of_restore, spelled
+from mirrorfeed.archive.restore_plan import Cost, cost_of_restore, describe_costs
 from mirrorfeed.storage.errors import InvalidPrices
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Facts, Priority, Tier
@@ -40,7 +40,7 @@ def costs(
     days: int = 1,
     copies: bool = False,
 ) -> dict[str, float | None]:
-    found = of_restore(files, rates, priority, to, days, copies, NOW)
+    found = cost_of_restore(files, rates, priority, to, days, copies, NOW)
     return {cost.what: cost.amount if cost.amount is None else round(cost.amount, 6) for cost in found}
 
 
@@ -73,12 +73,12 @@ def test_copies_beside_the_archive_cost_their_days_and_nothing_for_leaving() -> 
 
 
 def test_what_has_no_price_is_said_and_not_summed() -> None:
-    found = of_restore([file(10, 1)], BARE, Priority.STANDARD, Tier.HOT, 1, False, NOW)
-    assert spelled(found, "EUR") == (
-        "0.20 EUR for retrieval, 0.20 EUR in all; without a price: 1 day in hot, leaving the archive before 180 days,"
+    found = cost_of_restore([file(10, 1)], BARE, Priority.STANDARD, Tier.HOT, 1, False, NOW)
+    assert describe_costs(found, "EUR") == (
+        "0.20 EUR for retrieval, 0.20 EUR in total; without a price: 1 day in hot, leaving the archive before 180 days,"
         " archiving again"
     )
-    assert spelled([Cost("retrieval", 0.001)], "EUR") == "0.00 EUR in all"
+    assert describe_costs([Cost("retrieval", 0.001)], "EUR") == "0.00 EUR in total"
 
 
 def test_nothing_in_the_archive_costs_nothing() -> None:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.errors import RelativeWord
-from mirrorfeed.archive.restore_planner import Moment, frozen, in_zone, moment
+from mirrorfeed.archive.restore_planner import Moment, fix_relative_times, in_zone, moment
 
 AT = Moment(1767222000000000, "2026-01-01", "2026-01-01 00:00:00", "Europe/Paris")
 DAY, TIME = "DATE '2026-01-01'", "timestamp_micros(1767222000000000)"
@@ -38,17 +38,17 @@ DAY, TIME = "DATE '2026-01-01'", "timestamp_micros(1767222000000000)"
     ],
 )
 def test_relative_words_are_replaced_by_what_they_mean_now(text: str, expected: str) -> None:
-    assert frozen(text, AT) == expected
+    assert fix_relative_times(text, AT) == expected
 
 
 def test_a_column_that_is_called_like_a_relative_word_stays_one() -> None:
-    assert frozen("Current_Date = current_date()", AT, ["current_date"]) == f"Current_Date = {DAY}"
+    assert fix_relative_times("Current_Date = current_date()", AT, ["current_date"]) == f"Current_Date = {DAY}"
 
 
 @pytest.mark.parametrize("text", ["day = DATE 'today'", "ts > timestamp' Yesterday CET '", "t < current_time(3)"])
 def test_what_cannot_be_replaced_is_refused(text: str) -> None:
     with pytest.raises(RelativeWord):
-        frozen(text, AT)
+        fix_relative_times(text, AT)
 
 
 def test_the_words_of_the_refusal() -> None:

@@ -12,10 +12,8 @@ from pyspark.sql import functions as F
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import interval, restore_planner
-from mirrorfeed.archive.errors import ColumnKept
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.table import ArchiveAwareTable
-from mirrorfeed.archive.guard.writer import GuardedWriter
+from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, Orders, days
 from tests.delta import DeltaTable
@@ -53,11 +51,11 @@ MIDNIGHT = "ts = TIMESTAMP '2026-01-01 23:30:00'"
 def test_a_day_that_was_derived_in_another_zone_hides_no_file_and_no_row(
     spark: SparkSession, moments: DeltaTable
 ) -> None:
-    guarded = ArchiveAwareTable(spark, moments.source, now=lambda: NOW)
+    guarded = GuardedTable(spark, moments.source, now=lambda: NOW)
     with zone(spark, "UTC"):
-        answer = guarded.files(MIDNIGHT)
+        answer = guarded.needed(MIDNIGHT)
         found = guarded.query(MIDNIGHT)
-        assert (len(answer.archived), answer.hot) == (0, 1)
+        assert (len(answer.files), answer.active) == (0, 1)
         assert found.count() == 1
         assert found.where("id = 1").select("day").collect() == found.select("day").collect()
         assert spark.range(1, 3).join(found, "id").count() == 1
@@ -85,16 +83,14 @@ def cached(spark: SparkSession, table: DeltaTable) -> Iterator[DataFrame]:
 
 
 def test_what_is_cached_hides_no_file(spark: SparkSession, orders: Orders) -> None:
-    guarded = ArchiveAwareTable(spark, orders.source, now=lambda: NOW)
+    guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
     with cached(spark, orders):
-        assert days(guarded.files().archived) == ["1", "2"]
-        assert days(guarded.files("id = 15").archived) == ["1"]
+        assert days(guarded.needed().files) == ["1", "2"]
+        assert days(guarded.needed("id = 15").files) == ["1"]
         assert (
             len(restore_planner.make_plan(spark, orders.source, "id < 30", None, None, Priority.HIGH, None, NOW).files)
             == 2
         )
-        with pytest.raises(ColumnKept):
-            GuardedWriter(spark, guarded).drop_column("v")
         with pytest.raises(ArchivedFilesNeeded):
             guarded.query("id = 15")
         assert guarded.query("day = 3").count() == 10
@@ -104,7 +100,7 @@ def test_what_is_read_is_what_was_planned_and_not_what_is_cached_later(spark: Sp
     orders = Orders(spark, tmp_path / "orders", interval=60)
     tiers = FolderTiers(orders.path.with_name("aside"), Clock(NOW))
     tiers.archive(file.uri for file in orders.files("1", "2"))
-    guarded = ArchiveAwareTable(spark, orders.source, now=lambda: NOW)
+    guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
     found = guarded.query("day = 3")
     spark.sql(f"CACHE LAZY TABLE whole AS SELECT * FROM {orders.source.sql}")
     lazy = spark.table(orders.source.sql).cache()  # reading it would fail, for files are not there
@@ -132,7 +128,7 @@ def test_what_is_read_is_what_was_planned_and_not_what_is_cached_later(spark: Sp
 def test_a_question_is_guarded_for_all_that_it_reads(
     spark: SparkSession, orders: Orders, question: Callable[[DataFrame, str], DataFrame], needed: list[str]
 ) -> None:
-    guarded = ArchiveAwareTable(spark, orders.source, now=lambda: NOW)
+    guarded = GuardedTable(spark, orders.source, now=lambda: NOW)
     with pytest.raises(ArchivedFilesNeeded) as caught:
         guarded.guard("A question", lambda rows: question(rows, orders.source.sql))
     assert days(caught.value.files) == needed

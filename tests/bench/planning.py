@@ -84,13 +84,13 @@ def measure(what: str, table: Path, files: int) -> dict[str, float]:
 
 
 def _ours(table: Path, wanted: int) -> Callable[[], list[str]]:
-    from mirrorfeed.archive.guard.table import ArchiveAwareTable
+    from mirrorfeed.archive.guard.table import GuardedTable
 
     spark = get_session(memory="6g")
     spark.range(10).count()
 
     def ask() -> list[str]:
-        return [file.uri for file in ArchiveAwareTable(spark, str(table)).files(f"id = {wanted}").archived]
+        return [file.uri for file in GuardedTable(spark, str(table)).needed(f"id = {wanted}").files]
 
     return ask
 

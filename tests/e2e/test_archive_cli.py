@@ -28,15 +28,13 @@ from tests.told import told
     ("arguments", "words"),
     [
         (["set", "t", "2 months"], "The interval '2 months' is not a whole number of days."),
-        (["change-interval", "t", "--to", "0 days"], "The interval '0 days' is no interval."),
+        (["change-interval", "t", "--to", "0 days"], "The interval '0 days' is empty."),
         (
             ["unset", "t"],
-            "If files of t were still in the archive, queries would take them as hot and fail. Remove the cloud's rule"
-            " (`mirrorfeed archive rule t --merge EXPORTED --remove`), bring all files back, then run the command again"
-            " with --nothing-archived.",
+            "Without an interval, files of t in the archive tier count as readable, and queries on them fail.",
         ),
         (["plan", "t", "--prices", "/no/such/file", "--to", "p"], "/no/such/file is not a valid price file"),
-        (["plan", "t", "--to", "/no/such/folder/p"], "there is no folder /no/such/folder."),
+        (["plan", "t", "--to", "/no/such/folder/p"], "the folder /no/such/folder does not exist"),
         (["plan", "t", "--to", "/tmp"], "/tmp is there already and is left as it is."),
         (["restore", "/no/such/plan"], "/no/such/plan is no plan that can be carried out"),
         (["step", "t"], "The source 'a.b.c.d' has 4 parts"),
@@ -49,7 +47,7 @@ def test_what_is_wrong_with_a_command_is_said_before_spark_starts(arguments: lis
 def test_a_plan_is_for_a_query_or_for_the_feed() -> None:
     ended = said(["archive", "plan", "t", "--where", "id = 1", "--feed-from", "1", "--to", "p"], 2)
     assert "--where and --feed-from exclude each other" in ended
-    assert "--feed-to is the end of a range" in said(["archive", "plan", "t", "--feed-to", "1", "--to", "p"], 2)
+    assert "--feed-to requires --feed-from" in said(["archive", "plan", "t", "--feed-to", "1", "--to", "p"], 2)
     for given in (["t", "--sql", "SELECT 1"], [], ["--sql", "SELECT 1", "--where", "id = 1"]):
         assert "Give either TABLE" in said(["archive", "plan", *given, "--to", "p"], 2)
     assert "-1 is not in the range x>=0" in said(["archive", "plan", "t", "--feed-from", "-1", "--to", "p"], 2)
@@ -64,7 +62,7 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
     place = replace(found, location="abfss://lake@acct.dfs.core.windows.net/t")
     for room in ("lifecycle", "interval"):
         monkeypatch.setattr(
-            f"mirrorfeed.archive.{room}.detail_of", lambda spark, source: replace(place, properties=properties)
+            f"mirrorfeed.archive.{room}.read_table_info", lambda spark, source: replace(place, properties=properties)
         )
     properties = {"delta.timeUntilArchived": "60 days"}
 
@@ -79,9 +77,8 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
     merged = json.loads(run("rule", str(table), "--merge", str(exported)))
     assert [rule["name"] for rule in merged["rules"]] == ["logs", "mirrorfeed60days1"]
     exported.write_text(json.dumps(merged))
-    fits, words = told("archive", "lifecycle-check", str(exported), "--table", str(table))
-    assert fits == {"table": str(table), "days": 60, "problems": []}
-    assert "the rules archive its files after 60 days" in words
+    (fits,) = told("archive", "lifecycle-check", str(exported), "--table", str(table)).rows
+    assert fits == {**fits, "table": str(table), "days": 60, "problems": []}
     paused = json.loads(run("rule", str(table), "--paused"))
     assert [rule["enabled"] for rule in paused["rules"]] == [False]
     assert "mirrorfeed" not in run("rule", str(table), "--merge", str(exported), "--remove")
@@ -89,13 +86,13 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
     assert "exclude each other" in said(["archive", "rule", str(table), "--paused", "--remove"], 2)
 
     exported.write_text(json.dumps(merged).replace("mirrorfeed60days1", "legalhold"))
-    ruled = told("archive", "rule", str(table), "--merge", str(exported), "--remove").value
+    (ruled,) = told("archive", "rule", str(table), "--merge", str(exported), "--remove").rows
     assert [rule["name"] for rule in ruled["policy"]["rules"]] == ["logs", "legalhold"]
-    assert (ruled["of_others"], ruled["problems"]) == (["legalhold"], [])
+    assert (ruled["rules_of_others"], ruled["problems"]) == (["legalhold"], [])
     kept = said(["archive", "rule", str(table), "--merge", str(exported), "--remove"], 0)
-    assert f"Kept, and taken over with --take-over: legalhold, by which others archive files of {table} alone" in kept
+    assert f"Kept (--take-over replaces them): legalhold, which archive only files of {table}" in kept
     assert "legalhold" in run("rule", str(table), "--merge", str(exported), "--remove")
-    assert f"Taken over: legalhold, by which others archive files of {table} alone" in said(
+    assert f"Replaced: legalhold, which archive only files of {table}" in said(
         ["archive", "rule", str(table), "--merge", str(exported), "--take-over"], 0
     )
     assert "legalhold" not in run("rule", str(table), "--merge", str(exported), "--take-over")
@@ -105,7 +102,7 @@ def test_the_rules_of_a_table_are_put_into_the_policy_of_its_account(
     refused = said(["archive", "rule", str(table), "--merge", str(exported)], 1)
     assert "logs: deletes files of the table (daysAfterCreationGreaterThan 9): only VACUUM may do that" in refused
     exported.write_text("no JSON")
-    assert f"{exported} is no JSON" in said(["archive", "lifecycle-check", str(exported), "--table", "t"], 1)
+    assert f"{exported} is not valid JSON" in said(["archive", "lifecycle-check", str(exported), "--table", "t"], 1)
 
     place = replace(place, location="s3://lake/t")
     made = json.loads(run("rule", str(table)))
@@ -120,7 +117,7 @@ def test_restored_rows_are_copied_so_that_their_files_may_go_back(
     clock = Clock(datetime.now(UTC))
     tiers = FolderTiers(tmp_path / "aside", clock)
     tiers.archive(file.uri for file in made.files("1", "2"))
-    monkeypatch.setattr("mirrorfeed.cli.archive._tiers", lambda spark, source: tiers)
+    monkeypatch.setattr("mirrorfeed.api.archive_table.tiers_of", lambda spark, source: tiers)
     passing = partial(follow, sleep=lambda seconds: clock.pass_(seconds / 3600))
     monkeypatch.setattr("mirrorfeed.archive.restore.follow", passing)
     monkeypatch.chdir(tmp_path)
@@ -134,19 +131,20 @@ def test_restored_rows_are_copied_so_that_their_files_may_go_back(
         return said(["archive", "restore", plan, "--poll", "36000", *options], code)
 
     planned = said(["archive", "plan", table, "--where", "id BETWEEN 18 AND 32", "--to", plan], 0)
-    assert re.search(r"up to 15 hours, [\d,]+\.\d\d EUR\.", planned)
+    assert re.search(r"15\.0 +│? *[\d,]+\.\d\d +│? *EUR", planned)
     assert "cannot be kept for 3 days by bringing them back" in restored("--keep", "3", code=1)
-    asked, once = told("archive", "restore", plan, "--once", "--tier", "cool", "--into", str(copied))
+    once = told("archive", "restore", plan, "--once", "--tier", "cool", "--into", str(copied))
+    (asked,) = once.rows
     assert asked == {**asked, "table": table, "done": False, "ready": 0, "pending": 2, "archived": 0, "into": None}
-    assert "This costs about 8.00 EUR for retrieval" in once
-    assert "0 back, 2 on their way, 0 in the archive Unless it is paused" in once
+    assert "Estimated costs: 8.00 EUR for retrieval" in once.words
+    assert "archives these files again within about a day" in asked["notes"][0]
     assert not (tmp_path / "copy").exists()
-    assert f"Copied the rows into {copied}: nothing else has to stay where it is" in restored("--into", str(copied))
+    assert f"Copied the rows into {copied}." in restored("--into", str(copied))
     tiers.archive(file.uri for file in made.files("1", "2"))
     assert {row.id for row in spark.read.table(copied.sql).collect()} == set(range(18, 33))
-    again, words = told("archive", "restore", plan, "--into", str(copied))
+    (again,) = told("archive", "restore", plan, "--into", str(copied)).rows
     assert (again["done"], again["ready"], again["into"]) == (True, None, str(copied))
-    assert f"{copied} holds the rows of {plan} already" in words
+    assert again["notes"] == [f"{copied} already contains the rows of the plan."]
     assert f"{table} is there already, and is no copy of the rows of this plan" in restored("--into", table, code=1)
 
     other = Path(plan)
@@ -166,9 +164,7 @@ def test_a_report_counts_restored_files_and_is_in_the_ledger(
     monkeypatch.setattr("mirrorfeed.storage.tiers.tiers_at", lambda location: tiers)
     told_twice = ["--ledger", str(rows), "archive", "report", table, str(tmp_path / "none"), "--prices", str(prices)]
     reported = said(told_twice, 1)
-    assert f"{table}: 2 of 4 files in the archive, " in reported
-    assert "; back from it: 2; a month costs" in reported
-    assert "Looking how much of" not in reported.partition("Error MF")[0]
+    assert "none: MF" in reported
     (row,) = read_ledger(spark, rows)
     assert (row.currency, row.restored_bytes) == ("EUR", 8)
     none = Source(path=str(tmp_path / "no-archive"))
@@ -176,10 +172,8 @@ def test_a_report_counts_restored_files_and_is_in_the_ledger(
     listed = [{"source": source, "target": f"t{n}"} for n, source in enumerate([table, str(none)])]
     config = tmp_path / "mirrorfeed.yml"
     config.write_text(json.dumps({"landing_zone": "zone", "ledger": str(rows), "tables": listed}))
-    (reported_row,), fleet = told("archive", "report", "--config", str(config))
-    assert reported_row["archived_files"] == 2
-    assert f"{table}: 2 of 4 files" in fleet
-    assert str(none) not in fleet
+    (reported_row,) = told("archive", "report", "--config", str(config)).rows
+    assert (reported_row["table"], reported_row["archived_files"], reported_row["restored_files"]) == (table, 2, 2)
     assert [each.table for each in read_ledger(spark, rows)] == [table, table]
     assert row.bytes_by_age is not None
     assert {age for age, count in row.bytes_by_age.items() if count} == {"0-7 d", "90-180 d"}

@@ -128,8 +128,8 @@ def test_a_verification_is_a_row_that_counts(found: Comparison | MirrorfeedError
 
 
 def test_how_much_is_archived_is_a_row() -> None:
-    assert ledger.archived("main.a", Share(4, 100, 3, None), NOON) == Row(
-        NOON, "main.a", ARCHIVE, archived_share=0.75, archived_files=3, message="3 of 4 files in the archive."
+    assert ledger.archived("main.a", Share("main.a", 4, 100, 3, None), NOON) == Row(
+        NOON, "main.a", ARCHIVE, archived_share=0.75, archived_files=3, message="3 of 4 files archived."
     )
     prices = {
         "currency": "EUR",
@@ -138,7 +138,7 @@ def test_how_much_is_archived_is_a_row() -> None:
     }
     rates = Prices.model_validate(prices | {"stored": {"hot": 2, "archive": 1}})
     gib = 2**30
-    full = ledger.archived("main.a", Share(4, 9 * gib, 3, 5 * gib, 1, gib, {"0-7 d": gib}), NOON, rates)
+    full = ledger.archived("main.a", Share("main.a", 4, 9 * gib, 3, 5 * gib, 1, gib, {"0-7 d": gib}), NOON, rates)
     assert full == Row(
         NOON,
         "main.a",
@@ -152,11 +152,11 @@ def test_how_much_is_archived_is_a_row() -> None:
         month_cost=14.0,
         month_saving=4.0,
         currency="EUR",
-        message="3 of 4 files in the archive, 5.0 GiB of 9.0 GiB; back from it: 1.",
+        message="3 of 4 files archived, 5.0 GiB of 9.0 GiB; 1 restored.",
     )
-    copied = ledger.archived("main.a", Share(4, 9 * gib, 3, 5 * gib, 1, gib, copies=True), NOON, rates)
+    copied = ledger.archived("main.a", Share("main.a", 4, 9 * gib, 3, 5 * gib, 1, gib, copies=True), NOON, rates)
     assert (copied.month_cost, copied.month_saving) == (15.0, 3.0)  # a GiB is paid for as hot and as archived
-    assert ledger.archived("main.a", Share(4, 9, 3, 5), NOON, Prices.model_validate(prices)).currency is None
+    assert ledger.archived("main.a", Share("main.a", 4, 9, 3, 5), NOON, Prices.model_validate(prices)).currency is None
 
 
 def test_a_table_with_nothing_new_is_no_row() -> None:

@@ -1,41 +1,59 @@
-"""A table of which a part is archived: what can be asked of it, and what brings its files back."""
+"""A table with an archive: guarded reads and changes, its interval and lifecycle rules, and restores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from mirrorfeed.api.results import Chart, Recent, RestorePlan, Restoring, Share
+from mirrorfeed.api.results.base import Result
+from mirrorfeed.display.html import Chart
+from mirrorfeed.errors import MirrorfeedError, coded, named
 from mirrorfeed.source.identifier import Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mirrorfeed.archive.guard.table import ArchiveAwareTable as GuardedTable
+    from mirrorfeed.api.results import (
+        ArchivedFile,
+        DataRow,
+        FileCheck,
+        Interval,
+        Lifecycle,
+        Maintained,
+        Recent,
+        RestorePlan,
+        Restoring,
+        Share,
+        Simulation,
+    )
+    from mirrorfeed.archive.guard.table import GuardedTable
     from mirrorfeed.archive.guard.writer import GuardedWriter
+    from mirrorfeed.storage.prices import Prices
     from mirrorfeed.storage.tiers import TierStore
+
+    Session = SparkSession | Callable[[], SparkSession]
 
 
 class ArchiveAwareTable:
-    """A table by its name or path. Each answer is right, or `MirrorfeedError` is raised before anything is read: it
-    names the archived files that would be needed, and the command that brings them back.
+    """A table by its name or path. Every result is correct and complete, or `MirrorfeedError` is raised before anything
+    is read: it names the archived files that are needed, and the command that restores them.
 
-    A file that counts as archived may have been brought back: where the storage has tiers, each one is looked at.
+    A file that counts as archived may have been restored. If the storage has tiers, the tier of each file is read.
     """
 
-    def __init__(self, spark: SparkSession, name: str | Source) -> None:
-        self._spark, self._source = spark, Source.parse(name) if isinstance(name, str) else name
+    def __init__(self, spark: Session, name: str | Source) -> None:
+        self._session, self._source = spark, Source.parse(name) if isinstance(name, str) else name
 
     @property
     def name(self) -> str:
-        """The table's name or path."""
+        """The name or path of the table."""
         return str(self._source)
 
     @property
     def interval_days(self) -> int:
-        """From this age on, in days, files count as archived. Raises `MirrorfeedError` for a table without one."""
+        """The age in days from which files count as archived. Raises `MirrorfeedError` without an interval."""
         from mirrorfeed.archive import interval as intervals
 
         return intervals.required(self._spark, self._source).days
@@ -43,116 +61,278 @@ class ArchiveAwareTable:
     def query(
         self, where: str | None = None, columns: Sequence[str] | None = None, version: int | None = None
     ) -> DataFrame:
-        """The rows that fulfil a condition in SQL, with all columns or with these, at a version or at the newest."""
+        """Return the rows that match a SQL condition, with all or some columns. The default version is the newest."""
         return self._guarded.query(where, columns, version)
 
+    def first(self, count: int = 20, where: str | None = None, columns: Sequence[str] | None = None) -> Result[DataRow]:
+        """Return the first rows that match a SQL condition, as JSON values."""
+        from mirrorfeed.display.rows import DataRow
+        from mirrorfeed.source.change_preview import to_json_rows
+
+        return Result(tuple(map(DataRow, to_json_rows(self.query(where, columns).limit(count)))))
+
     def count(self, version: int | None = None) -> int:
-        """How many rows there are; from the log, where it tells."""
+        """Return the number of rows, from the log if it contains the number."""
         return self._guarded.count(version)
 
     def bounds(self, column: str, version: int | None = None) -> tuple[Any, Any]:
-        """The smallest and the largest value of a column; from the log, where it is exact."""
+        """Return the smallest and largest value of a column, from the log if it is exact."""
         return self._guarded.bounds(column, version)
 
     def partitions(self, version: int | None = None) -> list[dict[str, str | None]]:
-        """The values of the partition columns, as the log spells them. Reads no data file."""
+        """Return the values of the partition columns as in the log. Reads no data file."""
         return self._guarded.partitions(version)
 
     def limit(self, n: int, where: str | None = None) -> DataFrame:
-        """Any `n` rows, from hot files alone. The condition may name partition columns only. Raises `MirrorfeedError`
-        too where hot files hold fewer rows and archived ones may hold more."""
+        """Return any `n` rows, from active files only. The condition may name only partition columns.
+
+        Raises `MirrorfeedError` also if active files contain fewer rows, and archived files may contain more.
+        """
         return self._guarded.limit(n, where)
 
     def recent(self, columns: Sequence[str] | None = None) -> Recent:
-        """The hot part, as `rows`, and what that leaves out: the one method that gives a part."""
-        found = self._guarded.recent(columns)
-        return Recent(found.rows, found.version, len(found.left_out), str(found))
+        """Return the rows in active files, and the files that are left out. No other method leaves out rows."""
+        return self._guarded.recent(columns)
 
     def stream(self, starting_version: int | None = None) -> DataFrame:
-        """A streaming read: of the whole table and what comes, or from a version on."""
+        """Return a streaming read of the whole table and its changes, or of the changes from a version on."""
         return self._guarded.stream(starting_version)
 
-    def files(self, where: str | None = None, version: int | None = None) -> DataFrame:
-        """The archived files that a query with this condition needs, brought back or not, a row each: `uri`, `bytes`,
-        `rows`, `age_days`, `partition`, `deletion_vector`, `why`, `tier`. Reads no data file, and refuses nothing."""
-        return self._guarded.files_as_rows(where, version)
+    def files(
+        self, where: str | None = None, version: int | None = None, *, tiers: bool = False
+    ) -> Result[ArchivedFile]:
+        """Return the archived files that a query with this condition needs, restored or not. Reads no data file.
+
+        With `tiers`, the tier of each file is read from the storage.
+        """
+        needed = self._guarded.needed(where, version)
+        if tiers:
+            self._require_tiers()
+        rows = self._guarded.files(needed, where, with_tiers=tiers)
+        active = "" if needed.active is None else f", besides {needed.active:,} active"
+        return Result(tuple(rows), summary=f"{self.name} at version {needed.version}: {len(rows):,} archived{active}")
 
     def delete(self, where: str) -> None:
-        """Deletes the rows that fulfil a condition in SQL; nothing is changed where that needs an archived file."""
+        """Delete the rows that match a SQL condition. Changes nothing if that needs an archived file."""
         self._writer.delete(where)
 
     def update(self, assignments: Mapping[str, str], where: str | None = None) -> None:
-        """Sets columns of the rows that fulfil a condition; assignments are SQL expressions, by column. Nothing is
-        changed where that needs an archived file."""
+        """Update columns of the rows that match a condition. Assignments are SQL expressions by column. Changes nothing
+        if that needs an archived file."""
         self._writer.update(assignments, where)
 
     def merge(self, rows: DataFrame, keys: Sequence[str], clauses: str, target_condition: str | None = None) -> None:
-        """Merges rows, called `s`, into the table, called `t`, where all keys are equal and the condition holds, which
-        names columns of `t` alone. `clauses` are SQL, from the first WHEN on, without subqueries. The rows are read
-        once. Nothing is changed where that needs an archived file."""
+        """Merge rows `s` into the table `t` where all keys are equal and `target_condition`, which names columns of `t`
+        only, is true. `clauses` are SQL, from the first WHEN on, without subqueries. The rows are read once. Changes
+        nothing if that needs an archived file."""
         self._writer.merge(rows, keys, clauses, target_condition)
 
     def overwrite(self, rows: DataFrame) -> None:
-        """Replaces all rows by these, whatever the session says of partitions. No file of the table is read."""
+        """Replace all rows, whatever the partition overwrite mode of the session. Reads no file of the table."""
         self._writer.overwrite(rows)
 
-    def share(self) -> Share:
-        """How much of the table is archived."""
-        from mirrorfeed.archive.archived_share import share
-
-        found = share(self._spark, self._source, datetime.now(UTC), self._tiers)
-        return Share(
-            self.name, str(found), found.files, found.bytes, found.archived_files, found.archived_bytes,
-            found.restored_files,
-        )  # fmt: skip
-
-    def chart(self) -> Chart:
-        """Hot and archived bytes by the age of their files. Databricks does not tell how old files are: there it is
-        empty. Raises `MirrorfeedError` for a table without an interval."""
+    def interval(self) -> Interval:
+        """Return the interval of the table, and the number of days that the lifecycle rule must have."""
         from mirrorfeed.archive import interval as intervals
-        from mirrorfeed.archive.archived_share import by_age, files_of
-        from mirrorfeed.display.svg_charts import bars
 
-        interval, files = intervals.required(self._spark, self._source), files_of(self._spark, self._source)
-        ages = [] if files is None else by_age(files, interval, datetime.now(UTC))
-        return Chart(
-            f"{self.name}: bytes by the age of their files",
-            bars(ages, ("hot", "archived"), "bytes", "age of the files"),
+        return intervals.Interval.of(self._source, intervals.required(self._spark, self._source))
+
+    def set_interval(self, interval: str | int) -> Interval:
+        """Set or shorten the interval, for example "60 days". Moves no file: the lifecycle rule must be equal."""
+        from mirrorfeed.archive import interval as intervals
+
+        days = intervals.days_of(interval)
+        policy = intervals.set_first(self._spark, self._source, days, datetime.now(UTC))
+        return intervals.Interval.of(self._source, policy, moved=False)
+
+    def change_interval(self, interval: str | int, *, exact: bool = False, rule_changed: bool = False) -> Interval:
+        """Shorten the interval at once, or start to increase it as far as it is safe each day.
+
+        With `exact`, it is increased daily by `step`. Otherwise it stays until the new interval is safe. A longer
+        interval needs `rule_changed`, which confirms that the lifecycle rule already has it.
+        """
+        from mirrorfeed.archive import interval as intervals
+        from mirrorfeed.archive.errors import RuleFirst
+
+        days = intervals.days_of(interval)
+        before = intervals.required(self._spark, self._source)
+        if days > before.rule and not rule_changed:
+            raise RuleFirst(table=self.name, rule=before.rule, asked=days)
+        policy = intervals.change_interval(self._spark, self._source, days, exact, datetime.now(UTC))
+        return intervals.Interval.of(self._source, policy, moved=days >= before.rule)
+
+    def unset_interval(self, *, nothing_archived: bool = False) -> Interval:
+        """Remove the interval, so that no file counts as archived. `nothing_archived` confirms that there is no
+        lifecycle rule and that all files are restored."""
+        from mirrorfeed.archive import interval as intervals
+        from mirrorfeed.archive.errors import StillArchived
+
+        if not nothing_archived:
+            raise StillArchived(table=self.name)
+        intervals.unset(self._spark, self._source)
+        return intervals.Interval(self.name, None, None, notes=("No file counts as archived.",))
+
+    def step(self, *, prices: str | Prices | None = None, ledger: str | Source | None = None) -> Result[Interval]:
+        """Increase the interval as far as it is safe now, if it is being changed. Run this daily.
+
+        Also writes how much of the table is archived to the ledger.
+        """
+        from dataclasses import replace
+
+        from mirrorfeed.archive import interval as intervals
+
+        policy = intervals.step(self._spark, self._source, datetime.now(UTC))
+        shares = report(self._session, [self._source], prices=prices, ledger=ledger)
+        found = replace(intervals.Interval.of(self._source, policy), archived=shares[0])
+        return Result((found,), shares.notes)
+
+    def lifecycle(
+        self,
+        exported: str | None = None,
+        *,
+        state: Literal["on", "paused", "gone"] = "on",
+        take_over: bool = False,
+        interval: str | int | None = None,
+    ) -> Lifecycle:
+        """Return the lifecycle policy of the storage account or bucket with the rules of this table.
+
+        `exported` is a file with the existing policy, whose other rules are kept. With `take_over`, the rules of this
+        table replace those that others wrote for it. `interval` is for a rule that changes before the interval of the
+        table.
+        """
+        from mirrorfeed.archive import interval as intervals
+        from mirrorfeed.archive.lifecycle import rules_of
+        from mirrorfeed.archive.lifecycle.base import Lifecycle, Wanted, read_policy
+
+        asked = intervals.days_of(interval) if interval is not None else None
+        existing = read_policy(exported) if exported else None
+        days = asked or intervals.required(self._spark, self._source).rule
+        rules = rules_of(self._spark, self._source)
+        policy = rules.policy(days, Wanted(state), existing, take_over)
+        problems = [str(each) for each in rules.check(policy, days) if each.rule or state == "on"]
+        return Lifecycle(
+            self.name, days, tuple(problems), policy, rules.apply(policy, existing), tuple(rules.of_others(existing))
         )
 
-    def plan(self, where: str | None = None) -> RestorePlan:
-        """The plan that brings back what a query with this condition needs. Reads no data file, and asks for nothing.
+    def check_lifecycle(self, exported: str) -> Lifecycle:
+        """Compare an exported lifecycle policy with the interval of the table."""
+        from mirrorfeed.archive import interval as intervals
+        from mirrorfeed.archive.lifecycle import rules_of
+        from mirrorfeed.archive.lifecycle.base import Lifecycle, read_policy
 
-        Raises `MirrorfeedError` for a table without an interval."""
+        policy = read_policy(exported)
+        days = intervals.required(self._spark, self._source).rule
+        return Lifecycle(self.name, days, tuple(map(str, rules_of(self._spark, self._source).check(policy, days))))
+
+    def share(self) -> Share:
+        """Return how much of the table is archived."""
+        from mirrorfeed.archive.archived_share import share
+
+        return share(self._spark, self._source, datetime.now(UTC), self._tiers)
+
+    def chart(self) -> Chart:
+        """Draw active and archived bytes by the age of their files. Empty on Databricks, which does not return ages.
+
+        Raises `MirrorfeedError` without an interval.
+        """
+        from mirrorfeed.archive import interval as intervals
+        from mirrorfeed.archive.archived_share import PARTS, by_age, files_of
+        from mirrorfeed.display.svg_charts import bars
+
+        policy, files = intervals.required(self._spark, self._source), files_of(self._spark, self._source)
+        ages = [] if files is None else by_age(files, policy, datetime.now(UTC))
+        return Chart(f"{self.name}: bytes by age of files", bars(ages, PARTS, "bytes", "age of the files"))
+
+    def simulate(
+        self,
+        *intervals: str | int,
+        where: Iterable[str] = (),
+        predicates: str | None = None,
+        history_days: int | None = None,
+        prices: str | Prices | None = None,
+    ) -> Result[Simulation]:
+        """Return the effect of intervals before one is set: archived bytes, costs, and queries that would fail.
+
+        The queries are the conditions in `where` and in the file `predicates`, one per line, and on Databricks the
+        queries of the last `history_days` days.
+        """
+        from mirrorfeed.archive.archived_share import Query, query_history, read_conditions, simulate
+        from mirrorfeed.archive.interval import days_of
+
+        days, rates = list(dict.fromkeys(map(days_of, intervals))), rates_of(prices)
+        queries = [Query(each) for each in where]
+        queries += read_conditions(predicates) if predicates else []
+        queries += query_history(self._spark, self._source, history_days) if history_days else []
+        rows, notes = simulate(self._spark, self._source, days, queries, rates, datetime.now(UTC))
+        return Result(tuple(rows), tuple(notes), f"{self.name} at version {rows[0].version}" if rows else "")
+
+    def plan(
+        self,
+        where: str | None = None,
+        *,
+        feed_from: int | None = None,
+        feed_to: int | None = None,
+        priority: Literal["standard", "high"] = "standard",
+        prices: str | Prices | None = None,
+    ) -> RestorePlan:
+        """Return the plan that restores the files that a query, or a range of the change data feed, needs.
+
+        Reads no data file, and requests nothing.
+
+        Raises `MirrorfeedError` without an interval.
+        """
+        from mirrorfeed.archive.restore_plan import RestorePlan
         from mirrorfeed.archive.restore_planner import make_plan
         from mirrorfeed.storage.tiers import Priority
 
-        made = make_plan(self._spark, self._source, where, None, None, Priority.STANDARD, None, datetime.now(UTC))
-        return RestorePlan(self.name, made.version, made.where, len(made.files), made.bytes, made.hours, made)
+        urgent, rates, now = Priority[priority.upper()], rates_of(prices), datetime.now(UTC)
+        return RestorePlan.of(make_plan(self._spark, self._source, where, feed_from, feed_to, urgent, rates, now))
 
     def restore(self, plan: RestorePlan) -> Restoring:
-        """Asks for the files of a plan that are in the archive and not on their way yet. Call it again to see how far
-        they are; when all are back, the query can run.
+        """Request the files of a plan that are archived and not pending. Call it again to see the progress.
 
-        Raises `MirrorfeedError` where the storage of the table has no tiers, or does not take what it is asked.
+        Raises `MirrorfeedError` if the storage has no tiers, or rejects the request.
         """
-        from mirrorfeed.archive.restore import ask
+        return restore(self._session, plan, wait=False)
+
+    def maintain(
+        self,
+        *,
+        optimize: bool = True,
+        zorder: Sequence[str] = (),
+        purge: bool = False,
+        analyze: bool = False,
+        vacuum: bool = False,
+    ) -> Maintained:
+        """Run OPTIMIZE, REORG, ANALYZE and VACUUM on active files."""
+        from mirrorfeed.archive.maintenance import Maintenance, maintain
+
+        wanted = Maintenance(optimize, tuple(zorder), purge, analyze, vacuum)
+        return maintain(self._spark, self._source, wanted, datetime.now(UTC))
+
+    def check(self) -> FileCheck:
+        """Check that the active files exist."""
+        from mirrorfeed.archive.maintenance import FileCheck, missing_files
+
+        return FileCheck(self.name, tuple(missing_files(self._spark, self._source, datetime.now(UTC), self._tiers)))
+
+    def __repr__(self) -> str:
+        return f"<table {self.name} with an archive>"
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        return session_of(self._session)
+
+    @cached_property
+    def _tiers(self) -> TierStore | None:
+        return tiers_of(self._spark, self._source)
+
+    def _require_tiers(self) -> TierStore:
         from mirrorfeed.storage.errors import NoTiers
 
         if self._tiers is None:
             raise NoTiers(table=self.name)
-        found = ask(plan._plan, self._tiers)
-        return Restoring(self.name, found.ready, found.pending, found.archived)
-
-    def __repr__(self) -> str:
-        return f"<the table {self.name}, of which a part may be archived>"
-
-    @cached_property
-    def _tiers(self) -> TierStore | None:
-        from mirrorfeed.source.table_info import read_table_info
-        from mirrorfeed.storage.tiers import tiers_at
-
-        return tiers_at(read_table_info(self._spark, self._source).location)
+        return self._tiers
 
     @property
     def _writer(self) -> GuardedWriter:
@@ -162,6 +342,154 @@ class ArchiveAwareTable:
 
     @cached_property
     def _guarded(self) -> GuardedTable:
-        from mirrorfeed.archive.guard.table import ArchiveAwareTable as GuardedTable
+        from mirrorfeed.archive.guard.table import GuardedTable
 
         return GuardedTable(self._spark, self._source, self._tiers)
+
+
+def plan_query(
+    spark: Session,
+    statement: str,
+    *,
+    priority: Literal["standard", "high"] = "standard",
+    prices: str | Prices | None = None,
+) -> RestorePlan:
+    """Return the plan that restores the archived files that a query needs, over any number of tables."""
+    from mirrorfeed.archive.restore_plan import RestorePlan
+    from mirrorfeed.archive.restore_planner import make_statement_plan
+    from mirrorfeed.storage.tiers import Priority
+
+    rates = rates_of(prices)
+    plan = make_statement_plan(session_of(spark), statement, Priority[priority.upper()], rates, datetime.now(UTC))
+    return RestorePlan.of(plan)
+
+
+def restore(
+    spark: Session,
+    plan: RestorePlan | str,
+    *,
+    wait: bool = True,
+    poll_seconds: float = 300.0,
+    tier: Literal["hot", "cool", "cold"] = "hot",
+    keep_days: int | None = None,
+    into: str | None = None,
+    rows: int | None = None,
+    prices: str | Prices | None = None,
+    on_step: Callable[[str], None] = lambda _: None,
+) -> Restoring:
+    """Request the files of a plan, and with `wait` wait until all are restored.
+
+    Then copy the rows of its query into the new table `into`, or return the first `rows` rows. `on_step` is called with
+    the costs and with each progress in words. It can be stopped and repeated at any time.
+    """
+    from dataclasses import replace
+
+    from mirrorfeed.archive import restore as restoring
+    from mirrorfeed.archive import restore_planner
+    from mirrorfeed.archive.errors import OnlyRows
+    from mirrorfeed.archive.restore_plan import Plan
+    from mirrorfeed.source.change_preview import to_json_rows
+    from mirrorfeed.storage.errors import NoTiers
+    from mirrorfeed.storage.tiers import Tier
+
+    made, rates = Plan.load(plan) if isinstance(plan, str) else plan._plan, rates_of(prices)
+    target = Source.parse(into) if into else None
+    if target and not made.has_rows:
+        raise OnlyRows(table=made.table)
+    session = session_of(spark)
+    restore_planner.check_plan(session, made)
+    if target and restoring.is_copied(session, made, target):
+        note = f"{target} already contains the rows of the plan."
+        return restoring.Restoring(made.table, None, None, None, str(target), notes=(note,))
+    several = restoring.TiersOfTables(tuple(file.uri for file in made.files))
+    tiers = several if len(made.tables) > 1 else tiers_of(session, Source.parse(made.table))
+    if tiers is None:
+        raise NoTiers(table=made.table)
+    terms, now = restoring.Terms(Tier[tier.upper()], keep_days), datetime.now(UTC)
+    if costs := restoring.costs(made, tiers, terms, rates, now):
+        on_step(costs)
+
+    def report(found: Restoring) -> None:
+        on_step(f"{found.ready:,} restored, {found.pending:,} pending, {found.archived:,} archived")
+
+    found = (
+        restoring.follow(made, tiers, poll_seconds, terms, report) if wait else restoring.request(made, tiers, terms)
+    )
+    notes = [restoring.next_steps(made.table, tiers, terms)]
+    if not found.done or (rows is None and target is None):
+        return replace(found, notes=tuple(notes))
+    with restore_planner.in_zone(session, made.zone):
+        frame = restore_planner.run_query(session, made, tiers, datetime.now(UTC))
+        if frame is None:
+            changes = (
+                "" if made.feed_from is None else f" for the changes from version {made.feed_from} to {made.version}"
+            )
+            return replace(found, notes=(f"All planned files{changes} can be read.", *notes))
+        if target is None:
+            return replace(found, rows=to_json_rows(frame.limit(rows or 0)), notes=tuple(notes))
+        restoring.copy(session, frame, made, target)
+        return replace(found, into=str(target), notes=(f"Copied the rows into {target}.",))
+
+
+def report(
+    spark: Session,
+    tables: Sequence[str | Source],
+    *,
+    with_archive_only: bool = False,
+    prices: str | Prices | None = None,
+    ledger: str | Source | None = None,
+) -> Result[Share]:
+    """Return how much of each table is archived, with the costs of a month, and write it to the ledger.
+
+    With `with_archive_only`, tables without an interval are left out.
+    """
+    from mirrorfeed.orchestration.ledger import archived, keep
+
+    rates, rows, notes = rates_of(prices), [], []
+    place = Source.parse(ledger) if isinstance(ledger, str) else ledger
+    session = session_of(spark)
+    for source in (Source.parse(table) if isinstance(table, str) else table for table in tables):
+        if with_archive_only and not _may_have_archive(session, source):
+            continue
+        found = _share_or_error(session, source)
+        rows.append(found.priced(rates))
+        if found.ok and (lost := keep(session, place, [archived(str(source), found, datetime.now(UTC), rates)])):
+            notes.append(coded(lost))
+    return Result(tuple(rows), tuple(notes), "" if rows else "No table has an archive.")
+
+
+def _may_have_archive(spark: SparkSession, source: Source) -> bool:
+    from mirrorfeed.archive import interval
+
+    try:
+        return interval.read(spark, source) is not None
+    except MirrorfeedError:
+        return True  # its row will have the error
+
+
+def _share_or_error(spark: SparkSession, source: Source) -> Share:
+    from mirrorfeed.archive.archived_share import Share, share
+
+    try:
+        return share(spark, source, datetime.now(UTC), tiers_of(spark, source))
+    except Exception as error:
+        return Share(str(source), error=named(f"Reading how much of {source} is archived", error))
+
+
+def session_of(spark: Session) -> SparkSession:
+    return spark() if callable(spark) else spark
+
+
+def tiers_of(spark: SparkSession, source: Source) -> TierStore | None:
+    """The tiers of the storage of a table, or None: then no archived file counts as restored."""
+    from mirrorfeed.source.table_info import read_table_info
+    from mirrorfeed.storage import tiers
+
+    return tiers.tiers_at(read_table_info(spark, source).location)
+
+
+def rates_of(prices: str | Prices | None) -> Prices | None:
+    """The prices of a file."""
+    from mirrorfeed.storage.prices import Prices
+
+    return Prices.load(prices) if isinstance(prices, str) else prices

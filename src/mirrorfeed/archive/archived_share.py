@@ -16,255 +16,303 @@ from pathlib import Path
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import interval as intervals
+from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import CannotSimulate, NoConditions, NoHistory
 from mirrorfeed.archive.file_index.archived_files import archived_among, archived_of
 from mirrorfeed.archive.file_index.log_file import LogFile
-from mirrorfeed.archive.guard.engine import NativeIndex
-from mirrorfeed.archive.guard.local_engine import LocalIndex, query
-from mirrorfeed.archive.guard.local_engine import files_of as planned_files
+from mirrorfeed.archive.guard.engine import DatabricksEngine
+from mirrorfeed.archive.guard.local_engine import LocalEngine
+from mirrorfeed.archive.guard.local_engine import files_of as files_read_by
 from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.interval import Policy
 from mirrorfeed.display.humanize import counted, size
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.runtime.engine import is_databricks
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
+from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import TierStore
 
-PARTS = HOT, ARCHIVED = "hot", "archived"
+PARTS = ACTIVE, ARCHIVED = "active", "archived"
 _AGES = (0, 7, 30, 90, 180, 365)
-AGES = (*(f"{first}-{end} d" for first, end in pairwise(_AGES)), f"{_AGES[-1]} d on", "not known")
+_UNKNOWN = "unknown"
+_MAX_STATEMENTS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    files: int
-    bytes: int
-    archived_files: int
-    archived_bytes: int | None
-    """None where archived files are named without their sizes, as Databricks does, and no storage tells them."""
-    restored_files: int | None = None
-    """Of the archived ones, those that are back; None where no storage was asked."""
+@row
+class Share(Row):
+    """How much of a table is archived."""
+
+    table: str = shown("table")
+    files: int = shown("files", default=0)
+    bytes: int = shown("size", size, right=True, default=0)
+    archived_files: int = shown("archived files", default=0)
+    archived_bytes: int | None = shown("archived", size, right=True, default=None)
+    """None on Databricks, which returns only names of archived files, if the storage has no tiers."""
+    restored_files: int | None = shown("restored files", default=None)
+    """Archived files that were restored; None if the storage has no tiers."""
     restored_bytes: int | None = None
-    ages: Mapping[str, int] | None = None
-    """Bytes by age, hot and archived; None on Databricks, which tells no ages."""
+    bytes_by_age: Mapping[str, int] | None = None
+    """Bytes by age; None on Databricks, which does not return ages."""
     copies: bool = False
-    """Whether those that came back are copies beside the archive, so that both are paid for."""
+    """Whether restored files are copies, so that both are charged."""
+    month_cost: float | None = shown("cost per month", lambda cost: f"{cost:,.2f}", right=True, default=None)
+    month_saving: float | None = shown("saving", lambda saving: f"{saving:,.2f}", right=True, default=None)
+    currency: str | None = shown("currency", default=None)
+    error: MirrorfeedError | None = None
 
     @property
     def archived(self) -> float | None:
-        """Between 0 and 1: of the bytes, or of the files where the bytes are not known. None for a table without."""
+        """Between 0 and 1: of the bytes, or of the files if the bytes are unknown. None for an empty table."""
         part, whole = self.archived_files, self.files
         if self.archived_bytes is not None and self.bytes:
             part, whole = self.archived_bytes, self.bytes
         return part / whole if whole else None
 
     @property
-    def hot_bytes(self) -> int | None:
-        """Of the files that are paid for as hot: those that came back too."""
+    def active_bytes(self) -> int | None:
+        """Bytes that are charged as active, including restored files."""
         if self.archived_bytes is None:
             return None
         return max(0, self.bytes - self.archived_bytes) + (self.restored_bytes or 0)
 
     @property
     def cold_bytes(self) -> int | None:
-        """Of those in the archive."""
+        """Bytes in the archive tier."""
         if self.archived_bytes is None or self.copies:
             return self.archived_bytes
         return self.archived_bytes - (self.restored_bytes or 0)
 
     @property
     def copied_bytes(self) -> int:
-        """Of the hot ones, those that are in the archive too."""
+        """Active bytes that are also in the archive tier."""
         return (self.restored_bytes or 0) if self.copies else 0
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """The share in words."""
         bytes_ = "" if self.archived_bytes is None else f", {size(self.archived_bytes)} of {size(self.bytes)}"
-        back = f"; back from it: {self.restored_files:,}" if self.restored_files else ""
-        return f"{self.archived_files:,} of {counted(self.files, 'file')} in the archive{bytes_}{back}"
+        restored = f"; {self.restored_files:,} restored" if self.restored_files else ""
+        return f"{self.archived_files:,} of {counted(self.files, 'file')} archived{bytes_}{restored}"
+
+    def priced(self, rates: Prices | None) -> Share:
+        """The same with the costs of a month."""
+        active, cold = self.active_bytes, self.cold_bytes
+        if rates is None or active is None or cold is None:
+            return self
+        month = rates.monthly_cost(active, cold, self.copied_bytes)
+        if month is None:
+            return self
+        return replace(self, month_cost=month.cost, month_saving=month.saving, currency=rates.currency)
 
 
 def share(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> Share:
-    """Of the newest version. A file counts as archived by its age, whatever tier it is in; the storage tells which of
-    those came back, and sizes that Databricks does not name."""
-    interval = intervals.read(spark, source)
+    """For the newest version. A file counts as archived by its age. The storage shows which archived files are
+    restored, and sizes that Databricks does not return."""
+    policy = interval.read(spark, source)
     if (files := files_of(spark, source)) is not None:
-        archived = archived_of(spark, str(source), read_table_info(spark, source).location, files, interval, now)
-        return _seen(replace(share_of(files, archived), ages=ages_of(files, now)), archived, tiers)
-    archived = list(NativeIndex(spark, source).needed(None, interval, now, None).archived)
-    whole = read_table_info(spark, source, counted=True)
-    # These are two statements, and the table may have changed between them.
-    found = Share(max(whole.files, len(archived)), whole.bytes, len(archived), None if archived else 0)
-    return _seen(found, archived, tiers)
-
-
-def _seen(found: Share, archived: Sequence[LogFile], tiers: TierStore | None) -> Share:
+        archived = archived_of(spark, str(source), read_table_info(spark, source).location, files, policy, now)
+        found = replace(share_of(source, files, archived), bytes_by_age=ages_of(files, now))
+    else:
+        engine = DatabricksEngine(spark)
+        archived = list(engine.needed(source, engine.facts(source), None, now).files)
+        whole = read_table_info(spark, source, counted=True)
+        # The table may have changed between these two statements.
+        count = max(whole.files, len(archived))
+        found = Share(str(source), count, whole.bytes, len(archived), None if archived else 0)
     if tiers is None:
         return found
     facts = tiers.facts([file.uri for file in archived]).values()
-    back = [each for each in facts if each.tier.is_readable]
-    told = sum(each.bytes or 0 for each in facts)
+    restored = [each for each in facts if each.tier.is_readable]
+    known = sum(each.bytes or 0 for each in facts)
     return replace(
         found,
-        archived_bytes=told if found.archived_bytes is None else found.archived_bytes,
-        restored_files=len(back),
-        restored_bytes=sum(each.bytes or 0 for each in back),
+        archived_bytes=known if found.archived_bytes is None else found.archived_bytes,
+        restored_files=len(restored),
+        restored_bytes=sum(each.bytes or 0 for each in restored),
         copies=tiers.restores_copies,
     )
 
 
-def ages_of(files: Iterable[LogFile], now: datetime) -> dict[str, int]:
-    """Bytes by age, the youngest first, in the same parts for all tables."""
-    found = dict.fromkeys(AGES, 0)
-    for file in files:
-        age = None if file.created is None else max(0, (now - file.created) // timedelta(days=1))
-        found[AGES[-1 if age is None else bisect_right(_AGES, age) - 1]] += file.size or 0
-    return {label: count for label, count in found.items() if count or label != AGES[-1]}
-
-
-def files_of(spark: SparkSession, source: Source) -> list[LogFile] | None:
-    """All files of the newest version; None on Databricks, which tells ages and sizes of none."""
-    if is_databricks(spark):
-        return None
-    return list(LocalIndex(spark, source).log().files(versions.newest_version(spark, source)).values())
-
-
-def share_of(files: Collection[LogFile], archived: Collection[LogFile]) -> Share:
+def share_of(source: Source, files: Collection[LogFile], archived: Collection[LogFile]) -> Share:
     known = all(file.size is not None for file in archived)
-    return Share(len(files), _bytes(files), len(archived), _bytes(archived) if known else None)
-
-
-def by_age(files: Iterable[LogFile], interval: Policy, now: datetime) -> list[tuple[str, dict[str, float]]]:
-    """Hot and archived bytes by age, the youngest first. No column holds both: the interval is one of the ages."""
-    ages = sorted({*_AGES, interval.days})
-    labels = [*(f"{first}-{end} d" for first, end in pairwise(ages)), f"{ages[-1]} d on", "not known"]
-    found = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
-    for file in files:
-        part = ARCHIVED if archived_among([file], interval, now) else HOT
-        age = None if file.created is None else max(0, (now - file.created) // timedelta(days=1))
-        label = labels[-1 if age is None else bisect_right(ages, age) - 1]
-        found[label][part] += file.size or 0
-    if not any(found["not known"].values()):
-        del found["not known"]
-    return list(found.items())
+    return Share(str(source), len(files), _bytes(files), len(archived), _bytes(archived) if known else None)
 
 
 def _bytes(files: Iterable[LogFile]) -> int:
     return sum(file.size or 0 for file in files)
 
 
-_MOST_STATEMENTS = 1000
+def files_of(spark: SparkSession, source: Source) -> list[LogFile] | None:
+    """All files of the newest version. None on Databricks, which returns no ages or sizes."""
+    if is_databricks(spark):
+        return None
+    return list(LocalEngine(spark).log(source).files(versions.newest_version(spark, source)).values())
+
+
+def ages_of(files: Iterable[LogFile], now: datetime) -> dict[str, int]:
+    """Bytes by age, the youngest first, with the same age groups for all tables."""
+    labels = _labels(_AGES)
+    found = dict.fromkeys(labels, 0)
+    for file in files:
+        found[_label(file, _AGES, labels, now)] += file.size or 0
+    return {label: count for label, count in found.items() if count or label != _UNKNOWN}
+
+
+def by_age(files: Iterable[LogFile], policy: Policy, now: datetime) -> list[tuple[str, dict[str, float]]]:
+    """Active and archived bytes by age, the youngest first. The interval is a limit of an age group."""
+    limits = sorted({*_AGES, policy.days})
+    labels = _labels(limits)
+    found = {label: dict.fromkeys(PARTS, 0.0) for label in labels}
+    for file in files:
+        part = ARCHIVED if archived_among([file], policy, now) else ACTIVE
+        found[_label(file, limits, labels, now)][part] += file.size or 0
+    return [(label, parts) for label, parts in found.items() if label != _UNKNOWN or any(parts.values())]
+
+
+def _labels(limits: Sequence[int]) -> list[str]:
+    return [*(f"{first}-{end} d" for first, end in pairwise(limits)), f"{limits[-1]} d on", _UNKNOWN]
+
+
+def _label(file: LogFile, limits: Sequence[int], labels: Sequence[str], now: datetime) -> str:
+    if file.created is None:
+        return _UNKNOWN
+    return labels[bisect_right(limits, max(0, (now - file.created) // timedelta(days=1))) - 1]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Query:
+    """A query to simulate."""
+
     text: str
     is_statement: bool = False
     times: int = 1
-    """How often it was asked."""
+    """How often it was run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """The archived files that a question would need."""
+class FailingQuery:
+    """A query that would need archived files."""
 
+    query: str
+    times: int
     files: int
     bytes: int
 
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    question: Question
-    needs: Mapping[int, Need]
-    """By the days of the interval; a question that needs any would fail."""
-    error: str | None = None
-    """Why nothing is known of it."""
-
-    def fails(self, days: int) -> bool:
-        return self.error is None and self.needs[days].files > 0
+    def __str__(self) -> str:
+        times = f" (run {self.times:,} times)" if self.times > 1 else ""
+        return f"{' '.join(self.query.split())}{times} needs {counted(self.files, 'archived file')}, {size(self.bytes)}"
 
 
-@dataclass(frozen=True, slots=True)
-class Simulation:
+@row
+class Simulation(Row):
+    """The effect of an interval."""
+
+    table: str
+    days: int = shown("interval", lambda days: counted(days, "day"), right=True)
     version: int
-    shares: Mapping[int, Share]
-    outcomes: tuple[Outcome, ...]
+    files: int = shown("files")
+    bytes: int = shown("size", size, right=True)
+    archived_files: int = shown("archived files")
+    archived_bytes: int | None = shown("archived", size, right=True)
+    queries: int | None = shown("queries")
+    """Queries that were planned, each as often as it was run; None without queries."""
+    failing: int | None = shown("failing")
+    """Of these, those that would need archived files."""
+    failing_queries: tuple[FailingQuery, ...]
+    month_cost: float | None = shown("cost per month", lambda cost: f"{cost:,.2f}", right=True)
+    month_saving: float | None = shown("saving", lambda saving: f"{saving:,.2f}", right=True)
+    currency: str | None = shown("currency")
 
-    def failing(self, days: int) -> tuple[int, int]:
-        """How many questions would fail, and how many were looked at, each as often as it was asked."""
-        known = [outcome for outcome in self.outcomes if outcome.error is None]
-        failed = sum(outcome.question.times for outcome in known if outcome.fails(days))
-        return failed, sum(outcome.question.times for outcome in known)
+    def remarks(self) -> Sequence[str]:
+        return [f"{counted(self.days, 'day')}: {query}" for query in self.failing_queries]
 
 
 def simulate(
-    spark: SparkSession, source: Source, intervals: Sequence[int], questions: Iterable[Question], now: datetime
-) -> Simulation:
-    """At the newest version; or `CannotSimulate` where Spark shows neither plans nor the log."""
+    spark: SparkSession,
+    source: Source,
+    intervals: Sequence[int],
+    queries: Sequence[Query],
+    rates: Prices | None,
+    now: datetime,
+) -> tuple[list[Simulation], list[str]]:
+    """One row per interval at the newest version, and notes on queries that cannot be planned.
+
+    Raises `CannotSimulate` if Spark shows neither plans nor the log.
+    """
     version = versions.newest_version(spark, source)
     try:
-        known = LocalIndex(spark, source).log().files(version)
-        # A planned read tells whether this Spark shows its plans at all.
-        planned_files(reader.at_version(spark, source, version).where("false"))
+        known = LocalEngine(spark).log(source).files(version)
+        # Planning one read shows whether this Spark shows plans at all.
+        files_read_by(reader.at_version(spark, source, version).where("false"))
     except MirrorfeedError:
         raise
     except Exception as error:
         raise CannotSimulate(table=str(source), reason=first_line(str(error))) from error
-    archived = {days: archived_among(known.values(), Policy(days), now) for days in intervals}
-    away = {days: {file.uri for file in listed} for days, listed in archived.items()}
-    shares = {days: share_of(known.values(), listed) for days, listed in archived.items()}
-    outcomes = tuple(_outcome(spark, source, version, question, known, away) for question in questions)
-    return Simulation(version, shares, outcomes)
+    planned: list[tuple[Query, list[str]]] = []
+    notes = []
+    for query in queries:
+        try:
+            planned.append((query, files_read_by(_frame(spark, source, version, query))))
+        except (PySparkException, MirrorfeedError) as error:
+            notes.append(f"{' '.join(query.text.split())} cannot be planned: {first_line(str(error))}")
+    rows = []
+    for days in intervals:
+        archived = archived_among(known.values(), Policy(days), now)
+        uris = {file.uri for file in archived}
+        failing = []
+        for query, needed in planned:
+            if files := [known[uri] for uri in needed if uri in uris]:
+                failing.append(FailingQuery(query.text, query.times, len(files), _bytes(files)))
+        found = share_of(source, known.values(), archived).priced(rates)
+        rows.append(
+            Simulation(
+                str(source),
+                days,
+                version,
+                found.files,
+                found.bytes,
+                found.archived_files,
+                found.archived_bytes,
+                sum(query.times for query, _ in planned) if queries else None,
+                sum(query.times for query in failing) if queries else None,
+                tuple(failing),
+                found.month_cost,
+                found.month_saving,
+                found.currency,
+            )
+        )
+    return rows, notes
 
 
-def _outcome(
-    spark: SparkSession,
-    source: Source,
-    version: int,
-    question: Question,
-    known: Mapping[str, LogFile],
-    away: Mapping[int, set[str]],
-) -> Outcome:
-    try:
-        needed = planned_files(_planned(spark, source, version, question))
-    except (PySparkException, MirrorfeedError) as error:
-        return Outcome(question, {}, first_line(str(error)))
-    found = {}
-    for days, archived in away.items():
-        there = [known[uri] for uri in needed if uri in archived]
-        found[days] = Need(len(there), sum(file.size or 0 for file in there))
-    return Outcome(question, found)
+def _frame(spark: SparkSession, source: Source, version: int, query: Query) -> DataFrame:
+    if not query.is_statement:
+        return filtered(reader.at_version(spark, source, version), str(source), query.text)
+    return LocalEngine(spark).query(query.text)
 
 
-def _planned(spark: SparkSession, source: Source, version: int, question: Question) -> DataFrame:
-    if not question.is_statement:
-        return filtered(reader.at_version(spark, source, version), str(source), question.text)
-    return query(spark, question.text)
-
-
-def conditions_in(path: str) -> list[Question]:
-    """A condition a line; empty lines and those that begin with `--` are left out."""
+def read_conditions(path: str) -> list[Query]:
+    """One condition per line. Empty lines and lines that begin with `--` are skipped."""
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         raise NoConditions(path=path, reason=str(error)) from error
-    return [Question(line) for line in lines if line and not line.startswith("--")]
+    return [Query(line) for line in lines if line and not line.startswith("--")]
 
 
-def asked(spark: SparkSession, source: Source, days: int) -> list[Question]:
-    """The queries of the last days that name the table, from the query history of Databricks, the most frequent first;
-    or `NoHistory`."""
+def query_history(spark: SparkSession, source: Source, days: int) -> list[Query]:
+    """The queries of the last days that name the table, from the Databricks query history, the most frequent first."""
     if source.path is not None:
-        raise NoHistory(table=str(source), reason="queries on a path are not found in it by name")
+        raise NoHistory(table=str(source), reason="it does not contain queries on paths by name")
     name = source.parts[-1].lower().replace("\\", "\\\\").replace("'", "\\'")
     try:
         rows = spark.sql(f"""
             SELECT statement_text, count(*) AS times FROM system.query.history
             WHERE start_time >= current_timestamp() - INTERVAL {days} DAYS AND execution_status = 'FINISHED'
               AND statement_type = 'SELECT' AND contains(lower(statement_text), '{name}')
-            GROUP BY statement_text ORDER BY times DESC LIMIT {_MOST_STATEMENTS}""").collect()
+            GROUP BY statement_text ORDER BY times DESC LIMIT {_MAX_STATEMENTS}""").collect()
     except PySparkException as error:
         raise NoHistory(table=str(source), reason=first_line(str(error))) from error
-    return [Question(str(row[0]), True, int(row[1])) for row in rows]
+    return [Query(str(row[0]), True, int(row[1])) for row in rows]

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from mirrorfeed.display.humanize import counted, size
+from mirrorfeed.archive.file_index.log_file import LogFile, total
+from mirrorfeed.display.humanize import counted
 from mirrorfeed.errors import Terminal, Transient
-
-if TYPE_CHECKING:
-    from mirrorfeed.archive.file_index.log_file import LogFile
-
-
-def amount(files: Sequence[LogFile]) -> str:
-    """The number of files, and their size if it is known."""
-    known = [file.size for file in files if file.size is not None]
-    of = f" ({size(sum(known))})" if len(known) == len(files) else ""
-    return f"{counted(len(files), 'file')}{of}"
 
 
 class BadNumber(Terminal):
@@ -71,12 +61,6 @@ class SubqueryInStatement(Terminal):
     code = "MF5013"
     what = "The {kind} of {table} holds a subquery, which Delta does not take there: {text!r}."
     fix = "Join what it asks for to the rows of a merge, whose source may be any query."
-
-
-class ColumnKept(Terminal):
-    code = "MF5014"
-    what = "The column {column} of {table} is not dropped: {files:,} of its files are archived."
-    fix = "Leave the column where it is, and select the others; or restore and rewrite these files first."
 
 
 class CannotBeJudged(Terminal):
@@ -202,6 +186,36 @@ class LongerInterval(Terminal):
     fix = "Change the cloud's rule, then run `mirrorfeed archive change-interval {table:argument} --to '{asked} days'`."
 
 
+class StillArchived(Terminal):
+    code = "MF5304"
+    what = "Without an interval, files of {table} in the archive tier count as readable, and queries on them fail."
+    fix = (
+        "Remove the lifecycle rule (`mirrorfeed archive rule {table:argument} --merge EXPORTED --remove`) and restore"
+        " all files. Then run the command again with --nothing-archived."
+    )
+
+
+class RuleFirst(Terminal):
+    code = "MF5305"
+    what = (
+        "The interval of {table} cannot be increased to {asked:count day} while the lifecycle rule archives files"
+        " after {rule:count day}."
+    )
+    fix = (
+        "Change the rule first (`mirrorfeed archive rule {table:argument} --merge EXPORTED --interval '{asked} days'`)."
+        " Wait until it applies, in Azure for a day. Then run the command again with --rule-changed."
+    )
+
+
+class NoJson(Terminal):
+    code = "MF5407"
+    what = "{path} is not valid JSON ({reason})."
+    fix = (
+        "Export the policy with `az storage account management-policy show --output json` or `aws s3api"
+        " get-bucket-lifecycle-configuration`."
+    )
+
+
 class NoLifecycle(Terminal):
     code = "MF5401"
     what = "{table} is at {location}, which is neither in Azure storage nor in S3: there is no lifecycle rule for it."
@@ -264,7 +278,7 @@ class NotEnoughFiles(Terminal):
 
     @property
     def missing(self) -> str:
-        return amount(self.files)
+        return total(self.files)
 
 
 class BadStatement(Terminal):

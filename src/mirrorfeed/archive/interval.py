@@ -18,65 +18,67 @@ from datetime import datetime, timedelta
 from pyspark.sql import SparkSession
 
 from mirrorfeed.archive.errors import LongerInterval, NoPolicy, NotUnderstood
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.runtime.engine import is_databricks, setting
 from mirrorfeed.source.errors import BadInterval
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.retention import parse_days
 from mirrorfeed.source.table_info import read_table_info
 
+PROPERTY = "delta.timeUntilArchived"
+_OURS = "mirrorfeed.archive."
+_MOVED, _SINCE, _RULE, _MODE = (_OURS + name for name in ("movedFrom", "movedFromSince", "rule", "mode"))
+ALL = (PROPERTY, _MOVED, _SINCE, _RULE, _MODE)
+_ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
+
 
 def counts_as_archived(created: datetime, days: int, now: datetime) -> bool:
-    """Whether a file of this age counts as archived, be it moved or not."""
     return now - created >= timedelta(days=days)
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """What is known of the youngest file that the cloud may have moved: at `since` it was `days` old, and since then
-    the cloud's rule says `rule` days. Its age never is more than the rule, for the rule goes on moving files."""
+    """The youngest file that the cloud may have moved: at `since` it was `days` old, and from then on the lifecycle
+    rule has `rule` days. Its age never exceeds the rule, because the rule keeps moving files."""
 
     days: int
     since: datetime
     rule: int
 
     def age(self, now: datetime) -> int:
-        """In whole days, rounded down: the most that the property may say now."""
+        """In whole days, rounded down: the maximum of the property now."""
         passed = max(timedelta(0), now - self.since) // timedelta(days=1)
         return min(self.rule, self.days + passed)
 
     def under(self, rule: int, now: datetime) -> Frontier:
-        """From now on the cloud's rule is another."""
+        """The frontier if the lifecycle rule changes now."""
         age = self.age(now)
         if rule <= age:
-            return Frontier(rule, now, rule)  # the cloud moves everything down to there itself
+            return Frontier(rule, now, rule)  # the cloud moves all files of that age
         if age < self.rule:
-            return replace(self, rule=rule)  # still growing, and not a part of a day is lost
+            return replace(self, rule=rule)  # still growing: keep the part of a day
         return Frontier(age, now, rule)
 
     def done_at(self) -> datetime:
-        """When the property may say what the rule says."""
+        """When the property may equal the rule."""
         return self.since + timedelta(days=max(0, self.rule - self.days))
 
 
 def property_days(frontier: Frontier, current: int, exact: bool, now: datetime) -> int:
-    """What the property should say now. Exact: as much as is safe, so that it changes daily; otherwise it stays until
-    the rule's value itself is safe, and some hot files count as archived meanwhile."""
+    """The value that the property should have now. With `exact`, the maximum, which changes daily. Otherwise the
+    current value until the value of the rule is safe; meanwhile some active files count as archived."""
     safe = frontier.age(now)
     if exact or safe == frontier.rule:
         return safe
     return min(current, safe)
 
 
-PROPERTY = "delta.timeUntilArchived"
-_OURS = "mirrorfeed.archive."
-_MOVED, _SINCE, _RULE, _MODE = (_OURS + name for name in ("movedFrom", "movedFromSince", "rule", "mode"))
-ALL = (PROPERTY, _MOVED, _SINCE, _RULE, _MODE)
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How the interval came, or comes, to what the cloud's rule says. It stays in the properties when it is done, for
-    it is written together with the interval, in one statement."""
+    """How the interval reaches the value of the rule. It stays in the properties afterwards, because one statement
+    writes it together with the interval."""
 
     frontier: Frontier
     exact: bool
@@ -89,18 +91,61 @@ class Policy:
 
     @property
     def rule(self) -> int:
-        """What the cloud's rule must say."""
+        """Days of the lifecycle rule."""
         return self.change.frontier.rule if self.change else self.days
 
 
+@row
+class Interval(Row):
+    """The age from which files of a table count as archived."""
+
+    table: str = shown("table")
+    days: int | None = shown("archived after", lambda days: counted(days, "day"), right=True)
+    """None if no file counts as archived."""
+    rule: int | None = shown("lifecycle rule", lambda days: counted(days, "day"), right=True)
+    """The number of days that the lifecycle rule must have."""
+    until: datetime | None = shown("changing until", lambda time: f"{time:%Y-%m-%d}", default=None)
+    """When the interval equals the rule, if it is being increased."""
+    exact: bool | None = None
+    """Whether it is increased daily."""
+    archived: Row | None = None
+    """How much is archived, as written to the ledger."""
+    notes: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, source: Source, policy: Policy, *, moved: bool = True) -> Interval:
+        """`moved` is False if the lifecycle rule may have another number of days."""
+        table, notes = str(source), []
+        change = policy.change if policy.days < policy.rule else None
+        if change:
+            how = "It increases daily" if change.exact else "It increases at the end"
+            notes.append(f"{how}: run `mirrorfeed archive step {shell_argument(table)}` daily.")
+        if not moved:
+            days = counted(policy.rule, "day")
+            notes.append(
+                f"No files were moved. Set the lifecycle rule to {days} after creation as well:"
+                f" `mirrorfeed archive rule {shell_argument(table)}` prints it."
+            )
+        until, exact = (change.frontier.done_at(), change.exact) if change else (None, None)
+        return cls(table, policy.days, policy.rule, until, exact, notes=tuple(notes))
+
+    def remarks(self) -> Sequence[str]:
+        return self.notes
+
+
+def days_of(interval: str | int) -> int:
+    """The days of an interval such as "60 days"."""
+    return parse_days(interval) if isinstance(interval, str) else parse_days(f"{interval} days")
+
+
 def changed(policy: Policy, to: int, exact: bool, now: datetime) -> Policy:
-    """The policy once the cloud's rule says `to` days; a shorter interval holds at once, a longer one begins."""
+    """The policy after the lifecycle rule has `to` days. A shorter interval applies at once, a longer one starts."""
     frontier = policy.change.frontier if policy.change else Frontier(policy.days, now, policy.days)
     return _at(Change(frontier.under(to, now), exact), policy.days, now)
 
 
 def stepped(policy: Policy, now: datetime) -> Policy:
-    """The policy as it should be now: what a daily job sets. Days on which it did not run do no harm."""
+    """The policy as a daily job should set it. It may skip days."""
     return _at(policy.change, policy.days, now) if policy.change else policy
 
 
@@ -122,7 +167,7 @@ def to_properties(policy: Policy) -> dict[str, str]:
 
 
 def from_properties(properties: Mapping[str, str]) -> Policy | None:
-    """None where the table has no archive."""
+    """None without an archive."""
     if PROPERTY not in properties:
         return None
     change = None
@@ -136,7 +181,7 @@ def from_properties(properties: Mapping[str, str]) -> Policy | None:
 
 
 def understood(table: str, properties: Mapping[str, str]) -> Policy | None:
-    """What the properties of a table say, or `NotUnderstood`, where somebody wrote what no interval is."""
+    """The policy in the properties of a table. Raises `NotUnderstood` for invalid values."""
     try:
         return from_properties(properties)
     except (BadInterval, KeyError, ValueError) as error:
@@ -144,24 +189,18 @@ def understood(table: str, properties: Mapping[str, str]) -> Policy | None:
         raise NotUnderstood(table=table, properties=ours) from error
 
 
-_ANY_PROPERTY = "spark.databricks.delta.allowArbitraryProperties.enabled"
-
-
 def read(spark: SparkSession, source: Source) -> Policy | None:
-    """Or `NotUnderstood`."""
     return understood(str(source), read_table_info(spark, source).properties)
 
 
 def required(spark: SparkSession, source: Source) -> Policy:
-    """The policy, or `NoPolicy`."""
     if policy := read(spark, source):
         return policy
     raise NoPolicy(table=str(source))
 
 
 def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> Policy:
-    """Gives a table its interval, or a shorter one; a longer one is refused, for it takes its time. What is not
-    understood is replaced."""
+    """Set the first interval, or a shorter one. Replaces invalid properties. Raises `LongerInterval`."""
     try:
         found = read(spark, source)
     except NotUnderstood:
@@ -177,7 +216,7 @@ def set_first(spark: SparkSession, source: Source, days: int, now: datetime) -> 
 
 
 def change_interval(spark: SparkSession, source: Source, days: int, exact: bool, now: datetime) -> Policy:
-    """To be called once the cloud's rule says so many days, if they are more; before that, if they are fewer."""
+    """Call it after the lifecycle rule has the new number of days if they are more, and before if they are fewer."""
     policy = changed(required(spark, source), days, exact, now)
     _write(spark, source, policy)
     return policy
@@ -192,7 +231,7 @@ def step(spark: SparkSession, source: Source, now: datetime) -> Policy:
 
 
 def unset(spark: SparkSession, source: Source) -> None:
-    """From here on all files count as hot: only for a table of which nothing is in the archive."""
+    """All files count as active afterwards: only for a table of which nothing is in the archive tier."""
     with suppress(NotUnderstood):
         required(spark, source)
     _unset(spark, source, ALL)
@@ -205,12 +244,12 @@ def _unset(spark: SparkSession, source: Source, names: Sequence[str]) -> None:
 
 
 def _write(spark: SparkSession, source: Source, policy: Policy) -> None:
-    # One statement sets all: after a crash between two, a value would lack what makes it safe to raise.
+    # One statement sets all: after a crash between two, the interval could grow without the values that make it safe.
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in to_properties(policy).items())
     with any_property(spark):
         spark.sql(f"ALTER TABLE {source.sql} SET TBLPROPERTIES ({listed})")
 
 
 def any_property(spark: SparkSession) -> AbstractContextManager[None]:
-    """Open source Delta does not know the property and refuses it, unless told to take any."""
+    """Open source Delta rejects the property, because it does not know it, unless any property is allowed."""
     return nullcontext() if is_databricks(spark) else setting(spark, _ANY_PROPERTY, "true")

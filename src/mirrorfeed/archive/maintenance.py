@@ -17,22 +17,21 @@ from mirrorfeed.archive import interval
 from mirrorfeed.archive.errors import CannotLook
 from mirrorfeed.archive.file_index.archived_files import archived_of
 from mirrorfeed.archive.file_index.log_file import LogFile
-from mirrorfeed.archive.guard.local_engine import LocalIndex
+from mirrorfeed.archive.guard.local_engine import LocalEngine
 from mirrorfeed.archive.guard.predicate import check_columns
-from mirrorfeed.archive.guard.query import index_of
+from mirrorfeed.display.rows import Row, row
+from mirrorfeed.runtime.engine import is_databricks
 from mirrorfeed.source import versions
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.storage.tiers import Tier, TierStore
 
-EARLY_DELETION = (
-    "VACUUM deletes files, and those that are less than 180 days in the archive tier cost a fee for early deletion."
-)
+EARLY_DELETION = "VACUUM deletes files. Files that were archived for less than 180 days cost an early deletion fee."
 Partition = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """What to do; each is a statement of its own, in this order."""
+    """The statements to run, in this order."""
 
     optimize: bool = True
     zorder: tuple[str, ...] = ()
@@ -41,40 +40,69 @@ class Maintenance:
     vacuum: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+@row
+class Maintained(Row):
+    """The result of maintenance."""
+
+    table: str
     statements: tuple[str, ...]
-    left_out: tuple[Partition, ...]
-    """Partitions that hold archived files."""
+    left_out: tuple[Mapping[str, str | None], ...]
+    """Partitions that contain archived files."""
     notes: tuple[str, ...]
 
+    def remarks(self) -> Sequence[str]:
+        names = (", ".join(f"{name}={value}" for name, value in each.items()) for each in self.left_out)
+        left_out = [f"Skipped, because it contains archived files: {each or 'the whole table'}" for each in names]
+        return (*self.statements, *left_out, *self.notes)
 
-def maintain(spark: SparkSession, source: Source, what: Maintenance, now: datetime) -> Done:
+
+@row
+class FileCheck(Row):
+    """Active files that do not exist."""
+
+    table: str
+    missing: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.missing
+
+    def remarks(self) -> Sequence[str]:
+        return [f"Missing: {uri}" for uri in self.missing] or [f"{self.table}: all active files exist."]
+
+
+def maintain(spark: SparkSession, source: Source, what: Maintenance, now: datetime) -> Maintained:
     check_columns(spark, source, what.zorder)
-    index = index_of(spark, source)
-    if not isinstance(index, LocalIndex):
+    left_out: tuple[Partition, ...] = ()
+    notes: list[str] = []
+    if is_databricks(spark):
         statements = _statements(source, what, "")
-        notes = [EARLY_DELETION] if what.vacuum else []
-        left_out: tuple[Partition, ...] = ()
+        any_archived = True
     else:
-        at = versions.newest_version(spark, source)
-        log = index.log()
-        found = log.files(at).values()
-        archived = archived_of(spark, str(source), log.location, found, interval.read(spark, source), now)
-        hot, left_out = split(list(found), archived)
-        statements = _local(spark, source, what, hot, left_out)
-        notes = [EARLY_DELETION] if what.vacuum and archived else []
+        files, archived = _files(spark, source, now)
+        any_archived = bool(archived)
+        active, left_out = split(files, archived)
+        statements = _local(spark, source, what, active, left_out)
         if what.analyze:
-            notes.append("ANALYZE is not supported on open source Delta, whose writes keep the statistics of files.")
-        if left_out and not hot:
-            notes.append("Every partition holds archived files, so nothing is rewritten.")
+            notes.append("ANALYZE is not supported on open source Delta, which collects statistics when it writes.")
+        if left_out and not active:
+            notes.append("Every partition contains archived files, so nothing is rewritten.")
+    if what.vacuum and any_archived:
+        notes.insert(0, EARLY_DELETION)
     for statement in statements:
         spark.sql(statement)
-    return Done(tuple(statements), left_out, tuple(notes))
+    return Maintained(str(source), tuple(statements), tuple(map(dict, left_out)), tuple(notes))
+
+
+def _files(spark: SparkSession, source: Source, now: datetime) -> tuple[list[LogFile], list[LogFile]]:
+    """All files of the newest version, and the archived ones."""
+    log = LocalEngine(spark).log(source)
+    files = list(log.files(versions.newest_version(spark, source)).values())
+    return files, archived_of(spark, str(source), log.location, files, interval.read(spark, source), now)
 
 
 def split(files: Sequence[LogFile], archived: Sequence[LogFile]) -> tuple[tuple[Partition, ...], tuple[Partition, ...]]:
-    """The partitions without archived files, and those with some. A table without partitions is one."""
+    """The partitions without and with archived files. A table without partitions is one partition."""
     with_archived = {_partition(file) for file in archived}
     every = {_partition(file) for file in files}
     return tuple(sorted(every - with_archived, key=str)), tuple(sorted(with_archived, key=str))
@@ -85,20 +113,20 @@ def _partition(file: LogFile) -> Partition:
 
 
 def _local(
-    spark: SparkSession, source: Source, what: Maintenance, hot: Sequence[Partition], left_out: Sequence[Partition]
+    spark: SparkSession, source: Source, what: Maintenance, active: Sequence[Partition], left_out: Sequence[Partition]
 ) -> list[str]:
     if not left_out:
         where = ""
-    elif hot:
+    elif active:
         types = {field.name: field.dataType.simpleString() for field in spark.table(source.sql).schema}
-        where = f" WHERE {condition(hot, types)}"
+        where = f" WHERE {condition(active, types)}"
     else:
         return [f"VACUUM {source.sql}"] if what.vacuum else []
     return [statement for statement in _statements(source, what, where) if not statement.startswith("ANALYZE")]
 
 
 def condition(partitions: Sequence[Partition], types: Mapping[str, str]) -> str:
-    """That a row is in one of these partitions, whose values are spelled as in the log."""
+    """True for rows in these partitions, whose values are spelled as in the log."""
     return " OR ".join(
         "(" + " AND ".join(_equals(name, value, types[name]) for name, value in partition) + ")"
         for partition in partitions
@@ -127,18 +155,13 @@ def _statements(source: Source, what: Maintenance, where: str) -> list[str]:
 
 
 def missing_files(spark: SparkSession, source: Source, now: datetime, tiers: TierStore | None = None) -> list[str]:
-    """The table's hot files that are not there. On Databricks FSCK is asked, and changes nothing; elsewhere every file
-    is looked at, through `tiers` or on this machine."""
-    index = index_of(spark, source)
-    if not isinstance(index, LocalIndex):
+    """The active files that do not exist. Databricks runs FSCK without changing anything; otherwise every file is
+    looked up in `tiers` or on this machine."""
+    if is_databricks(spark):
         return [str(row[0]) for row in spark.sql(f"FSCK REPAIR TABLE {source.sql} DRY RUN").collect()]
-    at = versions.newest_version(spark, source)
-    log = index.log()
-    found = log.files(at).values()
-    archived = archived_of(spark, str(source), log.location, found, interval.read(spark, source), now)
+    files, archived = _files(spark, source, now)
     away = {file.uri for file in archived}
-    hot = [file for file in found if file.uri not in away]
-    uris = sorted({uri for file in hot for uri in (file.uri, file.vector) if uri})
+    uris = sorted({uri for file in files if file.uri not in away for uri in file.uris})
     if tiers is not None:
         return [uri for uri, tier in tiers.read_tiers(uris).items() if tier is Tier.MISSING]
     if elsewhere := [uri for uri in uris if not uri.startswith("file:")]:

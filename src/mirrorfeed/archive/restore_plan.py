@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -18,91 +18,24 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from mirrorfeed.archive.errors import BadPlan, NoPlaceForPlan, PlanInTheWay
-from mirrorfeed.archive.file_index.log_file import LogFile
-from mirrorfeed.display.humanize import counted
+from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
+from mirrorfeed.display.humanize import counted, size
+from mirrorfeed.display.printable import shell_argument
+from mirrorfeed.display.rows import Row, row, shown
 from mirrorfeed.landing.strict_json import CONFIG, Count, format_of, is_distinct, parse_json, validate
 from mirrorfeed.storage.prices import Prices
 from mirrorfeed.storage.tiers import Facts, Priority, Tier
 
+FORMAT: Literal[3] = 3
 ARCHIVE_DAYS = 180
-"""A file that leaves Azure's archive earlier is paid for until then."""
-_SHORTEST = {Tier.HOT: 0, Tier.COOL: 30, Tier.COLD: 90}
-"""The same for the tiers that it may be brought back to."""
-MONTH = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    what: str
-    amount: float | None
-    """None where a price is not given."""
-
-
-def of_restore(
-    files: Iterable[Facts],
-    rates: Prices,
-    priority: Priority,
-    to: Tier,
-    days: int,
-    copies: bool,
-    now: datetime,
-) -> list[Cost]:
-    """Of bringing back those that are in the archive, and of having them for so many days."""
-    away = [file for file in files if file.tier is Tier.ARCHIVE]
-    price = rates.of_restore(priority.name)
-    gib = _gib(away)
-    month = rates.per_month(to.name)
-    found = [
-        Cost("retrieval", gib * price.per_gib),
-        Cost("requests", len(away) / 10_000 * price.per_10k_files),
-        Cost(f"{counted(days, 'day')} in {to.value}", None if month is None else gib * month * days / MONTH),
-    ]
-    if copies:
-        return found
-    return [*found, *_leaving(away, rates, to, days, now)]
-
-
-def _leaving(away: Sequence[Facts], rates: Prices, to: Tier, days: int, now: datetime) -> Iterable[Cost]:
-    """What only a file that leaves the archive costs."""
-    short = [_gib([file]) * max(0.0, ARCHIVE_DAYS - _days(file, now)) for file in away]
-    unknown = ", at most" if any(file.since is None for file in away) else ""
-    archive = rates.per_month(Tier.ARCHIVE.name)
-    yield Cost(
-        f"leaving the archive before {ARCHIVE_DAYS} days{unknown}",
-        None if archive is None else sum(short) * archive / MONTH,
-    )
-    if (left := _SHORTEST[to] - days) > 0:
-        month = rates.per_month(to.name)
-        yield Cost(
-            f"leaving {to.value} before {_SHORTEST[to]} days",
-            None if month is None else _gib(away) * month * left / MONTH,
-        )
-    yield Cost("archiving again", None if rates.archiving is None else len(away) / 10_000 * rates.archiving)
-
-
-def _gib(files: Iterable[Facts]) -> float:
-    return sum(file.bytes or 0 for file in files) / 2**30
-
-
-def _days(file: Facts, now: datetime) -> float:
-    return 0.0 if file.since is None else (now - file.since) / timedelta(days=1)
-
-
-def spelled(costs: Sequence[Cost], currency: str) -> str:
-    """For people, with the sum of what is known."""
-    known = [cost for cost in costs if cost.amount is not None]
-    lines = [f"{cost.amount:,.2f} {currency} for {cost.what}" for cost in known if round(cost.amount or 0, 2)]
-    total = f"{sum(cost.amount or 0 for cost in known):,.2f} {currency} in all"
-    unknown = [cost.what for cost in costs if cost.amount is None]
-    rest = f"; without a price: {', '.join(unknown)}" if unknown else ""
-    return f"{', '.join([*lines, total])}{rest}"
-
-
-FORMAT: Literal[2] = 2
+"""Azure charges for this many days in the archive, even if a file leaves it earlier."""
+_MINIMUM_DAYS = {Tier.HOT: 0, Tier.COOL: 30, Tier.COLD: 90}
+"""The same for the tiers to which a file can be restored."""
+_MONTH = 30
 _STANDARD_HOURS = 15.0
 _HIGH_HOURS = 1.0
 _HIGH_BYTES_AN_HOUR = 10 * 2**30
-"""An account brings back about so much with high priority; below it, in less than an hour."""
+"""Restored by an account with high priority. A smaller restore takes less than an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +46,7 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """A table of which files are planned, as it was then."""
+    """A table to which planned files belong, at the version of the plan."""
 
     table: str
     table_id: str
@@ -123,43 +56,44 @@ class PlannedTable:
 @dataclass(frozen=True, slots=True)
 class Plan:
     __pydantic_config__: ClassVar = CONFIG
-    table: str
-    table_id: str
-    version: Count
-    where: str | None
-    """What it says of times is fixed: relative words such as current_date() stand here as of the planning."""
-    feed_from: Count | None
-    """First version of a range of the change feed that ends with `version`; None for a snapshot."""
+    tables: Annotated[tuple[PlannedTable, ...], Field(min_length=1)]
     priority: Literal["STANDARD", "HIGH"]
     files: Annotated[tuple[PlannedFile, ...], AfterValidator(is_distinct)]
+    where: str | None = None
+    """The condition on the first table, with relative times such as current_date() replaced."""
+    feed_from: Count | None = None
+    """First version of a range of the change data feed, which ends with the version of the first table."""
+    sql: str | None = None
+    """The query, if it is not a query on one table."""
+    files_alone: bool = False
+    """Whether the plan restores files without running a query."""
+    zone: str | None = None
+    """Session time zone of the query."""
     cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     currency: str | None = None
-    format: Literal[2] = FORMAT
-    zone: str | None = None
-    """The time zone in which the question means its times."""
-    sql: str | None = None
-    """The statement that was planned for, if it was one."""
-    others: tuple[PlannedTable, ...] = ()
-    """Further tables that the statement needs files of."""
-    files_alone: bool = False
-    """Whether it was made for no question: files are brought back, and no rows are shown."""
+    format: Literal[3] = FORMAT
 
     @property
-    def asks_for_rows(self) -> bool:
+    def table(self) -> str:
+        """The first table, for messages."""
+        return self.tables[0].table
+
+    @property
+    def version(self) -> int:
+        return self.tables[0].version
+
+    @property
+    def has_rows(self) -> bool:
         return self.feed_from is None and not self.files_alone
 
     @property
-    def tables(self) -> tuple[PlannedTable, ...]:
-        return (PlannedTable(self.table, self.table_id, self.version), *self.others)
-
-    @property
     def bytes(self) -> int:
-        """As far as it is known: deletion vectors have no size in the log, and Databricks names files alone."""
+        """The known bytes. Deletion vectors have no size in the log, and Databricks returns only names of files."""
         return sum(file.bytes or 0 for file in self.files)
 
     @property
     def hours(self) -> float:
-        """At most, by what the service says; none where there is nothing to bring back."""
+        """The maximum duration according to the storage service."""
         if not self.files:
             return 0.0
         if self.priority == Priority.STANDARD.name:
@@ -167,7 +101,7 @@ class Plan:
         return max(_HIGH_HOURS, self.bytes / _HIGH_BYTES_AN_HOUR)
 
     def save(self, path: str) -> None:
-        """Never over another plan, which may be under way."""
+        """Never replaces another plan, which may be in progress."""
         try:
             with Path(path).open("x", encoding="utf-8") as file:
                 json.dump(asdict(self), file, indent=1, ensure_ascii=False)
@@ -181,7 +115,7 @@ class Plan:
         try:
             value = parse_json(Path(path).read_bytes())
             if (found := format_of(value)) != FORMAT:
-                raise ValueError(f"it has the format {found}, and {FORMAT} is read here")
+                raise ValueError(f"its format is {found}, and this version reads {FORMAT}")
             return validate(_PLAN, value)
         except (OSError, ValueError) as error:
             raise BadPlan(path=path, reason=str(error)) from error
@@ -190,63 +124,134 @@ class Plan:
 _PLAN = TypeAdapter(Plan)
 
 
+@row
+class RestorePlan(Row):
+    """A plan to restore the archived files that a query needs."""
+
+    tables: tuple[str, ...] = shown("tables")
+    versions: tuple[int, ...]
+    query: str | None = shown("query")
+    """The condition or statement, with relative times such as current_date() replaced."""
+    zone: str | None
+    """The session time zone of the query."""
+    files: int = shown("files")
+    bytes: int = shown("size", size, right=True)
+    """The known bytes."""
+    hours: float = shown("max hours")
+    """The maximum duration according to the storage service."""
+    cost: float | None = shown("cost", lambda cost: f"{cost:,.2f}", right=True)
+    currency: str | None = shown("currency")
+    path: str | None
+    """The saved plan."""
+    _plan: Plan = field(repr=False)
+
+    @classmethod
+    def of(cls, plan: Plan, path: str | None = None) -> RestorePlan:
+        tables, versions = (tuple(getattr(each, name) for each in plan.tables) for name in ("table", "version"))
+        query = plan.sql or plan.where
+        return cls(
+            tables, versions, query, plan.zone, len(plan.files), plan.bytes, plan.hours, plan.cost, plan.currency, path,
+            plan,
+        )  # fmt: skip
+
+    def save(self, path: str) -> RestorePlan:
+        """Save the plan as a file for `mirrorfeed archive restore`."""
+        self._plan.save(path)
+        return RestorePlan.of(self._plan, path)
+
+    def remarks(self) -> Sequence[str]:
+        if not self.path:
+            return ()
+        return (f"Saved. Carry it out with `mirrorfeed archive restore {shell_argument(self.path)}`.",)
+
+
 def check_place(path: str) -> None:
-    """Whether a plan can be saved there, before the work of making it."""
+    """Raises an error if a plan cannot be saved there, before it is made."""
     place = Path(path)
     if place.exists():
         raise PlanInTheWay(path=path)
     if not place.parent.is_dir():
-        raise NoPlaceForPlan(path=path, reason=f"there is no folder {place.parent}")
+        raise NoPlaceForPlan(path=path, reason=f"the folder {place.parent} does not exist")
 
 
 def make(
-    table: str,
-    table_id: str,
-    version: int,
-    files: Sequence[LogFile],
-    priority: Priority,
+    needed: Sequence[NeededFiles],
+    priority: Priority | None = None,
     *,
+    rates: Prices | None = None,
     where: str | None = None,
     feed_from: int | None = None,
-    rates: Prices | None = None,
+    sql: str | None = None,
+    files_alone: bool = False,
     zone: str | None = None,
 ) -> Plan:
-    """For the archived files of a question to one table."""
-    made = Plan(table, table_id, version, where, feed_from, _name(priority), _planned(files), zone=zone)
-    return _priced(made, rates)
-
-
-def make_for_statement(
-    sql: str | None,
-    tables: Sequence[tuple[PlannedTable, Sequence[LogFile]]],
-    priority: Priority,
-    rates: Prices | None = None,
-    zone: str | None = None,
-) -> Plan:
-    """For the archived files that a statement needs of one table or several; without it, for the files alone."""
-    (first, *others) = (table for table, _ in tables)
-    files = _planned([file for _, listed in tables for file in listed])
-    made = Plan(first.table, first.table_id, first.version, None, None, _name(priority), files)
-    return _priced(replace(made, zone=zone, sql=sql, others=tuple(others), files_alone=sql is None), rates)
-
-
-def _name(priority: Priority) -> Literal["STANDARD", "HIGH"]:
-    return "HIGH" if priority is Priority.HIGH else "STANDARD"
-
-
-def _planned(files: Sequence[LogFile]) -> tuple[PlannedFile, ...]:
-    """Each data file, and the file of its deletion vector, once."""
-    planned: dict[str, int | None] = {}
-    for file in files:
-        planned[file.uri] = file.size
+    """For the archived files that a query needs of one or more tables."""
+    tables = tuple(PlannedTable(each.table, each.table_id, each.version) for each in needed)
+    sizes: dict[str, int | None] = {}
+    for file in (file for each in needed for file in each.files):
+        sizes[file.uri] = file.size
         if file.vector:
-            planned.setdefault(file.vector, None)
-    return tuple(PlannedFile(uri, planned[uri]) for uri in sorted(planned))
-
-
-def _priced(made: Plan, rates: Prices | None) -> Plan:
+            sizes.setdefault(file.vector, None)
+    files = tuple(PlannedFile(uri, sizes[uri]) for uri in sorted(sizes))
+    named: Literal["STANDARD", "HIGH"] = "HIGH" if priority is Priority.HIGH else "STANDARD"
+    made = Plan(tables, named, files, where, feed_from, sql, files_alone, zone)
     if rates is None:
         return made
-    price = rates.of_restore(made.priority)
-    by_bytes, by_objects = made.bytes / 2**30 * price.per_gib, len(made.files) / 10_000 * price.per_10k_files
+    price = rates.of_restore(named)
+    by_bytes, by_objects = made.bytes / 2**30 * price.per_gib, len(files) / 10_000 * price.per_10k_files
     return replace(made, cost=round(by_bytes + by_objects, 4), currency=rates.currency)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    what: str
+    amount: float | None
+    """None if the price is not configured."""
+
+
+def cost_of_restore(
+    files: Iterable[Facts], rates: Prices, priority: Priority, to: Tier, days: int, copies: bool, now: datetime
+) -> list[Cost]:
+    """The costs to restore the archived ones of these files, and to store them for a number of days."""
+    away = [file for file in files if file.tier is Tier.ARCHIVE]
+    price = rates.of_restore(priority.name)
+    gib = _gib(away)
+    month = rates.per_month(to.name)
+    found = [
+        Cost("retrieval", gib * price.per_gib),
+        Cost("requests", len(away) / 10_000 * price.per_10k_files),
+        Cost(f"{counted(days, 'day')} in {to.value}", None if month is None else gib * month * days / _MONTH),
+    ]
+    if copies:
+        return found
+    early = [
+        _gib([file]) * max(0.0, ARCHIVE_DAYS - (0.0 if file.since is None else (now - file.since) / timedelta(days=1)))
+        for file in away
+    ]
+    unknown = ", at most" if any(file.since is None for file in away) else ""
+    archive = rates.per_month(Tier.ARCHIVE.name)
+    found.append(
+        Cost(
+            f"leaving the archive before {ARCHIVE_DAYS} days{unknown}",
+            None if archive is None else sum(early) * archive / _MONTH,
+        )
+    )
+    if (left := _MINIMUM_DAYS[to] - days) > 0:
+        fee = None if month is None else gib * month * left / _MONTH
+        found.append(Cost(f"leaving {to.value} before {_MINIMUM_DAYS[to]} days", fee))
+    found.append(Cost("archiving again", None if rates.archiving is None else len(away) / 10_000 * rates.archiving))
+    return found
+
+
+def _gib(files: Iterable[Facts]) -> float:
+    return sum(file.bytes or 0 for file in files) / 2**30
+
+
+def describe_costs(costs: Sequence[Cost], currency: str) -> str:
+    """The known costs with their sum."""
+    known = [cost for cost in costs if cost.amount is not None]
+    lines = [f"{cost.amount:,.2f} {currency} for {cost.what}" for cost in known if round(cost.amount or 0, 2)]
+    total = f"{sum(cost.amount or 0 for cost in known):,.2f} {currency} in total"
+    unknown = [cost.what for cost in costs if cost.amount is None]
+    rest = f"; without a price: {', '.join(unknown)}" if unknown else ""
+    return f"{', '.join([*lines, total])}{rest}"

@@ -5,22 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive import restore
-from mirrorfeed.archive import restore_plan as planning
-from mirrorfeed.archive.errors import FeedOnDatabricks, NoPolicy, NoSuchRange, NothingToBringBack, RelativeWord
+from mirrorfeed.archive import restore_plan
+from mirrorfeed.archive.errors import (
+    FeedOnDatabricks,
+    NoPolicy,
+    NoSuchRange,
+    NothingToBringBack,
+    PlanOfAnotherTable,
+    RelativeWord,
+)
 from mirrorfeed.archive.file_index.archived_files import archived_of
 from mirrorfeed.archive.guard import change_feed
-from mirrorfeed.archive.guard.archived_files_needed import plan_of
-from mirrorfeed.archive.guard.query import Guarded, index_of
-from mirrorfeed.archive.guard.table import ArchiveAwareTable
-from mirrorfeed.archive.interval import understood
-from mirrorfeed.archive.restore_plan import Plan
+from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
+from mirrorfeed.archive.guard.engine import TableFacts
+from mirrorfeed.archive.guard.query import Guarded, engine_of
+from mirrorfeed.archive.guard.table import GuardedTable
+from mirrorfeed.archive.restore_plan import Plan, PlannedTable
 from mirrorfeed.runtime.engine import is_databricks, setting
 from mirrorfeed.runtime.spark_errors import FILES_GONE, first_of
 from mirrorfeed.source import reader, versions
@@ -35,13 +41,13 @@ _ZONE = "spark.sql.session.timeZone"
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A time as a session tells it."""
+    """A time in the time zone of a session."""
 
     micros: int
     """Since the epoch."""
     date: str
     local: str
-    """The time of its day, without a zone."""
+    """Date and time without a zone."""
     zone: str
 
 
@@ -54,7 +60,7 @@ def moment(spark: SparkSession, now: datetime) -> Moment:
 
 
 def in_zone(spark: SparkSession, zone: str | None) -> AbstractContextManager[None]:
-    """The session tells times as the one did in which a plan was made."""
+    """The session has the time zone in which a plan was made."""
     return nullcontext() if zone is None else setting(spark, _ZONE, zone)
 
 
@@ -69,12 +75,12 @@ _TOKEN = re.compile(
 )
 _SPECIAL = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
 _BARE = ("current_date", "current_timestamp", "localtimestamp", "current_time")
-"""Spark takes these without parentheses too, where no column is called so."""
+"""Spark accepts these also without parentheses, unless a column has this name."""
 
 
-def frozen(text: str, at: Moment, columns: Collection[str] = ()) -> str:
-    """The same condition or statement with each word that means another time later replaced by what it means now; or
-    `RelativeWord` for one that cannot be replaced."""
+def fix_relative_times(text: str, at: Moment, columns: Collection[str] = ()) -> str:
+    """A condition or statement with every relative time replaced by its value now, because a plan is carried out hours
+    later. Raises `RelativeWord` for one that cannot be replaced."""
     literals = {
         **dict.fromkeys(("current_date", "curdate"), f"DATE '{at.date}'"),
         **dict.fromkeys(("current_timestamp", "now", "getdate"), f"timestamp_micros({at.micros})"),
@@ -99,7 +105,7 @@ def frozen(text: str, at: Moment, columns: Collection[str] = ()) -> str:
 
 
 def _end_of_comment(text: str, start: int) -> int:
-    """Comments of this kind stand in one another."""
+    """Block comments can be nested."""
     depth = 1
     for mark in re.finditer(r"/\*|\*/", text[start:]):
         depth += 1 if mark[0] == "/*" else -1
@@ -118,57 +124,47 @@ def make_plan(
     rates: Prices | None,
     now: datetime,
 ) -> Plan:
-    """For a query at the newest version, or for the change feed from one version to another."""
-    index = index_of(spark, source)
-    facts = index.facts()
-    interval = understood(str(source), facts.properties)
-    if interval is None:
+    """For a query at the newest version, or for a range of the change data feed."""
+    engine = engine_of(spark)
+    facts = engine.facts(source)
+    if facts.policy is None:
         raise NoPolicy(table=str(source))
     at = moment(spark, now)
     if feed_from is None:
-        asked = None if where is None else frozen(where, at, facts.columns)
-        answer = index.needed(asked, interval, now, None)
-        version, archived = answer.version, list(answer.archived)
+        asked = None if where is None else fix_relative_times(where, at, facts.columns)
+        needed = engine.needed(source, facts, asked, now)
     else:
         asked = None
-        if is_databricks(spark):
-            raise FeedOnDatabricks(table=str(source))
-        version = _last_of_range(spark, source, feed_from, feed_to)
-        range_ = Range(feed_from - 1, version)
-        try:
-            table = read_table_info(spark, source)
-            changed = change_feed.needed(spark, source, table, range_)
-        except AnalysisException as error:
-            if first_of(error, FILES_GONE) is None:
-                raise
-            raise NoSuchRange(table=str(source), first=feed_from, last=feed_to, newest=version) from error
-        _check_readable(spark, source, range_)
-        archived = archived_of(spark, str(source), table.location, changed, interval, now)
-    return planning.make(
-        str(source),
-        facts.table_id,
-        version,
-        archived,
-        priority,
-        where=asked,
-        feed_from=feed_from,
-        rates=rates,
-        zone=at.zone,
-    )
+        needed = _needed_by_feed(spark, source, facts, feed_from, feed_to, now)
+    return restore_plan.make([needed], priority, rates=rates, where=asked, feed_from=feed_from, zone=at.zone)
 
 
-def _check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
-    """Or `Gap`, where Delta does not read the range whatever is brought back, as one that is past its retention."""
-    with reader.read_errors(str(source), range_):
-        reader.changes(spark, source, range_)
-
-
-def _last_of_range(spark: SparkSession, source: Source, first: int, last: int | None) -> int:
+def _needed_by_feed(
+    spark: SparkSession, source: Source, facts: TableFacts, first: int, last: int | None, now: datetime
+) -> NeededFiles:
+    if is_databricks(spark):
+        raise FeedOnDatabricks(table=str(source))
     newest = versions.newest_version(spark, source)
     end = newest if last is None else last
     if not 0 <= first <= end <= newest:
         raise NoSuchRange(table=str(source), first=first, last=last, newest=newest)
-    return end
+    range_ = Range(first - 1, end)
+    try:
+        table = read_table_info(spark, source)
+        changed = change_feed.needed(spark, source, table, range_)
+    except AnalysisException as error:
+        if first_of(error, FILES_GONE) is None:
+            raise
+        raise NoSuchRange(table=str(source), first=first, last=end, newest=newest) from error
+    _check_readable(spark, source, range_)
+    files = archived_of(spark, str(source), table.location, changed, facts.policy, now)
+    return NeededFiles(str(source), facts.table_id, table.location, end, tuple(files))
+
+
+def _check_readable(spark: SparkSession, source: Source, range_: Range) -> None:
+    """Raises `Gap` if Delta cannot read the range even after a restore, for example after the retention."""
+    with reader.read_errors(str(source), range_):
+        reader.changes(spark, source, range_)
 
 
 def make_statement_plan(
@@ -176,33 +172,39 @@ def make_statement_plan(
 ) -> Plan:
     """For any query over tables that have an archive."""
     at = moment(spark, now)
-    asked = frozen(statement, at)
+    asked = fix_relative_times(statement, at)
     tables = Guarded(spark, now=lambda: now).needed(asked)
     if not tables:
         raise NothingToBringBack(statement=statement)
-    return plan_of(asked, tables, priority, rates, at.zone)
+    return restore_plan.make(tables, priority, rates=rates, sql=asked, zone=at.zone)
 
 
-def check_plan(spark: SparkSession, made: Plan) -> None:
-    """Refuses a plan of which a table is another now."""
-    for table in made.tables:
+def check_plan(spark: SparkSession, plan: Plan) -> None:
+    """Raises `PlanOfAnotherTable` if a table was replaced, or does not have the version of the plan."""
+    for table in plan.tables:
         source = Source.parse(table.table)
-        newest = versions.newest_version(spark, source)
-        one = replace(made, table=table.table, table_id=table.table_id, version=table.version)
-        restore.check_table(one, read_table_info(spark, source).table_id, newest)
+        check_table(table, read_table_info(spark, source).table_id, versions.newest_version(spark, source))
 
 
-def look_again(spark: SparkSession, made: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
-    """The rows that were planned for, once it is known that all they need can be read: other files may have come to
-    count as archived meanwhile. None where a plan has no rows to show: that of a range of the feed, or of files."""
-    source = Source.parse(made.table)
-    if made.sql is not None:
-        return Guarded(spark, lambda _: tiers, lambda: now).sql(made.sql)
-    if made.files_alone:
+def check_table(planned: PlannedTable, table_id: str, newest: int) -> None:
+    if planned.table_id != table_id:
+        raise PlanOfAnotherTable(table=planned.table, planned=planned.table_id, found=table_id)
+    if planned.version > newest:
+        then, now = f"{planned.table_id} at version {planned.version}", f"{table_id} at {newest}"
+        raise PlanOfAnotherTable(table=planned.table, planned=then, found=now)
+
+
+def run_query(spark: SparkSession, plan: Plan, tiers: TierStore, now: datetime) -> DataFrame | None:
+    """The rows of the planned query, guarded, because more files may count as archived now. None if the plan is for a
+    range of the change data feed, which is only checked, or for files alone."""
+    source = Source.parse(plan.table)
+    if plan.sql is not None:
+        return Guarded(spark, lambda _: tiers, lambda: now).sql(plan.sql)
+    if plan.files_alone:
         return None
-    if made.feed_from is None:
-        return ArchiveAwareTable(spark, source, tiers, lambda: now).query(made.where, version=made.version)
-    range_ = Range(made.feed_from - 1, made.version)
+    if plan.feed_from is None:
+        return GuardedTable(spark, source, tiers, lambda: now).query(plan.where, version=plan.version)
+    range_ = Range(plan.feed_from - 1, plan.version)
     change_feed.check(spark, source, range_, read_table_info(spark, source).properties, tiers, now)
     _check_readable(spark, source, range_)
     return None

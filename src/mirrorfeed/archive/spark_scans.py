@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from mirrorfeed.archive.errors import CannotBeJudged, CannotBePlanned
-from mirrorfeed.archive.file_index.archived_files import Tables
+from mirrorfeed.archive.file_index.archived_files import TableFolders
 from mirrorfeed.archive.file_index.log_file import ELSEWHERE, LogFile, column_names, file_of, plain
 from mirrorfeed.archive.spark_plan_tree import (
     CATALYST,
@@ -146,16 +146,7 @@ _ROWS_OF_THEIR_OWN = ("ParallelCollectionRDD", "ReliableCheckpointRDD", "LocalCh
 """Where the lineage of an RDD may end without a file of a table."""
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A query that is planned and not run."""
-
-    rows: DataFrame
-    scans: tuple[Scan, ...]
-    """Of all tables that are Delta's, wherever in the query they are read."""
-
-
-def planned(frame: DataFrame) -> Planned:
+def planned(frame: DataFrame) -> tuple[DataFrame, tuple[Scan, ...]]:
     """The plan of a DataFrame, or `CannotBeJudged`."""
     spark = session_of(frame)
     if frame.isStreaming:
@@ -167,7 +158,7 @@ def planned(frame: DataFrame) -> Planned:
         raise CannotBePlanned(reason=first_line(str(error))) from error
     scans = tuple(_scans(spark, plan))
     rows = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan)  # type: ignore[union-attr]
-    return Planned(DataFrame(rows, spark), scans)
+    return DataFrame(rows, spark), scans
 
 
 def _scans(spark: SparkSession, plan: Any) -> Iterator[Scan]:
@@ -206,9 +197,9 @@ def _scan(spark: SparkSession, leaf: Any) -> Iterator[Scan]:
 
 def _refuse_tables(spark: SparkSession, index: Any) -> None:
     """Files that are read as such may be those of a table, of which a part is there and a part is archived."""
-    tables = Tables(spark)
+    tables = TableFolders(spark)
     for path in (plain(str(root.toString())) for root in items(index.rootPaths())):
-        if "_delta_log" not in path.split("/") and (table := tables.holding(path)) is not None:
+        if "_delta_log" not in path.split("/") and (table := tables.folder_of(path)) is not None:
             raise CannotBeJudged(reads=f"files of the Delta table {table} as if they were none of a table's")
 
 

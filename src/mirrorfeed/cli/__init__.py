@@ -8,9 +8,6 @@ __all__ = ["main"]
 
 for _commands in [
     "archive",
-    "archive_interval",
-    "archive_lifecycle",
-    "archive_report",
     "deployment",
     "fabric",
     "feed",

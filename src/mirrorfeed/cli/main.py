@@ -190,12 +190,6 @@ def say(*lines: str, err: bool = False) -> None:
     click.echo("\n".join(map(printable, lines)), err=err or for_programs())
 
 
-def say_result(value: object) -> None:
-    """The result, with --json; without, it was said in words."""
-    if for_programs():
-        say_json(value)
-
-
 def say_json(value: object) -> None:
     """Alone on standard output. Times are in ISO form, errors as they tell themselves, decisions in words."""
     encoding: str | None = sys.stdout.encoding

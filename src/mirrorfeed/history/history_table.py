@@ -164,13 +164,11 @@ class HistoryTable:
         )
         if seen.archive_days is None:
             return self._at(seen.version).where(where)
-        from mirrorfeed.archive.guard.table import (
-            ArchiveAwareTable,  # brings the clients of stores, and few runs need it
-        )
+        from mirrorfeed.archive.guard.table import GuardedTable  # brings the clients of stores, and few runs need it
         from mirrorfeed.storage.tiers import tiers_at
 
         tiers = tiers_at(read_table_info(self.spark, self.place).location)
-        return ArchiveAwareTable(self.spark, self.place, tiers).query(where, version=seen.version)
+        return GuardedTable(self.spark, self.place, tiers).query(where, version=seen.version)
 
     def _held(self, version: int, archive_days: int | None, *, mapped: bool) -> tuple[int, tuple[Record, ...]]:
         """How many rows, and the records. Spark takes two jobs for it, so it is asked only where the table is not in a

@@ -210,7 +210,7 @@ def verified(table: str, found: Comparison | MirrorfeedError, now: datetime) -> 
 
 
 def archived(table: str, found: Share, now: datetime, rates: Prices | None = None) -> Row:
-    hot, cold = found.hot_bytes, found.cold_bytes
+    hot, cold = found.active_bytes, found.cold_bytes
     month = (
         rates.monthly_cost(hot, cold, found.copied_bytes) if rates and hot is not None and cold is not None else None
     )
@@ -223,11 +223,11 @@ def archived(table: str, found: Share, now: datetime, rates: Prices | None = Non
         archived_bytes=found.archived_bytes,
         restored_bytes=found.restored_bytes,
         hot_bytes=hot,
-        bytes_by_age=dict(found.ages) if found.ages is not None else None,
+        bytes_by_age=dict(found.bytes_by_age) if found.bytes_by_age is not None else None,
         month_cost=month.cost if month else None,
         month_saving=month.saving if month else None,
         currency=rates.currency if rates and month else None,
-        message=f"{found}.",
+        message=f"{found.summary}.",
     )
 
 

@@ -71,8 +71,8 @@ def log(folder: Path, version: int) -> Columns:
 def found(there: Columns, *asked: Comparison, until: int | None = 2**60) -> tuple[int, list[str]]:
     table = there.described()
     rules = data_skipping.rules(asked, table.schema, table.partitions, table.properties)
-    answer = there.files(table, rules, until)
-    return answer.count, sorted(each.uri for each in answer.files)
+    count, files = there.files(table, rules, until)
+    return count, sorted(each.uri for each in files)
 
 
 def test_the_newest_word_of_each_file_counts(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_a_file_is_comes_with_it(tmp_path: Path) -> None:
         ("day",),
         {"delta.timeUntilArchived": "60 days"},
     )
-    (one,) = there.files(table, data_skipping.rules([], table.schema, table.partitions, {}), 5).files
+    _, (one,) = there.files(table, data_skipping.rules([], table.schema, table.partitions, {}), 5)
     assert (one.uri, one.size, one.rows, one.partition) == ("file:/t/a.parquet", 7, 1, {"day": "2026-01-01"})
     assert one.created is not None
     assert one.created.timestamp() == 0.005

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from mirrorfeed.archive import restore_planner
 from mirrorfeed.archive.file_index import columnar_log
 from mirrorfeed.archive.file_index.columnar_log import Columns
 from mirrorfeed.archive.file_index.data_skipping import Doubt
-from mirrorfeed.archive.guard.local_engine import LocalIndex
-from mirrorfeed.archive.guard.table import ArchiveAwareTable
+from mirrorfeed.archive.guard.local_engine import LocalEngine
+from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, POLICY, Orders, days
@@ -33,18 +34,19 @@ def test_comparisons_are_answered_without_delta_and_alike(
     spark: SparkSession, orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = ["day = 1", "day > 1 AND id < 30", "id = 15", "day >= 1L AND 12 > id", "v = 'v25'", "id = 45", None]
+    engine = LocalEngine(spark)
     for source in (orders.source, Source.parse("placed"), Source.parse("default.placed")):
-        index = LocalIndex(spark, source)
+        facts = replace(engine.facts(source), policy=POLICY)
         for where in asked if source is orders.source else asked[2:3]:
-            assert index.compared(where, POLICY, NOW, None) == index.planned(where, POLICY, NOW, None)
-    assert index.compared("day = 1", None, NOW, 1) == index.planned("day = 1", None, NOW, 1)
+            assert engine.compared(source, facts, where, NOW) == engine.planned(source, facts, where, NOW)
+    assert engine.compared(source, facts, "day = 1", NOW, 1) == engine.planned(source, facts, "day = 1", NOW, 1)
 
-    def asks_delta(*_: object) -> None:
+    def asks_delta(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(LocalIndex, "planned", asks_delta)
-    monkeypatch.setattr(LocalIndex, "newest", asks_delta)
-    assert days(ArchiveAwareTable(spark, "placed", now=lambda: NOW).files("day < 3 AND id = 15").archived) == ["1"]
+    monkeypatch.setattr(LocalEngine, "planned", asks_delta)
+    monkeypatch.setattr(LocalEngine, "newest", asks_delta)
+    assert days(GuardedTable(spark, "placed", now=lambda: NOW).needed("day < 3 AND id = 15").files) == ["1"]
     made = restore_planner.make_plan(spark, orders.source, "id = 25", None, None, Priority.STANDARD, None, NOW)
     assert (made.version, [Path(file.uri).parent.name for file in made.files]) == (2, ["day=2"])
 
@@ -54,8 +56,9 @@ def test_comparisons_are_answered_without_delta_and_alike(
     ["day = 1 OR id = 15", "day + 1 = 2", "day IN (1, 2)", "_metadata.file_size > 0", "rand() < 2", "gone = 1"],
 )
 def test_what_is_more_than_comparisons_is_left_to_delta(spark: SparkSession, orders: Orders, where: str) -> None:
+    engine = LocalEngine(spark)
     with pytest.raises(Doubt):
-        LocalIndex(spark, orders.source).compared(where, POLICY, NOW, None)
+        engine.compared(orders.source, engine.facts(orders.source), where, NOW)
 
 
 @pytest.mark.parametrize("name", ["seen", "gone", "other.schema.placed", "/nowhere/at/all"])

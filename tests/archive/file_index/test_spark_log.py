@@ -13,7 +13,7 @@ from mirrorfeed.archive.errors import CommitsElsewhere
 from mirrorfeed.archive.file_index.log_file import LogFile, uri_of
 from mirrorfeed.archive.file_index.spark_log import Parts, log_of, parts_at
 from mirrorfeed.archive.guard import change_feed
-from mirrorfeed.archive.guard.local_engine import LocalIndex
+from mirrorfeed.archive.guard.local_engine import LocalEngine
 from mirrorfeed.source.errors import LogDamaged
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
@@ -86,7 +86,7 @@ def test_a_log_whose_newest_commits_are_known_to_the_catalog_alone_is_refused_by
         " archived files of such a table."
     )
     with pytest.raises(CommitsElsewhere):
-        LocalIndex(spark, orders).log()
+        LocalEngine(spark).log(orders)
     with pytest.raises(CommitsElsewhere):
         change_feed.needed(spark, orders, read_table_info(spark, orders), 3)
 

@@ -53,7 +53,7 @@ def test_a_range_with_archived_files_is_refused_and_names_them(spark: SparkSessi
     with pytest.raises(ArchivedFilesNeeded) as caught:
         check(table, Range(0, 1), now=NOW)
     assert days(caught.value.files) == ["1", "2"]
-    assert f"The change feed (version 1) of {table.path} at version 1 needs 2 files" in str(caught.value)
+    assert "The change data feed (version 1) needs 2 archived files" in str(caught.value)
     assert f"`mirrorfeed archive plan {table.path} --feed-from 1 --feed-to 1 --to PLAN`" in str(caught.value)
 
 
@@ -81,7 +81,7 @@ def test_a_plan_covers_a_range_and_the_range_is_read_once_all_is_back(
     tiers.archive(file.uri for file in plan.files)
     with pytest.raises(ArchivedFilesNeeded):
         check(table, Range(0, 4), tiers, LATER)
-    assert not restore.ask(plan, tiers).done
+    assert not restore.request(plan, tiers).done
     clock.pass_(1)
     assert restore.progress(plan, tiers).done
     check(table, Range(0, 4), tiers, LATER)
@@ -100,9 +100,9 @@ def test_what_delta_looks_back_to_no_more_is_not_planned_for(spark: SparkSession
     table.sql("INSERT INTO {} VALUES (99, 'new', 9)")
     tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
     with pytest.raises(VersionExpired):
-        restore_planner.look_again(spark, made, tiers, NOW)
+        restore_planner.run_query(spark, made, tiers, NOW)
     table.sql("ALTER TABLE {} SET TBLPROPERTIES (delta.deletedFileRetentionDuration = 'interval 30 days')")
-    rows = restore_planner.look_again(spark, made, tiers, NOW)
+    rows = restore_planner.run_query(spark, made, tiers, NOW)
     assert rows is not None
     assert rows.count() == 10
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,16 +11,16 @@ from fixtures.databricks import RecordingDatabricks
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive.errors import BadPredicate, OnlyNewestVersion
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.engine import NativeIndex
-from mirrorfeed.archive.guard.local_engine import LocalIndex
-from mirrorfeed.archive.guard.query import index_of
-from mirrorfeed.archive.guard.table import ArchiveAwareTable
-from mirrorfeed.archive.guard.writer import GuardedWriter
+from mirrorfeed.archive.guard.engine import DatabricksEngine, TableFacts
+from mirrorfeed.archive.guard.local_engine import LocalEngine
+from mirrorfeed.archive.guard.query import engine_of
+from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.archive.maintenance import EARLY_DELETION, Maintenance, maintain, missing_files
 from mirrorfeed.storage.tiers import Priority
 from tests.archive.scenes import NOW, POLICY, Orders
 
 SHOW = "SHOW ARCHIVED FILES FOR "
+FACTS = TableFacts("t", "id", "file:/t", ("id",), POLICY)
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +29,8 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orde
 
 
 def test_the_engine_itself_is_asked_what_it_is(spark: SparkSession, table: Orders) -> None:
-    assert isinstance(index_of(RecordingDatabricks(spark, {}), table.source), NativeIndex)  # type: ignore[arg-type]
-    assert isinstance(index_of(spark, table.source), LocalIndex)
+    assert isinstance(engine_of(RecordingDatabricks(spark, {})), DatabricksEngine)  # type: ignore[arg-type]
+    assert isinstance(engine_of(spark), LocalEngine)
 
 
 @pytest.mark.parametrize(
@@ -46,21 +45,21 @@ def test_databricks_is_asked_for_its_archived_files(
     spark: SparkSession, table: Orders, where: str | None, statement: str
 ) -> None:
     engine = RecordingDatabricks(spark, {SHOW: [("file:///t/part-0",)]})
-    answer = NativeIndex(engine, table.source).needed(where, POLICY, NOW, None)  # type: ignore[arg-type]
+    answer = DatabricksEngine(engine).needed(table.source, FACTS, where, NOW, None)  # type: ignore[arg-type]
     assert engine.statements == [statement.replace("{}", table.source.sql)]
-    assert ([file.uri for file in answer.archived], answer.hot) == (["file:/t/part-0"], None)
+    assert ([file.uri for file in answer.files], answer.active) == (["file:/t/part-0"], None)
 
 
 def test_a_bad_predicate_never_reaches_a_statement(spark: SparkSession, table: Orders) -> None:
     engine = RecordingDatabricks(spark, {})
     with pytest.raises(BadPredicate):
-        NativeIndex(engine, table.source).needed("id = 1) OR (1 = 1", POLICY, NOW, None)  # type: ignore[arg-type]
+        DatabricksEngine(engine).needed(table.source, FACTS, "id = 1) OR (1 = 1", NOW, None)  # type: ignore[arg-type]
     assert engine.statements == []
 
 
 def test_an_older_version_is_left_to_the_engine(spark: SparkSession, table: Orders) -> None:
     with pytest.raises(OnlyNewestVersion) as caught:
-        NativeIndex(RecordingDatabricks(spark, {}), table.source).needed(None, POLICY, NOW, 1)  # type: ignore[arg-type]
+        DatabricksEngine(RecordingDatabricks(spark, {})).needed(table.source, FACTS, None, NOW, 1)  # type: ignore[arg-type]
     assert str(caught.value) == (
         f"Databricks names the archived files of the newest version of {table.path} only, which is 2, and 1 was asked"
         " for. Ask for the newest version, or read the older one with a plain query: Databricks guards it itself."
@@ -72,11 +71,11 @@ def test_every_file_that_databricks_names_is_looked_at(spark: SparkSession, tabl
     tiers = FolderTiers(tmp_path_factory.mktemp("aside"), clock)
     old = [file.uri for file in table.files("1", "2")]
     engine = RecordingDatabricks(spark, {SHOW: [(uri,) for uri in old]})
-    guarded = ArchiveAwareTable(engine, table.source, tiers, lambda: NOW)  # type: ignore[arg-type]
+    guarded = GuardedTable(engine, table.source, tiers, lambda: NOW)  # type: ignore[arg-type]
     tiers.archive(old)
     tiers.restore(old[:1], Priority.HIGH)
     clock.pass_(1)
-    with pytest.raises(ArchivedFilesNeeded, match="1 file that is"):
+    with pytest.raises(ArchivedFilesNeeded, match="1 archived file of"):
         guarded.query()  # the engine, which samples, might take all as restored
     tiers.restore(old, Priority.HIGH)
     clock.pass_(1)
@@ -101,12 +100,6 @@ def test_maintenance_is_the_engines_own(spark: SparkSession, tmp_path: Path) -> 
         ]
     )
     assert done.notes == (EARLY_DELETION,)
-
-
-def test_all_rows_are_removed_by_the_statement_that_reads_no_file(spark: SparkSession, table: Orders) -> None:
-    engine: Any = RecordingDatabricks(spark, {})
-    GuardedWriter(engine, ArchiveAwareTable(engine, table.source)).truncate()
-    assert engine.statements == [f"TRUNCATE TABLE {table.source.sql}"]
 
 
 def test_fsck_looks_for_missing_files(spark: SparkSession, table: Orders) -> None:

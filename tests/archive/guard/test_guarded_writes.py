@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from fixtures.tiers import Clock, FolderTiers, make_old
 from mirrorfeed.archive import interval
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.table import ArchiveAwareTable
+from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.archive.guard.writer import GuardedWriter
 from mirrorfeed.runtime.engine import setting
 from mirrorfeed.storage.tiers import Priority
@@ -91,7 +91,7 @@ class Cut:
         self._clock = Clock(NOW)
         self._tiers = FolderTiers(folder / "aside", self._clock)
         self._tiers.archive(self._away)
-        self._writer = GuardedWriter(spark, ArchiveAwareTable(spark, self.table.source, self._tiers, lambda: NOW))
+        self._writer = GuardedWriter(spark, GuardedTable(spark, self.table.source, self._tiers, lambda: NOW))
 
     def runs(self, statement: Statement) -> bool:
         """Whether it runs; where it is refused, nothing is changed."""

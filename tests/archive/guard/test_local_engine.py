@@ -14,7 +14,7 @@ from mirrorfeed.archive.archived_share import share
 from mirrorfeed.archive.errors import FileOfNoTable
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.guard.query import Guarded
-from mirrorfeed.archive.guard.table import ArchiveAwareTable
+from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.archive.guard.writer import GuardedWriter
 from mirrorfeed.archive.maintenance import Maintenance, maintain
 from tests.archive.scenes import NOW, Orders, days
@@ -44,21 +44,21 @@ def test_files_in_another_folder_are_judged_by_the_interval_there(spark: SparkSe
     assert days(caught.value.files) == ["1"]
     assert f" of {clone.path} at version" in str(caught.value)
     assert asked.sql(f"SELECT * FROM {clone.source.sql} WHERE day = 3").count() == 10
-    table = ArchiveAwareTable(spark, clone.source, now=lambda: NOW)
-    assert days(table.files("id < 25").archived) == ["1", "2"]
+    table = GuardedTable(spark, clone.source, now=lambda: NOW)
+    assert days(table.needed("id < 25").files) == ["1", "2"]
     with pytest.raises(ArchivedFilesNeeded):
         table.query("id = 25")
     with pytest.raises(ArchivedFilesNeeded):
         GuardedWriter(spark, table).delete("id = 25")
     assert share(spark, clone.source, NOW).archived_files == 2
-    assert maintain(spark, clone.source, Maintenance(), NOW).left_out == ((("day", "1"),), (("day", "2"),))
+    assert maintain(spark, clone.source, Maintenance(), NOW).left_out == ({"day": "1"}, {"day": "2"})
 
 
 def test_own_files_are_judged_by_the_own_interval(spark: SparkSession, clone: DeltaTable, tmp_path: Path) -> None:
     own = DeltaTable.copied(clone, tmp_path / "clone")
     interval.set_first(spark, own.source, 1000, NOW)
-    assert days(ArchiveAwareTable(spark, own.source, now=lambda: NOW).files().archived) == ["1", "2"]
-    assert days(ArchiveAwareTable(spark, own.source, now=lambda: NOW).files("id = 15").archived) == ["1"]
+    assert days(GuardedTable(spark, own.source, now=lambda: NOW).needed().files) == ["1", "2"]
+    assert days(GuardedTable(spark, own.source, now=lambda: NOW).needed("id = 15").files) == ["1"]
 
 
 def test_where_the_original_is_gone_nothing_is_believed(spark: SparkSession, tmp_path: Path) -> None:

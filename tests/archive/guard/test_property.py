@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from urllib.parse import unquote
@@ -21,7 +22,7 @@ from mirrorfeed.archive.file_index.archived_files import archived_among
 from mirrorfeed.archive.file_index.data_skipping import Doubt
 from mirrorfeed.archive.file_index.log_file import plain
 from mirrorfeed.archive.file_index.spark_log import DeltaLog
-from mirrorfeed.archive.guard.local_engine import LocalIndex, files_of
+from mirrorfeed.archive.guard.local_engine import LocalEngine, files_of
 from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.interval import Policy
 from mirrorfeed.source import versions
@@ -229,7 +230,8 @@ def test_no_file_with_a_matching_row_is_missing(
     seed = random.randrange(2**32) if seed is None else seed
     rng = random.Random(seed)
     drawn = [predicate(rng) for _ in range(count)] + [comparisons(rng) for _ in range(count // 2)]
-    index, decided = LocalIndex(spark, table), 0
+    engine, decided = LocalEngine(spark), 0
+    facts = replace(engine.facts(table), policy=Policy(1))
     frame = spark.table(table.sql)
     with_files = frame.withColumn("__file__", F.col("_metadata.file_path"))
     every = files_of(frame)
@@ -249,9 +251,9 @@ def test_no_file_with_a_matching_row_is_missing(
             answer = set(files_of(filtered(frame, str(table), each)))
             assert holds <= answer, f"{each} misses {holds - answer}, seed {seed}"
             with suppress(Doubt):
-                alike = index.compared(each, Policy(1), LATER, None)
+                alike = engine.compared(table, facts, each, LATER)
                 decided += 1
-                assert ({file.uri for file in alike.archived}, alike.hot) == (answer, 0), f"{each}, seed {seed}"
+                assert ({file.uri for file in alike.files}, alike.active) == (answer, 0), f"{each}, seed {seed}"
             holding, kept = holding + len(holds), kept + len(answer)
     print(
         f"{len(drawn)} predicates on {len(every)} files: {holding} hold a match, {kept} are kept; {decided} are decided"

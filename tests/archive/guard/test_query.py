@@ -16,7 +16,7 @@ from mirrorfeed.archive import restore, restore_planner
 from mirrorfeed.archive.errors import CannotBeJudged, CannotBePlanned, NoPlanToLookAt, NoQuery, TableByTable
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, StatementNeedsArchivedFiles
 from mirrorfeed.archive.guard.query import Guarded, guarded
-from mirrorfeed.archive.guard.table import ArchiveAwareTable
+from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.archive.guard.writer import GuardedWriter
 from mirrorfeed.archive.restore import TiersOfTables
 from mirrorfeed.archive.restore_planner import in_zone
@@ -210,16 +210,16 @@ def test_the_error_names_what_is_missing_table_by_table_and_the_way_out(
     assert isinstance(caught.value, ArchivedFilesNeeded)
     ours, theirs = (each.files[0] for each in caught.value.tables)
     assert caught.value.problem == (
-        f"The query needs 2 files ({size((ours.size or 0) + (theirs.size or 0))}) that are in the archive: 1 file"
+        f"The query needs 2 archived files ({size((ours.size or 0) + (theirs.size or 0))}): 1 file"
         f" ({ours.size} B) of {tables['orders'].path} at version 2, {ours.uri}; 1 file ({theirs.size} B) of"
         f" {tables['returns'].path} at version 2, {theirs.uri}. Nothing was read."
     )
-    assert StatementNeedsArchivedFiles("SELECT 'a'", caught.value.tables).solution == (
-        "Make the one plan that brings all of it back with `mirrorfeed archive plan --sql \"SELECT 'a'\" --to PLAN`,"
-        " and carry it out with `mirrorfeed archive restore PLAN`; or ask for what needs no archived file."
+    assert StatementNeedsArchivedFiles.of(caught.value.tables, "SELECT 'a'").solution == (
+        "Restore them with `mirrorfeed archive plan --sql \"SELECT 'a'\" --to PLAN` and `mirrorfeed archive restore"
+        " PLAN`, or use conditions that need no archived file."
     )
-    of_frames = StatementNeedsArchivedFiles(None, caught.value.tables)
-    assert "with `error.plan().save('PLAN')`, and carry it out" in of_frames.solution
+    of_frames = StatementNeedsArchivedFiles.of(caught.value.tables)
+    assert "with `error.plan().save('PLAN')` and `mirrorfeed archive restore PLAN`" in of_frames.solution
     assert [file.uri for file in of_frames.plan().files] == sorted([ours.uri, theirs.uri])
 
 
@@ -281,11 +281,11 @@ def test_a_session_that_passes_over_files_is_refused(
     with setting(spark, name, "true"):
         with pytest.raises(CannotBePlanned) as caught:
             asking.frame(spark.range(1))
-        writer = GuardedWriter(spark, ArchiveAwareTable(spark, next(iter(tables.values())).source, now=lambda: NOW))
+        writer = GuardedWriter(spark, GuardedTable(spark, next(iter(tables.values())).source, now=lambda: NOW))
         with pytest.raises(CannotBePlanned):
             writer.delete("id = 35")
     assert str(caught.value) == (
-        f"The query cannot be planned: {name} is true, so that rows of files that cannot be read would be missing."
+        f"The query cannot be planned: {name} is true, so rows of unreadable files would be missing."
         " Nothing was read. Correct what it names."
     )
 
@@ -357,15 +357,15 @@ def test_one_plan_brings_back_what_several_tables_hold(
     assert (len(made.tables), len(made.files), made.zone, made.sql) == (2, 2, "Europe/Paris", query)
     restore_planner.check_plan(spark, made)
     both = TiersOfTables(tuple(file.uri for file in made.files), lambda _: tiers)
-    assert restore.ask(made, both).pending == 2
+    assert restore.request(made, both).pending == 2
     with pytest.raises(ArchivedFilesNeeded):
-        restore_planner.look_again(spark, made, both, NOW)
+        restore_planner.run_query(spark, made, both, NOW)
     with pytest.raises(StatementNeedsArchivedFiles) as caught:
         asking.frame(spark.sql(query))
-    assert restore_planner.look_again(spark, caught.value.plan(), both, NOW) is None  # was made for files alone
+    assert restore_planner.run_query(spark, caught.value.plan(), both, NOW) is None  # was made for files alone
     clock.pass_(1)
     assert restore.progress(made, both).done
-    rows = restore_planner.look_again(spark, made, both, NOW)
+    rows = restore_planner.run_query(spark, made, both, NOW)
     assert rows is not None
     assert rows.count() == 5
     tiers.archive(file.uri for file in made.files)  # as it was, for other tests

@@ -23,7 +23,7 @@ from mirrorfeed.archive.errors import (
 )
 from mirrorfeed.archive.guard import local_engine
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
-from mirrorfeed.archive.guard.table import ArchiveAwareTable
+from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.errors import Terminal
 from mirrorfeed.runtime.engine import setting
 from mirrorfeed.storage.tiers import Priority
@@ -58,8 +58,8 @@ def tiers(table: Orders, clock: Clock, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-def guarded(spark: SparkSession, table: Orders, tiers: FolderTiers) -> ArchiveAwareTable:
-    return ArchiveAwareTable(spark, table.source, tiers, lambda: NOW)
+def guarded(spark: SparkSession, table: Orders, tiers: FolderTiers) -> GuardedTable:
+    return GuardedTable(spark, table.source, tiers, lambda: NOW)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def guarded(spark: SparkSession, table: Orders, tiers: FolderTiers) -> ArchiveAw
     ],
 )
 def test_a_query_that_needs_no_archived_file_is_answered(
-    guarded: ArchiveAwareTable, where: str, version: int | None, rows: int
+    guarded: GuardedTable, where: str, version: int | None, rows: int
 ) -> None:
     found = guarded.query(where, ["id"], version)
     assert (found.columns, found.count()) == (["id"], rows)
@@ -84,28 +84,28 @@ def test_a_query_that_needs_no_archived_file_is_answered(
     [(None, ["1", "2"]), ("day = 2", ["2"]), ("id = 15 OR id = 35", ["1"]), ("length(v) = 3", ["1", "2"])],
 )
 def test_a_query_that_needs_archived_files_fails_before_it_reads(
-    guarded: ArchiveAwareTable, where: str | None, needed: list[str]
+    guarded: GuardedTable, where: str | None, needed: list[str]
 ) -> None:
     with pytest.raises(ArchivedFilesNeeded) as caught:
         guarded.query(where)
     assert days(caught.value.files) == needed
 
 
-def test_the_error_names_count_bytes_files_and_the_way_out(guarded: ArchiveAwareTable, table: Orders) -> None:
+def test_the_error_names_count_bytes_files_and_the_way_out(guarded: GuardedTable, table: Orders) -> None:
     with pytest.raises(ArchivedFilesNeeded) as caught:
         guarded.query("id = 15")
     (file,) = caught.value.files
     assert str(caught.value) == (
-        f"A query of {table.path} at version 3 needs 1 file ({file.size} B) that is in the archive: {file.uri}. Nothing"
-        f" was read. Bring them back with `mirrorfeed archive plan {table.path} --where 'id = 15' --to PLAN` and"
-        " `mirrorfeed archive restore PLAN`, or ask for what needs no archived file."
+        f"A query needs 1 archived file ({file.size} B) of {table.path} at version 3: {file.uri}. Nothing was read."
+        f" Restore them with `mirrorfeed archive plan {table.path} --where 'id = 15' --to PLAN` and"
+        " `mirrorfeed archive restore PLAN`, or use a condition that needs no archived file."
     )
 
 
 @pytest.mark.parametrize("where", ["day = '2026-01-05'", "`a b` = 1", 'v = "$HOME"', r"v LIKE '\_%'", "v = '`id`'"])
 def test_the_way_out_is_a_command_that_a_shell_takes_as_it_stands(where: str) -> None:
-    said = ArchivedFilesNeeded("A query", "t", 3, where, []).solution
-    command = said.removeprefix("Bring them back with `").partition("` and `mirrorfeed archive restore")[0]
+    said = ArchivedFilesNeeded(asked="A query", table="t", version=3, where=where, files=[]).solution
+    command = said.removeprefix("Restore them with `").partition("` and `mirrorfeed archive restore")[0]
     asked = subprocess.run(["sh", "-c", f'set -- {command}; printf %s "$6"'], capture_output=True, text=True)
     assert asked.stdout == where
 
@@ -117,12 +117,11 @@ def test_the_way_out_is_a_command_that_a_shell_takes_as_it_stands(where: str) ->
         (lambda t: t.count(version=1), 40),
         (lambda t: t.bounds("id", version=1), (10, 49)),
         (lambda t: t.partitions(), [{"day": "1"}, {"day": "2"}, {"day": "3"}, {"day": "4"}]),
-        (lambda t: t.schema().names, ["id", "v", "day"]),
     ],
-    ids=["count", "count of an older version", "bounds", "partitions", "schema"],
+    ids=["count", "count of an older version", "bounds", "partitions"],
 )
 def test_questions_that_the_log_answers_need_no_data(
-    guarded: ArchiveAwareTable, table: Orders, question: Callable[[ArchiveAwareTable], Any], answer: Any
+    guarded: GuardedTable, table: Orders, question: Callable[[GuardedTable], Any], answer: Any
 ) -> None:
     with data_moved_away(table.path):
         assert question(guarded) == answer
@@ -134,13 +133,13 @@ def test_questions_that_the_log_answers_need_no_data(
     ids=["texts are cut in the log", "a deletion vector leaves bounds that may not be exact"],
 )
 def test_bounds_that_the_log_does_not_know_exactly_are_guarded(
-    guarded: ArchiveAwareTable, column: str, version: int
+    guarded: GuardedTable, column: str, version: int
 ) -> None:
-    with pytest.raises(ArchivedFilesNeeded, match=r"A question for bounds of .* needs 2 files"):
+    with pytest.raises(ArchivedFilesNeeded, match="A query for bounds needs 2 archived files"):
         guarded.bounds(column, version)
 
 
-def test_a_limit_takes_hot_rows_and_says_when_there_are_too_few(guarded: ArchiveAwareTable, table: Orders) -> None:
+def test_a_limit_takes_hot_rows_and_says_when_there_are_too_few(guarded: GuardedTable, table: Orders) -> None:
     assert {row["day"] for row in guarded.limit(19).collect()} == {3, 4}
     assert guarded.limit(10, "day > 3").count() == 10
     with pytest.raises(NotEnoughFiles) as caught:
@@ -160,7 +159,7 @@ def test_a_limit_takes_hot_rows_and_says_when_there_are_too_few(guarded: Archive
         (lambda t: t.query(columns=["id", "nope"]), NoSuchColumn, "has no column 'nope'. Its columns are id, v, day."),
         (lambda t: t.bounds("nope"), NoSuchColumn, "has no column 'nope'"),
         (lambda t: t.query(version=-1), NoSuchVersion, "cannot be read at version -1: its newest is 3."),
-        (lambda t: t.files(version=-1), NoSuchVersion, "cannot be read at version -1"),
+        (lambda t: t.needed(version=-1), NoSuchVersion, "cannot be read at version -1"),
         (lambda t: t.query("day = 3", version=4), NoSuchVersion, "cannot be read at version 4: its newest is 3."),
         (lambda t: t.count(version=9), NoSuchVersion, "at version 9"),
         (lambda t: t.partitions(version=-2), NoSuchVersion, "at version -2"),
@@ -169,7 +168,7 @@ def test_a_limit_takes_hot_rows_and_says_when_there_are_too_few(guarded: Archive
     ],
 )
 def test_what_cannot_be_asked_is_said_in_a_sentence(
-    guarded: ArchiveAwareTable, question: Callable[[ArchiveAwareTable], Any], error: type[Terminal], words: str
+    guarded: GuardedTable, question: Callable[[GuardedTable], Any], error: type[Terminal], words: str
 ) -> None:
     with pytest.raises(error) as caught:
         question(guarded)
@@ -178,23 +177,23 @@ def test_what_cannot_be_asked_is_said_in_a_sentence(
 
 def test_a_path_may_look_like_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
     made = Orders(spark, tmp_path / "{2026,x} [old] a*b" / "t", interval=60)
-    guarded = ArchiveAwareTable(spark, made.source, now=lambda: NOW)
-    assert days(guarded.files("id < 15").archived) == ["1"]
+    guarded = GuardedTable(spark, made.source, now=lambda: NOW)
+    assert days(guarded.needed("id < 15").files) == ["1"]
     assert days(made.log().files(2).values()) == ["1", "2", "3", "4"]
     assert guarded.query("day = 3").count() == 10
     assert len(made.log().changed_files(1, 1)) == 4
 
 
-def test_the_recent_part_says_what_it_leaves_out(guarded: ArchiveAwareTable) -> None:
+def test_the_recent_part_says_what_it_leaves_out(guarded: GuardedTable) -> None:
     found = guarded.recent(["id"])
     assert sorted(row["id"] for row in found.rows.collect()) == [i for i in range(30, 50) if i != 35]
     assert days(found.left_out) == ["1", "2"]
-    assert str(found).startswith("version 3 without 2 files (")
-    assert str(found).endswith(" in the archive, 20 rows")
+    assert str(found).startswith("version 3 without 2 archived files (")
+    assert str(found).endswith(", 20 rows")
 
 
 def test_the_recent_part_is_cut_out_once(
-    guarded: ArchiveAwareTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    guarded: GuardedTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guarded.recent()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -206,7 +205,7 @@ def test_folders_of_the_recent_part_are_removed_when_many_follow_and_when_their_
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    killed, running, linked, foreign = (f"mirrorfeed-hot-{letter * 32}" for letter in "abcx")
+    killed, running, linked, foreign = (f"mirrorfeed-active-{letter * 32}" for letter in "abcx")
     for name in (killed, running, foreign):
         (tmp_path / name / "1").mkdir(parents=True)
         (tmp_path / f"{name}.lock").touch()
@@ -216,11 +215,11 @@ def test_folders_of_the_recent_part_are_removed_when_many_follow_and_when_their_
         fcntl.flock(lock, fcntl.LOCK_EX)
         monkeypatch.setattr(local_engine, "_clones", local_engine.Clones(most=2))
         made = Orders(spark, tmp_path / "orders", interval=60)
-        guarded = ArchiveAwareTable(spark, made.source, now=lambda: NOW)
+        guarded = GuardedTable(spark, made.source, now=lambda: NOW)
         for day in (5, 6, 7):
             made.sql(f"INSERT INTO {{}} VALUES ({day}0, 'v', {day})")
             assert guarded.recent().rows.count() == day * 10 - 20 - 9 * (day - 4)
-    there = {path.name for path in tmp_path.glob("mirrorfeed-hot-*/")}
+    there = {path.name for path in tmp_path.glob("mirrorfeed-active-*/")}
     assert there > {running, linked, foreign}
     (own,) = there - {running, linked, foreign}
     assert len(list((tmp_path / own).iterdir())) == 2
@@ -235,7 +234,7 @@ def test_the_recent_part_is_cut_out_on_one_machine_only() -> None:
 
 @pytest.mark.parametrize(("start", "needed"), [(None, ["1", "2"]), (1, ["1", "2"]), (3, [])])
 def test_a_stream_is_guarded_for_what_it_begins_with(
-    guarded: ArchiveAwareTable, start: int | None, needed: list[str]
+    guarded: GuardedTable, start: int | None, needed: list[str]
 ) -> None:
     if not needed:
         assert guarded.stream(start).isStreaming
@@ -247,26 +246,24 @@ def test_a_stream_is_guarded_for_what_it_begins_with(
 
 def test_without_tiers_a_file_that_counts_as_archived_is_never_read(spark: SparkSession, table: Orders) -> None:
     with pytest.raises(ArchivedFilesNeeded):
-        ArchiveAwareTable(spark, table.source, now=lambda: NOW).query("day = 2")
+        GuardedTable(spark, table.source, now=lambda: NOW).query("day = 2")
 
 
-def test_the_files_are_rows_with_what_is_to_know_of_them(guarded: ArchiveAwareTable) -> None:
-    found = guarded.files_as_rows("id < 15")
-    assert found.columns == ["uri", "bytes", "rows", "age_days", "partition", "deletion_vector", "why", "tier"]
-    (row,) = found.collect()
-    assert (row["rows"], row["age_days"], row["partition"], row["tier"]) == (10, 100, {"day": "1"}, "archive")
-    assert row["why"] == "neither its partition nor its statistics rule out a match"
+def test_the_files_are_rows_with_what_is_to_know_of_them(guarded: GuardedTable) -> None:
+    (row,) = guarded.files(guarded.needed("id < 15"), "id < 15", with_tiers=True)
+    assert (row.rows, row.age_days, row.partition, row.tier) == (10, 100, {"day": "1"}, "archive")
+    assert row.why == "its partition and statistics do not rule out a match"
 
 
 def test_planning_reads_no_data_file(spark: SparkSession, table: Orders) -> None:
     with data_moved_away(table.path):
-        found = ArchiveAwareTable(spark, table.source, now=lambda: NOW).files("id = 15 OR id = 35")
-    assert (days(found.archived), found.hot, found.version) == (["1"], 1, 3)
+        found = GuardedTable(spark, table.source, now=lambda: NOW).needed("id = 15 OR id = 35")
+    assert (days(found.files), found.active, found.version) == (["1"], 1, 3)
 
 
 def test_a_table_without_a_policy_is_read_as_ever(spark: SparkSession, tmp_path: Path) -> None:
     made = Orders(spark, tmp_path / "t")
-    assert ArchiveAwareTable(spark, made.source, now=lambda: NOW).query().count() == 40
+    assert GuardedTable(spark, made.source, now=lambda: NOW).query().count() == 40
 
 
 def test_texts_are_compared_as_their_column_says(spark: SparkSession, tmp_path: Path) -> None:
@@ -274,20 +271,17 @@ def test_texts_are_compared_as_their_column_says(spark: SparkSession, tmp_path: 
     with setting(spark, "spark.databricks.delta.schema.typeCheck.enabled", "false"):  # which collations do not pass
         made = SparkTable(spark, tmp_path / "t", "id int, v string COLLATE UTF8_LCASE")
         made.sql("INSERT INTO {} VALUES (1, 'a'), (2, 'A')")
-        table = ArchiveAwareTable(spark, made.source)
+        table = GuardedTable(spark, made.source)
         assert table.query("v = 'a'").count() == table.limit(9).where("v = 'A'").count() == 2
-        assert table.query().schema == table.schema()
 
 
-def test_a_table_that_is_partly_restored_stays_guarded(
-    guarded: ArchiveAwareTable, tiers: FolderTiers, clock: Clock
-) -> None:
-    first, second = guarded.files("day <= 2").archived
+def test_a_table_that_is_partly_restored_stays_guarded(guarded: GuardedTable, tiers: FolderTiers, clock: Clock) -> None:
+    first, second = guarded.needed("day <= 2").files
     tiers.restore([first.uri], Priority.HIGH)
-    with pytest.raises(ArchivedFilesNeeded, match="2 files"):
+    with pytest.raises(ArchivedFilesNeeded, match="2 archived files"):
         guarded.query("day <= 2")  # on its way is not there
     clock.pass_(1)
-    with pytest.raises(ArchivedFilesNeeded, match="1 file") as caught:
+    with pytest.raises(ArchivedFilesNeeded, match="1 archived file ") as caught:
         guarded.query("day <= 2")
     assert caught.value.files == (second,)
     tiers.restore([second.uri], Priority.STANDARD)

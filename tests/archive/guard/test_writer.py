@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from fixtures.tiers import Clock, FolderTiers
 from mirrorfeed.archive import interval
-from mirrorfeed.archive.errors import BadPredicate, CannotBeJudged, ColumnKept, NoSuchColumn, SubqueryInStatement
+from mirrorfeed.archive.errors import BadPredicate, CannotBeJudged, NoSuchColumn, SubqueryInStatement
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded, StatementNeedsArchivedFiles
-from mirrorfeed.archive.guard.table import ArchiveAwareTable
+from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.archive.guard.writer import GuardedWriter
 from mirrorfeed.runtime.engine import setting
 from tests.archive.scenes import NOW, Orders, days
@@ -33,7 +33,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Orde
 
 @pytest.fixture
 def writer(spark: SparkSession, table: Orders) -> GuardedWriter:
-    return GuardedWriter(spark, ArchiveAwareTable(spark, table.source, now=lambda: NOW))
+    return GuardedWriter(spark, GuardedTable(spark, table.source, now=lambda: NOW))
 
 
 def rows(spark: SparkSession, *ids: int) -> DataFrame:
@@ -98,10 +98,10 @@ def test_rows_that_come_into_the_source_meanwhile_are_not_merged(
     staging = DeltaTable(spark, tmp_path / "staging", "id int, v string, day int")
     staging.sql("INSERT INTO {} VALUES (44, 'staged', 4)")
     late = Meanwhile(spark, lambda: staging.sql("INSERT INTO {} VALUES (15, 'late', 1)"))
-    guarded = ArchiveAwareTable(spark, table.source, now=lambda: NOW)
+    guarded = GuardedTable(spark, table.source, now=lambda: NOW)
     GuardedWriter(late, guarded).merge(spark.table(staging.source.sql), ["id"], UPSERT)  # type: ignore[arg-type]
     assert guarded.query("v = 'staged'").count() == 1
-    assert days(guarded.files("v = 'late'").archived) == []
+    assert days(guarded.needed("v = 'late'").files) == []
 
 
 def test_a_source_that_cannot_be_read_once_is_refused(
@@ -165,7 +165,7 @@ def test_statements_on_the_hot_part_run(spark: SparkSession, table: Orders, writ
     text = "WHEN NOT MATCHED BY SOURCE"  # no clause
     clauses = f"WHEN MATCHED AND s.id = 40 THEN DELETE WHEN MATCHED AND s.id = 37 THEN UPDATE SET v = '{text}' {UPSERT}"
     writer.merge(rows(spark, 34, 37, 40, 350), ["id"], clauses, "t.day < 5")
-    found = ArchiveAwareTable(spark, table.source, now=lambda: NOW).query("day > 2").collect()
+    found = GuardedTable(spark, table.source, now=lambda: NOW).query("day > 2").collect()
     changed = {row["id"]: row["v"] for row in found if row["id"] != 44 and row["v"] != f"v{row['id']}"}
     assert changed == {33: "v33!", 34: "merged", 37: text, 350: "merged"}
     assert len(found) == 20 - 2 + 1
@@ -175,34 +175,25 @@ def test_statements_on_the_hot_part_run(spark: SparkSession, table: Orders, writ
 def test_a_condition_may_be_a_single_word(spark: SparkSession, tmp_path: Path) -> None:
     plain = DeltaTable(spark, tmp_path / "plain", "Id int, paid boolean")
     plain.sql("INSERT INTO {} VALUES (1, true), (2, false)")
-    writer = GuardedWriter(spark, ArchiveAwareTable(spark, plain.source))
+    writer = GuardedWriter(spark, GuardedTable(spark, plain.source))
     writer.delete("paid")
     assert plain.rows() == [{"Id": 2, "paid": False}]
     writer.delete("true")
     assert plain.rows() == []
 
 
-def test_a_column_is_kept_while_files_are_archived(writer: GuardedWriter, table: Orders) -> None:
-    with pytest.raises(ColumnKept) as caught:
-        writer.drop_column("v")
-    assert str(caught.value) == (
-        f"The column v of {table.path} is not dropped: 2 of its files are archived. Leave the column where it is, and"
-        " select the others; or restore and rewrite these files first."
-    )
-
-
 def test_rows_that_are_given_are_guarded_before_anything_is_written(
     spark: SparkSession, table: Orders, tmp_path: Path
 ) -> None:
     other = DeltaTable(spark, tmp_path / "other", "id int, v string, day int")
-    writer = GuardedWriter(spark, ArchiveAwareTable(spark, other.source, now=lambda: NOW))
+    writer = GuardedWriter(spark, GuardedTable(spark, other.source, now=lambda: NOW))
     before = sorted(other.path.rglob("*"))
-    for write in (writer.overwrite, writer.replace):
-        with pytest.raises(StatementNeedsArchivedFiles) as caught:
-            write(spark.table(table.source.sql))
-        assert days(caught.value.files) == ["1", "2"]
-        with pytest.raises(CannotBeJudged, match="rows of an RDD"):
-            write(spark.createDataFrame(spark.table(table.source.sql).rdd, table.spark.table(table.source.sql).schema))
+    with pytest.raises(StatementNeedsArchivedFiles) as caught:
+        writer.overwrite(spark.table(table.source.sql))
+    assert days(caught.value.files) == ["1", "2"]
+    frame = spark.table(table.source.sql)
+    with pytest.raises(CannotBeJudged, match="rows of an RDD"):
+        writer.overwrite(spark.createDataFrame(frame.rdd, frame.schema))
     assert sorted(other.path.rglob("*")) == before
     writer.overwrite(spark.table(table.source.sql).where("day = 4"))
     assert {row["day"] for row in other.rows()} == {4}
@@ -214,11 +205,9 @@ def test_all_rows_are_replaced_whatever_the_session_says_of_partitions(spark: Sp
     try:
         with setting(spark, "spark.sql.sources.partitionOverwriteMode", "dynamic"):
             for id_, name in ((77, str(table.path)), (78, "overwritten")):
-                writer = GuardedWriter(spark, ArchiveAwareTable(spark, name, now=lambda: NOW))
+                writer = GuardedWriter(spark, GuardedTable(spark, name, now=lambda: NOW))
                 writer.overwrite(rows(spark, id_))
                 assert [row["id"] for row in table.rows()] == [id_]
-                writer.replace(rows(spark, id_ + 10))
-                assert [row["id"] for row in table.rows()] == [id_ + 10]
                 assert interval.required(spark, table.source).days == 60
     finally:
         spark.sql("DROP TABLE overwritten")
@@ -227,7 +216,7 @@ def test_all_rows_are_replaced_whatever_the_session_says_of_partitions(spark: Sp
 def test_keys_are_columns_however_they_are_spelled(spark: SparkSession, tmp_path: Path) -> None:
     table = DeltaTable(spark, tmp_path / "t", "Id int, paid boolean")
     table.sql("INSERT INTO {} VALUES (1, false), (2, false)")
-    GuardedWriter(spark, ArchiveAwareTable(spark, table.source)).merge(
+    GuardedWriter(spark, GuardedTable(spark, table.source)).merge(
         spark.sql("SELECT 2 AS iD, true AS paid"), ["ID"], "WHEN MATCHED THEN UPDATE SET paid = s.paid"
     )
     assert {row["Id"]: row["paid"] for row in table.rows()} == {1: False, 2: True}
@@ -242,7 +231,7 @@ def test_a_merge_looks_only_where_its_keys_can_be(spark: SparkSession, table: Or
     with pytest.raises(ArchivedFilesNeeded) as caught:
         writer.merge(rows(spark, 25).selectExpr("smallint(id) AS id", "v", "day"), ["id"], nowhere)
     assert days(caught.value.files) == ["2"]
-    guarded = ArchiveAwareTable(spark, table.source, now=lambda: NOW)
+    guarded = GuardedTable(spark, table.source, now=lambda: NOW)
     assert guarded.query("day = 4 AND id = 47").collect()[0]["v"] == "merged"
 
 
@@ -250,7 +239,7 @@ def test_a_key_that_looks_like_a_variable_is_matched(spark: SparkSession, tmp_pa
     """Spark puts the values of settings in place of what is written so in a statement."""
     table = DeltaTable(spark, tmp_path / "t", "k string, v string")
     key = spark.createDataFrame([("${spark.app.name}", "new")], "k string, v string")
-    writer = GuardedWriter(spark, ArchiveAwareTable(spark, table.source))
+    writer = GuardedWriter(spark, GuardedTable(spark, table.source))
     for _ in range(2):
         writer.merge(key, ["k"], UPSERT)
     assert table.rows() == [{"k": "${spark.app.name}", "v": "new"}]
@@ -258,19 +247,9 @@ def test_a_key_that_looks_like_a_variable_is_matched(spark: SparkSession, tmp_pa
 
 def test_what_only_marks_files_as_removed_reads_none(spark: SparkSession, tmp_path: Path) -> None:
     table = Orders(spark, tmp_path / "t", interval=60)
-    guarded = ArchiveAwareTable(spark, table.source, now=lambda: NOW)
+    guarded = GuardedTable(spark, table.source, now=lambda: NOW)
     writer = GuardedWriter(spark, guarded)
     tiers = FolderTiers(tmp_path / "aside", Clock(NOW))
     tiers.archive(file.uri for file in table.files())
     writer.overwrite(rows(spark, 77))
     assert [row["id"] for row in guarded.query().collect()] == [77]
-    tiers.archive(file.uri for file in table.files())
-    writer.replace(rows(spark, 78).selectExpr("id"))
-    assert [row.asDict() for row in guarded.query().collect()] == [{"id": 78}]
-    assert interval.required(spark, table.source).days == 60
-    tiers.archive(file.uri for file in table.files())
-    writer.truncate()
-    assert guarded.query().count() == 0
-    spark.sql(f"CREATE TABLE to_drop USING DELTA LOCATION '{table.path}'")
-    GuardedWriter(spark, ArchiveAwareTable(spark, "to_drop", now=lambda: NOW)).drop()
-    assert not spark.catalog.tableExists("to_drop")

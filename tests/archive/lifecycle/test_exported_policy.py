@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from mirrorfeed.cli.archive_lifecycle import NoJson, _json
+from mirrorfeed.archive.errors import NoJson
+from mirrorfeed.archive.lifecycle.base import read_policy
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_a_policy_is_read_in_the_encodings_of_each_shell(tmp_path: Path, encoding: str) -> None:
     file = tmp_path / "policy.json"
     file.write_text('{"name": "é"}', encoding=encoding)
-    assert _json(str(file)) == {"name": "é"}
+    assert read_policy(str(file)) == {"name": "é"}
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"[" * 200_000, b"9" * 5000])
@@ -21,4 +22,4 @@ def test_a_file_that_is_no_json_is_refused(tmp_path: Path, content: bytes) -> No
     file = tmp_path / "policy.json"
     file.write_bytes(content)
     with pytest.raises(NoJson):
-        _json(str(file))
+        read_policy(str(file))

@@ -7,10 +7,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mirrorfeed.api.results.archive import Recent, RestorePlan, Restoring, Share
     from mirrorfeed.api.results.base import Failed, Result
     from mirrorfeed.api.results.changes import Changes, VersionChanges
     from mirrorfeed.api.results.publishing import Enabled, Listed, PartnerFile
+    from mirrorfeed.archive.archived_share import Share, Simulation
+    from mirrorfeed.archive.guard.archived_files_needed import ArchivedFile
+    from mirrorfeed.archive.guard.table import Recent
+    from mirrorfeed.archive.interval import Interval
+    from mirrorfeed.archive.lifecycle.base import Lifecycle
+    from mirrorfeed.archive.maintenance import FileCheck, Maintained
+    from mirrorfeed.archive.restore import Restoring
+    from mirrorfeed.archive.restore_plan import RestorePlan
     from mirrorfeed.display.html import Chart
     from mirrorfeed.display.rows import DataRow, Row
     from mirrorfeed.errors.explain import Explanation
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Alert",
     "Append",
+    "ArchivedFile",
     "Changes",
     "Chart",
     "Comparison",
@@ -46,11 +54,15 @@ __all__ = [
     "Enabled",
     "Explanation",
     "Failed",
+    "FileCheck",
     "Finding",
     "History",
+    "Interval",
+    "Lifecycle",
     "LintFinding",
     "Listed",
     "LogRecord",
+    "Maintained",
     "PartnerFile",
     "Recent",
     "Repair",
@@ -62,6 +74,7 @@ __all__ = [
     "Row",
     "Setting",
     "Share",
+    "Simulation",
     "Status",
     "TableReport",
     "TableResult",
@@ -73,6 +86,7 @@ __all__ = [
 _HOMES = {
     "Alert": "monitor.watch",
     "Append": "orchestration.histories",
+    "ArchivedFile": "archive.guard.archived_files_needed",
     "Changes": "api.results.changes",
     "Chart": "display.html",
     "Comparison": "orchestration.verification",
@@ -85,22 +99,27 @@ _HOMES = {
     "Enabled": "api.results.publishing",
     "Explanation": "errors.explain",
     "Failed": "api.results.base",
+    "FileCheck": "archive.maintenance",
     "Finding": "monitor.rules",
     "History": "orchestration.histories",
+    "Interval": "archive.interval",
+    "Lifecycle": "archive.lifecycle.base",
     "LintFinding": "lint.findings",
     "Listed": "api.results.publishing",
     "LogRecord": "publish.log.audit",
+    "Maintained": "archive.maintenance",
     "PartnerFile": "api.results.publishing",
-    "Recent": "api.results.archive",
+    "Recent": "archive.guard.table",
     "Repair": "orchestration.verification",
     "Replay": "history.replay",
     "Report": "monitor.report_figures",
-    "RestorePlan": "api.results.archive",
-    "Restoring": "api.results.archive",
+    "RestorePlan": "archive.restore_plan",
+    "Restoring": "archive.restore",
     "Result": "api.results.base",
     "Row": "display.rows",
     "Setting": "mirror.fabric.definition",
-    "Share": "api.results.archive",
+    "Share": "archive.archived_share",
+    "Simulation": "archive.archived_share",
     "Status": "monitor.status",
     "TableReport": "mirror.replica.table_cycle",
     "TableResult": "publish.result",

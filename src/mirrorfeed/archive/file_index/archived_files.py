@@ -6,6 +6,7 @@ The tier of a file does not matter. A file of unknown age counts as archived.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,14 +19,14 @@ from mirrorfeed.archive.interval import Policy, counts_as_archived
 from mirrorfeed.source.identifier import Source
 
 
-class Tables:
+class TableFolders:
     """What was found is not looked up again."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._found: dict[str, str | None] = {}
 
-    def holding(self, path: str) -> str | None:
+    def folder_of(self, path: str) -> str | None:
         """The nearest folder, at or above, that has a log of Delta; None where there is none."""
         return self._at(self._spark._jvm.org.apache.hadoop.fs.Path(path))  # type: ignore[union-attr]
 
@@ -51,27 +52,18 @@ def created_until(policy: Policy, now: datetime) -> int:
     return int((now - timedelta(days=policy.days)).timestamp() * 1000) + 1
 
 
-def archived_by_owner(
-    spark: SparkSession, name: str, location: str, files: Iterable[LogFile], policy: Policy | None, now: datetime
-) -> dict[str, list[LogFile]]:
-    """Which files of a table count as archived, each by the interval of the table in whose folder it lies: the cloud
-    goes by folders, and a clone has files in that of its original. `FileOfNoTable` where there is no table any more.
-    """
-    tables, found, policies = Tables(spark), dict[str, list[LogFile]](), {location: policy}
-    for file in files:
-        owner = location if file.uri.startswith(f"{location.rstrip('/')}/") else tables.holding(file.uri)
-        if owner is None:
-            raise FileOfNoTable(table=name, uri=file.uri)
-        found.setdefault(owner, []).append(file)
-    for owner in found.keys() - policies.keys():
-        policies[owner] = interval.read(spark, Source(path=owner))
-    archived = {owner: archived_among(listed, policies[owner], now) for owner, listed in found.items()}
-    return {owner: listed for owner, listed in archived.items() if listed}
-
-
 def archived_of(
     spark: SparkSession, name: str, location: str, files: Iterable[LogFile], policy: Policy | None, now: datetime
 ) -> list[LogFile]:
-    """The same in one list."""
-    found = archived_by_owner(spark, name, plain(location), files, policy, now)
-    return [file for listed in found.values() for file in listed]
+    """The files of a table that count as archived, each by the interval of the table in whose folder it is, because
+    lifecycle rules apply to folders. Raises `FileOfNoTable` if that table does not exist."""
+    location = plain(location)
+    tables, found, policies = TableFolders(spark), dict[str, list[LogFile]](), {location: policy}
+    for file in files:
+        folder = location if file.uri.startswith(f"{location.rstrip('/')}/") else tables.folder_of(file.uri)
+        if folder is None:
+            raise FileOfNoTable(table=name, uri=file.uri)
+        found.setdefault(folder, []).append(replace(file, folder=folder))
+    for folder in found.keys() - policies.keys():
+        policies[folder] = interval.read(spark, Source(path=folder))
+    return [file for folder, listed in found.items() for file in archived_among(listed, policies[folder], now)]

@@ -52,14 +52,6 @@ class Described:
     properties: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    count: int
-    """How many files there are that the rules leave."""
-    files: tuple[LogFile, ...]
-    """Those of them that were wanted."""
-
-
 @dataclass(frozen=True)
 class Columns:
     """The log of a table at a version."""
@@ -88,7 +80,7 @@ class Columns:
         properties = dict(metadata.get("configuration") or {})
         return Described(metadata["id"], metadata["schemaString"], tuple(metadata["partitionColumns"]), properties)
 
-    def files(self, described: Described, rules: Rules, until: int | None) -> Found:
+    def files(self, described: Described, rules: Rules, until: int | None) -> tuple[int, tuple[LogFile, ...]]:
         """Those that the rules leave, and that were made by then, in milliseconds; without a time, none is wanted."""
         names = column_names(described.schema)
         spelled = {name: physical for physical, name in names.items()}
@@ -103,7 +95,7 @@ class Columns:
             if until is not None and len(files):
                 wanted = files.filter(pc.fill_null(pc.less_equal(files["modificationTime"], until), True))
                 found += [file_of(self.location, _row(each, partitions), names) for each in wanted.to_pylist()]
-        return Found(count, tuple(found))
+        return count, tuple(found)
 
     def _said(self, partitions: Sequence[str]) -> Iterator[tuple[pa.Table, list[pa.Array]]]:
         """The files that each part of the log adds, the newest part first, and those that later parts speak of, whose

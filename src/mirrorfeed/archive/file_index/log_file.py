@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
+
+from mirrorfeed.display.humanize import counted, size
 
 ELSEWHERE = r"^[A-Za-z][A-Za-z0-9+.-]*:/"
 """How a path in the log begins that is not relative to the table: a clone's, in the folder of its original."""
@@ -28,6 +30,20 @@ class LogFile:
     partition: Mapping[str, str | None] | None = None
     vector: str | None = None
     """The file of its deletion vector, if it has one outside the log."""
+    folder: str | None = field(default=None, repr=False, compare=False)
+    """The folder of the table in which it is, if known: a clone has files in the folder of its original."""
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """The file, and the file of its deletion vector."""
+        return (self.uri, self.vector) if self.vector else (self.uri,)
+
+
+def total(files: Sequence[LogFile], noun: str = "file") -> str:
+    """The number of files, and their size if it is known."""
+    known = [file.size for file in files if file.size is not None]
+    bytes_ = f" ({size(sum(known))})" if len(known) == len(files) else ""
+    return f"{counted(len(files), noun)}{bytes_}"
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -38,8 +38,8 @@ def check(
     tiers: TierStore | None = None,
     now: datetime | None = None,
 ) -> None:
-    """Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone` for what cannot be read whole: a range of the feed, or a
-    snapshot. A table without an interval has no archive, and is not looked at."""
+    """Raises `ArchivedFilesNeeded`, `Gap` or `SnapshotGone` if a range of the change data feed, or the snapshot of a
+    version, cannot be read completely. Does nothing for a table without an interval."""
     interval = understood(str(source), properties)
     if interval is None or is_databricks(spark):
         return
@@ -58,9 +58,9 @@ def check(
             reason=f"files are gone, {a_few(gone)}",
         )
     if blocked := blocked_among(archived, tiers):
-        asked = "A snapshot" if isinstance(what, int) else f"The change feed ({what})"
+        asked = "A snapshot" if isinstance(what, int) else f"The change data feed ({what})"
         first = None if isinstance(what, int) else what.from_version_exclusive + 1
-        raise ArchivedFilesNeeded(asked, str(source), last, None, blocked, feed_from=first)
+        raise ArchivedFilesNeeded(asked=asked, table=str(source), version=last, files=tuple(blocked), feed_from=first)
 
 
 def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | int) -> Sequence[LogFile]:
@@ -71,7 +71,7 @@ def needed(spark: SparkSession, source: Source, found: TableInfo, what: Range | 
 
 
 def _missing(files: Sequence[LogFile], tiers: TierStore | None) -> list[str]:
-    uris = sorted({uri for file in files for uri in (file.uri, file.vector) if uri})
+    uris = sorted({uri for file in files for uri in file.uris})
     if tiers is not None:
         from mirrorfeed.storage.tiers import Tier
 

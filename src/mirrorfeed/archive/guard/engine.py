@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Protocol
@@ -11,113 +11,78 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mirrorfeed.archive.errors import OnlyNewestVersion, OnlyOnOneMachine, TableByTable
 from mirrorfeed.archive.file_index.log_file import LogFile, plain
+from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
 from mirrorfeed.archive.guard.predicate import filtered
-from mirrorfeed.archive.interval import Policy
+from mirrorfeed.archive.interval import Policy, understood
 from mirrorfeed.source import reader, versions
 from mirrorfeed.source.identifier import Source
 from mirrorfeed.source.table_info import read_table_info
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a question needs of a table at a version."""
-
-    archived: tuple[LogFile, ...]
-    hot: int | None
-    """How many other files it needs; None where only Databricks knows, and for several reads of the table."""
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Of the newest version of a table."""
-
-    table_id: str
-    columns: tuple[str, ...]
-    properties: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """The files that count as archived and that something reads, of one table at one version."""
+class TableFacts:
+    """The newest version of a table."""
 
     table: str
     table_id: str
     location: str
-    version: int
-    files: Mapping[str, Sequence[LogFile]]
-    """By the folder of the table in which they lie, be it this one or another."""
+    columns: tuple[str, ...]
+    policy: Policy | None
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A query that is planned and not run."""
-
-    rows: DataFrame
-    needs: Sequence[Need]
-
-
-class World(Protocol):
+class Engine(Protocol):
     guards_itself: ClassVar[bool]
-    """Whether the engine guards what it is asked when it runs, and leaves archived files out where a LIMIT may."""
-
-    def table(self, source: Source) -> FileIndex: ...
+    """Whether the engine refuses queries that need archived files, and skips archived files where a LIMIT allows it."""
 
     def judges(self, statement: str) -> bool:
-        """Whether it is a query, whose rows are to be judged; not so for what reads no rows, and where the engine
-        judges. `NoQuery` for what reads rows and is none."""
+        """Whether the statement is a query to judge. False if it reads no rows, or if the engine guards itself. Raises
+        `NoQuery` for other statements."""
         ...
 
     def query(self, statement: str) -> DataFrame:
-        """A query that is understood and not run."""
+        """The query, analyzed but not run."""
         ...
 
-    def judged(self, frame: DataFrame, now: datetime) -> Judged:
-        """The same rows, and what they need; nothing where the engine sees to that when it runs."""
+    def judge(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
+        """The same rows, and the archived files that they need. No files if the engine guards itself."""
         ...
 
-    def looked_into(self, source: Source, statement: str, now: datetime) -> Sequence[Need]:
-        """What a DELETE, UPDATE or MERGE of a table needs: all files in which it looks for rows."""
+    def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
+        """The archived files in which a DELETE, UPDATE or MERGE searches for rows."""
         ...
 
+    def facts(self, source: Source) -> TableFacts: ...
 
-class FileIndex(Protocol):
-    guards_itself: ClassVar[bool]
-    """As its world."""
-
-    def facts(self) -> Facts: ...
-
-    def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
-        """The archived files that must be read to know which rows match; too many rather than too few. Without a
-        version: the newest. Reads no data file. Without a policy, no file is archived."""
+    def needed(
+        self, source: Source, facts: TableFacts, where: str | None, now: datetime, version: int | None = None
+    ) -> NeededFiles:
+        """The archived files that must be read to find the matching rows: possibly too many, never too few. Reads no
+        data file. The default version is the newest."""
         ...
 
-    def location(self) -> str: ...
+    def location(self, source: Source) -> str: ...
 
-    def newest_version(self) -> int: ...
+    def newest_version(self, source: Source) -> int: ...
 
-    def rows(self, version: int) -> DataFrame: ...
+    def rows(self, source: Source, version: int) -> DataFrame: ...
 
-    def partitions(self, version: int | None) -> list[dict[str, str | None]]: ...
+    def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]: ...
 
-    def changed(self, first: int) -> Sequence[LogFile]:
-        """The files that the changes from this version on need, up to the newest."""
+    def changed(self, source: Source, first: int) -> Sequence[LogFile]:
+        """The files that the changes need from version `first` to the newest."""
         ...
 
-    def without(self, left_out: Collection[str], version: int) -> DataFrame:
-        """The rows that are in no file of these; or `OnlyOnOneMachine`."""
+    def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
+        """The rows that are not in these files. Raises `OnlyOnOneMachine`."""
         ...
 
 
 @dataclass(frozen=True)
-class Databricks:
-    """The statement goes to the engine as it is."""
+class DatabricksEngine:
+    """Runs every statement unchanged."""
 
     spark: SparkSession
     guards_itself: ClassVar[bool] = True
-
-    def table(self, source: Source) -> NativeIndex:
-        return NativeIndex(self.spark, source)
 
     def judges(self, statement: str) -> bool:
         return False
@@ -125,49 +90,47 @@ class Databricks:
     def query(self, statement: str) -> DataFrame:
         raise TableByTable()
 
-    def judged(self, frame: DataFrame, now: datetime) -> Judged:
-        return Judged(frame, ())
+    def judge(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
+        return frame, ()
 
-    def looked_into(self, source: Source, statement: str, now: datetime) -> Sequence[Need]:
+    def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
         return ()
 
+    def facts(self, source: Source) -> TableFacts:
+        found = read_table_info(self.spark, source)
+        columns = tuple(self.spark.table(source.sql).columns)
+        policy = understood(str(source), found.properties)
+        return TableFacts(str(source), found.table_id, found.location, columns, policy)
 
-@dataclass(frozen=True)
-class NativeIndex:
-    spark: SparkSession
-    source: Source
-    guards_itself: ClassVar[bool] = True
-
-    def facts(self) -> Facts:
-        found = read_table_info(self.spark, self.source)
-        return Facts(found.table_id, tuple(self.spark.table(self.source.sql).columns), found.properties)
-
-    def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
-        at = versions.newest_version(self.spark, self.source)
+    def needed(
+        self, source: Source, facts: TableFacts, where: str | None, now: datetime, version: int | None = None
+    ) -> NeededFiles:
+        at = versions.newest_version(self.spark, source)
         if version not in (None, at):
-            raise OnlyNewestVersion(table=str(self.source), version=version or 0, newest=at)
-        filtered(self.spark.table(self.source.sql), str(self.source), predicate)
-        if policy is None:
-            return Answer((), None, at)
-        # The line break ends a comment that the predicate may end with.
-        where = "" if predicate is None else f" WHERE ({predicate}\n)"
-        rows = self.spark.sql(f"SHOW ARCHIVED FILES FOR {self.source.sql}{where}").collect()
-        return Answer(tuple(LogFile(plain(str(row[0]))) for row in rows), None, at)
+            raise OnlyNewestVersion(table=str(source), version=version or 0, newest=at)
+        filtered(self.spark.table(source.sql), str(source), where)
+        rows = []
+        if facts.policy is not None:
+            # The line break ends a comment at the end of the condition.
+            condition = "" if where is None else f" WHERE ({where}\n)"
+            rows = self.spark.sql(f"SHOW ARCHIVED FILES FOR {source.sql}{condition}").collect()
+        files = tuple(LogFile(plain(str(row[0]))) for row in rows)
+        return NeededFiles(str(source), facts.table_id, facts.location, at, files)
 
-    def location(self) -> str:
-        return read_table_info(self.spark, self.source).location
+    def location(self, source: Source) -> str:
+        return read_table_info(self.spark, source).location
 
-    def newest_version(self) -> int:
-        return versions.newest_version(self.spark, self.source)
+    def newest_version(self, source: Source) -> int:
+        return versions.newest_version(self.spark, source)
 
-    def rows(self, version: int) -> DataFrame:
-        return reader.at_version(self.spark, self.source, version)
+    def rows(self, source: Source, version: int) -> DataFrame:
+        return reader.at_version(self.spark, source, version)
 
-    def partitions(self, version: int | None) -> list[dict[str, str | None]]:
-        return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {self.source.sql}").collect()]
+    def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
+        return [row.asDict() for row in self.spark.sql(f"SHOW PARTITIONS {source.sql}").collect()]
 
-    def changed(self, first: int) -> Sequence[LogFile]:
+    def changed(self, source: Source, first: int) -> Sequence[LogFile]:
         return ()
 
-    def without(self, left_out: Collection[str], version: int) -> DataFrame:
-        raise OnlyOnOneMachine(table=str(self.source))
+    def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
+        raise OnlyOnOneMachine(table=str(source))

@@ -15,7 +15,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -34,11 +34,12 @@ from mirrorfeed.archive.errors import (
     OnlyOnOneMachine,
 )
 from mirrorfeed.archive.file_index import columnar_log, data_skipping
-from mirrorfeed.archive.file_index.archived_files import archived_among, archived_by_owner, created_until
+from mirrorfeed.archive.file_index.archived_files import archived_among, archived_of, created_until
 from mirrorfeed.archive.file_index.data_skipping import Doubt
 from mirrorfeed.archive.file_index.log_file import LogFile, column_names, uri_of
 from mirrorfeed.archive.file_index.spark_log import DeltaLog, log_of
-from mirrorfeed.archive.guard.engine import Answer, Facts, Judged, Need
+from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
+from mirrorfeed.archive.guard.engine import TableFacts
 from mirrorfeed.archive.guard.predicate import filtered
 from mirrorfeed.archive.interval import Policy, any_property, understood
 from mirrorfeed.archive.spark_scans import Scan, planned
@@ -53,14 +54,16 @@ from mirrorfeed.source.table_info import read_table_info
 from mirrorfeed.storage import UnreadableFile
 from mirrorfeed.storage.folder import open_regular
 
+_NEVER = -1
+"""A creation time before that of every file."""
+_PREFIX = "mirrorfeed-active-"
+_LOCK = re.compile(rf"{_PREFIX}[0-9a-f]{{32}}\.lock")
+
 
 @dataclass(frozen=True)
-class Here:
+class LocalEngine:
     spark: SparkSession
     guards_itself: ClassVar[bool] = False
-
-    def table(self, source: Source) -> LocalIndex:
-        return LocalIndex(self.spark, source)
 
     def judges(self, statement: str) -> bool:
         with unlogged():
@@ -70,188 +73,167 @@ class Here:
         return kind is None
 
     def query(self, statement: str) -> DataFrame:
-        return query(self.spark, statement)
+        try:
+            with unlogged():
+                kind = spark_scans.command_kind(self.spark, statement)
+                if kind is not None:
+                    raise NoQuery(statement=statement, kind=kind)
+                return self.spark.sql(statement)
+        except AnalysisException as error:
+            raise BadStatement(statement=statement, reason=first_line(str(error))) from error
 
-    def judged(self, frame: DataFrame, now: datetime) -> Judged:
-        _check_settings(self.spark)
-        found = planned(frame)
-        return Judged(found.rows, self._needs(found.scans, now))
+    def judge(self, frame: DataFrame, now: datetime) -> tuple[DataFrame, Sequence[NeededFiles]]:
+        self._check_settings()
+        rows, scans = planned(frame)
+        return rows, self._needed_by(scans, now)
 
-    def looked_into(self, source: Source, statement: str, now: datetime) -> Sequence[Need]:
-        _check_settings(self.spark)
-        whole = LocalIndex(self.spark, source).newest()
-        return self._needs([spark_scans.candidates(self.spark, statement, whole)], now)
+    def needed_by_change(self, source: Source, statement: str, now: datetime) -> Sequence[NeededFiles]:
+        self._check_settings()
+        return self._needed_by([spark_scans.candidates(self.spark, statement, self.newest(source))], now)
 
-    def _needs(self, scans: Sequence[Scan], now: datetime) -> Sequence[Need]:
-        """By table and version. The interval of the newest version holds for all."""
+    def _check_settings(self) -> None:
+        """A file that is archived after its tier was read must make the query fail."""
+        for name in PASS_OVER:
+            if str(self.spark.conf.get(name)).lower() == "true":
+                raise CannotBePlanned(reason=f"{name} is true, so rows of unreadable files would be missing")
+
+    def _needed_by(self, scans: Sequence[Scan], now: datetime) -> Sequence[NeededFiles]:
+        """By table and version. The interval of the newest version applies to all versions."""
         grouped: dict[tuple[str, int], list[Scan]] = {}
         for each in scans:
             grouped.setdefault((each.location, each.version), []).append(each)
         found = []
-        for (location, version), same in sorted(grouped.items(), key=lambda each: each[0]):
-            newest = spark_scans.whole(self.spark.table(Source(path=location).sql)) or same[0]
-            archived = archived_in(self.spark, same, understood(same[0].name, newest.properties), now)
-            if archived:
-                found.append(Need(same[0].name, same[0].table_id, location, version, archived))
+        for _, same in sorted(grouped.items(), key=lambda each: each[0]):
+            newest = spark_scans.whole(self.spark.table(Source(path=same[0].location).sql)) or same[0]
+            needed = self._needed_of(same, understood(same[0].name, newest.properties), now)
+            if needed.files:
+                found.append(needed)
         return found
 
+    def _needed_of(self, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> NeededFiles:
+        """For scans of one table at one version."""
+        first, *others = scans
+        until = _NEVER if policy is None else created_until(policy, now)
+        files = {file.uri: file for scan in scans for file in scan.files(until)}
+        archived = archived_of(self.spark, first.name, first.location, files.values(), policy, now)
+        active = None if others else first.count - len(archived)  # several scans may share files
+        listed = tuple(sorted(archived, key=lambda file: file.uri))
+        return NeededFiles(first.name, first.table_id, first.location, first.version, listed, active)
 
-def _check_settings(spark: SparkSession) -> None:
-    """A file that the cloud moves after it was looked at must make a query fail."""
-    for name in PASS_OVER:
-        if str(spark.conf.get(name)).lower() == "true":
-            raise CannotBePlanned(reason=f"{name} is true, so that rows of files that cannot be read would be missing")
-
-
-def query(spark: SparkSession, statement: str) -> DataFrame:
-    """A query that is understood and not run; nothing else is carried out."""
-    try:
-        with unlogged():
-            kind = spark_scans.command_kind(spark, statement)
-            if kind is not None:
-                raise NoQuery(statement=statement, kind=kind)
-            return spark.sql(statement)
-    except AnalysisException as error:
-        raise BadStatement(statement=statement, reason=first_line(str(error))) from error
-
-
-@dataclass(frozen=True)
-class LocalIndex:
-    """For open source Delta on classic Spark."""
-
-    spark: SparkSession
-    source: Source
-    guards_itself: ClassVar[bool] = False
-
-    def facts(self) -> Facts:
+    def facts(self, source: Source) -> TableFacts:
         try:
-            with columnar_log.columns(self.spark, self.source, None) as (_, log):
+            with columnar_log.columns(self.spark, source, None) as (_, log):
                 found = log.described()
-            return Facts(found.table_id, tuple(column_names(found.schema).values()), found.properties)
+                id_, location, properties = found.table_id, log.location, found.properties
+            columns = tuple(column_names(found.schema).values())
         except Doubt:
-            newest = self.newest()
-            return Facts(newest.table_id, tuple(self.spark.table(self.source.sql).columns), newest.properties)
+            newest = self.newest(source)
+            id_, location, properties = newest.table_id, newest.location, newest.properties
+            columns = tuple(self.spark.table(source.sql).columns)
+        return TableFacts(str(source), id_, location, columns, understood(str(source), properties))
 
-    def needed(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
+    def needed(
+        self, source: Source, facts: TableFacts, where: str | None, now: datetime, version: int | None = None
+    ) -> NeededFiles:
         try:
-            return self.compared(predicate, policy, now, version)
+            return self.compared(source, facts, where, now, version)
         except Doubt:
-            return self.planned(predicate, policy, now, version)
+            return self.planned(source, facts, where, now, version)
 
-    def compared(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
-        """From the log's columns, where that is beyond doubt what Delta would plan: for comparisons alone."""
-        with columnar_log.columns(self.spark, self.source, version) as (at, log):
+    def compared(
+        self, source: Source, facts: TableFacts, where: str | None, now: datetime, version: int | None = None
+    ) -> NeededFiles:
+        """From the columns of the log, for conditions that are only comparisons. Raises `Doubt` if Delta might plan
+        other files."""
+        policy = facts.policy
+        with columnar_log.columns(self.spark, source, version) as (at, log):
             table = log.described()
             asked = []
-            if predicate is not None:
+            if where is not None:
                 try:
                     rows = spark_plan_tree.frame_of_schema(self.spark, table.schema)
-                    asked = spark_plan_tree.comparisons_in(filtered(rows, str(self.source), predicate))
+                    asked = spark_plan_tree.comparisons_in(filtered(rows, str(source), where))
                 except (BadPredicate, PySparkException) as error:
-                    raise Doubt("a condition that only Delta may take") from error
+                    raise Doubt("a condition that only Delta may accept") from error
             until = None if policy is None else created_until(policy, now)
-            found = log.files(
-                table, data_skipping.rules(asked, table.schema, table.partitions, table.properties), until
-            )
-        archived = archived_among(sorted(found.files, key=lambda file: file.uri), policy, now) if policy else []
-        return Answer(tuple(archived), found.count - len(archived), at)
+            rules = data_skipping.rules(asked, table.schema, table.partitions, table.properties)
+            count, files = log.files(table, rules, until)
+        archived = archived_among(sorted(files, key=lambda file: file.uri), policy, now)
+        return NeededFiles(str(source), table.table_id, log.location, at, tuple(archived), count - len(archived))
 
-    def planned(self, predicate: str | None, policy: Policy | None, now: datetime, version: int | None) -> Answer:
-        """As Delta plans it."""
-        whole = self.whole(version)
-        if predicate is None:
-            return answer_of(self.spark, [whole], policy, now)
-        found = planned(filtered(self.rows(whole.version), str(self.source), predicate))
-        return answer_of(self.spark, found.scans, policy, now) if found.scans else Answer((), 0, whole.version)
+    def planned(
+        self, source: Source, facts: TableFacts, where: str | None, now: datetime, version: int | None = None
+    ) -> NeededFiles:
+        """From Delta's plan."""
+        whole = self.whole(source, version)
+        scans: Sequence[Scan] = [whole]
+        if where is not None:
+            _, scans = planned(filtered(self.rows(source, whole.version), str(source), where))
+        if not scans:
+            return NeededFiles(str(source), whole.table_id, whole.location, whole.version, (), 0)
+        return replace(self._needed_of(scans, facts.policy, now), table=str(source))
 
-    def whole(self, version: int | None = None) -> Scan:
-        """All files of a version; without one, of the newest."""
-        newest = self.newest()
+    def whole(self, source: Source, version: int | None = None) -> Scan:
+        """All files of a version. The default version is the newest."""
+        newest = self.newest(source)
         if version is None or version == newest.version:
             return newest
-        found = spark_scans.whole(self.rows(version))
-        assert found is not None, "the newest version was looked at in the same way"
+        found = spark_scans.whole(self.rows(source, version))
+        assert found is not None, "the newest version was read in the same way"
         return found
 
-    def newest(self) -> Scan:
-        """All files of the newest version."""
+    def newest(self, source: Source) -> Scan:
         try:
-            found = spark_scans.whole(self.spark.table(self.source.sql))
+            found = spark_scans.whole(self.spark.table(source.sql))
         except AnalysisException:
             found = None
         if found is None:
-            what = read_table_info(self.spark, self.source)  # which says what is there instead
-            raise NotDelta(table=str(self.source), found=f"a table at {what.location} whose log cannot be found")
+            what = read_table_info(self.spark, source)  # raises an error that names what is there instead
+            raise NotDelta(table=str(source), found=f"a table at {what.location} whose log cannot be found")
         return found
 
-    def location(self) -> str:
-        return self.newest().location
+    def location(self, source: Source) -> str:
+        return self.newest(source).location
 
-    def newest_version(self) -> int:
-        return self.newest().version
+    def newest_version(self, source: Source) -> int:
+        return self.newest(source).version
 
-    def partitions(self, version: int | None) -> list[dict[str, str | None]]:
-        return sorted(self.whole(version).partitions(), key=str)
+    def partitions(self, source: Source, version: int | None) -> list[dict[str, str | None]]:
+        return sorted(self.whole(source, version).partitions(), key=str)
 
-    def changed(self, first: int) -> Sequence[LogFile]:
-        newest = versions.newest_version(self.spark, self.source)
-        return self.log().changed_files(first, newest) if first <= newest else ()
+    def changed(self, source: Source, first: int) -> Sequence[LogFile]:
+        newest = versions.newest_version(self.spark, source)
+        return self.log(source).changed_files(first, newest) if first <= newest else ()
 
-    def without(self, left_out: Collection[str], version: int) -> DataFrame:
+    def without(self, source: Source, left_out: Collection[str], version: int) -> DataFrame:
         if left_out:
-            rows = clone_without(self.spark, self.source, self.newest().table_id, version, left_out)
+            rows = _clone_without(self.spark, source, self.newest(source).table_id, version, left_out)
         else:
-            rows = reader.at_version(self.spark, self.source, version)
-        return planned(rows).rows
+            rows = reader.at_version(self.spark, source, version)
+        return planned(rows)[0]
 
-    def log(self) -> DeltaLog:
-        return log_of(self.spark, self.source, read_table_info(self.spark, self.source))
+    def log(self, source: Source) -> DeltaLog:
+        return log_of(self.spark, source, read_table_info(self.spark, source))
 
-    def rows(self, version: int) -> DataFrame:
+    def rows(self, source: Source, version: int) -> DataFrame:
         try:
             if version >= 0:
-                return reader.at_version(self.spark, self.source, version)
+                return reader.at_version(self.spark, source, version)
         except Exception as error:
             if first_of(error, (EXPIRED,)):
-                raise VersionExpired(table=str(self.source), version=version) from error
+                raise VersionExpired(table=str(source), version=version) from error
             if first_of(error, LOG_GONE) is None:
                 raise
-        raise NoSuchVersion(table=str(self.source), version=version, newest=self.newest().version)
-
-
-def answer_of(spark: SparkSession, scans: Sequence[Scan], policy: Policy | None, now: datetime) -> Answer:
-    """For scans of one table at one version, of which there are some."""
-    first, *others = scans
-    archived = sorted(
-        (file for files in archived_in(spark, scans, policy, now).values() for file in files), key=lambda file: file.uri
-    )
-    hot = None if others else first.count - len(archived)  # several may share files
-    return Answer(tuple(archived), hot, first.version)
-
-
-_NEVER = -1
-"""No file was made by then."""
-
-
-def archived_in(
-    spark: SparkSession, scans: Sequence[Scan], policy: Policy | None, now: datetime
-) -> dict[str, list[LogFile]]:
-    """What counts as archived of the files of one table with this policy, by the table in whose folder it lies."""
-    until = _NEVER if policy is None else created_until(policy, now)
-    files = {file.uri: file for scan in scans for file in scan.files(until)}
-    return archived_by_owner(spark, scans[0].name, scans[0].location, list(files.values()), policy, now)
+        raise NoSuchVersion(table=str(source), version=version, newest=self.newest(source).version)
 
 
 def files_of(frame: DataFrame) -> list[str]:
-    """The data files that a query on Delta opens, after Delta's skipping by partition and statistics."""
-    return sorted({file.uri for scan in planned(frame).scans for file in scan.files()})
+    """The data files that a query reads, after Delta has skipped files by partition and statistics."""
+    _, scans = planned(frame)
+    return sorted({file.uri for scan in scans for file in scan.files()})
 
 
-_PREFIX = "mirrorfeed-hot-"
-_LOCK = re.compile(rf"{_PREFIX}[0-9a-f]{{32}}\.lock")
-
-
-def clone_without(
+def _clone_without(
     spark: SparkSession, source: Source, table_id: str, version: int, left_out: Collection[str]
 ) -> DataFrame:
     """The rows of a table at a version that are not in these files."""

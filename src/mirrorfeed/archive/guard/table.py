@@ -7,32 +7,28 @@ is read, without `tiers` all count as unreadable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.readwriter import DataStreamReader
-from pyspark.sql.types import StructType
 
-from mirrorfeed.archive import interval as intervals
-from mirrorfeed.archive.errors import BadNumber, NotEnoughFiles, amount
+from mirrorfeed.archive.errors import BadNumber, NotEnoughFiles
 from mirrorfeed.archive.file_index.archived_files import archived_of
-from mirrorfeed.archive.file_index.log_file import LogFile
+from mirrorfeed.archive.file_index.log_file import LogFile, total
 from mirrorfeed.archive.guard.archived_files_needed import (
-    DESCRIBED,
+    ArchivedFile,
     ArchivedFilesNeeded,
-    Missing,
+    NeededFiles,
     StatementNeedsArchivedFiles,
+    archived_file,
     blocked_among,
-    described,
 )
-from mirrorfeed.archive.guard.engine import Answer, FileIndex
+from mirrorfeed.archive.guard.engine import Engine
 from mirrorfeed.archive.guard.predicate import check_columns, filtered
-from mirrorfeed.archive.guard.query import Guarded, guarded_change, guarded_rows, index_of
-from mirrorfeed.archive.interval import Policy, understood
+from mirrorfeed.archive.guard.query import Guarded, engine_of, guarded_rows, refuse_unreadable
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.source.identifier import Source, quote
 from mirrorfeed.source.table_info import read_table_info
@@ -41,7 +37,7 @@ from mirrorfeed.storage.tiers import TierStore, tiers_at
 
 @dataclass(frozen=True)
 class Recent:
-    """The hot part of a table, and what it leaves out."""
+    """The active rows of a table, and the archived files that they leave out."""
 
     rows: DataFrame
     version: int
@@ -51,11 +47,11 @@ class Recent:
         if not self.left_out:
             return f"all rows at version {self.version}"
         rows = [file.rows for file in self.left_out]
-        count = "rows of unknown number" if None in rows else counted(sum(filter(None, rows)), "row")
-        return f"version {self.version} without {amount(self.left_out)} in the archive, {count}"
+        count = "an unknown number of rows" if None in rows else counted(sum(filter(None, rows)), "row")
+        return f"version {self.version} without {total(self.left_out, 'archived file')}, {count}"
 
 
-class ArchiveAwareTable:
+class GuardedTable:
     def __init__(
         self,
         spark: SparkSession,
@@ -66,97 +62,94 @@ class ArchiveAwareTable:
         self._spark, self._now, self._tiers = spark, now, tiers
         self.source = Source.parse(name) if isinstance(name, str) else name
 
-    def files(self, where: str | None = None, version: int | None = None) -> Answer:
-        """The files that count as archived and are needed, brought back or not. Reads nothing."""
-        return self._index.needed(where, self._policy(), self._now(), version)
+    def needed(self, where: str | None = None, version: int | None = None) -> NeededFiles:
+        """The archived files that a query needs, restored or not. Reads no data file."""
+        return self._engine.needed(self.source, self._engine.facts(self.source), where, self._now(), version)
 
-    def files_as_rows(self, where: str | None = None, version: int | None = None) -> DataFrame:
-        """The same as a DataFrame of `described.DESCRIBED`, with the tier of each where it can be told."""
-        listed = described(self.files(where, version).archived, where, self._now(), self._tiers)
-        return self._spark.createDataFrame([tuple(each.values()) for each in listed], DESCRIBED)
+    def files(self, needed: NeededFiles, where: str | None, *, with_tiers: bool = False) -> list[ArchivedFile]:
+        tiers = self._tiers.read_tiers([file.uri for file in needed.files]) if self._tiers and with_tiers else {}
+        values = {uri: tier.value for uri, tier in tiers.items()}
+        return [archived_file(file, where, self._now(), values.get(file.uri)) for file in needed.files]
 
     def query(
         self, where: str | None = None, columns: Sequence[str] | None = None, version: int | None = None
     ) -> DataFrame:
-        """The rows that match, or `ArchivedFilesNeeded` before anything is read."""
         check_columns(self._spark, self.source, columns or ())
 
         def question(rows: DataFrame) -> DataFrame:
             found = filtered(rows, str(self.source), where)
             return found if columns is None else found.select(*map(quote, columns))
 
-        if self._index.guards_itself:
-            answer = self.files(where, version)
-            self._refuse("A query", where, answer)
-            version = answer.version
+        if self._engine.guards_itself:
+            needed = self.needed(where, version)
+            self._refuse("A query", where, needed)
+            version = needed.version
         return self.guard("A query", question, version, where)
 
-    def schema(self) -> StructType:
-        return self._spark.table(self.source.sql).schema
-
     def count(self, version: int | None = None) -> int:
-        """From the log, where it tells."""
         (row,) = self.guard("A count", lambda rows: rows.groupBy().count(), version).collect()
         return int(row[0])
 
     def bounds(self, column: str, version: int | None = None) -> tuple[Any, Any]:
-        """The smallest and the largest value of a column; from the log, where it is exact."""
         check_columns(self._spark, self.source, [column])
         name = quote(column)
-        (row,) = self.guard("A question for bounds", lambda rows: rows.agg(F.min(name), F.max(name)), version).collect()
+        (row,) = self.guard("A query for bounds", lambda rows: rows.agg(F.min(name), F.max(name)), version).collect()
         return row[0], row[1]
 
     def partitions(self, version: int | None = None) -> list[dict[str, str | None]]:
-        """The values of the partition columns, as the log spells them."""
-        return self._index.partitions(version)
+        return self._engine.partitions(self.source, version)
 
-    def limit(self, n: int, partition_predicate: str | None = None) -> DataFrame:
-        """Any n rows, from hot files alone; or `NotEnoughFiles` where these hold fewer and archived ones may hold more.
-        The predicate may name partition columns only."""
+    def limit(self, n: int, where: str | None = None) -> DataFrame:
+        """Any n rows, from active files only. The condition may name only partition columns.
+
+        Raises `NotEnoughFiles` if active files contain fewer rows, and archived files may contain more.
+        """
         if n < 0:
             raise BadNumber(table=str(self.source), named="LIMIT", value=n)
         partitions = read_table_info(self._spark, self.source).partition_columns
         names = self._spark.table(self.source.sql).select(*map(quote, partitions))
-        filtered(names, f"the partitions of {self.source}", partition_predicate)
-        if self._index.guards_itself:
-            return filtered(self._spark.table(self.source.sql), str(self.source), partition_predicate).limit(n)
-        answer = self.files(partition_predicate)
-        blocked = self._blocked(answer.archived)
-        rows = filtered(self._without(blocked, answer.version), str(self.source), partition_predicate).limit(n)
+        filtered(names, f"the partitions of {self.source}", where)
+        if self._engine.guards_itself:
+            return filtered(self._spark.table(self.source.sql), str(self.source), where).limit(n)
+        needed = self.needed(where)
+        blocked = self._blocked(needed.files)
+        rows = filtered(self._without(blocked, needed.version), str(self.source), where).limit(n)
         if blocked and (found := rows.count()) < n:
             raise NotEnoughFiles(table=str(self.source), asked=n, found=found, files=tuple(blocked))
         return rows
 
     def recent(self, columns: Sequence[str] | None = None) -> Recent:
-        """What is hot, and what that leaves out. The one method that gives a part, for that is its name."""
         check_columns(self._spark, self.source, columns or ())
-        answer = self.files()
-        blocked = self._blocked(answer.archived)
-        rows = self._without(blocked, answer.version)
-        return Recent(rows if columns is None else rows.select(*map(quote, columns)), answer.version, tuple(blocked))
+        needed = self.needed()
+        blocked = self._blocked(needed.files)
+        rows = self._without(blocked, needed.version)
+        return Recent(rows if columns is None else rows.select(*map(quote, columns)), needed.version, tuple(blocked))
 
     def stream(self, starting_version: int | None = None) -> DataFrame:
-        """A streaming read: of the whole table and what comes, or from a version on. What is there when it is made is
-        guarded; what comes later is new."""
+        """Guards only the files that exist now, because files that are added later are new."""
         if starting_version is not None and starting_version < 0:
             raise BadNumber(table=str(self.source), named="starting version", value=starting_version)
         reader = self._spark.readStream.format("delta")
         if starting_version is None:
-            self._refuse("A stream of the whole table", None, self.files())
-            return self._stream(reader)
-        if not self._index.guards_itself and (interval := intervals.read(self._spark, self.source)):
-            changed, place = self._index.changed(starting_version), self._index.location()
-            archived = archived_of(self._spark, str(self.source), place, changed, interval, self._now())
-            what = f"A stream from version {starting_version}"
-            self._refuse(what, None, Answer(tuple(archived), None, self._index.newest_version()))
-        return self._stream(reader.option("startingVersion", starting_version))
-
-    def _stream(self, reader: DataStreamReader) -> DataFrame:
+            self._refuse("A stream of the whole table", None, self.needed())
+        else:
+            reader = reader.option("startingVersion", starting_version)
+            self._refuse_changes(starting_version)
         return reader.table(self.source.sql) if self.source.path is None else reader.load(self.source.path)
 
+    def _refuse_changes(self, first: int) -> None:
+        engine = self._engine
+        if engine.guards_itself or (facts := engine.facts(self.source)).policy is None:
+            return
+        changed = engine.changed(self.source, first)
+        archived = archived_of(self._spark, str(self.source), facts.location, changed, facts.policy, self._now())
+        version = engine.newest_version(self.source)
+        needed = NeededFiles(str(self.source), facts.table_id, facts.location, version, tuple(archived))
+        self._refuse(f"A stream from version {first}", None, needed)
+
     @cached_property
-    def _index(self) -> FileIndex:
-        return index_of(self._spark, self.source)
+    def _engine(self) -> Engine:
+        return engine_of(self._spark)
 
     def guard(
         self,
@@ -165,42 +158,43 @@ class ArchiveAwareTable:
         version: int | None = None,
         where: str | None = None,
     ) -> DataFrame:
-        """A question to the table at a version, once its plan is known to read no archived file, of this table or any
-        other. What Delta answers from the log has no files in its plan. On Databricks the engine sees to that when it
-        runs."""
-        at = self._index.newest_version() if version is None else version
+        """The rows of a query on the table at a version, once its plan reads no archived file of any table. If Delta
+        answers from the log, the plan has no files."""
+        at = self._engine.newest_version(self.source) if version is None else version
 
-        def refusal(away: Sequence[Missing]) -> ArchivedFilesNeeded:
-            if len(away) == 1 and (away[0].location, away[0].version) == (self._index.location(), at):
-                return ArchivedFilesNeeded(what, str(self.source), at, where, away[0].files)
-            return StatementNeedsArchivedFiles(None, away)
+        def refusal(blocked: Sequence[NeededFiles]) -> ArchivedFilesNeeded:
+            own = (self._engine.location(self.source), at)
+            if len(blocked) == 1 and (blocked[0].location, blocked[0].version) == own:
+                return self._error(what, where, blocked[0])
+            return StatementNeedsArchivedFiles.of(blocked)
 
-        return guarded_rows(self._spark, question(self._index.rows(at)), self._tiers_at, self._now(), refusal)
+        frame = question(self._engine.rows(self.source, at))
+        return guarded_rows(self._spark, frame, self._tiers_at, self._now(), refusal)
 
     def change(self, what: str, statement: str) -> None:
-        """Runs a DELETE, UPDATE or MERGE of this table, once it is known that it looks into no archived file."""
+        """Run a DELETE, UPDATE or MERGE of this table, once it searches no archived file for rows."""
+        needed = self._engine.needed_by_change(self.source, statement, self._now())
+        refuse_unreadable(needed, self._tiers_at, lambda blocked: StatementNeedsArchivedFiles.of(blocked, asked=what))
+        self._spark.sql(statement)
 
-        def refusal(away: Sequence[Missing]) -> ArchivedFilesNeeded:
-            return StatementNeedsArchivedFiles(None, away, what)
-
-        guarded_change(self._spark, self.source, statement, self._tiers_at, self._now(), refusal)
-
-    def of_any(self, frame: DataFrame) -> DataFrame:
-        """The rows of any other query, guarded as all tables are."""
+    def rows_of(self, frame: DataFrame) -> DataFrame:
+        """The rows of any other query, guarded."""
         return Guarded(self._spark, self._tiers_at, self._now).frame(frame)
 
     def _tiers_at(self, location: str) -> TierStore | None:
-        return self._tiers if location == self._index.location() else tiers_at(location)
+        return self._tiers if location == self._engine.location(self.source) else tiers_at(location)
 
-    def _policy(self) -> Policy | None:
-        return understood(str(self.source), self._index.facts().properties)
+    def _refuse(self, what: str, where: str | None, needed: NeededFiles) -> None:
+        if blocked := self._blocked(needed.files):
+            raise self._error(what, where, replace(needed, files=tuple(blocked)))
 
-    def _refuse(self, what: str, where: str | None, answer: Answer) -> None:
-        if blocked := self._blocked(answer.archived):
-            raise ArchivedFilesNeeded(what, str(self.source), answer.version, where, blocked)
+    def _error(self, what: str, where: str | None, blocked: NeededFiles) -> ArchivedFilesNeeded:
+        return ArchivedFilesNeeded(
+            asked=what, table=str(self.source), version=blocked.version, where=where, files=blocked.files
+        )
 
     def _blocked(self, archived: Sequence[LogFile]) -> list[LogFile]:
         return blocked_among(archived, self._tiers)
 
     def _without(self, blocked: Sequence[LogFile], version: int) -> DataFrame:
-        return self._index.without({file.uri for file in blocked}, version)
+        return self._engine.without(self.source, {file.uri for file in blocked}, version)

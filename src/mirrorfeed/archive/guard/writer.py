@@ -15,15 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ByteType, DataType, DateType, IntegerType, LongType, ShortType, StringType
 
-from mirrorfeed.archive.errors import ColumnKept, SubqueryInStatement
+from mirrorfeed.archive.errors import SubqueryInStatement
 from mirrorfeed.archive.guard.predicate import filtered, named
-from mirrorfeed.archive.guard.query import world_of
-from mirrorfeed.archive.guard.table import ArchiveAwareTable
-from mirrorfeed.archive.interval import any_property
+from mirrorfeed.archive.guard.query import engine_of
+from mirrorfeed.archive.guard.table import GuardedTable
 from mirrorfeed.archive.spark_scans import merge_has_subqueries
 from mirrorfeed.runtime.spark_session import looked_at, unlogged
 from mirrorfeed.source.identifier import quote
-from mirrorfeed.source.table_info import read_table_info
 
 _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 
@@ -31,7 +29,7 @@ _WHOLE = (ByteType, ShortType, IntegerType, LongType)
 class GuardedWriter:
     """Statements are atomic, so that somebody else's change between guard and statement can make it fail, no more."""
 
-    def __init__(self, spark: SparkSession, table: ArchiveAwareTable) -> None:
+    def __init__(self, spark: SparkSession, table: GuardedTable) -> None:
         self._spark, self._table, self._source = spark, table, table.source
 
     def delete(self, where: str) -> None:
@@ -60,11 +58,11 @@ class GuardedWriter:
         equal = [f"t.{quote(key)} = s.{quote(key)}" for key in keys]
         own = [f"({target_condition}\n)"] if target_condition else []
         self._filtered(self._rows.alias("t"), target_condition)
-        if not world_of(self._spark).guards_itself:
+        if not engine_of(self._spark).guards_itself:
             if merge_has_subqueries(self._spark, self._merge(view, [*equal, *own], clauses)):
                 raise SubqueryInStatement(kind="MERGE", table=str(self._source), text=clauses)
             # What changed between two reads would be merged with files that nobody looked at.
-            rows = self._table.of_any(rows).localCheckpoint()
+            rows = self._table.rows_of(rows).localCheckpoint()
             # What bounds the keys follows from their being equal, so it changes nothing but which files Delta reads.
             own += self._bounds(rows, keys)
         rows.createOrReplaceTempView(view)
@@ -79,37 +77,12 @@ class GuardedWriter:
     def overwrite(self, rows: DataFrame) -> None:
         """All rows of the table by these, whatever the session says of partitions. The table's own files are marked as
         removed, and none is read."""
-        writer = self._table.of_any(rows).write.format("delta").mode("overwrite")
+        writer = self._table.rows_of(rows).write.format("delta").mode("overwrite")
         writer = writer.option("partitionOverwriteMode", "static")
         if self._source.path is None:
             writer.saveAsTable(self._source.sql)
         else:
             writer.save(self._source.path)
-
-    def replace(self, rows: DataFrame) -> None:
-        """The table by a new one with these rows and columns, which keeps its properties. None of its files is read."""
-        found = read_table_info(self._spark, self._source)
-        writer = self._table.of_any(rows).writeTo(self._source.sql).using("delta")
-        for name, value in found.properties.items():
-            writer = writer.tableProperty(name, value)
-        with any_property(self._spark):
-            writer.createOrReplace()
-
-    def truncate(self) -> None:
-        """None of its files is read: Databricks says so of TRUNCATE, which Delta 4.0 does not know, and Delta reads
-        none to delete all rows."""
-        verb = "TRUNCATE TABLE" if world_of(self._spark).guards_itself else "DELETE FROM"
-        self._spark.sql(f"{verb} {self._source.sql}")
-
-    def drop(self) -> None:
-        self._spark.sql(f"DROP TABLE {self._source.sql}")
-
-    def drop_column(self, name: str) -> None:
-        """Refused while any file counts as archived, be it brought back or not: it cannot be rewritten later."""
-        archived = self._table.files().archived
-        if archived:
-            raise ColumnKept(table=str(self._source), column=name, files=len(archived))
-        self._spark.sql(f"ALTER TABLE {self._source.sql} DROP COLUMN {quote(name)}")
 
     def _filtered(self, rows: DataFrame, where: str | None) -> DataFrame:
         return filtered(rows, str(self._source), where)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, Protocol
+
+from mirrorfeed.archive.errors import NoJson
+from mirrorfeed.display.humanize import counted
+from mirrorfeed.display.rows import Row, row, shown
+from mirrorfeed.landing.strict_json import parse_json
 
 
 class Wanted(Enum):
@@ -36,6 +43,38 @@ def starts(partition_columns: Sequence[str], random_names: bool) -> list[str]:
 def meet(prefix: str, folder: str) -> bool:
     """Whether something in this folder may begin so."""
     return folder.startswith(prefix) or prefix.startswith(folder)
+
+
+@row
+class Lifecycle(Row):
+    """A lifecycle policy compared with a table, and the policy with the rules of the table."""
+
+    table: str = shown("table")
+    days: int = shown("interval", lambda days: counted(days, "day"), right=True)
+    problems: tuple[str, ...]
+    """What does not fit the table."""
+    policy: Any = None
+    """The policy to apply."""
+    apply: str = ""
+    """How to apply it."""
+    rules_of_others: tuple[str, ...] = ()
+    """Rules that others wrote and that archive only files of this table."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    def remarks(self) -> Sequence[str]:
+        return self.problems or ["The rules archive its files at the same age as its interval."]
+
+
+def read_policy(path: str) -> Any:
+    """Raises `NoJson`. PowerShell writes UTF-16, or UTF-8 with a byte order mark."""
+    raw = Path(path).read_bytes()
+    try:
+        return parse_json(raw.decode(json.detect_encoding(raw)))
+    except ValueError as error:
+        raise NoJson(path=path, reason=str(error)) from error
 
 
 class Rules(Protocol):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from mirrorfeed.archive.file_index.log_file import LogFile
 from mirrorfeed.archive.guard import change_feed as archive
 from mirrorfeed.archive.guard.archived_files_needed import ArchivedFilesNeeded
 from mirrorfeed.archive.interval import understood
@@ -47,7 +46,7 @@ from mirrorfeed.source.reader import apply_selection
 from mirrorfeed.source.versions import schema_at
 
 if TYPE_CHECKING:
-    from mirrorfeed.archive.guard.archived_files_needed import Missing
+    from mirrorfeed.archive.guard.archived_files_needed import NeededFiles
 
 _SMALL_BYTES = 8 * 2**20
 """Of a source whose rows may be few."""
@@ -227,14 +226,16 @@ class DeltaFeed:
             from mirrorfeed.archive.guard.query import guarded_rows
             from mirrorfeed.storage.tiers import tiers_at
 
-            def refusal(away: Sequence[Missing]) -> LookUpNeedsArchive:
-                return LookUpNeedsArchive(table, version, [file for each in away for file in each.files])
+            def refusal(away: Sequence[NeededFiles]) -> LookUpNeedsArchive:
+                return LookUpNeedsArchive(
+                    table=table, version=version, files=[file for each in away for file in each.files]
+                )
 
             return guarded_rows(self.spark, found, tiers_at, datetime.now(UTC), refusal)
         try:
             archive.check(self.spark, self.source, version, facts.properties)
         except ArchivedFilesNeeded as error:
-            raise LookUpNeedsArchive(table, version, error.files) from error
+            raise LookUpNeedsArchive(table=table, version=version, files=error.files) from error
         return found
 
     def _snapshot(self, version: int, plan: Plan, job: StagingJob) -> Staged:
@@ -320,17 +321,6 @@ class DeltaFeed:
 
 
 class LookUpNeedsArchive(ArchivedFilesNeeded):
-    """Keys were deleted, and whether another row of the table has one of them cannot be seen without files that are in
-    the archive. Nothing was published.
-
-    To do: If the keys of the table are always unique, set `validate_keys: range`. Otherwise restore the files with
-    `mirrorfeed archive plan` and `mirrorfeed archive restore`. Then publish again.
-    """
-
     code = "MF5015"
-
-    def __init__(self, table: str, version: int, files: Sequence[LogFile]) -> None:
-        super().__init__("A look-up of deleted keys", table, version, None, files)
-
-    def next(self) -> str:
-        return f"If its keys are always unique, set `validate_keys: range`. Otherwise: {super().next()}"
+    fix = f"If its keys are always unique, set `validate_keys: range`. Otherwise: {ArchivedFilesNeeded.fix}"
+    asked: str = "A lookup of deleted keys"
