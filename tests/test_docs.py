@@ -300,7 +300,7 @@ def kinds(annotation: Any) -> Iterator[Any]:
 def rows() -> Mapping[str, list[str]]:
     """The fields that the page has, each with its default and what it says."""
     text = (FOLDER / "configuration.md").read_text(encoding="utf-8")
-    found = re.findall(r"^\| `([\w.\[\]]+)` \| ((?:`[^`]+`)|\w+) \| (.*) \|$", text, re.MULTILINE)
+    found = re.findall(r"^\| `([\w.\[\]]+)` \| [^|]+ \| ((?:`[^`]+`)|\w+) \| (.*) \|$", text, re.MULTILINE)
     assert len({name for name, *_ in found}) == len(found)
     return {name: rest for name, *rest in found}
 
