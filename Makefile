@@ -1,5 +1,5 @@
-# Each verb sets up what it needs. PYTHON names the Python to use; without it the first that is new enough is taken.
-# uv is taken from PATH, or installed into .uv from .ci/uv.txt. It installs uv.lock and downloads no Python.
+# Each target sets up what it needs. PYTHON selects the Python. By default the first one that is new enough is used.
+# uv is used from PATH, or installed into .uv from .ci/uv.txt. It installs uv.lock and downloads no Python.
 
 DUCKDB_VERSION := 2.0.0
 RUNTIME ?= serverless-4
@@ -18,45 +18,45 @@ export PYTHON
 unexport VIRTUAL_ENV PYTHONHOME PYTHONDONTWRITEBYTECODE # every process that tests start would compile what it imports
 
 .DEFAULT_GOAL := help
-.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow test-floor test-runtime test-runtime-spark test-connect check prose fmt docs dist bench bench-report soak lock clean
+.PHONY: help prerequisites setup demo demo-onelake demo-serverless test quick golden slow test-floor test-runtime test-runtime-spark test-connect check prose fmt docs dist bench bench-report pictures soak lock clean
 
-help: ## list the verbs
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r verb line; do printf 'make %-20s%s\n' "$$verb" "$$line"; done
 
-setup: .venv/made ## build .venv, if it is not there or older than the lock
+setup: .venv/made ## create or update .venv
 	@:
 
-demo: setup ## publish a small shop in rounds, replicate it and verify the mirror
+demo: setup ## publish a small shop in rounds, replicate it and compare every row
 	@PYTHONPATH=. $(RUN) -m fixtures.demo
 
-demo-onelake: setup ## the same into OneLake and Fabric, both simulated
+demo-onelake: setup ## run the demo with a simulated OneLake and Fabric
 	@PYTHONPATH=. $(RUN) -m fixtures.demo_onelake
 
-demo-serverless: setup ## the same on Spark as serverless compute has it: executors without network, secret or folder
+demo-serverless: setup ## run the demo as on serverless compute: executors without network, secret or folder
 	@PYTHONPATH=. $(RUN) -m fixtures.demo_serverless
 
-test: setup ## run all tests but the long ones, in two processes with a Spark each; of one room with ROOM=archive
+test: setup ## run all tests except the long ones, in two processes; for one room: ROOM=archive
 	@$(RUN) -m pytest --durations=10 $(if $(ROOM),$(OF_ROOM),$(SIDE_BY_SIDE))
 
-quick: check ## check, and run the tests that need no Spark
+quick: check ## run the checks, and the tests that need no Spark
 	@$(RUN) -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark'
 
-golden: setup ## write the expected output of all commands again
+golden: setup ## renew the expected output of all commands
 	@$(RUN) -m pytest tests/golden --renew
 
-slow: setup ## run all tests, and print where seconds and processors went: by cause, by file, by test
+slow: setup ## run all tests, and show time and CPU by cause, file and test
 	@$(RUN) -m pytest $(if $(ROOM),$(OF_ROOM),$(SIDE_BY_SIDE)) -p tests.slow
 
-test-floor: .venv-floor/made ## all tests on the oldest Spark that is supported
+test-floor: .venv-floor/made ## run all tests with the oldest supported Spark
 	@.venv-floor/bin/python -m pytest $(SIDE_BY_SIDE)
 
 test-runtime: .venv-$(RUNTIME)/made ## tests without Spark, with the packages of a Databricks runtime: RUNTIME=serverless-4
 	@.venv-$(RUNTIME)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'not slow and not soak and not spark' $(OF_THE_LOCK)
 
-test-runtime-spark: .venv-$(RUNTIME)/made ## tests with Spark in the same environment, on the nearest Spark
+test-runtime-spark: .venv-$(RUNTIME)/made ## run the tests with Spark in the same environment, with the nearest Spark
 	@.venv-$(RUNTIME)/bin/python -m pytest $(SIDE_BY_SIDE) -m 'spark and not slow and not soak' $(OF_THE_LOCK)
 
-test-connect: .venv-connect/made ## those marked for it over Databricks Connect, where a workspace is configured
+test-connect: .venv-connect/made ## run the tests for Databricks Connect, if a workspace is configured
 	@.venv-connect/bin/python -m pytest -m connect -rs
 
 check: setup ## check formatting, lint, types, imports between rooms, notebooks and the reference
@@ -70,38 +70,41 @@ check: setup ## check formatting, lint, types, imports between rooms, notebooks 
 prose: setup ## check the English of pages, help texts and messages
 	@PYTHONPATH=. $(RUN) -m fixtures.prose
 
-fmt: setup ## format, apply what lint can mend, strip notebooks, make the reference anew
+fmt: setup ## format, fix lint, strip notebooks, regenerate the reference
 	@$(RUN) -m ruff check --fix --quiet --exit-zero
 	@$(RUN) -m ruff format
 	@.venv/bin/nbstripout --keep-id notebooks/*.ipynb
 	@PYTHONPATH=. $(RUN) -m fixtures.reference
 
-docs: $(UV) ## build the site into docs/.site; a link that leads nowhere stops it
+docs: $(UV) ## build the site into docs/.site; a broken link is an error
 	@"$(UV)" run --quiet --frozen --isolated --only-group docs --python "$$(.ci/prerequisites)" \
 		zensical build --config-file docs/zensical.toml --strict --clean
 
-dist: $(UV) ## build the wheel of a release into dist, and the bill of its materials
+dist: $(UV) ## build the wheel and the bill of materials of a release into dist
 	@"$(UV)" build --quiet --wheel --clear --no-create-gitignore --out-dir dist --python "$$(.ci/prerequisites)" \
 		--build-constraints .ci/build.txt --require-hashes
 	@"$(UV)" export --quiet --frozen --no-default-groups --all-extras --format cyclonedx1.5 --output-file dist/sbom.cdx.json
 	@"$$(.ci/prerequisites)" fixtures/sbom.py dist
 
-bench: setup $(UV) ## measure publication against Spark alone, and planning against another reader of the log
+bench: setup $(UV) ## compare publishing with Spark alone, and planning with another reader of the log
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench
 	@PYTHONPATH=. $(WITH_DUCKDB) python -m tests.bench.planning
 
-bench-report: setup ## draw what make bench found last, beside the baseline
+bench-report: setup ## draw the newest results of make bench next to the baseline
 	@PYTHONPATH=. $(RUN) -m tests.bench.report
 
-soak: setup ## the long form of the tests
+pictures: setup ## make the pictures of the README from the demo; needs Chromium
+	@PYTHONPATH=. $(RUN) -m fixtures.pictures
+
+soak: setup ## run the long form of the tests
 	@MIRRORFEED_HYPOTHESIS=soak $(RUN) -m pytest -m 'soak or slow'
 
-lock: $(UV) ## resolve the dependencies again, as far as uv.lock is out of date
+lock: $(UV) ## update uv.lock where it is out of date
 	@"$(UV)" lock --python "$$(.ci/prerequisites)"
 	@echo 'hatchling>=1.27' | "$(UV)" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --custom-compile-command 'make lock' --output-file .ci/build.txt -
 
-clean: ## remove environments, caches and builds
+clean: ## delete environments, caches and builds
 	@rm -rf .venv .venv-* .uv .mypy_cache .import_linter_cache .ruff_cache .pytest_cache .hypothesis .demo .bench docs/.site docs/.cache dist notebooks/deployed spark-warehouse
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
