@@ -34,7 +34,7 @@ from mirrorfeed.lint.metadata_file import read_metadata
 from mirrorfeed.lint.text_reader import text_contents
 from mirrorfeed.mirror.replica import Replica
 from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
-from mirrorfeed.mirror.replica.metadata_file import parse_settings
+from mirrorfeed.mirror.replica.landing_zone import parse_settings
 from mirrorfeed.publish.errors import RowsRefused
 from mirrorfeed.publish.files.arrow_types import arrow_schema
 from mirrorfeed.publish.files.rolling_writer import UnwritableRow, write_files

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.mirror.replica import Replica, TableReport
 from mirrorfeed.storage import FolderStore
 
@@ -98,3 +99,9 @@ def world(tmp_path: Path) -> World:
     world = World(tmp_path)
     world.metadata(keyColumns=["id"])
     return world
+
+
+def is_error(report: TableReport, kind: type[MirrorfeedError], /, **facts: object) -> bool:
+    """Whether a report has exactly this error, and its message."""
+    error = report.error
+    return type(error) is kind and vars(error) == facts and report.message.endswith(str(error))

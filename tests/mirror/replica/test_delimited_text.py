@@ -14,7 +14,8 @@ from mirrorfeed.lint.decompression import decompress
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Dialect, Settings
 from mirrorfeed.mirror.replica import State
 from mirrorfeed.mirror.replica.delimited_text import read_delimited
-from tests.mirror.replica.conftest import World, plain
+from mirrorfeed.mirror.replica.errors import BrokenFile
+from tests.mirror.replica.conftest import World, is_error, plain
 
 MARKER = "__rowMarker__"
 
@@ -205,7 +206,7 @@ def test_text_that_differs_from_its_declaration_stops_the_table_until_it_is_repl
     path = world.put("orders", FIRST, text.encode())
     report = world.step()
     assert report.state is State.FAILED
-    assert report.message == f"Cannot read {path}: {reason}. Delete it and put a whole file under the same name."
+    assert is_error(report, BrokenFile, address=str(path), reason=reason)
     world.put("orders", FIRST, b"id|name\n1|YQ==\n")
     assert world.step().files == 1
 

@@ -10,7 +10,8 @@ import pytest
 from fixtures.damage import damaged, whole_files
 from mirrorfeed.errors import Terminal
 from mirrorfeed.lint.metadata_file import Settings
-from mirrorfeed.mirror.replica.file_reader import BrokenFile, read_rows
+from mirrorfeed.mirror.replica.errors import BrokenFile
+from mirrorfeed.mirror.replica.file_reader import read_rows
 
 SETTINGS = Settings(keys=("id",))
 CRASHES = (699, 834, 1997)

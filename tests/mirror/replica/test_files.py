@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from mirrorfeed.mirror.replica import State
-from tests.mirror.replica.conftest import World, marked, parquet, plain
+from mirrorfeed.mirror.replica.errors import BrokenFile, NumberTwice, UnknownExtension
+from tests.mirror.replica.conftest import World, is_error, marked, parquet, plain
 
 BY_TIME = "LastUpdateTimeFileDetection"
 
@@ -68,18 +69,12 @@ def test_names_with_an_underscore_are_ignored_everywhere(world: World) -> None:
 def test_one_number_with_two_extensions_is_an_error(world: World) -> None:
     world.put("orders", 1, plain((1, "a")))
     world.put("orders", f"{1:020}.csv", b"id\r\n1\r\n")
-    assert world.step().message == (
-        f"Two files of table orders carry the same number: {1:020}.csv and {name(1)}. "
-        "Delete the one that was not meant; a number is used once."
-    )
+    assert is_error(world.step(), NumberTwice, table="orders", one=f"{1:020}.csv", other=name(1))
 
 
 def test_an_extension_that_the_table_does_not_declare_is_an_error(world: World) -> None:
     path = world.put("orders", f"{1:020}.tsv", b"id\r\n1\r\n")
-    assert world.step().message == (
-        f"{path} ends neither in .parquet nor in .csv. "
-        "Rename it, or declare FileFormat and FileExtension in the table's _metadata.json."
-    )
+    assert is_error(world.step(), UnknownExtension, address=str(path), extension="csv")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +96,8 @@ def test_a_broken_file_stops_the_table_and_is_retried_after_it_is_replaced(
     for files in (1, 0):
         report = world.step()
         assert (report.state, report.files) == (State.FAILED, files)
-        assert report.message == f"Cannot read {path}: {reason}. Delete it and put a whole file under the same name."
+        assert isinstance(report.error, BrokenFile)
+        assert (report.error.address, report.error.reason.rstrip(".")) == (str(path), reason)
     assert world.names() == [name(1), name(2), name(3), "_metadata.json"]
     world.put("orders", 2, plain((2, "b")))
     assert world.step().files == 2

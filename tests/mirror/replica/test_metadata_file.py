@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorfeed.lint.metadata_file import DeclaredColumn, Dialect, Settings, read_metadata
-from mirrorfeed.mirror.replica.metadata_file import BadMetadata, parse_settings
+from mirrorfeed.mirror.replica.errors import BadMetadata
+from mirrorfeed.mirror.replica.landing_zone import parse_settings
 
 TEXT = {"FileFormat": "DelimitedText", "FileExtension": "psv"}
 
@@ -137,7 +138,7 @@ def test_what_cannot_be_used_is_named(content: bytes | dict[str, Any], reason: s
         parse_settings(data, "t/_metadata.json")
     assert str(caught.value).startswith("Cannot use t/_metadata.json: ")
     assert reason in str(caught.value)
-    assert str(caught.value).endswith("Correct the file; the table goes on with the next pass.")
+    assert str(caught.value).endswith("Correct the file. The next pass continues the table.")
 
 
 _TEXTS = st.sampled_from(["", "a", "A", "true", ".tsv", ",", "\\n", "CSV", "DelimitedText", "utf-8", "Int32"])

@@ -10,8 +10,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.mirror.replica import State
-from tests.mirror.replica.conftest import MARKER, World, marked, plain
+from mirrorfeed.mirror.replica.errors import (
+    ColumnTwice,
+    KeyNotPublished,
+    KeysChanged,
+    KeysNeeded,
+    MarkerMisplaced,
+    UnknownMarker,
+    UnsupportedType,
+    YearNotHeld,
+)
+from tests.mirror.replica.conftest import MARKER, World, is_error, marked, plain
 
 
 @pytest.mark.parametrize(
@@ -57,10 +68,7 @@ def test_a_date_of_a_year_that_the_mirror_cannot_hold_stops_its_table_alone(
     orders, others = world.replica.step()
     assert (orders.state, others.state) == (State.REPLICATING if kept else State.FAILED, State.REPLICATING)
     if not kept:
-        assert orders.message == (
-            f"{file} has dates in due that are not of the years 1 to 9999."
-            " The mirror's engine cannot read them back: publish such dates as text, or correct them in the source."
-        )
+        assert is_error(orders, YearNotHeld, address=str(file), column="due")
     world.put("orders", 1 if not kept else 2, marked((1, "c", 4)))
     assert world.replica.step()[0].state is State.REPLICATING
 
@@ -192,10 +200,7 @@ def test_changes_of_a_table_without_keys_wait_until_keys_are_given(world: World,
     path = world.put("orders", 2, marked((1, "b", marker)))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 1)
-    assert report.message == (
-        f"{path} carries updates, deletes or upserts, but table orders has no key columns. "
-        "Add keyColumns to the table's _metadata.json."
-    )
+    assert is_error(report, KeysNeeded, table="orders", address=str(path))
     world.metadata(keyColumns=["id"])
     assert world.step().state is State.REPLICATING
     assert world.rows() == ([] if marker == 2 else [(1, "b")])
@@ -211,69 +216,60 @@ def test_the_metadata_may_come_after_the_first_files(world: World) -> None:
     assert world.rows() == [(1, "b")]
 
 
-@pytest.mark.parametrize(("keys", "now"), [(["name"], "name"), (["id", "name"], "id, name"), ([], "none")])
-def test_keys_never_change_once_they_are_set(world: World, keys: list[str], now: str) -> None:
+@pytest.mark.parametrize(("keys", "now"), [(["name"], ("name",)), (["id", "name"], ("id", "name")), ([], ("none",))])
+def test_keys_never_change_once_they_are_set(world: World, keys: list[str], now: tuple[str, ...]) -> None:
     world.put("orders", 1, plain((1, "a")))
     world.step()
     world.metadata(keyColumns=keys)
     world.put("orders", 2, plain((2, "b")))
     report = world.step()
     assert (report.state, report.files) == (State.FAILED, 0)
-    assert report.message == (
-        f"The keyColumns of table orders were set to id and are now {now}; once set they never change. "
-        "Restore them, or delete the table's folder and create it again with all data."
-    )
+    assert is_error(report, KeysChanged, table="orders", before=("id",), now=now)
     world.metadata(keyColumns=["id"])
     assert world.step().files == 1
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("rows", "kind", "facts"),
     [
-        (
-            marked((1, "a", 4), (2, "b", 3)),
-            "Row 2 of {path} has the __rowMarker__ 3. Delete the file and put one under the same name with int32 "
-            "markers 0, 1, 2 or 4.",
-        ),
+        (marked((1, "a", 4), (2, "b", 3)), UnknownMarker, {"where": "Row 2 of {path}", "found": "3"}),
         (
             plain((1, "a")).append_column(MARKER, pa.array([None], pa.int32())),
-            "Row 1 of {path} has the __rowMarker__ None. Delete the file and put one under the same name with int32 "
-            "markers 0, 1, 2 or 4.",
+            UnknownMarker,
+            {"where": "Row 1 of {path}", "found": "None"},
         ),
         (
             plain((1, "a")).append_column(MARKER, pa.array(["4"])),
-            "__rowMarker__ of {path} has the type string, not a whole number. Delete the file and put one under the "
-            "same name with int32 markers 0, 1, 2 or 4.",
+            UnknownMarker,
+            {"where": "{path}", "found": "of the type string, not an integer"},
         ),
         (
             marked((1, "a", 4)).select(["id", MARKER, "name"]),
-            "__rowMarker__ is column 2 of 3 in {path}. Delete the file and put one under the same name where it is "
-            "the last column.",
+            MarkerMisplaced,
+            {"address": "{path}", "place": 2, "columns": 3},
         ),
         (
             plain((1, "a")).drop_columns(["id"]),
-            "{path} has no column id, which is a key of table orders. Delete the file and put one with all key "
-            "columns under the same name.",
+            KeyNotPublished,
+            {"address": "{path}", "keys": ["id"], "table": "orders"},
         ),
-        (
-            pa.table([[1], [2]], names=["id", "id"]),
-            "{path} has the columns id more than once. Delete it and put a file with distinct columns under the same "
-            "name.",
-        ),
+        (pa.table([[1], [2]], names=["id", "id"]), ColumnTwice, {"address": "{path}", "columns": ["id"]}),
         (
             pa.table({"id": [1], "tags": [["a"]]}),
-            "Column tags of {path} has the type list<element: string>, which a mirrored table cannot hold. Publish "
-            "complex values as JSON strings and others as a simple type.",
+            UnsupportedType,
+            {"address": "{path}", "column": "tags", "kind": "list<element: string>"},
         ),
     ],
 )
 def test_a_file_that_cannot_be_applied_stops_the_table_until_it_is_replaced(
-    world: World, rows: pa.Table, message: str
+    world: World, rows: pa.Table, kind: type[MirrorfeedError], facts: dict[str, Any]
 ) -> None:
     path = world.put("orders", 1, rows)
     world.put("orders", 2, plain((2, "b")))
     report = world.step()
-    assert (report.state, report.files, report.message) == (State.FAILED, 0, message.format(path=path))
+    assert (report.state, report.files) == (State.FAILED, 0)
+    expected = {name: fact.format(path=path) if isinstance(fact, str) else fact for name, fact in facts.items()}
+    assert is_error(report, kind, **expected)
     world.put("orders", 1, plain((1, "a")))
     assert world.step().files == 2
     assert world.rows() == [(1, "a"), (2, "b")]
@@ -296,6 +292,6 @@ def test_metadata_that_cannot_be_used_stops_the_table_until_it_is_corrected(
     world.put("orders", 1, plain((1, "a")))
     report = world.step()
     assert report.state is State.FAILED
-    assert report.message == f"Cannot use {path}: {reason}. Correct the file; the table goes on with the next pass."
+    assert report.message == f"Cannot use {path}: {reason}. Correct the file. The next pass continues the table."
     world.metadata(keyColumns=["id"])
     assert world.step().files == 1

@@ -12,9 +12,10 @@ import pytest
 from deltalake import write_deltalake
 
 from mirrorfeed.mirror.replica import Replica, State, TableReport, follow
+from mirrorfeed.mirror.replica.errors import FolderReplaced, MirrorUnavailable, NotOurs, SamePlace
 from mirrorfeed.mirror.replica.mirrored_table import Mirror
 from mirrorfeed.storage import Entry, FolderStore, StoreUnavailable
-from tests.mirror.replica.conftest import World, marked, plain
+from tests.mirror.replica.conftest import World, is_error, marked, plain
 
 
 def test_tables_in_schema_folders_and_at_the_top_are_mirrored(world: World) -> None:
@@ -81,20 +82,14 @@ def test_two_folders_for_one_mirror_are_refused(world: World) -> None:
     world.put("dbo.schema/orders", 1, plain((1, "b")))
     one, two = world.replica.step()
     assert (one.table, one.state, two.table, two.state) == ("dbo.orders", State.FAILED, "orders", State.FAILED)
-    assert two.message == (
-        f"Table orders shares its mirror {world.target / 'dbo/orders'} with another table folder of the same name. "
-        "Keep the table in one schema folder only."
-    )
+    assert is_error(two, SamePlace, table="orders", place=str(world.target / "dbo/orders"))
 
 
 def test_a_delta_table_that_no_replica_made_is_left_alone(world: World) -> None:
     place = world.target / "dbo/orders"
     write_deltalake(place, plain((7, "theirs")))
     world.put("orders", 1, plain((1, "a")))
-    assert world.step().message == (
-        f"{place} is a Delta table that was not made by a replica, and is left alone. "
-        "Give the replica a target of its own."
-    )
+    assert is_error(world.step(), NotOurs, place=str(place))
     shutil.rmtree(world.zone / "orders")
     assert world.replica.step() == []
     assert world.rows() == [(7, "theirs")]
@@ -110,8 +105,8 @@ def test_a_mirror_that_cannot_be_read_is_reported_and_tried_again(world: World) 
     commit.write_bytes(b"{")
     report = world.step()
     assert report.state is State.FAILED
-    assert report.message.startswith(f"Cannot read or write the mirror {world.target / 'dbo/orders'}: ")
-    assert report.message.endswith("Nothing of the file was applied; it is tried again with the next pass.")
+    assert isinstance(report.error, MirrorUnavailable)
+    assert report.error.place == str(world.target / "dbo/orders")
     commit.write_bytes(content)
     assert world.step().files == 1
 
@@ -151,10 +146,7 @@ def test_a_file_of_a_folder_that_is_gone_is_not_applied(world: World) -> None:
     replica = Replica(RecreatedWhileRead(str(world.zone)), str(world.target))
     (report,) = replica.step()
     assert (report.state, report.files) == (State.FAILED, 0)
-    assert report.message == (
-        f"{path.parent} was deleted or recreated while table orders was being read. "
-        "The next pass sees what is there now."
-    )
+    assert is_error(report, FolderReplaced, table="orders", address=str(path.parent))
     assert not (world.target / "dbo/orders").exists()
 
 

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
-from mirrorfeed.errors import Terminal
+from mirrorfeed.lint.metadata_file import Settings, read_metadata
 from mirrorfeed.lint.specification import PROCESSED, SCHEMA_SUFFIX, is_ignored
+from mirrorfeed.mirror.replica.errors import BadMetadata, NumberTwice
 from mirrorfeed.storage import AlreadyThere, Entry, FolderStore, NotThere, Store
 
 _NUMBERED = re.compile(r"(\d{20})\..+", re.ASCII)
@@ -76,6 +77,14 @@ class Queue:
     waiting: tuple[DataFile, ...] = ()
 
 
+def parse_settings(content: bytes, address: str) -> Settings:
+    """Read a `_metadata.json`. Raises `BadMetadata` if its meaning is not clear. Unknown properties are ignored."""
+    settings, deviations = read_metadata(content)
+    if unclear := next((deviation for deviation in deviations if not deviation.is_clear), None):
+        raise BadMetadata(address=address, reason=f"{unclear.what} {unclear.rule.next}")
+    return settings
+
+
 def data_files(entries: Iterable[Entry]) -> list[DataFile]:
     """The files of a table folder that Fabric does not ignore."""
     found = [entry for entry in entries if not entry.is_folder and not is_ignored(entry.name)]
@@ -93,7 +102,7 @@ def by_number(files: Iterable[DataFile], applied: int, table: str) -> Queue:
     numbered = sorted((file for file in files if file.number), key=lambda file: (file.number or 0, file.name))
     for one, other in pairwise(numbered):
         if one.number == other.number:
-            raise NumberTwice(table, one.name, other.name)
+            raise NumberTwice(table=table, one=one.name, other=other.name)
     done = tuple(file for file in numbered if file.number is not None and file.number <= applied)
     later = numbered[len(done) :]
     ready = [file for place, file in enumerate(later) if file.number == applied + 1 + place]
@@ -151,21 +160,6 @@ def _load(own: FolderStore) -> dict[str, str]:
     with suppress(NotThere, ValueError):  # without its notes a file stays a week longer
         return dict(json.loads(own.read(_NOTES)))
     return {}
-
-
-class NumberTwice(Terminal):
-    """Two data files carry the same number, so nothing says which comes first."""
-
-    code = "MF7011"
-
-    def __init__(self, table: str, one: str, other: str) -> None:
-        self.table, self.one, self.other = table, one, other
-
-    def what(self) -> str:
-        return f"Two files of table {self.table} carry the same number: {self.one} and {self.other}."
-
-    def next(self) -> str:
-        return "Delete the one that was not meant; a number is used once."
 
 
 def _is_folder(entry: Entry) -> bool:

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import MirrorfeedError
+from mirrorfeed.mirror.replica.errors import MirrorUnavailable, NotOurs, NullNotAllowed, YearNotHeld
 from mirrorfeed.mirror.replica.landing_zone import DataFile, TableFolder
 from mirrorfeed.storage import FolderStore
 from mirrorfeed.storage.folder import resolve
@@ -49,7 +50,7 @@ def open_mirror(place: Path) -> Mirror | None:
     if delta is None:
         return None
     if _FOLDER not in delta.metadata().configuration:
-        raise NotOurs(str(place))
+        raise NotOurs(place=str(place))
     return Mirror(place, delta)
 
 
@@ -187,7 +188,7 @@ def refuse_nulls(schema: pa.Schema, rows: pa.Table, address: str) -> None:
     """Raise `NullNotAllowed` if a column that is not nullable has NULLs. Deleted rows are not among `rows`."""
     for field in schema:
         if not field.nullable and rows[field.name].null_count:
-            raise NullNotAllowed(address, field.name)
+            raise NullNotAllowed(address=address, column=field.name)
 
 
 def refuse_years(rows: pa.Table, address: str) -> None:
@@ -196,7 +197,7 @@ def refuse_years(rows: pa.Table, address: str) -> None:
         if pa.types.is_date32(field.type):
             found = pc.min_max(rows[field.name].cast(pa.int32())).as_py()
             if found["min"] is not None and not _FIRST_DAY <= found["min"] <= found["max"] <= _LAST_DAY:
-                raise YearNotHeld(address, field.name)
+                raise YearNotHeld(address=address, column=field.name)
 
 
 def _is_table(place: Path) -> bool:
@@ -213,65 +214,5 @@ def _delta_errors(place: Path) -> Iterator[None]:
         yield
     except (DeltaError, pa.ArrowException, OSError) as error:
         # The lines below the first can be a stack of the engine's own calls.
-        raise MirrorUnavailable(str(place), next(iter(str(error).splitlines()), type(error).__name__)) from error
-
-
-class MirrorUnavailable(Transient):
-    """The replica cannot read or write its Delta table for now. Nothing of the file was applied."""
-
-    code = "MF7013"
-
-    def __init__(self, place: str, reason: str) -> None:
-        self.place, self.reason = place, reason
-
-    def what(self) -> str:
-        return f"Cannot read or write the mirror {self.place}: {self.reason.rstrip('.')}."
-
-    def next(self) -> str:
-        return "Nothing of the file was applied; it is tried again with the next pass."
-
-
-class NotOurs(Terminal):
-    """Where the replica would write is a table that it did not make."""
-
-    code = "MF7014"
-
-    def __init__(self, place: str) -> None:
-        self.place = place
-
-    def what(self) -> str:
-        return f"{self.place} is a Delta table that was not made by a replica, and is left alone."
-
-    def next(self) -> str:
-        return "Give the replica a target of its own."
-
-
-class NullNotAllowed(Terminal):
-    """A data file has no value where the table needs one."""
-
-    code = "MF7015"
-
-    def __init__(self, address: str, column: str) -> None:
-        self.address, self.column = address, column
-
-    def what(self) -> str:
-        return f"{self.address} has rows without a value in {self.column}, which cannot be NULL."
-
-    def next(self) -> str:
-        return "Publish the values, or delete the table's folder and create it again with all data."
-
-
-class YearNotHeld(Terminal):
-    """A data file has dates that are not of the years 1 to 9999. The replica could write them and not read them back;
-    whether Fabric can is not known."""
-
-    code = "MF7020"
-
-    def __init__(self, address: str, column: str) -> None:
-        self.address, self.column = address, column
-
-    def what(self) -> str:
-        return f"{self.address} has dates in {self.column} that are not of the years 1 to 9999."
-
-    def next(self) -> str:
-        return "The mirror's engine cannot read them back: publish such dates as text, or correct them in the source."
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise MirrorUnavailable(place=str(place), reason=reason) from error

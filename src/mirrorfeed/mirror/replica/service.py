@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient
+from mirrorfeed.errors import MirrorfeedError, Transient
 from mirrorfeed.lint.specification import SCHEMA_SUFFIX
+from mirrorfeed.mirror.replica.errors import NotOurs, SamePlace
 from mirrorfeed.mirror.replica.landing_zone import TableFolder, schemas_in, tables_in
 from mirrorfeed.mirror.replica.mirrored_table import (
-    NotOurs,
     delete_dropped,
     drop,
     find_delta_tables,
@@ -49,7 +49,7 @@ class Replica:
         reports = self._drop_gone(folders)
         for folder in folders:
             if places[mirror_path(self.target, folder)] > 1:
-                error = SamePlace(folder.table, str(mirror_path(self.target, folder)))
+                error = SamePlace(table=folder.table, place=str(mirror_path(self.target, folder)))
                 reports.append(TableReport(folder.table, State.FAILED, message=str(error), error=error))
             else:
                 reports.append(TableCycle(self.zone, self.target, folder).run(self.clock()))
@@ -102,18 +102,3 @@ def follow(
             on_error(error)
         if not stop():
             wait(poll)
-
-
-class SamePlace(Terminal):
-    """Two folders of the landing zone would become the same table."""
-
-    code = "MF7012"
-
-    def __init__(self, table: str, place: str) -> None:
-        self.table, self.place = table, place
-
-    def what(self) -> str:
-        return f"Table {self.table} shares its mirror {self.place} with another table folder of the same name."
-
-    def next(self) -> str:
-        return "Keep the table in one schema folder only."

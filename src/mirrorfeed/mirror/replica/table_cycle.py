@@ -13,10 +13,18 @@ import pyarrow.compute as pc
 
 from mirrorfeed.display.humanize import counted
 from mirrorfeed.display.rows import Row, described, row, shown
-from mirrorfeed.errors import MirrorfeedError, Terminal, Transient, named
+from mirrorfeed.errors import MirrorfeedError, named
 from mirrorfeed.lint.metadata_file import Settings
 from mirrorfeed.lint.specification import DELETE, METADATA
-from mirrorfeed.mirror.replica.column_types import TypeChanged, UnsupportedType, added_columns, in_shape_of, with_types
+from mirrorfeed.mirror.replica.column_types import added_columns, in_shape_of, with_types
+from mirrorfeed.mirror.replica.errors import (
+    FolderReplaced,
+    KeyNotPublished,
+    KeysChanged,
+    KeysNeeded,
+    TypeChanged,
+    UnsupportedType,
+)
 from mirrorfeed.mirror.replica.file_reader import FileRows, read_rows
 from mirrorfeed.mirror.replica.landing_zone import (
     DataFile,
@@ -26,10 +34,10 @@ from mirrorfeed.mirror.replica.landing_zone import (
     by_time,
     data_files,
     delete_old,
+    parse_settings,
     set_aside,
     tables_in,
 )
-from mirrorfeed.mirror.replica.metadata_file import parse_settings
 from mirrorfeed.mirror.replica.mirrored_table import (
     Mirror,
     create_mirror,
@@ -142,7 +150,7 @@ class TableCycle:
 
     def _settle_keys(self, mirror: Mirror, keys: Sequence[str]) -> None:
         if mirror.keys and mirror.keys != tuple(keys):
-            raise KeysChanged(self._folder.table, mirror.keys, keys)
+            raise KeysChanged(table=self._folder.table, before=mirror.keys, now=keys or ("none",))
         if keys and not mirror.keys:
             mirror.set_keys(keys)
 
@@ -189,21 +197,23 @@ class TableCycle:
         """Raise `FolderReplaced` unless the folder of this pass still exists, so that the data read is from it."""
         listed = tables_in(self._zone.list(self._folder.parent), self._folder.schema)
         if self._folder not in listed:
-            raise FolderReplaced(self._folder.table, self._zone.address(self._folder.path))
+            raise FolderReplaced(table=self._folder.table, address=self._zone.address(self._folder.path))
 
     def _check_keys(self, content: FileRows, keys: Sequence[str], address: str) -> None:
         if not keys and content.markers is not None:
-            raise KeysNeeded(self._folder.table, address)
+            raise KeysNeeded(table=self._folder.table, address=address)
         missing = [key for key in keys if key not in content.rows.column_names]
         if missing:
-            raise KeyNotPublished(self._folder.table, address, missing)
+            raise KeyNotPublished(table=self._folder.table, address=address, keys=missing)
 
     def _check_types(self, mirror: Mirror | None, content: FileRows, keys: Sequence[str], address: str) -> None:
         """Rows need a column with a type, and changes need keys with a type, in this or an earlier file."""
         known = {*with_types(content.rows.schema).names, *(mirror.schema.names if mirror else ())}
         needed = keys if content.markers is not None else content.rows.column_names[:1] if not known else ()
         if content.rows.num_rows and (typeless := [name for name in needed if name not in known]):
-            raise UnsupportedType(address, typeless[0], str(content.rows.schema.field(typeless[0]).type))
+            raise UnsupportedType(
+                address=address, column=typeless[0], kind=str(content.rows.schema.field(typeless[0]).type)
+            )
 
     def _fit(self, mirror: Mirror, rows: FileRows, address: str) -> None:
         try:
@@ -229,66 +239,3 @@ def _waiting(queue: Queue) -> str:
     count = len(queue.waiting)
     later = f"{queue.waiting[0].name} waits" if count == 1 else f"{count} files from {queue.waiting[0].name} on wait"
     return f"File {queue.missing:020} is missing; {later}."
-
-
-class KeysNeeded(Terminal):
-    """A file changes rows, and the table has no keys that say which."""
-
-    code = "MF7001"
-
-    def __init__(self, table: str, address: str) -> None:
-        self.table, self.address = table, address
-
-    def what(self) -> str:
-        return f"{self.address} carries updates, deletes or upserts, but table {self.table} has no key columns."
-
-    def next(self) -> str:
-        return "Add keyColumns to the table's _metadata.json."
-
-
-class KeyNotPublished(Terminal):
-    """A file lacks a key column, so nothing says which rows it means."""
-
-    code = "MF7002"
-
-    def __init__(self, table: str, address: str, keys: Sequence[str]) -> None:
-        self.table, self.address, self.keys = table, address, list(keys)
-
-    def what(self) -> str:
-        return f"{self.address} has no column {', '.join(self.keys)}, which is a key of table {self.table}."
-
-    def next(self) -> str:
-        return "Delete the file and put one with all key columns under the same name."
-
-
-class KeysChanged(Terminal):
-    """The keys in the table's `_metadata.json` changed after they were set, which Fabric does not follow."""
-
-    code = "MF7003"
-
-    def __init__(self, table: str, before: Sequence[str], now: Sequence[str]) -> None:
-        self.table, self.before, self.now = table, list(before), list(now)
-
-    def what(self) -> str:
-        return (
-            f"The keyColumns of table {self.table} were set to {', '.join(self.before)} "
-            f"and are now {', '.join(self.now) or 'none'}; once set they never change."
-        )
-
-    def next(self) -> str:
-        return "Restore them, or delete the table's folder and create it again with all data."
-
-
-class FolderReplaced(Transient):
-    """The table's folder was deleted or made anew during a pass of the replica."""
-
-    code = "MF7004"
-
-    def __init__(self, table: str, address: str) -> None:
-        self.table, self.address = table, address
-
-    def what(self) -> str:
-        return f"{self.address} was deleted or recreated while table {self.table} was being read."
-
-    def next(self) -> str:
-        return "The next pass sees what is there now."
