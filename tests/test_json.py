@@ -119,4 +119,4 @@ def test_a_question_that_nobody_answers_is_told_as_data_too(file: str) -> None:
         "next": "To skip the question, pass `--yes`.",
         "facts": {},
     }
-    assert "Go on? [y/N]" in asked.stderr
+    assert "Continue? [y/N]" in asked.stderr

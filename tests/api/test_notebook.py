@@ -11,7 +11,7 @@ import pytest
 
 import mirrorfeed
 from mirrorfeed.api.errors import NoArchiveNamed
-from mirrorfeed.api.notebook import DEPLOYED, setting
+from mirrorfeed.api.notebook import DEPLOYED, load_settings
 from mirrorfeed.mirror.verify import MirrorNotNamed, folder_of
 from mirrorfeed.runtime.version import this_build
 
@@ -45,7 +45,7 @@ def test_a_notebook_takes_what_its_deployment_says_and_says_so(
     files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")  # the working directory may be any
-    found = setting(Fields(files / "notebooks/feed"))
+    found = load_settings(Fields(files / "notebooks/feed"))
     said = f"mirrorfeed {this_build()}, {files}/mirrorfeed.yml, landing zone /Volumes/main/m/landing\n"
     assert capsys.readouterr().out == said
     assert (found.config.landing_zone, str(found.config.ledger)) == ("/Volumes/main/m/landing", "main.m.ledger")
@@ -55,7 +55,7 @@ def test_a_notebook_takes_what_its_deployment_says_and_says_so(
 def test_what_is_filled_in_goes_before_the_deployment(files: Path) -> None:
     (files / "other.yml").write_text("landing_zone: ./own\ntables: [{source: c, target: c}]\n")
     fields = {"config": str(files / "other.yml"), "landing_zone": "/elsewhere", "mirror": "/mirror", "table": "c"}
-    found = setting(Fields(files / "notebooks/feed", **fields))
+    found = load_settings(Fields(files / "notebooks/feed", **fields))
     assert (found.config.landing_zone, found.mirror, str(found.config.tables[0].target)) == (
         "/elsewhere",
         "/mirror",
@@ -67,13 +67,13 @@ def test_what_is_filled_in_goes_before_the_deployment(files: Path) -> None:
 
 def test_without_a_deployment_the_configuration_alone_decides(files: Path) -> None:
     (files / "notebooks" / DEPLOYED).unlink()
-    found = setting(Fields(files / "notebooks/feed"))
+    found = load_settings(Fields(files / "notebooks/feed"))
     assert (found.config.landing_zone, found.config.ledger) == (str(files / "own"), None)
 
 
 def test_an_empty_mirror_is_the_mirrored_database_in_onelake_or_is_asked_for(files: Path) -> None:
     zone = "onelake://0f8fad5b-d9cb-469f-a165-70867728950e/7c9e6679-7425-40de-944b-e07fc1f90ae7"
-    found = setting(Fields(files / "notebooks/verify", landing_zone=zone))
+    found = load_settings(Fields(files / "notebooks/verify", landing_zone=zone))
     assert folder_of(found.config, found.mirror) == (
         "abfss://0f8fad5b-d9cb-469f-a165-70867728950e@onelake.dfs.fabric.microsoft.com"
         "/7c9e6679-7425-40de-944b-e07fc1f90ae7/Tables"

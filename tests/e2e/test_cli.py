@@ -261,7 +261,7 @@ def test_a_landing_zone_that_cannot_be_written_is_an_error_that_names_it(project
     orders.insert(1)
     ended = project.run("publish", code=1)
     assert str(project.landing) in ended
-    assert "names a folder that this process may write to, then run the same command again." in ended
+    assert "then run the same command again." in ended
 
 
 def test_tables_that_cannot_be_enabled_are_named(spark: SparkSession, project: Project, orders: DeltaTable) -> None:
@@ -302,6 +302,6 @@ def test_what_the_replica_lacks_is_told_with_the_ways_to_get_it(
 
 @pytest.mark.parametrize("group", [[], ["archive"], ["fabric"]], ids=["all", "archive", "fabric"])
 def test_what_each_command_does_is_listed_in_whole_sentences(group: list[str]) -> None:
-    listed = said([*group, "--help"], 0).partition("Commands:")[2]
+    listed = said([*group, "--help"], 0).partition("Commands:" if group else "Set up:")[2]
     assert listed
     assert "..." not in listed

@@ -1,4 +1,4 @@
-"""The feed of a configuration: what a notebook or a job does with its tables."""
+"""`Feed`: everything that jobs, notebooks and commands do with the tables of a configuration."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def load(
     ledger: str | None = None,
     staging_path: str | None = None,
 ) -> Feed:
-    """Reads a configuration, and gives the feed of its tables. Nothing is published, and no session is started.
+    """Read a configuration and return the feed of its tables. This publishes nothing and starts no session.
 
-    `spark` is the session to work with; without it one is started, or taken over, where it is first needed.
+    `spark` is the session to use. Without it, the active session is used or one is started when it is first needed.
     `landing_zone`, `ledger` and `staging_path` override the file, so that one file serves several deployments.
 
-    Raises `MirrorfeedError` with every mistake in the file, each with its line.
+    Raises `MirrorfeedError` with all mistakes in the file and their lines.
     """
     from mirrorfeed import config
 
@@ -74,25 +74,25 @@ def load(
 
 
 def deployed(dbutils: Any, spark: SparkSession) -> Feed:
-    """The feed as the deployment of this notebook has it, which the first line says: configuration, landing zone,
-    ledger, mirror, and tables with an archive. The notebook's fields `config`, `landing_zone`, `mirror` and `table` go
-    before, as far as it has them and they are filled in.
+    """Return the feed with the settings of this notebook's deployment: configuration, landing zone, ledger, mirror, and
+    tables with an archive. The fields `config`, `landing_zone`, `mirror` and `table` of the notebook override them, if
+    they are filled in. Prints the configuration, the landing zone and the build.
 
-    Raises `MirrorfeedError` with every mistake in the configuration, each with its line.
+    Raises `MirrorfeedError` with all mistakes in the configuration and their lines.
     """
-    from mirrorfeed.api.notebook import setting
+    from mirrorfeed.api.notebook import load_settings
 
-    found = setting(dbutils)
+    found = load_settings(dbutils)
     return Feed(found.config, spark, found.mirror, found.archived)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Feed:
-    """The tables of a configuration. `load` makes one.
+    """The tables of a configuration. `load` returns one.
 
-    Methods that take `tables` take targets, as `sales.orders`, or sources; without any they are about all tables of the
-    configuration, and raise `MirrorfeedError` for a name that it does not have. The failure of one table never stops
-    the others: it stands in the row of that table, and `check` of the result raises it.
+    Methods with `tables` accept targets such as `sales.orders`, or sources. Without any, they are about all configured
+    tables. An unknown name raises `MirrorfeedError`. A table that fails does not stop the others: its row in the result
+    has an `error`, which `check` of the result raises.
     """
 
     _written: Config
@@ -103,19 +103,19 @@ class Feed:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The targets, in the order of the configuration; behind them those of its patterns, which are asked for."""
+        """The targets in the order of the configuration, then those that its patterns match now."""
         return tuple(str(table.target) for table in self._config.tables)
 
     @property
     def landing_zone(self) -> str:
-        """Where the tables are published."""
+        """The folder or OneLake address where the tables are published."""
         return self._written.landing_zone
 
     def sources(self) -> Result[Listed]:
-        """Each table that the configuration names or that one of its patterns matches: why it is in or out, its keys,
-        and which changes it takes. What patterns match, and keys that are left out, is asked for now.
+        """Return each table that the configuration names or a pattern matches: whether it is selected and why, its
+        keys, and the kinds of changes that it can take. Patterns and keys that are not configured are looked up now.
 
-        Raises `MirrorfeedError` where a pattern matches nothing, or two tables meet in one target.
+        Raises `MirrorfeedError` if a pattern matches nothing, or if two tables have the same target.
         """
         from mirrorfeed.api.listing import listed
         from mirrorfeed.config.expansion import expanded
@@ -207,9 +207,10 @@ class Feed:
         return Result(tuple(newest.values()), tuple(notes), f"Followed {counted(len(chosen), 'table')}.")
 
     def publisher(self, *tables: str) -> Callable[[DataFrame, int], None]:
-        """The same for `foreachBatch` of any stream, in whose process it publishes. The rows of the batch are not read:
-        what is published follows what is published before, whatever the stream has to tell. A failure fails the batch,
-        which Spark then repeats."""
+        """Return a function for `foreachBatch` of any stream, which then triggers `publish`.
+
+        The rows of a batch are not read. A failure fails the batch, and Spark repeats it.
+        """
         from mirrorfeed.orchestration.streaming import publisher
 
         return publisher(self._written, *tables)
@@ -348,10 +349,10 @@ class Feed:
         return Result(rows, tuple(map(coded, problems)))
 
     def log(self, table: str) -> Result[LogRecord]:
-        """The publications of a target that its log has, the newest first, and whether the files of the newest are what
-        its record says: these are read whole. Changes nothing, and needs no Spark.
+        """Return the recorded publications of a target, the newest first, and compare the files of the newest one with
+        its record. Reads these files completely, changes nothing, and needs no Spark.
 
-        Raises `MirrorfeedError` where the log cannot be read.
+        Raises `MirrorfeedError` if the log cannot be read.
         """
         from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.landing.names import Target
@@ -705,10 +706,10 @@ class Feed:
         return Result(rows, summary="" if rows else "The SQL endpoint has no table.")
 
     def archive(self, table: str | None = None) -> ArchiveAwareTable:
-        """A table whose old files are in an archive tier: by a target or a source of the configuration, or by any other
-        name or path; None: the deployment's first.
+        """Return a table whose old files are in an archive tier: a target or source of the configuration, or any other
+        name or path. None is the first one of the deployment.
 
-        Raises `MirrorfeedError` where none is named.
+        Raises `MirrorfeedError` if there is none.
         """
         from mirrorfeed.api.archive_table import ArchiveAwareTable
         from mirrorfeed.api.errors import NoArchiveNamed
@@ -736,7 +737,7 @@ class Feed:
             return Enabled(name, source, None, named(f"Enabling the feed of {source}", error))
 
     def _source(self, table: str) -> Source:
-        """The source of a table of the configuration, or a source by its own name."""
+        """Return the source of a configured table, or of any other name or path."""
         from mirrorfeed.config import UnknownTable
         from mirrorfeed.source.identifier import Source
 
@@ -747,7 +748,7 @@ class Feed:
 
     @property
     def _config(self) -> Config:
-        """With all tables that it stands for now: asked once in each method."""
+        """The configuration with the tables that its patterns match now. Each method reads it once."""
         from mirrorfeed.config.expansion import expanded
 
         return expanded(self._written, lambda: self._spark).config
@@ -770,7 +771,7 @@ class Feed:
 
     def __repr__(self) -> str:
         names = [str(each) for each in (*(table.target for table in self._written.tables), *self._patterns())]
-        return f"<the feed of {self._written.path}: {', '.join(names)}, into {self.landing_zone}>"
+        return f"<feed of {self._written.path}: {', '.join(names)}, into {self.landing_zone}>"
 
     def _repr_html_(self) -> str:
         from mirrorfeed.display.render import html_of
@@ -778,7 +779,7 @@ class Feed:
         entries = [(str(table.target), str(table.source), table.keys) for table in self._written.tables]
         entries += [(each.target, str(each.sources), each.keys) for each in self._written.patterns]
         rows = [
-            Configured(target, source, ("those of Unity Catalog",) if keys is None else keys)
+            Configured(target, source, ("keys in Unity Catalog",) if keys is None else keys)
             for target, source, keys in entries
         ]
         return html_of(rows, (f"{self._written.path}, into {self.landing_zone}",))

@@ -1,4 +1,4 @@
-"""Which tables a configuration stands for, why each is in or out, and which changes it can take."""
+"""The tables that a configuration selects, the reason for each, its keys, and the changes that it can take."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from mirrorfeed.runtime.databricks import default_workspace
 from mirrorfeed.runtime.parallel import each_of
 from mirrorfeed.source.catalog import Workspace, is_in_unity_catalog
 
-_NOT_ASKED = "its keys are those of Unity Catalog, and no workspace is configured here"
+_NO_WORKSPACE = "its keys are in Unity Catalog, and no workspace is configured here"
 
 
 def listed(expansion: Expansion, workspace: Callable[[], Workspace] = default_workspace) -> Result[Listed]:
-    """Keys that are left out are asked of Unity Catalog, a call a table."""
-    asks = any(row.table and is_in_unity_catalog(row.source) for row in expansion.listed)
-    client = _client(workspace) if asks else None
+    """Return a row for each table. Keys that are not configured are read from Unity Catalog, one call per table."""
+    in_catalog = any(row.table and is_in_unity_catalog(row.source) for row in expansion.listed)
+    client = _client(workspace) if in_catalog else None
     progress.info("Reading keys")
     rows = tuple(each_of(partial(_row, client), expansion.listed))
-    near = about_tables(len(expansion.config.tables))
-    return Result(rows, (near,) if near else ())
+    warning = about_tables(len(expansion.config.tables))
+    return Result(rows, (warning,) if warning else ())
 
 
 def _client(workspace: Callable[[], Workspace]) -> Workspace | None:
@@ -45,19 +45,19 @@ def _row(client: Workspace | None, decided: Decided) -> Listed:
     row = Listed(str(table.target), source, True, why=decided.why, part=part)
     if client is None and is_in_unity_catalog(table.source):
         if table.keys is None:
-            return replace(row, why=f"{decided.why}; {_NOT_ASKED}")
+            return replace(row, why=f"{decided.why}; {_NO_WORKSPACE}")
         return replace(row, keys=table.keys, takes=_takes(table.keys))
 
-    def ask() -> Workspace:
-        assert client  # of a table in Unity Catalog alone
+    def opened() -> Workspace:
+        assert client  # called for tables in Unity Catalog only
         return client
 
     try:
-        keys = plan_of(table, ask).keys
+        keys = plan_of(table, opened).keys
     except Exception as error:
-        return replace(row, error=named(f"Asking for the keys of {source}", error))
+        return replace(row, error=named(f"Reading the keys of {source}", error))
     return replace(row, keys=keys, takes=_takes(keys))
 
 
 def _takes(keys: Sequence[str]) -> str:
-    return "inserts, updates, deletes" if keys else "inserts only: it has no key"
+    return "inserts, updates, deletes" if keys else "inserts only, because it has no key"

@@ -1,4 +1,4 @@
-"""For notebooks: what their deployment says."""
+"""Settings of a deployed notebook."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from mirrorfeed.display.printable import printable
 from mirrorfeed.runtime.version import this_build
 
 DEPLOYED = "deployed/deployment.json"
-"""Beside the notebooks; written when the bundle is built."""
+"""In the folder of the notebooks. The bundle writes it when it is built."""
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a notebook works with: the fields that were filled in, and for the others what the deployment says."""
+class NotebookSettings:
+    """The fields of a notebook that are filled in, and for the others the settings of its deployment."""
 
     config: Config
     mirror: str | None
-    """The folder of the mirrored tables, if one is named."""
+    """The folder of the mirrored tables, if there is one."""
     archived: str | None
-    """The table with an archive that is named, or else the first of the deployment's, if there is one."""
+    """The table with an archive: the one in the field, or the first of the deployment."""
 
 
-def setting(dbutils: Any) -> Setting:
-    """Says in one line which configuration, landing zone and build the notebook uses, and gives all that it needs."""
+def load_settings(dbutils: Any) -> NotebookSettings:
+    """Return the settings, and print configuration, landing zone and build in one line."""
 
     def field(name: str) -> str:
         try:
             return str(dbutils.widgets.get(name))
-        except Exception:  # a notebook has the fields that it needs; the class differs by runtime
+        except Exception:  # the field does not exist; the class of the error differs by runtime
             return ""
 
     folder = folder_of_notebook(dbutils)
-    facts = told(folder)
+    facts = deployment_settings(folder)
     mirror, archive_tables = facts.pop("mirror", ""), tuple(facts.pop("archive_tables", ()))
     given = {name: field(name) or value for name, value in facts.items()}
     if zone := field("landing_zone"):
@@ -46,19 +46,19 @@ def setting(dbutils: Any) -> Setting:
     loaded = config.load(os.path.normpath(folder / field("config")), **given)
     print(printable(f"mirrorfeed {this_build()}, {loaded.path}, landing zone {loaded.landing_zone}"))
     archived = next((name for name in (field("table"), *archive_tables) if name), None)
-    return Setting(loaded, field("mirror") or mirror or None, archived)
+    return NotebookSettings(loaded, field("mirror") or mirror or None, archived)
 
 
 def folder_of_notebook(dbutils: Any) -> Path:
-    """Where the notebook lies; the working directory may be any."""
+    """Return the folder of the notebook, which need not be the working directory."""
     context = dbutils.notebook.entry_point.getDbutils().notebook().getContext()
     path = Path(context.notebookPath().get())
     below = Path("/Workspace") / path.relative_to("/")
     return below.parent if below.parent.is_dir() else path.parent
 
 
-def told(folder: Path) -> dict[str, Any]:
-    """What the deployment says; nothing where the notebook is not deployed."""
+def deployment_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings of the deployment, or nothing if the notebook is not deployed."""
     try:
         found: dict[str, Any] = json.loads((folder / DEPLOYED).read_text(encoding="utf-8"))
     except FileNotFoundError:

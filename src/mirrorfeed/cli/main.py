@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mirrorfeed.source.identifier import Source
 
 config_option = click.option(
-    "--config", "path", default=FILE, show_default=True, metavar="FILE", help="The configuration to use."
+    "--config", "path", default=FILE, show_default=True, metavar="FILE", help="Configuration file."
 )
 wait_option = click.option(
     "--wait", "minutes", default=10.0, show_default=True, metavar="MINUTES", help="Maximum time to wait."
@@ -52,8 +52,15 @@ mirror_option = click.option(
 )
 
 _JSON, _PROGRESS, _SPARK, _STOP = "mirrorfeed.json", "mirrorfeed.progress", "mirrorfeed.spark", "mirrorfeed.stop"
-_WHOLE = 1000
-"""Characters: the first sentence of a command, however long."""
+_LONGEST_HELP = 1000
+_SECTIONS = {
+    "Set up": ("init", "enable", "tables"),
+    "Publish": ("publish", "rebuild", "repair", "drop"),
+    "Check": ("status", "verify", "doctor", "explain", "watch", "report", "changes", "log", "lint"),
+    "Operate": ("fabric", "history", "partner", "replicate"),
+    "Archive": ("archive",),
+}
+"""Commands as `mirrorfeed --help` lists them."""
 
 
 class _Command(click.Command):
@@ -108,19 +115,19 @@ def stoppable(on_stop: Callable[[], None] = lambda: None) -> Callable[[], bool]:
 
 
 class _Commands(click.Group):
-    """Errors that say what to do are shown as they are, without a traceback, and commands are listed unabridged."""
+    """A group of commands. It shows errors without a traceback, and lists its commands with their whole summaries."""
 
     group_class = type
     command_class = _Command
 
     def main(self, *given: Any, **more: Any) -> Any:
         if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # names that its encoding lacks stop no command
+            sys.stdout.reconfigure(errors="backslashreplace")  # for names with characters that its encoding lacks
         filter_logs()
         return super().main(*given, **more)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Known before anything is understood, for what is not understood is told in the same way.
+        # Before parsing, because errors of parsing are printed as JSON too.
         ctx.meta[_JSON] = ctx.meta.get(_JSON, False) or "--json" in args
         return super().parse_args(ctx, args)
 
@@ -148,69 +155,62 @@ class _Commands(click.Group):
             sys.exit(1)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, each.get_short_help_str(_WHOLE)) for name, each in found if each and not each.hidden]
-            )
+        shown = {name: each for name, each in self.commands.items() if not each.hidden}
+        for title, names in (_SECTIONS if ctx.parent is None else {"Commands": sorted(shown)}).items():
+            with formatter.section(title):
+                formatter.write_dl([(name, shown[name].get_short_help_str(_LONGEST_HELP)) for name in names])
 
 
 def confirmation(yes: bool) -> Callable[..., None]:
-    """A function that prints the consequences of a command and, without `--yes`, asks whether to go on."""
+    """Return a function that prints consequences and, without `--yes`, raises `NotConfirmed` unless a person agrees."""
 
-    def ask(*consequences: str) -> None:
+    def confirm(*consequences: str) -> None:
         click.get_current_context().meta[_PROGRESS].stop()
         say(*consequences)
-        if not yes:
-            confirm()
+        if yes:
+            return
+        try:
+            answer = click.confirm("Continue?", err=for_programs())
+        except click.Abort as no_answer:
+            click.echo(err=True)
+            raise NotConfirmed() from no_answer
+        if not answer:
+            raise NotConfirmed()
 
-    return ask
-
-
-def confirm() -> None:
-    """Asks whether to go on; or `NotConfirmed`."""
-    try:
-        answer = click.confirm("Go on?", err=for_programs())
-    except click.Abort as nobody:
-        click.echo(err=True)
-        raise NotConfirmed() from nobody
-    if not answer:
-        raise NotConfirmed()
+    return confirm
 
 
 def for_programs() -> bool:
-    """Whether --json was asked for."""
+    """Whether the command prints JSON."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_JSON))
 
 
 def say(*lines: str, err: bool = False) -> None:
-    """Print these lines for people; with --json on standard error, beside the result. No value in them starts another
-    line or acts on the terminal."""
+    """Print lines for people, with --json on standard error. Control characters in them are escaped."""
     click.echo("\n".join(map(printable, lines)), err=err or for_programs())
 
 
 def say_json(value: object) -> None:
-    """Alone on standard output. Times are in ISO form, errors as they tell themselves, decisions in words."""
+    """Print a value as JSON, with times in ISO form and errors as objects."""
     encoding: str | None = sys.stdout.encoding
-    escaped = encoding is not None and encoding.lower() != "utf-8"  # characters that it lacks would not be JSON
-    written = json.dumps(value, indent=2, ensure_ascii=escaped, default=_told)
-    # Inside texts alone, where JSON spells a character in this way, too.
-    click.echo(re.sub(r"[^\n -~]", _spelled, written))
+    escaped = encoding is not None and encoding.lower() != "utf-8"  # or characters that it lacks would not be JSON
+    written = json.dumps(value, indent=2, ensure_ascii=escaped, default=_as_json)
+    click.echo(re.sub(r"[^\n -~]", _escaped, written))  # control characters, which occur inside texts only
 
 
-def _spelled(found: re.Match[str]) -> str:
+def _escaped(found: re.Match[str]) -> str:
     return json.dumps(found[0])[1:-1] if is_escaped(found[0]) else found[0]
 
 
-def _told(value: object) -> object:
+def _as_json(value: object) -> object:
     if isinstance(value, MirrorfeedError):
         return value.to_dict()
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def say_error(error: MirrorfeedError, of: str = "") -> None:
-    """On standard error, and whose it is, where there are several."""
+    """Print an error, and the table that it is about, to standard error."""
     click.echo(f"Error {error.code}: {of and f'{printable(of)}: '}{error}", err=True)
 
 
@@ -223,7 +223,7 @@ def fail(error: MirrorfeedError, status: int = 1) -> NoReturn:
 
 
 def feed(path: str) -> Feed:
-    """The feed of a configuration file. It starts Spark when it is first needed."""
+    """Return the feed of a configuration file. It starts Spark when it first needs it."""
     return feed_of(load_as_written(path))
 
 
@@ -234,21 +234,21 @@ def feed_of(config: Config) -> Feed:
 
 
 def feed_if_there(path: str) -> Feed:
-    """The feed of a configuration file, or one without tables if no file was named and the usual one does not exist."""
+    """Return the feed of a configuration file, or one without tables if the default file does not exist."""
     from mirrorfeed.config import Config
 
     return feed_of(load_if_there(path) or Config(landing_zone=".", tables=()))
 
 
 def load(path: str) -> Config:
-    """The configuration with all tables that its patterns match now."""
+    """Read the configuration, with the tables that its patterns match now."""
     from mirrorfeed.config.expansion import expanded
 
     return expanded(load_as_written(path), spark_session).config
 
 
 def load_as_written(path: str) -> Config:
-    """The configuration with what the options before the command say in its place, for what needs no tables."""
+    """Read the configuration, with the options before the command in its place, and without expanding patterns."""
     from mirrorfeed import config
 
     given: dict[str, str | None] = click.get_current_context().find_object(dict) or {}
@@ -256,7 +256,7 @@ def load_as_written(path: str) -> Config:
 
 
 def given_ledger() -> Source | None:
-    """For commands without a configuration: the ledger that the option before the command names."""
+    """Return the ledger that the option before the command names, for commands without a configuration."""
     from mirrorfeed.source.identifier import Source
 
     text: str | None = (click.get_current_context().find_object(dict) or {}).get("ledger")
@@ -264,13 +264,15 @@ def given_ledger() -> Source | None:
 
 
 def load_if_there(path: str) -> Config | None:
-    """None where no file was named and the usual one is not there."""
+    """Read the configuration. None if the default file does not exist."""
     return load_as_written(path) if path != FILE or Path(path).exists() else None
 
 
 def spark_session(*needed: Source) -> Any:
-    """The session of this command, started once, and not if no needed table exists. Spark's own messages about refused
-    queries are suppressed, because the command reports them."""
+    """Return the session of this command, which is started once, and not if none of the needed tables exists.
+
+    Spark's own messages about failed queries are suppressed, because the command reports them.
+    """
     context = click.get_current_context()
     if needed and all(map(_is_missing, needed)):
         from mirrorfeed.source.errors import NoTableAtPath
@@ -289,7 +291,7 @@ def spark_session(*needed: Source) -> Any:
 
 
 def _is_missing(source: Source) -> bool:
-    """Whether it would be in a folder of this machine, where it is not."""
+    """Whether the source would be in a local folder, but is not there."""
     from mirrorfeed.runtime.spark_session import Kind, kind
 
     is_folder = source.path is not None and not re.match(r"\w+:/", source.path)
@@ -297,7 +299,7 @@ def _is_missing(source: Source) -> bool:
 
 
 def _log_to_standard_error(level: str) -> None:
-    """Python's own logging, for the loggers of this package alone."""
+    """Log messages of this package."""
     logger = logging.getLogger("mirrorfeed")
     logger.setLevel(level.upper())
     handler = logging.StreamHandler()
@@ -305,7 +307,7 @@ def _log_to_standard_error(level: str) -> None:
     logger.handlers = [handler]
 
 
-def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         from mirrorfeed.runtime.version import this_build
 
@@ -319,7 +321,7 @@ def _say_version(context: click.Context, _: click.Parameter, wanted: bool) -> No
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_say_version,
+    callback=_print_version,
     help="Print the version and exit.",
 )
 @click.option("--landing-zone", metavar="PLACE", help="Override `landing_zone` from the configuration file.")

@@ -1,4 +1,4 @@
-"""How amounts are written for people."""
+"""Counts, sizes and durations in words."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def counted(number: int, noun: str) -> str:
 
 
 def by_marker(rows: Mapping[str, int]) -> str:
-    """Numbers of rows by what they do."""
+    """Return the number of rows of each marker."""
     return ", ".join(counted(rows[marker], marker) for marker in MARKERS if rows.get(marker))
 
 
 def a_few(names: Sequence[str], most: int = 3) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first names and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 

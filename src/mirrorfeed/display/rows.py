@@ -1,4 +1,4 @@
-"""Rows of results: frozen dataclasses whose fields are JSON, and columns of a table where they say so.
+"""Rows of results: frozen dataclasses. Each field is in the JSON, and each field with `shown` is a column of the table.
 
 @row
 class Enabled(Row):
@@ -41,7 +41,7 @@ def shown(
     default_factory: Any = MISSING,
     init: bool = True,
 ) -> Any:
-    """A field that is a column, aligned right where it holds numbers or says so."""
+    """Declare a field as a column. Numbers and columns with `right` are aligned right."""
     column = Column(heading, form, right)
     return field(default=default, default_factory=default_factory, init=init, metadata={_COLUMN: column})
 
@@ -126,13 +126,13 @@ def _shortened(value: object) -> str:
 
 
 def described(error: object) -> str:
-    """An error after its code, where it has one."""
+    """Return the error after its code, if it has one."""
     code = getattr(error, "code", None)
     return f"{code}: {error}" if code else str(error)
 
 
 def nonzero(count: int) -> int | None:
-    """A count that is not shown where there is nothing."""
+    """Return None for 0, so that the count is not shown."""
     return count or None
 
 

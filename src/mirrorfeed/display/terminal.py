@@ -1,4 +1,4 @@
-"""Output for a terminal or for a log: widths, long names, and what is going on while nothing else is to be said."""
+"""Consoles, and tables that fit a terminal without cutting names."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ _BETWEEN = 3
 
 
 def console() -> Console:
-    """For standard output. What is not a terminal is a log or a file, in which nothing is folded."""
+    """Return a console for standard output. In logs and files nothing is folded."""
     from rich.console import Console
 
     return _unfolded(Console(highlight=False, force_jupyter=False))
 
 
 def error_console() -> Console:
-    """The same for standard error, beside output for programs."""
+    """Return a console for standard error, beside JSON."""
     from rich.console import Console
 
     return _unfolded(Console(highlight=False, force_jupyter=False, stderr=True))
 
 
 def buffer(width: int) -> Console:
-    """A console whose output is in its `file`. In a notebook it displays nothing."""
+    """Return a console that collects its output in `file` and displays nothing in a notebook."""
     from rich.console import Console
 
     return Console(file=io.StringIO(), width=width, highlight=False, force_jupyter=False, force_terminal=False)
 
 
 def text(*lines: str, style: str = "") -> Text:
-    """These lines: no value in them starts another, is taken for markup or acts on the terminal."""
+    """Return lines without markup and control characters."""
     from rich.text import Text
 
     return Text("\n".join(map(printable, lines)), style=style)
@@ -61,10 +61,10 @@ def _unfolded(found: Console) -> Console:
 
 @contextmanager
 def own_standard_error() -> Iterator[TextIO]:
-    """A stream of its own to where standard error goes now, for it is led elsewhere while Spark starts."""
+    """Yield a copy of standard error, because standard error itself is redirected while Spark starts."""
     try:
         own = os.dup(sys.stderr.fileno())
-    except (OSError, ValueError):  # there is no file behind it
+    except (OSError, ValueError):  # it is not a file
         yield sys.stderr
         return
     with os.fdopen(own, "w", encoding="utf-8", errors="replace") as file:
@@ -73,13 +73,15 @@ def own_standard_error() -> Iterator[TextIO]:
 
 @dataclass(frozen=True)
 class Listing:
-    """A table of texts, the first column names. Cells are folded between words, names last of all: where not even that
-    makes it fit, a list takes its place, in which each name has its own line."""
+    """A table of texts whose first column has names.
+
+    Cells are folded between words, but not names. If the table still does not fit, a list takes its place.
+    """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: Collection[int]
-    """The columns to align right, which hold numbers."""
+    """The columns to align right."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         header, *rows = [tuple(map(printable, cells)) for cells in (self.header, *self.rows)]
@@ -109,8 +111,10 @@ class Listing:
 
 
 def fitting(columns: Sequence[tuple[int, int]], width: int) -> list[int] | None:
-    """The width of each column, given its least and its most; None where the least are too much together. Those on the
-    right come first to what is left."""
+    """Return the width of each column from its minimum and maximum, or None if the minimums do not fit.
+
+    Columns on the right are widened first.
+    """
     left = width - 1 - sum(least + _BETWEEN for least, _ in columns)
     if left < 0:
         return None
@@ -123,7 +127,7 @@ def fitting(columns: Sequence[tuple[int, int]], width: int) -> list[int] | None:
 
 
 def _words(cell: str) -> Sequence[str]:
-    """The parts between which a cell may be folded."""
+    """Return the parts of a cell that stay on one line."""
     return [cell] if re.fullmatch(_TIME, cell) else cell.split() or [""]
 
 
@@ -135,13 +139,13 @@ def _widths(cells: Sequence[str], *, whole: bool) -> tuple[int, int]:
 
 
 def folded(name: str, width: int) -> str:
-    """A name in lines that are no longer than this, broken after dots and underscores where it has any."""
+    """Fold a name to lines of at most `width`, preferably after dots and underscores."""
     parts = re.findall(r"[^._]*[._]|[^._]+$", printable(name))
     return "\n".join(packed([part[at : at + width] for part in parts for at in range(0, len(part), width)], width))
 
 
 def packed(pieces: Iterable[str], width: int) -> list[str]:
-    """As many pieces in each line as fit; one that is longer has a line of its own."""
+    """Join pieces to lines of at most `width`. A longer piece has its own line."""
     from rich.cells import cell_len
 
     lines = [""]

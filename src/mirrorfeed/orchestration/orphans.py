@@ -1,4 +1,4 @@
-"""Tables that were published and that the configuration does not name any more. They are left alone until dropped."""
+"""Orphaned targets: published tables that are no longer configured. They stay until `drop`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _SCHEMA = ".schema"
 
 
 def find_orphans(store: Store, config: Config) -> list[Target]:
-    """The tables of ours in the landing zone that are no target of the configuration."""
+    """Return the tables that mirrorfeed published into the landing zone and that are not configured."""
     configured = {table.target.fold() for table in config.tables}
-    return [target for target in _folders(store) if target.fold() not in configured and _shows(store, target)]
+    return [target for target in _folders(store) if target.fold() not in configured and _is_published(store, target)]
 
 
 def find_pattern_orphans(store: Store, config: Config) -> OrphanedTables | None:
-    """Those of a configuration with patterns, where a source may be gone without anybody having touched the file; None
-    where none is left, or the landing zone does not tell, which the tables themselves will say."""
+    """Return the orphaned targets if the configuration has patterns, because then a source can be gone although nobody
+    changed the file. None if there are none, or if the landing zone cannot be read, which publishing reports."""
     if not config.patterns:
         return None
     try:
@@ -52,7 +52,7 @@ class DroppedTable(Row):
     files: int
     """Data files that Fabric has not consumed."""
     rows: int
-    """Rows of the publications whose records are kept."""
+    """Rows in the publications that still have a record."""
     publications: int
     newest: Record | None = field(repr=False)
     """None if no publication was completed."""
@@ -80,7 +80,7 @@ class DroppedTable(Row):
 
 
 def plan_drop(store: Store, config: Config, target: Target) -> DroppedTable:
-    """What would be deleted; raises if the table is still wanted, or is not known to be ours."""
+    """Return what `drop` deletes. Raises if the table is configured, or if mirrorfeed did not publish it."""
     if target.fold() in {table.target.fold() for table in config.tables}:
         raise StillConfigured(table=str(target), path=config.path)
     log = TableLog(store, target.folder)
@@ -97,15 +97,15 @@ def plan_drop(store: Store, config: Config, target: Target) -> DroppedTable:
 
 
 def _is_ours(store: Store, target: Target, view: View | None) -> bool:
-    """Whether there is a log with a record, or a log and at most `_metadata.json` beside it, as a first load leaves it
-    that was killed or refused: any other folder may be another's."""
+    """Whether mirrorfeed wrote the folder: it has a log with a record, or a log and at most `_metadata.json`, as an
+    interrupted first load leaves it."""
     if view is None or view.newest:
         return view is not None
     return {entry.name for entry in store.list(target.folder)} <= {LOG, METADATA}
 
 
 def _folders(store: Store) -> Iterator[Target]:
-    """Those that can be tables of ours by their names."""
+    """Yield the folders that can be tables by their names."""
     for entry in store.list(""):
         if not entry.is_folder:
             continue
@@ -118,8 +118,8 @@ def _folders(store: Store) -> Iterator[Target]:
                 yield Target(schema, table)
 
 
-def _shows(store: Store, target: Target) -> bool:
-    """Whether something in the folder shows that it is ours."""
+def _is_published(store: Store, target: Target) -> bool:
+    """Whether the content of the folder shows that mirrorfeed wrote it."""
     try:
         return _is_ours(store, target, TableLog(store, target.folder).read_latest())
     except (DamagedFile, RecordTooNew, SymbolicLink, UnreadableFile):

@@ -15,26 +15,25 @@ R = TypeVar("R", bound=Row, covariant=True)
 
 @dataclass(frozen=True, repr=False)
 class Result(Sequence[R], Generic[R]):
-    """A sequence of rows, in the order of the configuration, and of notes: problems beside them that stopped
-    nothing."""
+    """A sequence of rows, in the order of the configuration, and notes about problems that stopped nothing."""
 
     rows: tuple[R, ...]
     notes: tuple[str, ...] = ()
     summary: str = ""
-    """A sentence about all rows; for an empty result the reason."""
+    """A sentence about all rows, or about why there are none."""
 
     @property
     def ok(self) -> bool:
-        """Whether every row is."""
+        """Whether all rows are ok."""
         return all(row.ok for row in self.rows)
 
     def check(self) -> None:
-        """Raises `Failed`, which names each row that is not `ok`: so that a job that runs this fails, too."""
+        """Raise `Failed` with each row that is not `ok`, so that a job or notebook fails."""
         if bad := tuple(row for row in self.rows if not row.ok):
             raise Failed(failed=[line for row in bad for line in row.remarks() or [_in_a_line(row)]])
 
     def to_dict(self) -> dict[str, Any]:
-        """`ok`, `rows` and `notes`, as JSON values."""
+        """Return `ok`, `rows` and `notes` as JSON values."""
         return {"ok": self.ok, "rows": [row.to_dict() for row in self.rows], "notes": list(self.notes)}
 
     @overload

@@ -1,4 +1,4 @@
-"""The change data feed of a source, for people."""
+"""The change data feed of a source between two versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mirrorfeed.source.change_preview import Changes as Preview
 
 _KINDS = {"insert": "inserts", "update_postimage": "updates", "delete": "deletes"}
-"""By change type: an update has a row of before as well, which is none of its own."""
+"""By change type. The row before an update is not counted."""
 
 
 @row
@@ -31,24 +31,26 @@ class VersionChanges(Row):
 
 @dataclass(frozen=True, repr=False)
 class Changes:
-    """The rows of a range of versions, pinned at both ends; none where the range is empty."""
+    """The changes of a range of versions. Both ends are fixed, and the range can be empty."""
 
     table: str
     from_version_exclusive: int
     to_version_inclusive: int
     rows: DataFrame
-    """As the feed has them, by version: `_change_type`, `_commit_version` and `_commit_timestamp` beside the columns.
-    An update has two rows, before and after."""
+    """Rows of the feed by version, with `_change_type`, `_commit_version` and `_commit_timestamp`.
+
+    An update has two rows, before and after.
+    """
     _found: Preview = field(repr=False)
 
     def first(self, count: int = 20) -> Result[DataRow]:
-        """The first rows, with their values as JSON has them."""
+        """Return the first rows, with values as in JSON."""
         kinds = self._found.counts()
         counts = ", ".join(counted(kinds.get(kind, 0), name.removesuffix("s")) for kind, name in _KINDS.items())
         return Result(tuple(map(DataRow, self._found.first(count))), summary=f"{repr(self)[1:-1]}: {counts}")
 
     def counts(self) -> Result[VersionChanges]:
-        """The rows that each version changed; versions without changes are left out."""
+        """Return the number of rows that each version changed. Versions without changes are left out."""
         from mirrorfeed.runtime.session_settings import faithful
 
         found: dict[int, dict[str, int]] = {}
@@ -60,7 +62,7 @@ class Changes:
         return Result(rows, (repr(self)[1:-1],), "" if rows else "No row was changed.")
 
     def chart(self) -> Chart:
-        """Rows by version and operation, of the newest 60 versions with changes."""
+        """Draw the changed rows by version and operation, for the newest 60 versions with changes."""
         from mirrorfeed.display.svg_charts import bars
 
         kinds = tuple(_KINDS.values())
