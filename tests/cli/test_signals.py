@@ -17,36 +17,51 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @pytest.mark.parametrize("first", SIGNALS)
-def test_the_first_signal_requests_to_stop_and_an_interrupt_after_it_ends_at_once(first: signal.Signals) -> None:
-    before, heard = [signal.getsignal(each) for each in SIGNALS], list[str]()
-    with Interruption(lambda: heard.append("at once")).listening() as stop:
-        stop.defer(lambda: heard.append("requested"))
+def test_the_first_signal_requests_to_stop_and_an_interrupt_after_it_ends_at_once(
+    first: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before, codes = [signal.getsignal(each) for each in SIGNALS], list[int]()
+    with Interruption(codes.append).listening() as stop:
+        stop.defer()
         assert not stop()
         os.kill(os.getpid(), first)
         assert stop()
         sleep_unless(stop, 3600)  # returns immediately
         os.kill(os.getpid(), signal.SIGTERM)
-        assert heard == ["requested"]
+        assert (codes, capfd.readouterr().err.count("Stopping after the current files.")) == ([], 1)
         os.kill(os.getpid(), signal.SIGINT)
-        assert heard == ["requested", "at once"]
+        assert codes == [1]
     assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
 @pytest.mark.parametrize("first", SIGNALS)
 def test_a_command_that_cannot_stop_between_two_steps_ends_at_the_first_signal(first: signal.Signals) -> None:
-    heard: list[str] = []
-    with Interruption(lambda: heard.append("at once")).listening():
+    codes: list[int] = []
+    with Interruption(codes.append).listening():
         os.kill(os.getpid(), first)
-    assert heard == ["at once"]
+    assert codes == [1]
 
 
 def test_a_handler_that_spark_installs_is_replaced() -> None:
-    heard: list[str] = []
-    with Interruption(lambda: heard.append("at once")).listening() as stop:
-        signal.signal(signal.SIGINT, lambda *_: heard.append("Spark"))
+    codes: list[int] = []
+    with Interruption(codes.append).listening() as stop:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         stop.listen()
         os.kill(os.getpid(), signal.SIGINT)
-    assert heard == ["at once"]
+    assert codes == [1]
+
+
+def test_an_interrupt_that_sparks_handler_turns_into_an_exception_ends_at_once() -> None:
+    codes: list[int] = []
+
+    def interrupted() -> None:
+        with Interruption(codes.append).listening():
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert codes == [1]
 
 
 def test_ending_at_once_waits_for_no_thread_and_prints_one_line() -> None:
@@ -55,14 +70,17 @@ def test_ending_at_once_waits_for_no_thread_and_prints_one_line() -> None:
         from mirrorfeed.cli.signals import Interruption
         threading.Thread(target=threading.Event().wait).start()
         with Interruption().listening() as stop:
-            stop.defer(lambda: None)
+            stop.defer()
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
             threading.Event().wait()
         """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
-    assert ended.stderr == "Interrupted. The next run completes what is unfinished.\n"
+    assert ended.stderr == (
+        "Stopping after the current files. Press Ctrl-C again to stop at once.\n"
+        "Interrupted. The next run completes what is unfinished.\n"
+    )
 
 
 def test_other_threads_than_the_main_one_run_without_a_handler() -> None:

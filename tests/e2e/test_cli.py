@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from mirrorfeed import config
 from mirrorfeed.cli import main
 from mirrorfeed.cli import output as show
+from mirrorfeed.cli.signals import Interruption
 from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.monitor.facts import Collector
 from mirrorfeed.monitor.status import status_of
@@ -87,19 +88,21 @@ def test_ctrl_c_ends_publishing_quietly_once_the_files_in_hand_are_out(
     class Interrupted(show.Steps):
         """By a person who sees what is published first: the tables that are at work then are two."""
 
-        def stopping(self) -> None:
-            super().stopping()
-            asked.set()
-
         def __call__(self, table: str, step: str) -> None:
             super().__call__(table, step)
             if step.startswith("published") and not asked.is_set():
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
                 asked.wait(60)
 
+    def notify(self: Interruption, message: str) -> None:
+        shown.append(message)
+        asked.set()
+
+    shown: list[str] = []
     monkeypatch.setattr(show, "Steps", Interrupted)
+    monkeypatch.setattr(Interruption, "notify", notify)
     ended = project.run("publish", code=1)
-    assert "Stopping after the files in work. Press Ctrl-C again to stop at once." in ended
+    assert shown == ["Stopping after the current files. Press Ctrl-C again to stop at once."]
     assert "Stopped on request. 1 of 3 tables left for the next run." in ended
     assert "stopped" in ended
     assert ended.count("snapshot to 1 ") == 2

@@ -107,10 +107,10 @@ def publishing() -> Iterator[Steps]:
         yield shown
 
 
-def stoppable(on_stop: Callable[[], None] = lambda: None) -> Callable[[], bool]:
+def stoppable() -> Callable[[], bool]:
     """Whether Ctrl-C or SIGTERM asked this command to stop. From now on the first signal does not end it."""
     interruption: Interruption = click.get_current_context().meta[_STOP]
-    interruption.defer(on_stop)
+    interruption.defer()
     return interruption
 
 

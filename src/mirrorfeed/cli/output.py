@@ -65,9 +65,6 @@ class Steps:
             lines.start()
         return lines.add_task("", total=None)
 
-    def stopping(self) -> None:
-        self._out.print(text("Stopping after the files in work. Press Ctrl-C again to stop at once."))
-
 
 @contextmanager
 def steps(out: Console, on_start: Callable[[], None] = lambda: None) -> Iterator[Steps]:

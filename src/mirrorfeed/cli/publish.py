@@ -58,8 +58,7 @@ def publish(
     if follow:
         from mirrorfeed.cli.output import FollowLog
 
-        stop = stoppable(lambda: say("Stopping after the files in work. Press Ctrl-C again to stop at once."))
         say("Publishing new commits until Ctrl-C or SIGTERM.")
-        return feed(path).follow(*tables, minutes=duration, on_done=FollowLog(say), stop=stop)
+        return feed(path).follow(*tables, minutes=duration, on_done=FollowLog(say), stop=stoppable())
     with publishing() as steps:
-        return feed(path).publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable(steps.stopping))
+        return feed(path).publish(*tables, on_step=steps, on_done=steps.done, stop=stoppable())

@@ -64,7 +64,7 @@ def rebuild(table: str, yes: bool, minutes: float, path: str) -> Result[TableRes
     """
     with publishing() as steps:
         return feed(path).rebuild(
-            table, minutes, confirmation(yes), on_step=steps, on_done=steps.done, stop=stoppable(steps.stopping)
+            table, minutes, confirmation(yes), on_step=steps, on_done=steps.done, stop=stoppable()
         )
 
 
