@@ -48,7 +48,6 @@ if TYPE_CHECKING:
         TableSync,
     )
     from mirrorfeed.config import Config, Table
-    from mirrorfeed.mirror.fabric.database import MirroredDatabase
     from mirrorfeed.orchestration.publish_run import RunContext
     from mirrorfeed.source.identifier import Source
 
@@ -622,34 +621,23 @@ class Feed:
         """
         from mirrorfeed.api.errors import NothingToMirror
         from mirrorfeed.config.landing_zone import without_files
-        from mirrorfeed.mirror.fabric.database import DatabaseStatus, database_of
 
         config = self._config
-        database = database_of(config)
         if not force and (lacking := without_files(config)):
             raise NothingToMirror(tables=lacking)
-        database.start(_log_status, minutes * 60)
-        return Result((DatabaseStatus(database.status()),))
+        return _switched(config, "start", minutes)
 
     def fabric_stop(self, minutes: float = 10.0) -> Result[DatabaseStatus]:
         """Stop mirroring, and wait until it has stopped. After the next start Fabric replicates every table from the
         beginning."""
-        from mirrorfeed.mirror.fabric.database import DatabaseStatus, database_of
-
-        database = database_of(self._written)
-        database.stop(_log_status, minutes * 60)
-        return Result((DatabaseStatus(database.status()),))
+        return _switched(self._written, "stop", minutes)
 
     def fabric_resume(self, minutes: float = 10.0) -> Result[DatabaseStatus]:
         """Start mirroring that a paused capacity has left Paused, and wait until it runs.
 
         Raises `MirrorfeedError` if mirroring is stopped, or does not run in time.
         """
-        from mirrorfeed.mirror.fabric.database import DatabaseStatus, database_of
-
-        database = database_of(self._written)
-        database.resume(_log_status, minutes * 60)
-        return Result((DatabaseStatus(database.status()),))
+        return _switched(self._written, "resume", minutes)
 
     def fabric_status(self) -> Result[TableState]:
         """The status of each table as Fabric reports it; a note has that of the database. Needs no Spark.
@@ -658,7 +646,9 @@ class Feed:
         """
         from mirrorfeed.mirror.fabric.database import database_of
 
-        return _states_of(database_of(self._written))
+        database = database_of(self._written)
+        status, rows = database.status(), tuple(database.tables())
+        return Result(rows, (f"The mirrored database is {status}.",), "" if rows else "The database has no table.")
 
     def fabric_plan(self) -> Result[Setting]:
         """The settings of the mirrored database that differ from `fabric` in the configuration. Needs no Spark.
@@ -793,13 +783,12 @@ def at_their_paths(tables: Sequence[Table]) -> list[Source]:
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 
-def _log_status(status: str) -> None:
-    progress.info("The mirrored database is %s", status)
+def _switched(config: Config, action: Literal["start", "stop", "resume"], minutes: float) -> Result[DatabaseStatus]:
+    from mirrorfeed.mirror.fabric.database import DatabaseStatus, database_of
 
-
-def _states_of(database: MirroredDatabase) -> Result[TableState]:
-    status, rows = database.status(), tuple(database.tables())
-    return Result(rows, (f"The mirrored database is {status}.",), "" if rows else "The database has no table.")
+    database = database_of(config)
+    getattr(database, action)(partial(progress.info, "The mirrored database is %s"), minutes * 60)
+    return Result((DatabaseStatus(database.status()),))
 
 
 def stop_after(

@@ -90,10 +90,10 @@ class ParquetProcess:
                 stderr=subprocess.DEVNULL,  # the library quotes the file there
             )
         except OSError as error:
-            raise ReaderNotStarted(error.strerror or str(error)) from error
+            raise ReaderNotStarted(reason=error.strerror or str(error)) from error
         self._left = _SECONDS
         if self._exchange(self._child, b"") != b"ready\n":
-            raise ReaderNotStarted(self._stop())
+            raise ReaderNotStarted(reason=self._stop())
         return self._child
 
     def _exchange(self, child: subprocess.Popen[bytes], data: bytes) -> bytes:
@@ -127,15 +127,6 @@ class ParquetProcess:
 
 
 class ReaderNotStarted(Transient):
-    """`lint` reads Parquet files in a child process, and that process did not start."""
-
     code = "MF1011"
-
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-
-    def what(self) -> str:
-        return f"Cannot start the process that reads Parquet files: {self.reason}."
-
-    def next(self) -> str:
-        return "Free memory, or raise the limit on processes, and run `mirrorfeed lint` again."
+    what = "The process that reads Parquet files cannot start: {reason}."
+    fix = "Free memory, or increase the limit on processes, and run `mirrorfeed lint` again."
