@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         TableSync,
     )
     from mirrorfeed.config import Config, Table
+    from mirrorfeed.mirror.fabric.database import MirroredDatabase
     from mirrorfeed.orchestration.publish_run import RunContext
     from mirrorfeed.source.identifier import Source
 
@@ -621,23 +622,29 @@ class Feed:
         """
         from mirrorfeed.api.errors import NothingToMirror
         from mirrorfeed.config.landing_zone import without_files
+        from mirrorfeed.mirror.fabric.database import database_of
 
         config = self._config
+        database = database_of(config)
         if not force and (lacking := without_files(config)):
             raise NothingToMirror(tables=lacking)
-        return _switched(config, "start", minutes)
+        return _switched(database, "start", minutes)
 
     def fabric_stop(self, minutes: float = 10.0) -> Result[DatabaseStatus]:
         """Stop mirroring, and wait until it has stopped. After the next start Fabric replicates every table from the
         beginning."""
-        return _switched(self._written, "stop", minutes)
+        from mirrorfeed.mirror.fabric.database import database_of
+
+        return _switched(database_of(self._written), "stop", minutes)
 
     def fabric_resume(self, minutes: float = 10.0) -> Result[DatabaseStatus]:
         """Start mirroring that a paused capacity has left Paused, and wait until it runs.
 
         Raises `MirrorfeedError` if mirroring is stopped, or does not run in time.
         """
-        return _switched(self._written, "resume", minutes)
+        from mirrorfeed.mirror.fabric.database import database_of
+
+        return _switched(database_of(self._written), "resume", minutes)
 
     def fabric_status(self) -> Result[TableState]:
         """The status of each table as Fabric reports it; a note has that of the database. Needs no Spark.
@@ -783,10 +790,11 @@ def at_their_paths(tables: Sequence[Table]) -> list[Source]:
     return [] if any(table.changes == "compare" for table in tables) else [table.source for table in tables]
 
 
-def _switched(config: Config, action: Literal["start", "stop", "resume"], minutes: float) -> Result[DatabaseStatus]:
-    from mirrorfeed.mirror.fabric.database import DatabaseStatus, database_of
+def _switched(
+    database: MirroredDatabase, action: Literal["start", "stop", "resume"], minutes: float
+) -> Result[DatabaseStatus]:
+    from mirrorfeed.mirror.fabric.database import DatabaseStatus
 
-    database = database_of(config)
     getattr(database, action)(partial(progress.info, "The mirrored database is %s"), minutes * 60)
     return Result((DatabaseStatus(database.status()),))
 

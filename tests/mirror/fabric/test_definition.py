@@ -133,7 +133,7 @@ def test_a_plan_shows_what_differs_and_changes_nothing_until_it_is_applied(proje
     }  # fmt: skip
     assert "retentionInDays" not in project.onelake.fabric.databases[DATABASE].target
     asked = project.run("fabric", "apply", code=1)
-    assert (asked.startswith(shown), "Go on? [y/N]" in asked) == (True, True)
+    assert (asked.startswith(shown), "Continue? [y/N]" in asked) == (True, True)
     assert "retentionInDays" not in project.onelake.fabric.databases[DATABASE].target
     assert project.run("fabric", "apply", "--yes").startswith(f"{shown} Fabric shows these changes.")
     assert project.run("fabric", "apply") == "There was nothing to change."
