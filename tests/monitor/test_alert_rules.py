@@ -49,13 +49,13 @@ def test_a_table_that_is_well_has_no_problem_and_hides_none() -> None:
 
 def test_changes_that_wait_for_too_long_are_a_problem_since_they_wait() -> None:
     (found,) = check(facts(fresh=LATE, limits=LIMITS)).problems
-    assert (found.key, found.since) == (("a", "BEHIND_PUBLISHED"), NOW - timedelta(minutes=45))
+    assert (found.key, found.since) == (("a", "LAG_PUBLISHED"), NOW - timedelta(minutes=45))
 
 
 def test_a_paused_table_has_no_problem_and_no_end_of_one() -> None:
     late = facts(fresh=LATE, limits=LIMITS, errors=(Broken(),))
     found = check(replace(late, paused="until noon"), replace(late, table="b"))
-    assert [each.key for each in found.problems] == [("b", "Broken"), ("b", "BEHIND_PUBLISHED")]
+    assert [each.key for each in found.problems] == [("b", "Broken"), ("b", "LAG_PUBLISHED")]
     assert (found.hides(("a", "Gap")), found.hides(("b", "Gap"))) == (True, False)
 
 
@@ -82,21 +82,21 @@ def test_notes_are_no_problems() -> None:
     ("table", "database", "hidden"),
     [
         (WELL, None, set()),
-        (facts(fresh=None), None, {"BEHIND_PUBLISHED", "BEHIND_QUERYABLE"}),
-        (facts(fresh=Freshness(unknown={Step.QUERYABLE: "no"})), None, {"BEHIND_QUERYABLE"}),
-        (facts(log_facts=None), None, {"BEHIND_PUBLISHED", "BEHIND_QUERYABLE", "Gap"}),
-        (facts(source_facts=None), None, {"BEHIND_PUBLISHED", "BEHIND_QUERYABLE", "Gap"}),
-        (facts(errors=(Silent(),)), None, {"BEHIND_PUBLISHED", "BEHIND_QUERYABLE", "Gap"}),
+        (facts(fresh=None), None, {"LAG_PUBLISHED", "LAG_QUERYABLE"}),
+        (facts(fresh=Freshness(unknown={Step.QUERYABLE: "no"})), None, {"LAG_QUERYABLE"}),
+        (facts(log_facts=None), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
+        (facts(source_facts=None), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
+        (facts(errors=(Silent(),)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
         (facts(errors=(Broken(),)), None, set()),
-        (facts(errors=(CapacityPaused(),)), None, {"BEHIND_PUBLISHED", "BEHIND_QUERYABLE", "Gap"}),
-        (WELL, Broken(), {"BEHIND_PUBLISHED", "BEHIND_QUERYABLE", "Gap"}),
+        (facts(errors=(CapacityPaused(),)), None, {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
+        (WELL, Broken(), {"LAG_PUBLISHED", "LAG_QUERYABLE", "Gap"}),
     ],
 )
 def test_a_problem_that_cannot_be_seen_is_not_over(
     table: TableFacts, database: MirrorfeedError | None, hidden: set[str]
 ) -> None:
     found = check(table, database=DatabaseFacts(error=database))
-    assert {name for name in ("BEHIND_PUBLISHED", "BEHIND_QUERYABLE", "Gap") if found.hides(("a", name))} == hidden
+    assert {name for name in ("LAG_PUBLISHED", "LAG_QUERYABLE", "Gap") if found.hides(("a", name))} == hidden
     assert not found.hides(("b", "Gap")) or database
 
 

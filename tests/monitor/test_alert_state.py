@@ -37,7 +37,7 @@ from mirrorfeed.storage import FolderStore, PlaceUnusable, Store
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 ONE = Finding(Severity.WRONG, "MF2102", "GAP", "a", "What.", "mirrorfeed x")
-TWO = Finding(Severity.WRONG, "MF837", "BEHIND_QUERYABLE", "b", "Late.", "mirrorfeed y")
+TWO = Finding(Severity.WRONG, "MF837", "LAG_QUERYABLE", "b", "Late.", "mirrorfeed y")
 BOTH = ["ops", "team"]
 PATH = "_mirrorfeed/alerts.json"
 
@@ -67,10 +67,10 @@ def test_each_problem_is_sent_once_and_its_end_once() -> None:
     life = Life()
     assert life.look(ONE) == ["ops GAP", "team GAP"]
     assert life.look(ONE) == []
-    assert life.look(ONE, TWO) == ["ops BEHIND_QUERYABLE", "team BEHIND_QUERYABLE"]
+    assert life.look(ONE, TWO) == ["ops LAG_QUERYABLE", "team LAG_QUERYABLE"]
     assert life.look(TWO) == ["ops GAP over", "team GAP over"]
     assert life.look(TWO) == []
-    assert life.look() == ["ops BEHIND_QUERYABLE over", "team BEHIND_QUERYABLE over"]
+    assert life.look() == ["ops LAG_QUERYABLE over", "team LAG_QUERYABLE over"]
     assert life.look() == []
     assert life.alerts == ()
     assert life.look(ONE) == ["ops GAP", "team GAP"]
@@ -87,8 +87,8 @@ def test_a_channel_that_failed_is_notified_later_and_of_the_end_only_if_it_knew(
     assert life.look(ONE) == ["team GAP"]
     assert life.look(deaf="ops") == ["team GAP over"]
     assert life.look() == ["ops GAP over"]
-    assert life.look(TWO, deaf="team") == ["ops BEHIND_QUERYABLE"]
-    assert life.look() == ["ops BEHIND_QUERYABLE over"]
+    assert life.look(TWO, deaf="team") == ["ops LAG_QUERYABLE"]
+    assert life.look() == ["ops LAG_QUERYABLE over"]
     assert life.alerts == ()
 
 
@@ -192,9 +192,9 @@ def test_a_channel_that_fails_delays_no_other_and_is_notified_later(failure: Exc
 
     found = desk.run(ONE, TWO, send=send)
     assert [name for name, _ in found.failed] == ["ops"]
-    assert desk.sent == ["team GAP", "team BEHIND_QUERYABLE"]
+    assert desk.sent == ["team GAP", "team LAG_QUERYABLE"]
     desk.run(ONE, TWO)
-    assert desk.sent[2:] == ["ops GAP", "ops BEHIND_QUERYABLE"]
+    assert desk.sent[2:] == ["ops GAP", "ops LAG_QUERYABLE"]
 
 
 def test_whatever_call_fails_each_message_is_sent_once_or_twice() -> None:

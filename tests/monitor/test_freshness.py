@@ -1,4 +1,4 @@
-"""How far a table has come: what counts as waiting, for which step and since when, and what is not known."""
+"""Which steps changes wait for, since when, and what is unknown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from mirrorfeed.config import Config
 from mirrorfeed.landing.record import PublishedFile, Record
 from mirrorfeed.monitor.facts import TableFacts
-from mirrorfeed.monitor.freshness import AHEAD, NOTHING_PUBLISHED, Beyond, Freshness, Step, freshness
+from mirrorfeed.monitor.freshness import LAG_STEPS, NOTHING_PUBLISHED, Freshness, MirrorTimes, Step, freshness
 from mirrorfeed.monitor.watch import ledger_rows
 from mirrorfeed.orchestration import ledger
 
@@ -36,24 +36,24 @@ RECORDS = [record(3, 10, 4), record(2, 20, 2, 3), record(1, 30, 1)]
 
 def waits(found: Freshness) -> dict[str, float]:
     """In minutes, by step."""
-    return {step.value: seconds / 60 for step in AHEAD if (seconds := found.behind(step, NOW))}
+    return {step.value: seconds / 60 for step in LAG_STEPS if (seconds := found.lag(step, NOW))}
 
 
 @pytest.mark.parametrize(
     ("records", "left", "published", "consumed", "expected"),
     [
-        pytest.param(RECORDS, [4], 10, 10, {}, id="the last file stays and counts as taken"),
+        pytest.param(RECORDS, [4], 10, 10, {}, id="Fabric leaves the last file"),
         pytest.param(RECORDS, [], 10, 10, {}, id="nothing is left"),
-        pytest.param(RECORDS, [3, 4], 10, 20, {"consumed": 10}, id="the oldest of two may have been taken"),
-        pytest.param(RECORDS, [2, 3, 4], 10, 30, {"consumed": 20}, id="a record that is taken in part waits"),
-        pytest.param(RECORDS, [1, 2, 3, 4], 10, 30, {"consumed": 20}, id="of all files the oldest may be taken"),
+        pytest.param(RECORDS, [3, 4], 10, 20, {"consumed": 10}, id="the oldest of two may be the last consumed"),
+        pytest.param(RECORDS, [2, 3, 4], 10, 30, {"consumed": 20}, id="a partly consumed record waits"),
+        pytest.param(RECORDS, [1, 2, 3, 4], 10, None, {"consumed": 20}, id="no file is gone"),
         pytest.param(RECORDS[:1], [3, 4], 10, None, {"consumed": 10}, id="older records are gone"),
         pytest.param([record(4, 5, next_=5), *RECORDS], [4], 10, 10, {}, id="a range without rows is no file"),
         pytest.param([record(4, 5, next_=5)], [4], None, None, {}, id="only records without files are kept"),
         pytest.param([record(4, 5, next_=5)], [3, 4], None, None, {"consumed": 5}, id="which wait so long at least"),
     ],
 )
-def test_the_files_that_are_left_tell_what_was_taken(
+def test_the_remaining_files_show_what_was_consumed(
     records: list[Record], left: list[int], published: float | None, consumed: float | None, expected: dict[str, float]
 ) -> None:
     found = freshness(records, left, ago(12), None)
@@ -65,6 +65,18 @@ def test_the_files_that_are_left_tell_what_was_taken(
 
 
 @pytest.mark.parametrize(
+    ("has_consumed", "mirrored", "consumed"), [(False, None, None), (True, None, ago(30)), (False, ago(29), ago(30))]
+)
+def test_a_first_file_is_consumed_only_if_something_shows_it(
+    has_consumed: bool, mirrored: datetime | None, consumed: datetime | None
+) -> None:
+    found = freshness(RECORDS[2:], [1], ago(40), None, has_consumed=has_consumed, mirror=MirrorTimes(mirrored))
+    assert (found.published, found.consumed) == (ago(30), consumed)
+    assert (Step.CONSUMED in found.unknown) is (consumed is None)
+    assert found.lag(Step.CONSUMED, NOW) == (None if consumed is None else 0)
+
+
+@pytest.mark.parametrize(
     ("unpublished", "unfinished", "published", "expected"),
     [
         (None, False, 10, {}),
@@ -73,7 +85,7 @@ def test_the_files_that_are_left_tell_what_was_taken(
         (None, True, 20, {"published": 10}),
     ],
 )
-def test_what_is_committed_waits_until_its_files_have_their_names(
+def test_commits_wait_until_their_files_are_renamed(
     unpublished: datetime | None, unfinished: bool, published: float, expected: dict[str, float]
 ) -> None:
     found = freshness(RECORDS, [3], ago(5), unpublished, unfinished=unfinished)
@@ -82,31 +94,31 @@ def test_what_is_committed_waits_until_its_files_have_their_names(
 
 
 @pytest.mark.parametrize(
-    ("beyond", "expected"),
+    ("mirror", "expected"),
     [
-        pytest.param(Beyond(ago(9), ago(8)), {}, id="through"),
-        pytest.param(Beyond(ago(15), ago(14)), {"mirrored": 10}, id="the newest is not in the mirror"),
-        pytest.param(Beyond(ago(25), ago(24)), {"mirrored": 20}, id="since the oldest that is not"),
-        pytest.param(Beyond(None, None), {"mirrored": 30}, id="no such table yet"),
-        pytest.param(Beyond(ago(9), None), {}, id="an endpoint that took up what there is"),
-        pytest.param(Beyond(ago(9), ago(11)), {}, id="and found nothing new since"),
-        pytest.param(Beyond(ago(9), None, refused=True), {"queryable": 9}, id="never seen"),
-        pytest.param(Beyond(ago(9), ago(11), refused=True), {"queryable": 9}, id="seen as it was before"),
-        pytest.param(Beyond(ago(9), ago(8), refused=True), {}, id="a failure with nothing new"),
-        pytest.param(Beyond(ago(9), unknown={Step.QUERYABLE: "no"}), {}, id="of the endpoint nothing is known"),
+        pytest.param(MirrorTimes(ago(9), ago(8)), {}, id="through"),
+        pytest.param(MirrorTimes(ago(15), ago(14)), {"mirrored": 10}, id="the newest is not in the mirror"),
+        pytest.param(MirrorTimes(ago(25), ago(24)), {"mirrored": 20}, id="since the oldest that is not"),
+        pytest.param(MirrorTimes(None, None), {"mirrored": 30}, id="no such table yet"),
+        pytest.param(MirrorTimes(ago(9), None), {}, id="an endpoint without a time"),
+        pytest.param(MirrorTimes(ago(9), ago(11)), {}, id="and found nothing new since"),
+        pytest.param(MirrorTimes(ago(9), None, refresh_failed=True), {"queryable": 9}, id="never queryable"),
+        pytest.param(MirrorTimes(ago(9), ago(11), refresh_failed=True), {"queryable": 9}, id="queryable before"),
+        pytest.param(MirrorTimes(ago(9), ago(8), refresh_failed=True), {}, id="a failure with nothing new"),
+        pytest.param(MirrorTimes(ago(9), unknown={Step.QUERYABLE: "no"}), {}, id="the endpoint is unknown"),
     ],
 )
-def test_what_is_visible_waits_for_the_mirror_and_that_for_its_endpoint(
-    beyond: Beyond, expected: dict[str, float]
+def test_published_changes_wait_for_the_mirror_and_then_for_its_endpoint(
+    mirror: MirrorTimes, expected: dict[str, float]
 ) -> None:
-    assert waits(freshness(RECORDS, [4], ago(12), None, beyond=beyond)) == expected
+    assert waits(freshness(RECORDS, [4], ago(12), None, mirror=mirror)) == expected
 
 
 @pytest.mark.parametrize("unfinished", [False, True])
-def test_of_a_table_that_was_never_published_nothing_is_guessed(unfinished: bool) -> None:
+def test_nothing_is_guessed_about_a_table_that_was_never_published(unfinished: bool) -> None:
     found = freshness(RECORDS[:1] if unfinished else [], [], ago(5), None, unfinished=unfinished)
     known = {Step.PUBLISHED} if unfinished else set()
-    assert {step for step in AHEAD if found.behind(step, NOW) is not None} == known
+    assert {step for step in LAG_STEPS if found.lag(step, NOW) is not None} == known
     assert found.unknown[Step.CONSUMED] == NOTHING_PUBLISHED
     assert found.to_dict()["published"] is None
 
@@ -123,7 +135,7 @@ def test_no_more_records_are_read_than_are_needed() -> None:
     assert read == [3]
 
 
-def test_programs_are_told_every_time_by_its_name_and_what_is_not_known() -> None:
+def test_the_json_has_every_time_and_what_is_unknown() -> None:
     told: dict[str, Any] = freshness(RECORDS, [3, 4], None, ago(7)).to_dict()
     assert (told["committed"], told["consumed"], told["queryable"]) == (None, ago(20).isoformat(), None)
     waiting = {"published": ago(7).isoformat(), "consumed": ago(10).isoformat(), "mirrored": None, "queryable": None}
@@ -131,27 +143,23 @@ def test_programs_are_told_every_time_by_its_name_and_what_is_not_known() -> Non
     assert set(told["unknown"]) == {"committed", "mirrored", "queryable"}
 
 
-def test_people_are_told_in_a_line() -> None:
+def test_the_text_is_one_line() -> None:
     assert str(freshness(RECORDS, [3, 4], ago(12), None)) == (
-        "committed 2026-03-14 09:18:00, published 2026-03-14 09:20:00, consumed 2026-03-14 09:10:00 (something waits),"
-        " mirrored not known, queryable not known"
+        "committed 2026-03-14 09:18:00, published 2026-03-14 09:20:00, consumed 2026-03-14 09:10:00 (changes wait),"
+        " mirrored unknown, queryable unknown"
     )
 
 
 def test_clocks_that_disagree_make_no_wait_negative() -> None:
-    assert freshness(RECORDS, [4], NOW, NOW + timedelta(seconds=3)).behind(Step.PUBLISHED, NOW) == 0
+    assert freshness(RECORDS, [4], NOW, NOW + timedelta(seconds=3)).lag(Step.PUBLISHED, NOW) == 0
 
 
-def test_the_ledger_tells_the_times_and_for_how_long_something_had_waited() -> None:
-    found = freshness(RECORDS, [3, 4], ago(12), None, beyond=Beyond(ago(15), unknown={Step.QUERYABLE: "no"}))
+def test_the_ledger_has_times_and_lags() -> None:
+    found = freshness(RECORDS, [3, 4], ago(12), None, mirror=MirrorTimes(ago(15), unknown={Step.QUERYABLE: "no"}))
     facts = TableFacts("sales.orders", "a.b.c", fresh=found, at=NOW)
     (row,) = ledger_rows(Config(landing_zone="zone", tables=()), [facts, replace(facts, fresh=None)])
     assert (row.time, row.table, row.outcome) == (NOW, "sales.orders", ledger.WATCHED)
     assert (row.committed_at, row.published_at, row.consumed_at) == (ago(12), ago(10), ago(20))
     assert (row.mirrored_at, row.queryable_at) == (ago(15), None)
-    assert (
-        row.published_lag_seconds,
-        row.consumed_lag_seconds,
-        row.mirrored_lag_seconds,
-        row.queryable_lag_seconds,
-    ) == (0, 600, 600, None)
+    lags = (row.published_lag_seconds, row.consumed_lag_seconds, row.mirrored_lag_seconds, row.queryable_lag_seconds)
+    assert lags == (0, 600, 600, None)

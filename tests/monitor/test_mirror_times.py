@@ -11,8 +11,7 @@ import pytest
 from fixtures.onelake import DATABASE, WORKSPACE, OneLake
 from mirrorfeed.config import Config, load
 from mirrorfeed.mirror.fabric.database import TableState, TableSync
-from mirrorfeed.monitor.freshness import Step
-from mirrorfeed.monitor.mirror_times import beyond_of, syncs_of
+from mirrorfeed.monitor.freshness import Step, mirror_times_of, read_endpoint
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
 TABLES = "tables: [{source: ./orders, target: sales.orders, keys: [id]}]\n"
@@ -37,19 +36,19 @@ def test_a_mirror_in_a_folder_is_as_new_as_its_newest_commit(config: Config, tmp
     commit(log, 3, 20)
     commit(log, 4, 5)
     (log / "00000000000000000004.checkpoint.parquet").write_bytes(b"")
-    found = beyond_of(config, mirror=str(tmp_path / "mirror"))(config.tables[0])
+    found = mirror_times_of(config, mirror=str(tmp_path / "mirror"))(config.tables[0])
     assert (found.mirrored, found.queryable) == (NOW - timedelta(minutes=5), None)
-    assert found.unknown == {Step.QUERYABLE: "the SQL endpoint was not asked"}
+    assert found.unknown == {Step.QUERYABLE: "the SQL endpoint was not read"}
 
 
 def test_a_mirror_without_the_table_is_known_to_lack_it(config: Config, tmp_path: Path) -> None:
-    found = beyond_of(config, mirror=str(tmp_path))(config.tables[0])
+    found = mirror_times_of(config, mirror=str(tmp_path))(config.tables[0])
     assert found.mirrored is None
     assert Step.MIRRORED not in found.unknown
 
 
 def test_where_no_mirror_is_named_nothing_is_guessed(config: Config) -> None:
-    found = beyond_of(config)(config.tables[0])
+    found = mirror_times_of(config)(config.tables[0])
     assert found.unknown[Step.MIRRORED] == f"Where the mirror of {config.landing_zone} is, is not known"
 
 
@@ -60,7 +59,7 @@ def in_onelake(onelake: OneLake, tmp_path: Path) -> Config:
 
 
 def test_a_mirror_in_onelake_is_read_beside_the_landing_zone(onelake: OneLake, in_onelake: Config) -> None:
-    look = beyond_of(in_onelake)
+    look = mirror_times_of(in_onelake)
     assert look(in_onelake.tables[0]).mirrored is None
     onelake.files.put_blob(f"{DATABASE}/Tables/sales/orders/_delta_log/{1:020d}.json", b"{}", if_absent=True)
     found = look(in_onelake.tables[0])
@@ -72,12 +71,12 @@ def test_a_mirror_in_onelake_is_read_beside_the_landing_zone(onelake: OneLake, i
 def test_fabric_may_know_of_a_later_sync_that_changed_nothing(onelake: OneLake, in_onelake: Config) -> None:
     late = datetime(2999, 1, 1, tzinfo=UTC)
     states = [TableState("sales.orders", "Replicating", synced=late), TableState("sales.lines", "Replicating")]
-    assert beyond_of(in_onelake, states)(in_onelake.tables[0]).mirrored == late
+    assert mirror_times_of(in_onelake, states)(in_onelake.tables[0]).mirrored == late
 
 
 def test_a_mirror_that_cannot_be_asked_is_not_known(onelake: OneLake, in_onelake: Config) -> None:
     onelake.server.forbidden = True
-    found = beyond_of(in_onelake)(in_onelake.tables[0])
+    found = mirror_times_of(in_onelake)(in_onelake.tables[0])
     assert "does not allow" in found.unknown[Step.MIRRORED] or "may not" in found.unknown[Step.MIRRORED]
 
 
@@ -85,15 +84,15 @@ def test_what_the_endpoint_says_is_taken_and_what_it_does_not_say_is_not_known(
     onelake: OneLake, in_onelake: Config
 ) -> None:
     onelake.fabric.syncs = [{"tableName": "orders", "status": "Failure", "lastSuccessfulSyncDateTime": NOW.isoformat()}]
-    syncs = syncs_of(in_onelake)
+    syncs = read_endpoint(in_onelake)
     assert syncs == [TableSync("orders", "Failure", NOW)]
-    found = beyond_of(in_onelake, syncs=syncs)(in_onelake.tables[0])
-    assert (found.queryable, found.refused) == (NOW, True)
-    silent = beyond_of(in_onelake, syncs=[])(in_onelake.tables[0])
-    assert silent.unknown == {Step.QUERYABLE: "the SQL endpoint names no such table, or not which of several"}
+    found = mirror_times_of(in_onelake, syncs=syncs)(in_onelake.tables[0])
+    assert (found.queryable, found.refresh_failed) == (NOW, True)
+    silent = mirror_times_of(in_onelake, syncs=[])(in_onelake.tables[0])
+    assert silent.unknown == {Step.QUERYABLE: "the SQL endpoint reports no table that is surely this one"}
 
 
 def test_an_endpoint_that_cannot_be_asked_is_not_known(onelake: OneLake, in_onelake: Config, config: Config) -> None:
     onelake.fabric.endpoint = None
-    assert str(syncs_of(in_onelake)).startswith("Fabric reports no SQL endpoint of the mirrored database")
-    assert str(syncs_of(config)).endswith("is not in a mirrored database of Fabric")
+    assert str(read_endpoint(in_onelake)).startswith("Fabric reports no SQL endpoint of the mirrored database")
+    assert str(read_endpoint(config)).endswith("is not in a mirrored database of Fabric")

@@ -123,7 +123,7 @@ CASES: dict[str, tuple[list[TableFacts], list[TableFacts]]] = {
         [fabric(age=60), fabric(files=0), fabric("Replicating"), replace(fabric(), asked_service=False)],
     ),
     **{
-        f"BEHIND_{step.name}": ([waiting(step, 31)], [waiting(step, 30), waiting(step, 999, None), table()])
+        f"LAG_{step.name}": ([waiting(step, 31)], [waiting(step, 30), waiting(step, 999, None), table()])
         for step in list(Step)[1:]
     },
 }

@@ -1,4 +1,4 @@
-"""How far each table is, told without touching anything."""
+"""The status of tables, which changes nothing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from mirrorfeed.config import Config, load
 from mirrorfeed.display.render import grid_of
+from mirrorfeed.mirror.fabric.database import TableState
 from mirrorfeed.monitor.facts import LogFacts, SourceFacts, TableFacts
 from mirrorfeed.monitor.freshness import Freshness, Step
 from mirrorfeed.monitor.status import status_of, statuses, summary_of
@@ -38,7 +40,10 @@ def test_a_status_is_told_for_each_table(
     assert (behind.published_version, behind.newest_version, behind.lag_versions) == (0, 2, 2)
     assert behind.lag_seconds is not None
     assert 0 <= behind.lag_seconds < 3600
-    assert (done.lag_versions, done.lag_seconds, done.not_renamed, done.not_consumed) == (0, 0.0, 0, 0)
+    assert (done.lag_versions, done.lag_seconds, done.not_renamed) == (0, 0.0, 0)
+    assert (done.not_consumed, done.has_consumed) == (1, False)
+    assert done.fresh
+    assert done.fresh.consumed is None
     assert str(nowhere.error).startswith(f"There is no Delta table at {tmp_path}/nowhere")
     assert everything(tmp_path) == before
 
@@ -60,10 +65,30 @@ def test_many_tables_are_counted_by_their_state() -> None:
     ]
     found = [status_of(each) for each in rows]
     assert [each.state for each in found] == [
-        "up to date", "never published", "behind", "behind", "in trouble", "in trouble", "as last compared",
+        "up to date", "never published", "behind", "behind", "failing", "failing", "compared",
     ]  # fmt: skip
-    assert summary_of(found) == "7 tables: 1 up to date, 1 as last compared, 1 never published, 2 behind, 2 in trouble"
+    assert summary_of(found) == "7 tables: 1 up to date, 1 compared, 1 never published, 2 behind, 2 failing"
     assert summary_of(found[:1]) == "1 table: 1 up to date"
+
+
+@pytest.mark.parametrize(
+    ("known", "files", "shown"),
+    [
+        ({}, 1, "at most 1"),
+        ({}, 3, "at most 3"),
+        ({"log_facts": {"has_consumed": True}}, 3, 2),
+        ({"log_facts": {"has_consumed": True}}, 1, None),
+        ({"service": TableState("done", "Replicating", rows=5)}, 1, None),
+        ({"service": TableState("done", "Snapshotting", rows=0)}, 1, "at most 1"),
+        ({"fresh": Freshness(mirrored=NOW)}, 1, None),
+    ],
+)
+def test_a_remaining_file_counts_as_consumed_only_if_something_shows_it(
+    known: dict[str, Any], files: int, shown: object
+) -> None:
+    log = LogFacts(published=3, data_files=files, begun=NOW, **known.pop("log_facts", {}))
+    found = status_of(facts("done", log, SourceFacts("on", newest_version=3), **known))
+    assert found.cells()["not consumed"].value == shown
 
 
 def test_each_step_is_shown_by_the_time_since_or_by_what_waits() -> None:
@@ -71,7 +96,7 @@ def test_each_step_is_shown_by_the_time_since_or_by_what_waits() -> None:
     fresh = Freshness(ago[2], ago[3], ago[3], None, None, {Step.CONSUMED: ago[7]}, {Step.QUERYABLE: "no"})
     whole = Freshness(ago[2], None, None, ago[1], ago[0], {}, {Step.PUBLISHED: "no"})
     grid = grid_of([status_of(facts(name, fresh=each)) for name, each in (("a", fresh), ("b", None), ("c", whole))])
-    assert grid.header == ["table", "state", "committed", "visible", "consumed", "in the mirror", "seen by SQL"]
+    assert grid.header == ["table", "state", "committed", "published at", "consumed", "mirrored", "queryable"]
     assert [list(line)[2:] for line in grid.lines] == [
         ["2.0 min ago", "3.0 min ago", "waits 7.0 min", "-", "-"],
         ["-"] * 5,

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed import config
 from mirrorfeed.cli import main
-from mirrorfeed.monitor.freshness import Step
-from mirrorfeed.monitor.mirror_times import beyond_of
+from mirrorfeed.monitor.freshness import Step, mirror_times_of
 from mirrorfeed.monitor.status import statuses
 from mirrorfeed.orchestration import ledger
 from tests.delta import DeltaTable
@@ -51,7 +50,7 @@ def test_trouble_is_told_once_and_its_end_once_and_the_ledger_tells_every_look(
     stray.write_bytes(b"")
     assert "sales.orders: EMPTY_FILE" in project.watch(code=1)
     first = [body["blocks"][0]["text"]["text"] for _, body in hook.asked]
-    assert sorted(first) == ["sales.orders: EMPTY_FILE", "sales.orders: NumbersDisagree"]
+    assert sorted(first) == ["sales.orders: EMPTY_FILE", "sales.orders: FileNumberConflict"]
 
     stray.unlink()
     hook.answers = [(200, {}, b"ok"), (404, {}, b"no_service")]
@@ -75,7 +74,7 @@ def test_what_is_committed_published_and_replicated_is_told_step_by_step(spark: 
     loaded = config.load(project.file)
 
     def waits() -> set[Step]:
-        (found,) = statuses(lambda: spark, loaded, beyond=beyond_of(loaded, mirror=project.mirror))
+        (found,) = statuses(lambda: spark, loaded, times_of=mirror_times_of(loaded, mirror=project.mirror))
         assert found.fresh
         return set(found.fresh.since)
 

@@ -276,7 +276,7 @@ class TestCommands:
     def test_a_table_that_lost_files_is_not_up_to_date(self, file: str, tmp_path: Path) -> None:
         self.gone(tmp_path, 3)
         said = self.ran("status", "--config", file, code=1)
-        assert "1 in trouble" in said
+        assert "1 failing" in said
         assert "sales.t0: MF3216: Published files of" in said
 
     def test_a_table_without_its_last_file_is_not_up_to_date_either(self, file: str, tmp_path: Path) -> None:

@@ -244,17 +244,16 @@ class Feed:
         """
         from mirrorfeed.config.landing_zone import zone_of
         from mirrorfeed.mirror.fabric.database import database_of
-        from mirrorfeed.monitor.freshness import UNASKED
-        from mirrorfeed.monitor.mirror_times import NOT_ASKED, beyond_of, syncs_of
+        from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, NOT_READ, mirror_times_of, read_endpoint
         from mirrorfeed.monitor.status import CURRENT, statuses, summary_of
         from mirrorfeed.orchestration.orphans import find_orphans
 
         config = self._config
         progress.info("Reading the newest versions")
         states = database_of(config).tables() if fabric else None
-        asked = beyond_of(config, states, syncs_of(config) if fabric else NOT_ASKED, mirror)
-        known = asked if fabric or mirror else lambda _: UNASKED
-        rows = statuses(lambda: self._spark, config, tables, states=states, beyond=known)
+        syncs = read_endpoint(config) if fabric else ENDPOINT_NOT_READ
+        times_of = mirror_times_of(config, states, syncs, mirror) if fabric or mirror else lambda _: NOT_READ
+        rows = statuses(lambda: self._spark, config, tables, states=states, times_of=times_of)
         notes = [
             f"{target} is published but not configured. `mirrorfeed drop` removes it."
             for target in ([] if tables else find_orphans(zone_of(config), config))

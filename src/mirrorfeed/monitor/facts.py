@@ -17,8 +17,16 @@ from mirrorfeed.config.landing_zone import zone_of
 from mirrorfeed.display.humanize import counted, duration
 from mirrorfeed.errors import MirrorfeedError, Transient, Unexpected, named
 from mirrorfeed.landing.names import LOG as LOGS
-from mirrorfeed.landing.names import LOG_ID, data_number, is_log_id
-from mirrorfeed.monitor.freshness import AHEAD, UNASKED, Beyond, Freshness, Step, freshness
+from mirrorfeed.landing.names import LOG_ID, PROCESSED, data_number, is_log_id
+from mirrorfeed.monitor.freshness import (
+    LAG_STEPS,
+    NOT_READ,
+    Freshness,
+    MirrorTimes,
+    Step,
+    freshness,
+    is_consumption_visible,
+)
 from mirrorfeed.runtime.parallel import each_of
 
 if TYPE_CHECKING:
@@ -40,6 +48,8 @@ class LogFacts:
 
     exists: bool = False
     data_files: int = 0
+    has_consumed: bool = False
+    """Whether missing or processed files show that Fabric has consumed files of the table."""
     empty_files: tuple[str, ...] = ()
     """Data files of 0 bytes that Fabric has not consumed."""
     newest_file_age: float | None = None
@@ -100,6 +110,13 @@ class TableFacts:
     """Seconds for which changes may wait for a step before an alert is sent; None: forever."""
 
     @property
+    def has_consumed(self) -> bool:
+        """Whether anything shows that Fabric has consumed a file of the table. Fabric leaves the last consumed file, so
+        one remaining file shows nothing."""
+        by_log = self.log_facts is not None and self.log_facts.has_consumed
+        return by_log or bool(self.service and self.service.rows) or bool(self.fresh and self.fresh.mirrored)
+
+    @property
     def is_complete(self) -> bool:
         """Whether all was read, so that a problem that does not show is over."""
         is_read = self.log_facts is not None and self.source_facts is not None
@@ -145,7 +162,7 @@ class Collector:
     """Whether to check everything that the next publication checks, which reads more of the source."""
     states: Sequence[TableState] | None = None
     """The tables in Fabric; None if it was not asked."""
-    beyond: Callable[[Table], Beyond] = lambda _: UNASKED
+    times_of: Callable[[Table], MirrorTimes] = lambda _: NOT_READ
     workspace: Callable[[], Workspace] | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -163,9 +180,9 @@ class Collector:
         return each_of(lambda pair: pair[1] or self._with_spark(spark, store, pair[0], workspace), pairs)
 
     def _begin(self, table: Table, now: datetime) -> TableFacts:
-        behind, pause = self.config.alerts.max_lag_minutes, table.pause_at(now)
-        minutes: dict[Step, float | None] = {step: getattr(behind, step.value) for step in AHEAD}
-        minutes[Step.PUBLISHED] = table.freshness_target_minutes or minutes[Step.PUBLISHED]
+        most, pause = self.config.alerts.max_lag_minutes, table.pause_at(now)
+        published = table.freshness_target_minutes or most.published
+        minutes = dict(zip(LAG_STEPS, (published, most.consumed, most.mirrored, most.queryable), strict=True))
         return TableFacts(
             table=str(table.target),
             source=table.source.sql,
@@ -175,7 +192,7 @@ class Collector:
             service=next((each for each in self.states or () if each.is_of(table.target)), None),
             asked_service=self.states is not None,
             at=now,
-            limits={step: None if most is None else most * 60 for step, most in minutes.items()},
+            limits={step: each and each * 60 for step, each in minutes.items()},
         )
 
     def _with_spark(
@@ -222,8 +239,7 @@ class Collector:
         newest = view.newest if view else None
 
         def fresh(committed: datetime | None, unpublished: datetime | None) -> Freshness | None:
-            known = facts.log_facts
-            return _freshness(log, view, committed, unpublished, self.beyond(table), known.lost) if known else None
+            return _freshness(log, view, committed, unpublished, self.times_of(table), facts)
 
         if table.changes == "compare":
             took = newest.read if newest else None
@@ -316,8 +332,10 @@ class Collector:
                 log_retention=retention_seconds(detail.properties, LOG),
                 longest_text=longest_text_here(delta) if self.deep else None,
             )
-            fresh = _freshness(log, view, committed(path, version), None, self.beyond(table), log_facts.lost)
-            return replace(facts, log_facts=log_facts, source_facts=source, fresh=fresh)
+            facts = replace(facts, log_facts=log_facts, source_facts=source)
+            return replace(
+                facts, fresh=_freshness(log, view, committed(path, version), None, self.times_of(table), facts)
+            )
         except Exception:  # the check with Spark reports it
             return None
 
@@ -337,12 +355,14 @@ def read_log(log: TableLog, view: View | None, now: datetime) -> LogFacts:
     if view is None:
         return facts
     below = store.list(f"{folder}/{LOGS}")
+    is_processed = any(entry.name in PROCESSED for entry in entries)
     logs = [entry.name for entry in below if entry.is_folder and is_log_id(entry.name)]
     return replace(
         facts,
         begun=next((entry.modified for entry in below if f"{LOGS}/{entry.name}" == LOG_ID), None),
         published=view.newest.to_version_inclusive if view.newest else None,
         unfinished=len(view.unfinished),
+        has_consumed=is_processed or (view.next_file_number > 1 and is_consumption_visible(view.numbers)),
         orphans=(*view.leftovers(), *(name for name in logs if name != view.log_id)),
         lost=log.lost(view),
     )
@@ -359,16 +379,27 @@ def _freshness(
     view: View | None,
     committed: datetime | None,
     unpublished: datetime | None,
-    beyond: Beyond,
-    lost: FilesLost | LastFileMissing | None,
-) -> Freshness:
-    """Lost files count as not consumed."""
+    mirror: MirrorTimes,
+    facts: TableFacts,
+) -> Freshness | None:
+    """None if the log could not be read. Lost files count as not consumed."""
     from mirrorfeed.publish.errors import FilesLost
 
+    if facts.log_facts is None:
+        return None
     if view is None:
-        return freshness((), (), committed, unpublished, beyond=beyond)
+        return freshness((), (), committed, unpublished, mirror=mirror)
+    lost = facts.log_facts.lost
     left = [*view.numbers, *lost.numbers] if isinstance(lost, FilesLost) else view.numbers
-    return freshness(log.records(view), left, committed, unpublished, unfinished=bool(view.unfinished), beyond=beyond)
+    return freshness(
+        log.records(view),
+        left,
+        committed,
+        unpublished,
+        unfinished=bool(view.unfinished),
+        has_consumed=facts.has_consumed,
+        mirror=mirror,
+    )
 
 
 def _seconds(since: datetime | None, now: datetime) -> float:

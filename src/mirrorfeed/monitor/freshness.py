@@ -1,17 +1,24 @@
-"""How far what was committed has come, on its way to those who read it: five times, and what waits. Pure."""
+"""When the newest changes reached each step from commit to SQL endpoint, and which steps changes wait for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirrorfeed.display.rows import as_json
+from mirrorfeed.errors import named
+from mirrorfeed.source.delta_protocol import commit_version
+from mirrorfeed.storage import FolderStore, Store
 
 if TYPE_CHECKING:
+    from mirrorfeed.config import Config, Table
+    from mirrorfeed.landing.names import Target
     from mirrorfeed.landing.record import Record
+    from mirrorfeed.mirror.fabric.database import TableState, TableSync
 
 
 class Step(StrEnum):
@@ -22,27 +29,29 @@ class Step(StrEnum):
     QUERYABLE = "queryable"
 
 
-AHEAD = (Step.PUBLISHED, Step.CONSUMED, Step.MIRRORED, Step.QUERYABLE)
-"""The steps that something can wait for."""
-NOTHING_PUBLISHED = "nothing of it is published yet"
-NOT_ASKED = "Fabric was not asked"
+LAG_STEPS = (Step.PUBLISHED, Step.CONSUMED, Step.MIRRORED, Step.QUERYABLE)
+"""The steps that changes can wait for."""
+NOTHING_PUBLISHED = "nothing is published yet"
+FABRIC_NOT_READ = "Fabric was not read"
+ENDPOINT_NOT_READ = "the SQL endpoint was not read"
+FIRST_FILE_LEFT = "the first file is still there, and Fabric leaves the last file that it has consumed"
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
-    """What is known of a mirror and of its SQL endpoint, which no landing zone tells."""
+class MirrorTimes:
+    """Times of a mirrored table that are not in the landing zone."""
 
     mirrored: datetime | None = None
-    """When the mirror was last brought up to date; None where it has no such table yet."""
+    """When the mirror was last written; None if it has no such table yet."""
     queryable: datetime | None = None
-    """When the SQL endpoint last took up what is new in it."""
-    refused: bool = False
-    """Whether the endpoint was just asked to, and failed. Otherwise nothing waits for it, whatever time it tells."""
+    """When the SQL endpoint last loaded new changes."""
+    refresh_failed: bool = False
+    """Whether a refresh of the endpoint has just failed. Only then changes wait for it."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
-    """The steps that nobody could be asked about, and why."""
+    """The steps whose time could not be read, and why."""
 
 
-UNASKED = Beyond(unknown={Step.MIRRORED: NOT_ASKED, Step.QUERYABLE: NOT_ASKED})
+NOT_READ = MirrorTimes(unknown={Step.MIRRORED: FABRIC_NOT_READ, Step.QUERYABLE: FABRIC_NOT_READ})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,35 +59,34 @@ class Freshness:
     committed: datetime | None = None
     """When the newest version of the source was committed."""
     published: datetime | None = None
-    """When the newest files became visible to the service: the time of their record."""
+    """When the newest files were published: the time of their record."""
     consumed: datetime | None = None
-    """When the newest files that it has taken had become visible. Of all files it leaves the last one, which counts as
-    taken: a folder does not tell."""
+    """When the newest files that Fabric has consumed were published."""
     mirrored: datetime | None = None
-    """When the mirror was last brought up to date."""
+    """When the mirror was last written."""
     queryable: datetime | None = None
-    """When its SQL endpoint last took up what is new."""
+    """When its SQL endpoint last loaded new changes."""
     since: Mapping[Step, datetime] = field(default_factory=dict)
-    """The steps for which something waits, and since when."""
+    """The steps that changes wait for, and since when."""
     unknown: Mapping[Step, str] = field(default_factory=dict)
-    """The steps of which nothing can be told, and why."""
+    """The steps about which nothing is known, and why."""
 
     def __str__(self) -> str:
-        """For people, in UTC."""
+        """One line, in UTC."""
 
-        def said(step: Step) -> str:
+        def shown(step: Step) -> str:
             at = self.at(step)
-            time = "not known" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
-            return f"{step} {time}{' (something waits)' if step in self.since else ''}"
+            time = "unknown" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+            return f"{step} {time}{' (changes wait)' if step in self.since else ''}"
 
-        return ", ".join(map(said, Step))
+        return ", ".join(map(shown, Step))
 
     def at(self, step: Step) -> datetime | None:
         found: datetime | None = getattr(self, step.value)
         return found
 
-    def behind(self, step: Step, now: datetime) -> float | None:
-        """The seconds for which something has waited for a step: 0 if nothing does, None if that is not known."""
+    def lag(self, step: Step, now: datetime) -> float | None:
+        """Seconds for which changes have waited for a step: 0 if none wait, None if unknown."""
         if step in self.unknown:
             return None
         since = self.since.get(step)
@@ -87,7 +95,7 @@ class Freshness:
     def to_dict(self) -> dict[str, Any]:
         """The times, and since when changes wait for each step, as JSON values."""
         times: dict[str, Any] = {step.value: self.at(step) for step in Step}
-        waiting = {step.value: self.since.get(step) for step in AHEAD}
+        waiting = {step.value: self.since.get(step) for step in LAG_STEPS}
         found: dict[str, Any] = as_json({**times, "waiting_since": waiting, "unknown": self.unknown})
         return found
 
@@ -99,15 +107,19 @@ def freshness(
     unpublished: datetime | None,
     *,
     unfinished: bool = False,
-    beyond: Beyond = UNASKED,
+    has_consumed: bool = False,
+    mirror: MirrorTimes = NOT_READ,
 ) -> Freshness:
-    """From the records of a table, of which no more are read than are needed; the numbers of the data files that are
-    left; when the newest version, and the oldest that no record has, were committed; and whether the newest record's
-    files are still to be renamed."""
-    unknown = dict(beyond.unknown)
+    """The freshness of a table. No more records are read than needed.
+
+    `left` are the numbers of the data files in the landing zone, `committed` and `unpublished` the times of the newest
+    version and of the oldest unpublished one. `unfinished` says that the newest record has files to rename,
+    `has_consumed` that something other than missing files shows that Fabric consumed files of the table.
+    """
+    unknown = dict(mirror.unknown)
     if committed is None:
-        unknown |= {Step.COMMITTED: "the commit's file is not at hand"}
-    waiting = sorted(left)[1:2]  # the oldest may have been taken; those after it have not
+        unknown |= {Step.COMMITTED: "the file of the commit is not accessible"}
+    waiting = sorted(left)[1:2]  # the oldest may be the last consumed file, which Fabric leaves
     since: dict[Step, datetime] = {} if unpublished is None else {Step.PUBLISHED: unpublished}
     published = consumed = after = oldest = None
     for at, record in enumerate(newest_first):
@@ -123,16 +135,89 @@ def freshness(
             consumed = record.at
             if waiting and after:
                 since[Step.CONSUMED] = after
-        if Step.MIRRORED not in unknown and (beyond.mirrored is None or record.at > beyond.mirrored):
+        if Step.MIRRORED not in unknown and (mirror.mirrored is None or record.at > mirror.mirrored):
             since[Step.MIRRORED] = record.at
         elif consumed:
             break
         after = record.at
     if oldest is None:
-        unknown = {step: NOTHING_PUBLISHED for step in AHEAD if step not in since} | unknown
+        unknown = {step: NOTHING_PUBLISHED for step in LAG_STEPS if step not in since} | unknown
         return Freshness(committed, since=since, unknown=unknown)
-    if waiting and consumed is None:  # its record is gone: for so long at the least
+    if waiting and consumed is None:  # its record was pruned, so the wait is at least this long
         since[Step.CONSUMED] = after or oldest
-    if beyond.refused and beyond.mirrored and (beyond.queryable is None or beyond.queryable < beyond.mirrored):
-        since[Step.QUERYABLE] = beyond.mirrored
-    return Freshness(committed, published, consumed, beyond.mirrored, beyond.queryable, since, unknown)
+    if not (has_consumed or mirror.mirrored or is_consumption_visible(left)):
+        consumed = None
+        if Step.CONSUMED not in since:
+            unknown |= {Step.CONSUMED: FIRST_FILE_LEFT}
+    if mirror.refresh_failed and mirror.mirrored and (mirror.queryable is None or mirror.queryable < mirror.mirrored):
+        since[Step.QUERYABLE] = mirror.mirrored
+    return Freshness(committed, published, consumed, mirror.mirrored, mirror.queryable, since, unknown)
+
+
+def is_consumption_visible(left: Sequence[int]) -> bool:
+    """Whether the first file of the table is gone. Fabric deletes a file only after it has consumed a later one."""
+    return 1 not in left
+
+
+def read_endpoint(config: Config) -> Sequence[TableSync] | str:
+    """Refresh the SQL endpoint, and return its report for each table, or why there is none."""
+    from mirrorfeed.mirror.fabric.database import database_of
+
+    try:
+        return database_of(config).refresh()
+    except Exception as error:
+        return named("Refreshing the SQL endpoint", error).problem.rstrip(".")
+
+
+def mirror_times_of(
+    config: Config,
+    states: Sequence[TableState] | None = None,
+    syncs: Sequence[TableSync] | str = ENDPOINT_NOT_READ,
+    mirror: str | None = None,
+) -> Callable[[Table], MirrorTimes]:
+    """A function that reads the times of one mirrored table.
+
+    It reads the Delta log of the mirror, in the folder `mirror` or in OneLake next to the landing zone. `states` are
+    the tables in Fabric, and `syncs` is what `read_endpoint` returned.
+    """
+
+    def times_of(table: Table) -> MirrorTimes:
+        unknown: dict[Step, str] = {}
+        mirrored = queryable = None
+        refresh_failed = False
+        try:
+            synced = next((each.synced for each in states or () if each.is_of(table.target)), None)
+            store, log = _log_of(config, table.target, mirror)
+            commits = [each.modified for each in store.list(log) if commit_version(each.name) is not None]
+            mirrored = max((*commits, *([synced] if synced else [])), default=None)
+        except Exception as error:
+            unknown[Step.MIRRORED] = named("Reading the mirror", error).problem.rstrip(".")
+        if isinstance(syncs, str):
+            unknown[Step.QUERYABLE] = syncs
+        else:
+            from mirrorfeed.mirror.fabric.database import sync_of
+
+            if sync := sync_of(syncs, table.target, [each.target for each in config.tables]):
+                queryable, refresh_failed = sync.synced, not sync.ok
+            else:
+                unknown[Step.QUERYABLE] = "the SQL endpoint reports no table that is surely this one"
+        return MirrorTimes(mirrored, queryable, refresh_failed, unknown)
+
+    return times_of
+
+
+def _log_of(config: Config, target: Target, mirror: str | None) -> tuple[Store, str]:
+    """The store and the folder of the Delta log of a mirrored table."""
+    log = f"{target.schema or 'dbo'}/{target.table}/_delta_log"
+    if mirror:
+        folder = Path(mirror).resolve()
+        return FolderStore(str(folder)), "_delta_log" if (folder / "_delta_log").is_dir() else log
+    workspace, database = config.onelake or (None, None)
+    if workspace is None or database is None:
+        from mirrorfeed.mirror.verify.errors import MirrorNotNamed
+
+        raise MirrorNotNamed(landing_zone=config.landing_zone)
+    from mirrorfeed.storage.onelake import ENDPOINT, OneLakeStore  # slow to import
+
+    endpoint = config.endpoint or ENDPOINT
+    return OneLakeStore(workspace, database, config.credential, endpoint, config.ca_bundle, root_folder="Tables"), log

@@ -191,9 +191,9 @@ def _stopped(facts: TableFacts) -> Values | None:
     )
 
 
-def _behind(step: Step) -> Callable[[TableFacts], Values | None]:
+def _lags(step: Step) -> Callable[[TableFacts], Values | None]:
     def test(facts: TableFacts) -> Values | None:
-        limit, waited = facts.limits.get(step), facts.fresh.behind(step, facts.at) if facts.fresh else None
+        limit, waited = facts.limits.get(step), facts.fresh.lag(step, facts.at) if facts.fresh else None
         if not facts.fresh or waited is None or limit is None or waited <= limit:
             return None
         return {"since": facts.fresh.since[step].astimezone(UTC), "waited": duration(waited)}
@@ -344,29 +344,29 @@ TABLE_RULES: tuple[Rule[TableFacts], ...] = (
 ALERT_RULES: tuple[Rule[TableFacts], ...] = (
     Rule(
         "MF834",
-        "BEHIND_PUBLISHED",
-        _behind(Step.PUBLISHED),
+        "LAG_PUBLISHED",
+        _lags(Step.PUBLISHED),
         f"Commits are not published{_SINCE}",
         "mirrorfeed doctor {table}",
     ),
     Rule(
         "MF835",
-        "BEHIND_CONSUMED",
-        _behind(Step.CONSUMED),
+        "LAG_CONSUMED",
+        _lags(Step.CONSUMED),
         f"Fabric has not consumed published files{_SINCE}",
         "mirrorfeed fabric status",
     ),
     Rule(
         "MF836",
-        "BEHIND_MIRRORED",
-        _behind(Step.MIRRORED),
+        "LAG_MIRRORED",
+        _lags(Step.MIRRORED),
         f"Published changes are not in the mirror{_SINCE}",
         "mirrorfeed fabric status",
     ),
     Rule(
         "MF837",
-        "BEHIND_QUERYABLE",
-        _behind(Step.QUERYABLE),
+        "LAG_QUERYABLE",
+        _lags(Step.QUERYABLE),
         f"The SQL endpoint does not show changes that are in the mirror{_SINCE}",
         "mirrorfeed status {table} --fabric",
     ),

@@ -12,25 +12,25 @@ from mirrorfeed.display.humanize import counted, duration
 from mirrorfeed.display.rows import Cell, Row, described, nonzero, row, shown
 from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.monitor.facts import Collector, LogFacts, SourceFacts, TableFacts
-from mirrorfeed.monitor.freshness import UNASKED, Freshness, Step
+from mirrorfeed.monitor.freshness import NOT_READ, Freshness, Step
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from mirrorfeed.config import Config, Table
     from mirrorfeed.mirror.fabric.database import TableState
-    from mirrorfeed.monitor.freshness import Beyond
+    from mirrorfeed.monitor.freshness import MirrorTimes
 
-STATES = ("in trouble", "behind", "never published", "paused", "as last compared", "up to date")
+STATES = ("failing", "behind", "never published", "paused", "compared", "up to date")
 """The states of tables, the most urgent first."""
 CURRENT = STATES[-2:]
 """The states of tables with nothing to publish."""
 _STEPS = {
     Step.COMMITTED: "committed",
-    Step.PUBLISHED: "visible",
+    Step.PUBLISHED: "published at",
     Step.CONSUMED: "consumed",
-    Step.MIRRORED: "in the mirror",
-    Step.QUERYABLE: "seen by SQL",
+    Step.MIRRORED: "mirrored",
+    Step.QUERYABLE: "queryable",
 }
 
 
@@ -41,7 +41,7 @@ class Status(Row):
     table: str = shown("table")
     source: str
     state: str = shown("state")
-    """`in trouble`, `behind`, `never published`, `paused`, `as last compared` or `up to date`."""
+    """`failing`, `behind`, `never published`, `paused`, `compared` or `up to date`."""
     feed: str | None = shown("feed")
     """Which change data feed the source has."""
     service: str | None = shown("in Fabric")
@@ -49,14 +49,16 @@ class Status(Row):
     published_version: int | None = shown("published")
     newest_version: int | None = shown("newest")
     lag_versions: int | None
-    lag_seconds: float | None = shown("behind for", lambda seconds: duration(seconds) if seconds else None, right=True)
+    lag_seconds: float | None = shown("lag", lambda seconds: duration(seconds) if seconds else None, right=True)
     """Seconds since the oldest unpublished version was committed."""
     not_renamed: int = shown("not renamed", nonzero)
     """Published files that still have their staged names. The next run renames them."""
     not_consumed: int = shown("not consumed", nonzero)
-    """Files that Fabric has not consumed. It leaves the last one."""
+    """Files that Fabric has not consumed. It leaves the last file that it has consumed, which is not counted."""
+    has_consumed: bool
+    """Whether anything shows that Fabric has consumed a file. If not, `not_consumed` can be one too many."""
     fresh: Freshness | None
-    """When the newest changes were committed, published, consumed, mirrored and shown by the SQL endpoint."""
+    """When the newest changes were committed, published, consumed, mirrored and queryable in the SQL endpoint."""
     error: MirrorfeedError | None = None
     paused: str | None = None
     """Until when the table is not published, and why."""
@@ -69,7 +71,10 @@ class Status(Row):
 
     def cells(self) -> Mapping[str, Cell]:
         steps = {heading: self._step(step) for step, heading in _STEPS.items()} if self.fresh else {}
-        return {**Row.cells(self), **{heading: Cell(value, False) for heading, value in steps.items()}}
+        found = {**Row.cells(self), **{heading: Cell(value, False) for heading, value in steps.items()}}
+        if self.not_consumed and not self.has_consumed:
+            found["not consumed"] = Cell(f"at most {self.not_consumed:,}", True)
+        return found
 
     def remarks(self) -> Sequence[str]:
         if self.paused:
@@ -77,9 +82,9 @@ class Status(Row):
         return (f"{self.table}: {described(self.error)}",) if self.error else ()
 
     def _step(self, step: Step) -> str | None:
-        """The time since a step, or for which changes have waited for it; None if it is unknown."""
+        """The time since a step, or for which changes have waited for it; None if unknown."""
         assert self.fresh
-        if waited := self.fresh.behind(step, self.at):
+        if waited := self.fresh.lag(step, self.at):
             return f"waits {duration(waited)}"
         at = None if step in self.fresh.unknown else self.fresh.at(step)
         return f"{duration(max(0.0, (self.at - at).total_seconds()))} ago" if at else None
@@ -101,7 +106,8 @@ def status_of(facts: TableFacts) -> Status:
         lag_versions=lag,
         lag_seconds=source.lag_seconds,
         not_renamed=log.unfinished,
-        not_consumed=max(0, log.data_files - 1) if log.begun else 0,
+        not_consumed=max(0, log.data_files - facts.has_consumed) if log.begun else 0,
+        has_consumed=facts.has_consumed,
         fresh=facts.fresh,
         error=error,
         paused=facts.paused,
@@ -115,11 +121,11 @@ def statuses(
     names: Sequence[str] = (),
     *,
     states: Sequence[TableState] | None = None,
-    beyond: Callable[[Table], Beyond] = lambda _: UNASKED,
+    times_of: Callable[[Table], MirrorTimes] = lambda _: NOT_READ,
 ) -> list[Status]:
-    """The most urgent first, otherwise in the order of the configuration. `states` and `beyond` are what Fabric and the
-    mirror report."""
-    collector = Collector(config, spark, states=states, beyond=beyond)
+    """The most urgent first, otherwise in the order of the configuration. `states` are the tables in
+    Fabric, and `times_of` reads the times of mirrors."""
+    collector = Collector(config, spark, states=states, times_of=times_of)
     found = [status_of(facts) for facts in collector.collect(config.select(names))]
     return sorted(found, key=lambda each: (STATES.index(each.state), -(each.lag_seconds or 0.0)))
 
@@ -135,9 +141,9 @@ def _state(facts: TableFacts, error: MirrorfeedError | None, lag: int | None) ->
     if facts.paused:
         return "paused"
     if error or log is None:
-        return "in trouble"
+        return "failing"
     if log.published is None:
         return "never published"
     if lag or log.unfinished:
         return "behind"
-    return "as last compared" if lag is None else "up to date"
+    return "compared" if lag is None else "up to date"

@@ -14,8 +14,7 @@ from mirrorfeed.errors import MirrorfeedError
 from mirrorfeed.landing.names import LOG
 from mirrorfeed.monitor.alert_state import FILE, Check, Message, notify
 from mirrorfeed.monitor.facts import Collector, DatabaseFacts, TableFacts, database_facts
-from mirrorfeed.monitor.freshness import AHEAD, Step
-from mirrorfeed.monitor.mirror_times import NOT_ASKED, beyond_of, syncs_of
+from mirrorfeed.monitor.freshness import ENDPOINT_NOT_READ, LAG_STEPS, Step, mirror_times_of, read_endpoint
 from mirrorfeed.monitor.rules import ALERT_RULES, TABLE_RULES, database_findings, table_findings
 
 if TYPE_CHECKING:
@@ -69,9 +68,10 @@ def check_all(
     """Check all tables. Errors are findings and are not raised. Spark is started only if a table needs it."""
     store = zone_of(config)
     database = database_facts(config, store)
-    asks = database.states is not None and config.alerts.sql_endpoint == "refresh"
-    beyond = beyond_of(config, database.states, syncs_of(config) if asks else NOT_ASKED, mirror)
-    collector = Collector(config, spark, True, database.states, beyond, workspace, now)
+    refreshes = database.states is not None and config.alerts.sql_endpoint == "refresh"
+    syncs = read_endpoint(config) if refreshes else ENDPOINT_NOT_READ
+    times_of = mirror_times_of(config, database.states, syncs, mirror)
+    collector = Collector(config, spark, True, database.states, times_of, workspace, now)
     facts = collector.collect(config.tables)
     return check_of(database, facts, (config.alerts.max_lag_minutes.published or 0.0) * 60), facts
 
@@ -85,7 +85,7 @@ def check_of(database: DatabaseFacts, tables: Sequence[TableFacts], patience: fl
             unknown.add((facts.table, ""))
         if facts.paused:
             continue
-        for rule, step in zip(ALERT_RULES, AHEAD, strict=True):
+        for rule, step in zip(ALERT_RULES, LAG_STEPS, strict=True):
             if facts.fresh is None or step in facts.fresh.unknown:
                 unknown.add((facts.table, rule.name))
         found += table_findings(facts, (*TABLE_RULES, *ALERT_RULES))
@@ -142,7 +142,7 @@ def ledger_rows(config: Config, facts: Sequence[TableFacts]) -> list[ledger.Row]
     for each in facts:
         if fresh := each.fresh:
             times: dict[str, Any] = {f"{step}_at": fresh.at(step) for step in Step}
-            waits: dict[str, Any] = {f"{step}_lag_seconds": fresh.behind(step, each.at) for step in AHEAD}
+            waits: dict[str, Any] = {f"{step}_lag_seconds": fresh.lag(step, each.at) for step in LAG_STEPS}
             within = targets.get(each.table)
             found.append(
                 ledger.Row(each.at, each.table, ledger.WATCHED, freshness_target_minutes=within, **times, **waits)
