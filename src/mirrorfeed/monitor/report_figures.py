@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -270,18 +272,33 @@ def ledger_of(config: Config) -> Source:
 def read_report(spark: SparkSession, ledger: Source, now: datetime, names: Iterable[str] | None = None) -> Report:
     """Run all queries, or those with these names, as of `now`. Raises `LedgerUnreadable`."""
     from mirrorfeed.monitor.report_queries import NOW, QUERIES
-    from mirrorfeed.orchestration.ledger import as_of_this_release
     from mirrorfeed.publish.errors import LedgerUnreadable
     from mirrorfeed.runtime.engine import setting
 
     moment = f"TIMESTAMP '{now.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
     found: dict[str, Sequence[Mapping[str, Any]]] = dict.fromkeys(QUERIES, ())
     try:
-        with setting(spark, "spark.sql.session.timeZone", "UTC"):
-            rows = as_of_this_release(spark, ledger)
+        with setting(spark, "spark.sql.session.timeZone", "UTC"), _cached(spark, ledger) as view:
             for name in QUERIES if names is None else names:
-                query = f"WITH ledger AS ({rows}) {QUERIES[name].replace(NOW, moment)}"
+                query = f"WITH ledger AS (SELECT * FROM {view}) {QUERIES[name].replace(NOW, moment)}"
                 found[name] = spark.sql(query).toArrow().to_pylist()
     except Exception as error:
         raise LedgerUnreadable(ledger=str(ledger), reason=first_line(str(error))) from error
     return Report(now, found)
+
+
+@contextmanager
+def _cached(spark: SparkSession, ledger: Source) -> Iterator[str]:
+    """A temporary view of the ledger, which Spark reads once for all queries."""
+    from mirrorfeed.orchestration.ledger import as_of_this_release
+
+    frame, view = spark.sql(as_of_this_release(spark, ledger)), f"mirrorfeed_ledger_{uuid.uuid4().hex}"
+    with suppress(Exception):  # serverless compute has no cache
+        frame.persist()
+    frame.createOrReplaceTempView(view)
+    try:
+        yield view
+    finally:
+        spark.catalog.dropTempView(view)
+        with suppress(Exception):
+            frame.unpersist()
