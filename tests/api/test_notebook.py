@@ -78,7 +78,7 @@ def test_an_empty_mirror_is_the_mirrored_database_in_onelake_or_is_asked_for(fil
         "abfss://0f8fad5b-d9cb-469f-a165-70867728950e@onelake.dfs.fabric.microsoft.com"
         "/7c9e6679-7425-40de-944b-e07fc1f90ae7/Tables"
     )
-    with pytest.raises(MirrorNotNamed, match="in a notebook in the field `mirror`, or for a deployment"):
+    with pytest.raises(MirrorNotNamed, match="in a notebook in the field `mirror`"):
         mirrorfeed.deployed(Fields(files / "notebooks/verify"), SPARK).verify()
 
 

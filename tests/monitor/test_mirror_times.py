@@ -49,7 +49,7 @@ def test_a_mirror_without_the_table_is_known_to_lack_it(config: Config, tmp_path
 
 def test_where_no_mirror_is_named_nothing_is_guessed(config: Config) -> None:
     found = mirror_times_of(config)(config.tables[0])
-    assert found.unknown[Step.MIRRORED] == f"Where the mirror of {config.landing_zone} is, is not known"
+    assert found.unknown[Step.MIRRORED] == f"The location of the mirror of {config.landing_zone} is not known"
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ def test_what_is_selected_is_published_followed_verified_and_mended(
     mirror.sql("INSERT INTO {} VALUES (3, 'EU', 'c', '-3.0000000000')")
     told = shop.verified(code=1)
     assert "order = 2: price is '2.0000000000' in the source, '7' in the mirror" in told
-    assert "order = 3: not there in the source, there once in the mirror" in told
+    assert "order = 3: missing in the source, once in the mirror" in told
     shop.run("repair", "s.t", "--mirror", str(tmp_path / "mirror"))
     assert "equal at version 4, 3 rows" in shop.verified()
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorfeed.landing.schema import FEED_COLUMNS, Column
 from mirrorfeed.landing.selection import BadCondition, Selection
-from mirrorfeed.mirror.verify.expected_selection import selected as expected
+from mirrorfeed.mirror.verify.expected_rows import selected as expected
 from mirrorfeed.publish.translate.changes import full, net
 from mirrorfeed.source.reader import apply_selection, without_collations
 from tests.publish.translate.test_changes import DELETE, SHARED, UPSERT, Event, landed

@@ -1,4 +1,4 @@
-"""A source at a version against its mirror, row for row. Shares no code with the translation that it judges."""
+"""Compares a version of a source with its mirror, row by row. Shares no code with publishing."""
 
 from mirrorfeed.mirror.verify.errors import (
     ConditionUnreadable,
@@ -9,9 +9,16 @@ from mirrorfeed.mirror.verify.errors import (
     NothingTaken,
     VersionGone,
 )
-from mirrorfeed.mirror.verify.mirror_folder import folder_of, tables_in_onelake
 from mirrorfeed.mirror.verify.row_comparison import IN_MIRROR, IN_SOURCE, Comparison, Difference, compare_rows
-from mirrorfeed.mirror.verify.table_comparison import compare, differing, first_equal, mirror_of, readable, verify_at
+from mirrorfeed.mirror.verify.table_comparison import (
+    compare,
+    differing,
+    first_equal,
+    folder_of,
+    mirror_of,
+    readable,
+    verify_at,
+)
 
 __all__ = [
     "IN_MIRROR",
@@ -32,6 +39,5 @@ __all__ = [
     "folder_of",
     "mirror_of",
     "readable",
-    "tables_in_onelake",
     "verify_at",
 ]

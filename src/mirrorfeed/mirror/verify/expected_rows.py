@@ -1,14 +1,14 @@
-"""One column of a source and of its mirror in a form that Spark can compare.
+"""The rows that a mirror should have, in a form in which Spark can compare them with the rows that it has.
 
-Nested columns are JSON text in the mirror: they are parsed back and compared by value, and so are the values of a table
-that is published as text.
+The code shares nothing with publishing, so that agreement is evidence. Nested columns are JSON text in a mirror. They
+are parsed and compared by value, as are the values of a table that is published as text.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -16,6 +16,9 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
     MapType,
     ShortType,
     StringType,
@@ -27,12 +30,61 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from mirrorfeed.landing.selection import Selection
 from mirrorfeed.source.identifier import quote
 
 NESTED = (ArrayType, MapType, StructType, VariantType)
+_ROW = "__row__"
+
+
+def selected(rows: DataFrame, selection: Selection | None) -> DataFrame:
+    """The rows and columns of a source that the configuration selects."""
+    if selection is None:
+        return rows
+    if selection.where is not None:
+        whole = F.struct(*(F.col(quote(name)) for name in rows.columns)).alias(_ROW)
+        plain = [field for field in rows.schema if not isinstance(field.dataType, NESTED)]
+        asked = rows.select(whole, *(_in_condition(field).alias(field.name) for field in plain))
+        rows = asked.where(F.expr(f"({selection.where})")).select(f"{_ROW}.*")
+    gone = set(selection.exclude_columns)
+    listed = set(rows.columns if selection.columns is None else selection.columns)
+    return rows.select(
+        *(
+            _as_cast(F.col(quote(field.name)), field.dataType, selection.cast.get(field.name)).alias(
+                selection.rename.get(field.name, field.name)
+            )
+            for field in rows.schema
+            if field.name in listed - gone
+        )
+    )
+
+
+def _in_condition(field: StructField) -> Column:
+    """Conditions compare text without collations, and times in UTC."""
+    if isinstance(field.dataType, TimestampType):
+        seconds = f"CAST(CAST(unix_micros({quote(field.name)}) AS decimal(20,0)) * 0.000001BD AS decimal(18,6))"
+        return F.expr(f"TIMESTAMP_NTZ '1970-01-01 00:00:00' + make_dt_interval(0, 0, 0, {seconds})")
+    value = F.col(quote(field.name))
+    if isinstance(field.dataType, FloatType | DoubleType):
+        return F.nanvl(
+            value, value
+        )  # otherwise Spark skips a file that has -0.0 and no +0.0 when a condition compares with 0
+    return F.collate(value, "UTF8_BINARY") if isinstance(field.dataType, StringType) else value
+
+
+def _as_cast(value: Column, type_: DataType, wanted: str | None) -> Column:
+    if wanted is None:
+        return value
+    name, _, length = wanted.strip().lower().partition("(")
+    if name == "string" and length:
+        return F.left(value, F.lit(int(length.rstrip(")"))))
+    if name == "string" and isinstance(type_, DecimalType):
+        return value.try_cast("string")  # in some sessions a plain cast writes small values with an exponent
+    return value.cast(wanted.strip())
 
 
 def fault_of(field: StructField, mirror: StructType, *, as_text: bool) -> str | None:
+    """How a column of the mirror differs from the expected one; None if it does not."""
     wanted = _in_mirror(field.dataType)
     there = next((found for found in mirror if found.name == field.name), None)
     if there is None:
@@ -50,7 +102,7 @@ def _in_mirror(type_: DataType) -> DataType:
 
 
 def _in_text(type_: DataType) -> tuple[DataType, ...]:
-    """What becomes of a mirror's type where files are text: it may have no declared form, or a wider one."""
+    """The types that a mirror can have instead if files are text, which has fewer types."""
     wider: dict[DataType, DataType] = {ByteType(): ShortType(), TimestampType(): TimestampNTZType()}
     return StringType(), wider.get(type_, type_)
 
@@ -60,7 +112,7 @@ def _is_place(type_: DataType) -> bool:
 
 
 def both(field: StructField, there: DataType) -> tuple[Column, Column]:
-    """A column of the source and of its mirror, which has this type there, in one form that Spark can compare."""
+    """A column of the source and of its mirror, in a form that Spark can compare. `there` is its type in the mirror."""
     value, type_ = F.col(quote(field.name)), field.dataType
     if isinstance(type_, VariantType):
         return F.to_json(value), F.to_json(_parsed(value, type_))
@@ -70,15 +122,15 @@ def both(field: StructField, there: DataType) -> tuple[Column, Column]:
     wanted = _in_mirror(type_)
     if there == wanted:
         return source, value
-    if there == StringType():  # what is no text of a value stays as it is, and so equals none
+    if there == StringType():  # text that is not a value stays as it is, so it differs
         return _as_text(source, wanted), F.coalesce(_as_text(_from_text(value, wanted), wanted), value)
-    # A byte is among shorts, or an instant is a time without a zone, in UTC.
+    # The mirror has shorts for bytes, or timestamps in UTC without a zone.
     return (source, _instant(value)) if isinstance(wanted, TimestampType) else (source.cast(there), value)
 
 
 def values_of(field: StructField, there: DataType) -> tuple[Column, Column]:
-    """A column of the source that is not nested and that of its mirror, both of the type that a mirror has for it; NULL
-    for what is no text of a value."""
+    """A column of the source that is not nested and that of its mirror, both in the type of a mirror. Text that is not
+    a value is NULL."""
     value, wanted = F.col(quote(field.name)), _in_mirror(field.dataType)
     source = _plain(value, field.dataType)
     if there == wanted:
@@ -89,7 +141,7 @@ def values_of(field: StructField, there: DataType) -> tuple[Column, Column]:
 
 
 def _as_text(value: Column, type_: DataType) -> Column:
-    if isinstance(type_, TimestampType):  # its text in a session's zone may stand for two of them
+    if isinstance(type_, TimestampType):  # text in a time zone can be ambiguous
         value = F.unix_micros(value)
     return F.hex(value) if isinstance(type_, BinaryType) else value.cast("string")
 
@@ -109,7 +161,7 @@ def _parsed(text: Column, type_: DataType) -> Column:
 
 
 def _in_json(type_: DataType) -> Any:
-    """The type as JSON can hold it: keys are text."""
+    """The type in JSON, which has only text as keys."""
     if isinstance(type_, StructType):
         return StructType([StructField(field.name, _in_json(field.dataType)) for field in type_])
     if isinstance(type_, ArrayType):
@@ -120,8 +172,8 @@ def _in_json(type_: DataType) -> Any:
 
 
 def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
-    """Maps have no equality in Spark: they become arrays of entries in the order of their keys. Nor have variants:
-    they become text; inside of others JSON does not tell their null from NULL."""
+    """Spark cannot compare maps and variants. Maps become arrays of entries in the order of their keys, variants text.
+    Inside other values, JSON has the same text for a variant null and NULL."""
     if isinstance(type_, VariantType):
         return F.when(~F.is_variant_null(value), F.to_json(value))
     if isinstance(type_, StructType):
@@ -146,10 +198,10 @@ def _comparable(value: Column, type_: DataType, *, from_text: bool) -> Column:
 
 
 def _plain(value: Column, type_: DataType) -> Column:
-    """A value of the source that is not nested, as the mirror should have it."""
+    """A value of the source that is not nested, in the form that the mirror should have."""
     if _is_place(type_):
         return F.call_function("st_asbinary", value)
-    if isinstance(type_, StringType):  # compared as it is written, whatever its collation
+    if isinstance(type_, StringType):  # compared by its bytes, whatever its collation
         return F.collate(value, "UTF8_BINARY")
     wanted = _in_mirror(type_)
     return value if wanted == type_ else value.cast(wanted)

@@ -1,6 +1,6 @@
-"""The rows of a source against those of its mirror, by key where there are keys, and what is told of differences.
+"""Compares the rows of a source with those of its mirror, by key if there are keys.
 
-Rows stay in Spark; only the counts and the first differences come back.
+Rows stay in Spark. Only counts and the first differences are collected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mirrorfeed.source.identifier import quote
 
 SHOWN = 5
 _AROUND = 8
-"""How many bytes are shown before and after the first difference of two texts that look alike."""
+"""Bytes that are shown before and after the first difference of two texts that look alike."""
 
 
 @row
@@ -48,10 +48,10 @@ class Comparison:
     source_rows: int
     mirror_rows: int
     differing: int
-    """Keys, or distinct rows of a table without keys, that are not the same on both sides."""
+    """Keys, or distinct rows of a table without keys, that differ."""
     first: tuple[Difference, ...] = ()
     of_now: bool = False
-    """Whether the source has no versions, and this is it as it is now: what changed since its publication differs."""
+    """Whether the source has no versions. It was compared as it is now, so changes since its publication differ."""
 
     def __str__(self) -> str:
         where = "to the source as it is now" if self.of_now else f"at version {self.version}"
@@ -81,7 +81,7 @@ def compare_rows(
 ) -> Comparison:
     names, left, right = _sides(source, expected, mirror, found, as_text=as_text)
     table = _by_key(left, right, names, keys) if keys else _by_row(left, right, names)
-    # One pass for the counts; a second, over what differs, only where there is something to show.
+    # A second pass is needed only if there are differences to show.
     counts = table.agg(F.sum("__n_source__"), F.sum("__n_mirror__"), F.count_if("__differs__")).first()
     assert counts is not None
     source_rows, mirror_rows, differing = (int(value or 0) for value in counts)
@@ -102,9 +102,10 @@ def differing_keys(
     *,
     as_text: bool = False,
 ) -> DataFrame:
-    """The keys, in the types that they have in a mirror, whose rows differ, or, with a condition, of which a row
-    fulfils it on either side; and how often each is on either side, as `IN_SOURCE` and `IN_MIRROR`. A part of a key
-    that is no text of a value is NULL."""
+    """The keys whose rows differ, or that have a row that matches `where` on either side, in the types of the mirror.
+
+    `IN_SOURCE` and `IN_MIRROR` have their number of rows on each side. A part of a key that cannot be parsed is NULL.
+    """
     names, left, right = _sides(source, expected, mirror, found, as_text=as_text, keys=keys, where=where)
     extra = {f"__key_{i}__": F.first(f"__key_{i}__", ignorenulls=True) for i in range(len(keys))}
     if where is not None:
@@ -125,9 +126,9 @@ def _sides(
     keys: Sequence[str] = (),
     where: str | None = None,
 ) -> tuple[list[str], DataFrame, DataFrame]:
-    """The names that are compared, and the rows of both sides with these columns in one form; beside them the keys as
-    values, and whether the row fulfils the condition, where these are asked for."""
-    # A column without a type is not in the mirror: it has no values.
+    """The names of the compared columns, and the rows of both sides with these columns in one form. With `keys` and
+    `where`, also the keys as values, and whether the row matches the condition."""
+    # A column without a type has no values, so the mirror does not have it.
     wanted = StructType([field for field in expected.schema if not isinstance(field.dataType, NullType)])
     faults = [fault for field in wanted if (fault := fault_of(field, found.schema, as_text=as_text))]
     if faults:
@@ -151,7 +152,7 @@ def _by_key(
     keys: Sequence[str],
     extra: Mapping[str, Column] = MappingProxyType({}),
 ) -> DataFrame:
-    """`extra` are other columns of both sides, and what becomes of them for a key."""
+    """`extra` are aggregates of other columns of both sides."""
     rows = _tagged(left, names, 1, [*extra]).unionAll(_tagged(right, names, 0, [*extra]))
     grouped = rows.groupBy(*(_of_row(key) for key in keys)).agg(
         *_counts(),
@@ -180,7 +181,7 @@ def _of_row(name: str) -> Column:
 
 
 def _tagged(rows: DataFrame, names: Sequence[str], side: int, extra: Sequence[str] = ()) -> DataFrame:
-    """One column that holds the row, beside 1 for the source and 0 for the mirror."""
+    """The row as one column, and 1 for the source or 0 for the mirror."""
     row = F.struct(*(F.col(quote(name)) for name in names))
     return rows.select(row.alias("__row__"), F.lit(side).alias("__side__"), *extra)
 
@@ -240,7 +241,7 @@ def _text(table: DataFrame, side: str, name: str) -> Column:
 
 
 def _bytes(side: str, name: str) -> Column:
-    """The bytes of a value as text. JSON is not used here, because it replaces those that are not valid UTF-8."""
+    """The bytes of a value as text. JSON would replace invalid UTF-8."""
     return F.col(f"__{side}__.{quote(name)}").cast("string").cast("binary")
 
 
@@ -255,7 +256,7 @@ def _unequal(name: str) -> Column:
 
 
 def _times(count: int) -> str:
-    return {0: "not there", 1: "there once"}.get(count, f"there {count} times")
+    return {0: "missing", 1: "once"}.get(count, f"{count} times")
 
 
 def _spell(value: str | None) -> str:

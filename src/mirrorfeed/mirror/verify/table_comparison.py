@@ -1,4 +1,4 @@
-"""Where a mirror is, at which version it stands, and whether it equals its source there."""
+"""Finds the mirror of a table and the version at which it stands, and compares it with its source there."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
+from mirrorfeed.config import Config
 from mirrorfeed.errors import MirrorfeedError, first_line
 from mirrorfeed.landing.names import Target
 from mirrorfeed.landing.output_format import PARQUET
@@ -20,11 +21,12 @@ from mirrorfeed.mirror.verify.errors import (
     ConditionUnreadable,
     MirrorColumns,
     MirrorMissing,
+    MirrorNotNamed,
     MirrorUnreadable,
     NothingTaken,
     VersionGone,
 )
-from mirrorfeed.mirror.verify.expected_selection import selected
+from mirrorfeed.mirror.verify.expected_rows import selected
 from mirrorfeed.mirror.verify.row_comparison import SHOWN, Comparison, compare_rows, differing_keys
 from mirrorfeed.runtime.session_settings import faithful
 from mirrorfeed.runtime.spark_errors import EXPIRED, FILES_GONE, LOG_GONE, first_of
@@ -36,7 +38,8 @@ from mirrorfeed.source.table_info import read_table_info
 
 @contextmanager
 def readable(spark: SparkSession, source: Source, version: int, mirror: Source | None = None) -> Iterator[None]:
-    """What is read of a source at a version within this fails in words where the version or the source is gone."""
+    """Reads of a source inside this context raise `VersionGone` if the version is gone, or an error of a missing
+    source."""
     try:
         yield
     except MirrorfeedError:
@@ -45,12 +48,24 @@ def readable(spark: SparkSession, source: Source, version: int, mirror: Source |
         of_mirror = mirror is not None and str(mirror.path) in unquote(str(error))
         if not of_mirror and first_of(error, (*FILES_GONE, *LOG_GONE, EXPIRED)):
             raise VersionGone(table=str(source), version=version) from error
-        read_table_info(spark, source)  # refuses one that is not there
+        read_table_info(spark, source)  # raises if the source does not exist
         raise
 
 
+def folder_of(config: Config, named: str | None) -> str:
+    """The folder of the mirrored tables: `named`, or that of the mirrored database in OneLake; or `MirrorNotNamed`."""
+    if named:
+        return named
+    workspace, database = config.onelake or (None, None)
+    if workspace is None or database is None:
+        raise MirrorNotNamed(landing_zone=config.landing_zone)
+    from mirrorfeed.storage.onelake import ENDPOINT  # slow to import
+
+    return f"abfss://{workspace}@{urlsplit(config.endpoint or ENDPOINT).netloc}/{database}/Tables"
+
+
 def mirror_of(folder: str, target: Target) -> Source:
-    """The mirror of a table below a folder of replicated tables; a folder that is a Delta table is the mirror."""
+    """The mirror of a table below the folder of mirrored tables, or the folder itself if it is a Delta table."""
     below = f"{target.schema or 'dbo'}/{target.table}"
     if "://" in folder:
         return Source(path=f"{folder.rstrip('/')}/{below}")
@@ -66,11 +81,11 @@ def verify_at(
     shown: int = SHOWN,
     selection: Selection | None = None,
 ) -> Comparison:
-    """The comparison at the version at which the mirror stands, which is that of one of these publications, with what
-    the configuration selects of the source."""
+    """Compare the mirror with the selected part of its source, at the version of the publication in `records` that the
+    mirror has reached."""
     if not records:
         raise NothingTaken(table=str(source))
-    if of_now := records[0].read is not None:  # a source without versions is only as it is now
+    if of_now := records[0].read is not None:  # a source without versions can be read only as it is now
         records = records[:1]
 
     def compare_at(record: Record) -> Comparison:
@@ -83,23 +98,23 @@ def verify_at(
 
 
 def first_equal(compare_at: Callable[[Record], Comparison], records: Sequence[Record]) -> Comparison:
-    """The first comparison that finds the mirror equal; if none does, the one with the fewest differences."""
+    """The first comparison that finds the mirror equal, or else the one with the fewest differences."""
     found: list[Comparison] = []
-    trouble: MirrorColumns | None = None
+    columns_differ: MirrorColumns | None = None
     compared: set[tuple[int, tuple[str, ...]]] = set()
     for record in records:
         if (at := (record.to_version_inclusive, record.keys)) in compared:
-            continue  # a repair is at the version of the publication before it
+            continue  # a repair has the version of the publication before it
         compared.add(at)
         try:
             found.append(compare_at(record))
-        except MirrorColumns as error:  # of a publication that the mirror may not have come to
-            trouble = trouble or error
+        except MirrorColumns as error:  # the mirror may not have reached this publication
+            columns_differ = columns_differ or error
             continue
         if found[-1].equal:
             return found[-1]
-    if trouble is not None and not found:
-        raise trouble
+    if columns_differ is not None and not found:
+        raise columns_differ
     return min(found, key=lambda comparison: comparison.differing)
 
 
@@ -115,8 +130,10 @@ def compare(
     selection: Selection | None = None,
     of_now: bool = False,
 ) -> Comparison:
-    """The source's rows at a version against the mirror's, by key where there are keys; `as_text`, of a table whose
-    files are text; `of_now`, of a source without versions, as it is now."""
+    """Compare the rows of a source at a version with those of its mirror, by key if there are keys.
+
+    `as_text` says that the published files are text, `of_now` that the source has no versions and is read as it is now.
+    """
     gone = nullcontext() if of_now else readable(spark, source, version, mirror)
     with gone, faithful(spark):
         expected, found = _both(spark, source, None if of_now else version, mirror, selection)
@@ -135,7 +152,7 @@ def differing(
     as_text: bool = False,
     selection: Selection | None = None,
 ) -> DataFrame:
-    """The keys of the rows that differ, or, with a condition, of those that fulfil it on either side."""
+    """The keys of the rows that differ, or that match the condition `where` on either side."""
     expected, found = _both(spark, source, version, mirror, selection)
     try:
         return looked_at(differing_keys(str(source), expected, str(mirror), found, keys, where, as_text=as_text))
@@ -148,7 +165,9 @@ def differing(
 def _both(
     spark: SparkSession, source: Source, version: int | None, mirror: Source, selection: Selection | None
 ) -> tuple[DataFrame, DataFrame]:
-    expected = read_full(spark, source) if version is None else _at(spark, source, version)
+    expected = (
+        read_full(spark, source) if version is None else spark.read.option("versionAsOf", version).table(source.sql)
+    )
     try:
         expected = selected(expected, selection)
         _ = expected.schema
@@ -158,19 +177,15 @@ def _both(
         raise BadCondition(str(source), selection.where, first_line(str(error).strip())) from error
     try:
         found = spark.read.table(mirror.sql)
-        _ = found.schema  # only now the storage is asked, over Connect
+        _ = found.schema  # Spark Connect reads the storage only now
     except AnalysisException as error:
         raise MirrorMissing(table=str(source), path=str(mirror)) from error
-    except Exception as error:  # of a file system or a session, by whatever class
+    except Exception as error:  # file systems and sessions raise many classes
         raise MirrorUnreadable(table=str(source), path=str(mirror), reason=_cause(error)) from error
     return expected, found
 
 
-def _at(spark: SparkSession, source: Source, version: int) -> DataFrame:
-    return spark.read.option("versionAsOf", version).table(source.sql)
-
-
 def _cause(error: Exception) -> str:
-    """The first line of an error that says more than where it was met."""
+    """The first line of an error that names the cause."""
     lines = [line.strip().rstrip(".") for line in str(error).splitlines() if line.strip()]
     return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0] if lines else "")[:300]
